@@ -1,0 +1,51 @@
+# Every target that needs the environment makes it first. `make help` lists them.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.ready
+PACKAGES := privacy models server edge_client export simulation
+SOURCES := $(PACKAGES) tests benchmarks examples
+PROTOS := protos/federation_pb2.py protos/federation_pb2.pyi protos/federation_pb2_grpc.py protos/federation_pb2_grpc.pyi
+
+.DEFAULT_GOAL := help
+.PHONY: help dev demo test check format bench protos papers clean
+
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+
+dev: $(STAMP) ## Make .venv/ with every extra
+
+$(STAMP): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "sotto needs Python 3.11 or newer; run: make dev PYTHON=python3.11" >&2; exit 1; }
+	@echo "Making .venv/ (a minute or two the first time)"
+	@$(BIN)/pip install --quiet --no-input -e '.[dev]'
+	@touch $@
+
+demo: $(STAMP) ## Train a keyboard on five devices of this machine and export it (3 minutes)
+	@$(BIN)/python -P examples/keyboard/run.py
+
+test: $(STAMP) ## Run every test but the slow reproductions
+	$(BIN)/python -m pytest -m 'not papers'
+
+papers: $(STAMP) ## Run the slow reproductions of the papers' figures
+	$(BIN)/python -m pytest -m papers
+
+check: $(STAMP) ## Check format, lint, types, import directions and generated code
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/mypy $(SOURCES)
+	$(BIN)/lint-imports
+	@$(BIN)/python -P protos/generate.py --check
+
+format: $(STAMP) ## Rewrite the sources in the house format
+	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/ruff check --fix $(SOURCES)
+
+protos: $(STAMP) ## Generate the wire code from protos/federation.proto
+	$(BIN)/python -P protos/generate.py
+
+bench: $(STAMP) ## Run every benchmark in its short form
+	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python -P $$file --quick || exit 1; done
+
+clean: ## Remove the environment, caches and generated runs
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache runs demo demo.png

@@ -1,0 +1,152 @@
+"""The plan of a round: what the coordinator asks of a device, decoded by both ends.
+
+A plan travels as JSON bytes inside the work order. Decoding is strict: an unknown key or a float
+for an integer is refused with its path, so two versions never half-understand each other.
+"""
+
+import math
+from typing import Literal
+
+import msgspec
+
+from models.model_settings import ModelSettings
+from privacy.settings import PrivacySettings
+
+PLAN_VERSION = 1
+
+
+class PlanError(ValueError):
+    """Raised when plan bytes cannot be understood; the text says what and where."""
+
+
+class VocabularySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Say which word list the model's rows stand for.
+
+    Attributes:
+        name: ``english-10k`` for the list shipped with sotto, else a list the coordinator serves.
+        size: Number of words, ``<unk>`` and ``<eos>`` included.
+        sha256: Hex digest of the list, one word a line, cut to ``size``.
+    """
+
+    name: str
+    size: int
+    sha256: str
+
+
+class TrainingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Say how a device trains in one round.
+
+    Attributes:
+        optimiser: ``sgd`` or ``adam``.
+        learning_rate: Step size of the optimiser.
+        momentum: SGD's momentum in [0, 1); not used by Adam.
+        weight_decay: L2 penalty's coefficient.
+        gradient_clipping_norm: Largest L2 norm of a gradient step over all parameters; absent
+            means none.
+        local_epochs: Passes over the device's own data; E.
+        batch_size: Parallel text streams; B.
+        bptt_steps: Tokens in one back-propagation window.
+        optimiser_state: ``fresh`` each round, or ``kept`` on the device between rounds.
+        precision: ``float32`` (bit-identical between simulation and deployment), or
+            ``bfloat16`` autocast where the device gains from it.
+        example_cap: Largest example count (target tokens) a client is weighted by.
+    """
+
+    optimiser: Literal["sgd", "adam"] = "sgd"
+    learning_rate: float
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    gradient_clipping_norm: float | None = None
+    local_epochs: int = 1
+    batch_size: int
+    bptt_steps: int
+    optimiser_state: Literal["fresh", "kept"] = "fresh"
+    precision: Literal["float32", "bfloat16"] = "float32"
+    example_cap: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        for name in ("local_epochs", "batch_size", "bptt_steps", "example_cap"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
+        if not 0 < self.learning_rate < math.inf:
+            raise ValueError(f"learning_rate must be > 0 and finite, got {self.learning_rate}")
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"momentum must be in [0, 1), got {self.momentum}")
+        if not 0 <= self.weight_decay < math.inf:
+            raise ValueError(f"weight_decay must be >= 0 and finite, got {self.weight_decay}")
+        clip = self.gradient_clipping_norm
+        if clip is not None and not 0 < clip < math.inf:
+            raise ValueError(f"gradient_clipping_norm must be > 0 and finite, got {clip}")
+
+
+class PersonalisationSettings(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
+    """Say how a device's model differs from everyone's.
+
+    Attributes:
+        method: Name in the personalisation registry; ``global`` shares every tensor.
+    """
+
+    method: str = "global"
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Say what a device does in one round.
+
+    Attributes:
+        version: Version of this struct; both ends must know it.
+        run: Identifier of the run, 32 hex digits.
+        kind: ``train`` sends back an update, ``evaluate`` sends back counts.
+        task: Name in the task registry, such as ``next_word``.
+        model: The model's settings; its schema follows from them.
+        schema_sha256: Hex digest of that schema as the coordinator computed it.
+        vocabulary: The word list.
+        training: Local training.
+        personalisation: Roles of the tensors.
+        privacy: Noise mode and clipping.
+        cohort_size: Clients the round is drawn for, before over-selection.
+        seed: Seed of the run; with round and client name it seeds the order of local data.
+    """
+
+    version: int = PLAN_VERSION
+    run: str
+    kind: Literal["train", "evaluate"] = "train"
+    task: str = "next_word"
+    model: ModelSettings
+    schema_sha256: str
+    vocabulary: VocabularySettings
+    training: TrainingSettings
+    personalisation: PersonalisationSettings = PersonalisationSettings()
+    privacy: PrivacySettings
+    cohort_size: int
+    seed: int
+
+    def encode(self) -> bytes:
+        """Return the plan as JSON bytes, equal for equal plans."""
+        return msgspec.json.encode(self, order="deterministic")
+
+
+def decode_plan(encoded: bytes) -> Plan:
+    """Decode a plan, strictly.
+
+    Raises:
+        PlanError: If the bytes are no plan of this version; says which side is older.
+    """
+    try:
+        version = msgspec.json.decode(encoded, type=_Versioned).version
+    except msgspec.DecodeError as error:
+        raise PlanError(f"plan cannot be read: {error}") from None
+    if version != PLAN_VERSION:
+        older = "this device" if version > PLAN_VERSION else "the coordinator"
+        raise PlanError(
+            f"plan version must be {PLAN_VERSION}, got {version}; {older} is older: update it"
+        )
+    try:
+        return msgspec.json.decode(encoded, type=Plan)
+    except msgspec.DecodeError as error:
+        raise PlanError(f"plan cannot be read: {error}") from None
+
+
+class _Versioned(msgspec.Struct):
+    version: int

@@ -1,0 +1,78 @@
+"""Settings that decide how much one client's update can show and move.
+
+Each noise mode is one struct; ``mode`` in TOML picks it. A value that decides privacy has no
+default: leaving it out is an error, not a weaker run.
+
+References:
+    [FedAtt] Ji et al., IJCNN 2019, arXiv:1812.07108.
+"""
+
+import math
+from typing import Literal
+
+import msgspec
+
+
+class _Mode(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="mode"
+):
+    """Hold what every mode has.
+
+    Attributes:
+        clipping_norm: Largest L2 norm of a client update over all layers together, in parameter
+            units; absent means that updates are not clipped.
+    """
+
+    clipping_norm: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.clipping_norm is not None and not 0 < self.clipping_norm < math.inf:
+            raise ValueError(f"clipping_norm must be > 0 and finite, got {self.clipping_norm}")
+
+
+class NoNoise(_Mode, frozen=True, kw_only=True, tag="none"):
+    """Add no noise. No privacy guarantee."""
+
+
+class PaperNoise(_Mode, frozen=True, kw_only=True, tag="paper"):
+    """Let each client add β·N(0, σ²) to what it sends ([FedAtt] Eq. 6). No privacy guarantee.
+
+    Attributes:
+        randomisation_magnitude: β, at least 0; scales the draw and gives no epsilon by itself.
+        noise_std: σ of the draw before scaling, in parameter units.
+        score: What attention scores: the update as it ``arrived``, noise and all, or the
+            ``clean`` update (Eq. 6 to the letter: the weights are those of the model without
+            noise; the client sends its clean layer norms beside the update).
+    """
+
+    randomisation_magnitude: float
+    noise_std: float = 1.0
+    score: Literal["arrived", "clean"] = "arrived"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_magnitude(self.randomisation_magnitude)
+        if not 0 < self.noise_std < math.inf:
+            raise ValueError(f"noise_std must be > 0 and finite, got {self.noise_std}")
+
+
+class PaperServerNoise(_Mode, frozen=True, kw_only=True, tag="paper-server"):
+    """Add one draw of β·N(0, 1) to the aggregate, as the authors' code does. No guarantee.
+
+    Attributes:
+        randomisation_magnitude: β, at least 0, in parameter units; not scaled by the step size.
+    """
+
+    randomisation_magnitude: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_magnitude(self.randomisation_magnitude)
+
+
+PrivacySettings = NoNoise | PaperNoise | PaperServerNoise
+
+
+def _check_magnitude(magnitude: float) -> None:
+    if not 0 <= magnitude < math.inf:
+        raise ValueError(f"randomisation_magnitude must be >= 0 and finite, got {magnitude}")

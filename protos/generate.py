@@ -1,0 +1,53 @@
+"""Generate the Python code of federation.proto, or check that the committed code is fresh."""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+GENERATED = [
+    "federation_pb2.py",
+    "federation_pb2.pyi",
+    "federation_pb2_grpc.py",
+    "federation_pb2_grpc.pyi",
+]
+
+
+def generate(out: Path) -> None:
+    """Write the generated files under ``out``/protos."""
+    plugin = Path(sys.executable).parent / "protoc-gen-mypy_grpc"
+    command = [sys.executable, "-m", "grpc_tools.protoc", "-I.", f"--python_out={out}"]
+    command += [f"--pyi_out={out}", f"--grpc_python_out={out}", f"--mypy_grpc_out={out}"]
+    command += [f"--plugin=protoc-gen-mypy_grpc={plugin}", "protos/federation.proto"]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+
+
+def stale_files() -> list[str]:
+    """Return the committed files that differ from what protoc makes now."""
+    with tempfile.TemporaryDirectory() as folder:
+        generate(Path(folder))
+        return [
+            name
+            for name in GENERATED
+            if (Path(folder) / "protos" / name).read_bytes()
+            != (ROOT / "protos" / name).read_bytes()
+        ]
+
+
+def main() -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="only say whether the code is fresh")
+    if not parser.parse_args().check:
+        generate(ROOT)
+        return 0
+    stale = stale_files()
+    for name in stale:
+        print(f"protos/{name} is not what protoc makes of federation.proto; run: make protos")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
