@@ -1,0 +1,129 @@
+"""Write parameters as one checked block of bytes, and read them back without trusting it.
+
+A payload is a 48-byte header and then the flat vector in schema order, raw little-endian
+float32::
+
+    magic "SOTTOPAR" | version, uint32 | zero, uint32 | schema SHA-256, 32 bytes | elements
+
+There is nothing to parse beyond that: names, order, shapes and size all follow from the schema,
+and the payload either has that schema's digest and exact size or is refused before its elements
+are looked at. The header is a multiple of 16 bytes, so the vector is read where it lies. numpy
+only: no torch, no pickle.
+"""
+
+import struct
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.schema import Schema
+
+Payload: TypeAlias = bytes | bytearray | memoryview
+FlatVector: TypeAlias = NDArray[np.float32]
+
+CODEC_VERSION = 1
+_MAGIC = b"SOTTOPAR"
+_HEADER = struct.Struct("<8sII32s")
+# Finiteness is checked block by block: a mask over a whole model would be a quarter of its size.
+_BLOCK_ELEMENTS = 1 << 18
+
+
+class CodecError(ValueError):
+    """Raised when parameters do not fit their schema; the text names the rule."""
+
+
+def payload_size(schema: Schema) -> int:
+    """Return the exact size of a payload of this schema in bytes."""
+    return _HEADER.size + schema.payload_bytes
+
+
+def encode(schema: Schema, flat: FlatVector) -> memoryview:
+    """Return the flat vector as a payload of ``payload_size(schema)`` bytes.
+
+    Args:
+        schema: What the vector holds.
+        flat: Parameters or a client update in schema order, float32, shape ``(elements,)``.
+
+    Raises:
+        CodecError: If the vector has another dtype or shape, or holds NaN or infinity.
+    """
+    if flat.dtype != np.float32:
+        raise CodecError(f"parameters must be float32, got {flat.dtype}")
+    if flat.shape != (schema.element_count,):
+        raise CodecError(f"parameters must have shape ({schema.element_count},), got {flat.shape}")
+    check_finite(schema, flat)
+    payload = bytearray(payload_size(schema))
+    _HEADER.pack_into(payload, 0, _MAGIC, CODEC_VERSION, 0, schema.sha256)
+    np.frombuffer(payload, dtype="<f4", offset=_HEADER.size)[:] = flat
+    return memoryview(payload).toreadonly()
+
+
+def decode(schema: Schema, payload: Payload) -> FlatVector:
+    """Return the payload's flat vector as a read-only view, shape ``(elements,)``.
+
+    Nothing is copied: the view keeps the payload's memory alive, and changes with it.
+
+    Raises:
+        CodecError: If the size, magic, version or schema is another, or a value is not finite.
+    """
+    view = memoryview(payload)
+    _check_header(schema, view)
+    flat = np.frombuffer(view, dtype="<f4", offset=_HEADER.size)
+    flat.flags.writeable = False
+    check_finite(schema, flat)
+    return flat
+
+
+def named_tensors(schema: Schema, flat: FlatVector) -> dict[str, NDArray[np.float32]]:
+    """Return a view of each tensor in its own shape, by name and in schema order.
+
+    Raises:
+        CodecError: If the vector does not have shape ``(elements,)``.
+    """
+    if flat.shape != (schema.element_count,):
+        raise CodecError(f"parameters must have shape ({schema.element_count},), got {flat.shape}")
+    return {
+        tensor.name: flat[schema.slices[tensor.name]].reshape(tensor.shape)
+        for tensor in schema.tensors
+    }
+
+
+def check_finite(schema: Schema, flat: FlatVector) -> None:
+    """Refuse NaN and infinity, naming the first tensor that holds one.
+
+    Raises:
+        CodecError: If a value is not finite.
+    """
+    for start in range(0, flat.size, _BLOCK_ELEMENTS):
+        finite = np.isfinite(flat[start : start + _BLOCK_ELEMENTS])
+        if not finite.all():
+            name = _tensor_at(schema, start + int(finite.argmin()))
+            raise CodecError(f"parameters must be finite, got NaN or infinity in {name}")
+
+
+def _check_header(schema: Schema, view: memoryview) -> None:
+    """Compare everything that is not an element, size first."""
+    if not view.c_contiguous or view.nbytes != payload_size(schema):
+        raise CodecError(
+            f"payload must be {payload_size(schema)} contiguous bytes, got {view.nbytes}"
+        )
+    magic, version, zero, schema_sha256 = _HEADER.unpack_from(view)
+    if magic != _MAGIC:
+        raise CodecError(f"payload must start with {_MAGIC!r}, got {magic!r}")
+    if version != CODEC_VERSION:
+        older = "this side" if version > CODEC_VERSION else "the sender"
+        raise CodecError(
+            f"codec version must be {CODEC_VERSION}, got {version}; {older} is older: update it"
+        )
+    if zero:
+        raise CodecError(f"reserved field must be 0, got {zero}")
+    if schema_sha256 != schema.sha256:
+        raise CodecError(
+            f"schema must be {schema.sha256.hex()[:16]}…, got {schema_sha256.hex()[:16]}…; "
+            "the payload belongs to another model"
+        )
+
+
+def _tensor_at(schema: Schema, element: int) -> str:
+    return next(name for name, where in schema.slices.items() if element < where.stop)
