@@ -563,6 +563,11 @@ class AdminStub:
                 request_serializer=protos_dot_federation__pb2.DrainRequest.SerializeToString,
                 response_deserializer=protos_dot_federation__pb2.DrainResponse.FromString,
                 _registered_method=True)
+        self.Revoke = channel.unary_unary(
+                '/sotto.v1.Admin/Revoke',
+                request_serializer=protos_dot_federation__pb2.RevokeRequest.SerializeToString,
+                response_deserializer=protos_dot_federation__pb2.RevokeResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServicer:
@@ -601,6 +606,13 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Revoke(self, request, context):
+        """Revoke withdraws a device's certificates at once and ends its stream.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -628,6 +640,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.Drain,
                     request_deserializer=protos_dot_federation__pb2.DrainRequest.FromString,
                     response_serializer=protos_dot_federation__pb2.DrainResponse.SerializeToString,
+            ),
+            'Revoke': grpc.unary_unary_rpc_method_handler(
+                    servicer.Revoke,
+                    request_deserializer=protos_dot_federation__pb2.RevokeRequest.FromString,
+                    response_serializer=protos_dot_federation__pb2.RevokeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -766,6 +783,33 @@ class Admin:
             '/sotto.v1.Admin/Drain',
             protos_dot_federation__pb2.DrainRequest.SerializeToString,
             protos_dot_federation__pb2.DrainResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Revoke(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sotto.v1.Admin/Revoke',
+            protos_dot_federation__pb2.RevokeRequest.SerializeToString,
+            protos_dot_federation__pb2.RevokeResponse.FromString,
             options,
             channel_credentials,
             insecure,

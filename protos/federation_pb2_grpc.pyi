@@ -203,6 +203,8 @@ class AdminStub:
     Resume: _grpc.UnaryUnaryMultiCallable[_federation_pb2.ResumeRequest, _federation_pb2.ResumeResponse]
     Drain: _grpc.UnaryUnaryMultiCallable[_federation_pb2.DrainRequest, _federation_pb2.DrainResponse]
     """Drain finishes the running round, then stops the process."""
+    Revoke: _grpc.UnaryUnaryMultiCallable[_federation_pb2.RevokeRequest, _federation_pb2.RevokeResponse]
+    """Revoke withdraws a device's certificates at once and ends its stream."""
 
 @_typing.type_check_only
 class AdminAsyncStub(AdminStub):
@@ -216,6 +218,8 @@ class AdminAsyncStub(AdminStub):
     Resume: _aio.UnaryUnaryMultiCallable[_federation_pb2.ResumeRequest, _federation_pb2.ResumeResponse]  # type: ignore[assignment]
     Drain: _aio.UnaryUnaryMultiCallable[_federation_pb2.DrainRequest, _federation_pb2.DrainResponse]  # type: ignore[assignment]
     """Drain finishes the running round, then stops the process."""
+    Revoke: _aio.UnaryUnaryMultiCallable[_federation_pb2.RevokeRequest, _federation_pb2.RevokeResponse]  # type: ignore[assignment]
+    """Revoke withdraws a device's certificates at once and ends its stream."""
 
 class AdminServicer(metaclass=_abc_1.ABCMeta):
     """Admin is the operator's view of a running coordinator."""
@@ -256,5 +260,13 @@ class AdminServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_federation_pb2.DrainResponse, _abc.Awaitable[_federation_pb2.DrainResponse]]:
         """Drain finishes the running round, then stops the process."""
+
+    @_abc_1.abstractmethod
+    def Revoke(
+        self,
+        request: _federation_pb2.RevokeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_federation_pb2.RevokeResponse, _abc.Awaitable[_federation_pb2.RevokeResponse]]:
+        """Revoke withdraws a device's certificates at once and ends its stream."""
 
 def add_AdminServicer_to_server(servicer: AdminServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
