@@ -1,0 +1,80 @@
+"""Say how a run goes: a live bar on a terminal, plain lines elsewhere."""
+
+import sys
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from simulation.metrics import Figures
+
+# What a line shows, in this order, of all that is written to the metrics.
+_SHOWN = {
+    "train_loss": "train loss {:.3f}",
+    "valid_perplexity": "valid perplexity {:.1f}",
+    "valid_top3_recall": "top-3 {:.1%}",
+    "round_s": "{:.1f} s",
+}
+
+
+class Reporter(Protocol):
+    """Hear of every finished round."""
+
+    def round_finished(self, figures: Figures) -> None:
+        """Take the figures of one round."""
+        ...
+
+
+class Quiet:
+    """Say nothing."""
+
+    def round_finished(self, figures: Figures) -> None:
+        """Take the figures and drop them."""
+
+
+class ProgressReport:
+    """Show rounds as they finish, on standard error."""
+
+    def __init__(self, name: str, *, first_round: int, last_round: int) -> None:
+        """Start at the round before ``first_round``."""
+        self._name = name
+        self._last_round = last_round
+        self._console = Console(file=sys.stderr, highlight=False)
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[line]}"),
+            console=self._console,
+            disable=not self._console.is_terminal,
+        )
+        self._task = self._bar.add_task(
+            name, total=last_round, completed=first_round - 1, line="starting"
+        )
+
+    def round_finished(self, figures: Figures) -> None:
+        """Show one round."""
+        line = ", ".join(
+            text.format(value)
+            for name, text in _SHOWN.items()
+            if isinstance(value := figures.get(name), int | float)
+        )
+        if self._console.is_terminal:
+            self._bar.update(self._task, advance=1, line=line)
+        else:
+            number = figures["round"]
+            self._console.print(f"{self._name}: round {number}/{self._last_round}: {line}")
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.stop()
