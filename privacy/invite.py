@@ -9,11 +9,11 @@ import hashlib
 import math
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
-INVITE_VERSION = 1
+INVITE_VERSION: Final = 1
 TOKEN_BYTES = 16
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}")
 
