@@ -1,0 +1,68 @@
+"""Keep the commits of one attempt, each client's once, each answer the same when it is repeated."""
+
+from server.refusals import RefusalCode
+from server.round_answers import CommitBegun, Committed, Lease, Receipt, Refused
+
+
+class CommitBook:
+    """Hold the commits that run and those that are done.
+
+    Attributes:
+        receipts: What is committed, by nonce.
+    """
+
+    def __init__(self) -> None:
+        self.receipts: dict[bytes, Receipt] = {}
+        self._running: dict[bytes, tuple[str, bytes]] = {}
+
+    @property
+    def running(self) -> set[str]:
+        """Return the clients whose commit is being made durable."""
+        return {client for client, _ in self._running.values()}
+
+    def in_slot_order(self) -> tuple[Receipt, ...]:
+        """Return what is committed, lowest slot first."""
+        return tuple(sorted(self.receipts.values(), key=lambda receipt: receipt.slot))
+
+    def holds(self, lease: Lease | None) -> bool:
+        """Return whether the lease is committed or its commit is running."""
+        return lease is not None and (lease.nonce in self.receipts or lease.nonce in self._running)
+
+    def repeat(self, client: str, nonce: bytes, message_id: bytes) -> Committed | Refused | None:
+        """Return the answer that an earlier commit under this nonce got, or None."""
+        receipt = self.receipts.get(nonce)
+        if receipt is None or receipt.client != client:
+            return None
+        same = receipt.message_id == message_id
+        return Committed(receipt, repeated=True) if same else Refused(RefusalCode.DUPLICATE)
+
+    def begin(self, lease: Lease, message_id: bytes, places: int) -> CommitBegun | Refused:
+        """Reserve one of the places for this lease, unless it has one or all are taken."""
+        if lease.nonce in self._running:
+            same = self._running[lease.nonce][1] == message_id
+            return Refused(RefusalCode.COMMIT_RUNNING if same else RefusalCode.DUPLICATE)
+        if len(self.receipts) + len(self._running) >= places:
+            return Refused(RefusalCode.ROUND_FULL)
+        self._running[lease.nonce] = (lease.client, message_id)
+        return CommitBegun(lease)
+
+    def finish(self, lease: Lease) -> Committed | None:
+        """Turn a running commit into a receipt; None if none was running."""
+        message_id = self.fail(lease)
+        if message_id is None:
+            return None
+        receipt = Receipt(
+            nonce=lease.nonce,
+            client=lease.client,
+            round_number=lease.round_number,
+            attempt=lease.attempt,
+            slot=lease.slot,
+            message_id=message_id,
+        )
+        self.receipts[lease.nonce] = receipt
+        return Committed(receipt, repeated=False)
+
+    def fail(self, lease: Lease) -> bytes | None:
+        """Forget a running commit and return its message id; None if none was running."""
+        _, message_id = self._running.pop(lease.nonce, (None, None))
+        return message_id

@@ -1,0 +1,352 @@
+"""Run the rounds of a federation, without clock, socket or disk.
+
+The machine is told what happens and when, and answers what to do. The coordinator's service and
+the simulation drive this very class, so a simulated round and a deployed one cannot differ in who
+takes part, which slot a client has, or when a round closes.
+
+A round goes ``WAITING -> OPEN -> CLOSING -> WAITING``: ``open_round`` fixes the cohort,
+``check_in`` gives leases, ``begin_commit`` and ``finish_commit`` take updates, ``tick`` says when
+to close or abort, and ``released`` moves to the next round. A commit has two halves because an
+update must be durable before it is acknowledged: while one is between its halves the round does
+not end.
+
+Times are seconds on any clock that only goes forward.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from server.cohort import Cohort, DrawnCohort, EntropySource, FirstComeCohort, draw_cohort
+from server.commits import CommitBook
+from server.leases import LeaseBook
+from server.refusals import RefusalCode
+from server.round_answers import (
+    Abort,
+    Close,
+    ComeBack,
+    ComeBackReason,
+    CommitBegun,
+    Committed,
+    Lease,
+    LeaseGiven,
+    Phase,
+    Receipt,
+    Refused,
+)
+from server.round_settings import RoundSettings
+
+_IDLE_SECONDS = 60.0
+_COME_BACK = {
+    Phase.WAITING: ComeBackReason.NO_ROUND,
+    Phase.CLOSING: ComeBackReason.CLOSING,
+    Phase.GIVEN_UP: ComeBackReason.GIVEN_UP,
+    Phase.FINISHED: ComeBackReason.FINISHED,
+}
+
+
+class RoundStateError(RuntimeError):
+    """Raised when the driver asks for a step that the phase does not allow."""
+
+
+class RoundMachine:
+    """Decide about check-ins, commits and the end of every round.
+
+    Attributes:
+        phase: Where the run stands.
+        round_number: Round that is open, closing, or next; from 1, never falls.
+        attempt: How often this round was started over; from 0.
+    """
+
+    def __init__(
+        self,
+        settings: RoundSettings,
+        source: EntropySource,
+        *,
+        round_number: int = 1,
+        attempt: int = 0,
+    ) -> None:
+        """Start before a round.
+
+        Args:
+            settings: How rounds run.
+            source: Draws cohorts and nonces.
+            round_number: Next round, from 1; past the cap the run is finished.
+            attempt: Next attempt of that round, from 0.
+        """
+        self.phase = Phase.FINISHED if round_number > settings.cap else Phase.WAITING
+        self.round_number = round_number
+        self.attempt = attempt
+        self._settings = settings
+        self._source = source
+        self._failures = 0
+        self._book: LeaseBook | None = None
+        self._commits = CommitBook()
+        # What the last attempt left behind: the same answer to a repeated commit, and the right
+        # refusal to a late one. Only one attempt is kept, so memory does not grow with the run.
+        self._former_commits = CommitBook()
+        self._former_leases: dict[bytes, tuple[str, RefusalCode]] = {}
+
+    @property
+    def cohort(self) -> Cohort | None:
+        """Return who takes part in the open or closing round, or None."""
+        return None if self._book is None else self._book.cohort
+
+    @property
+    def next_wakeup(self) -> float | None:
+        """Return the open round's deadline, when ``tick`` is due at the latest, or None."""
+        return self._book.deadline if self._book and self.phase is Phase.OPEN else None
+
+    @property
+    def committed_count(self) -> int:
+        """Return how many updates the open or closing round holds."""
+        return len(self._commits.receipts)
+
+    @property
+    def leased_count(self) -> int:
+        """Return how many connected clients hold a lease and have not committed."""
+        present = self._book.present() if self._book else set()
+        return len(present - {receipt.client for receipt in self._commits.receipts.values()})
+
+    def open_round(self, population: Sequence[str], now: float) -> bool:
+        """Open the next round, or return False when too few devices are enrolled.
+
+        Args:
+            population: Names of every client that may be drawn: enrolled and not revoked.
+            now: The time.
+
+        Raises:
+            RoundStateError: If the phase is not ``WAITING``.
+        """
+        self._require(Phase.WAITING)
+        size = self._settings.cohort_size_of(len(population))
+        if size > len(population) or size < self._settings.quorum:
+            return False
+        drawn = self._settings.selection == "drawn"
+        cohort = draw_cohort(self._source, population, size) if drawn else self._first_come(size)
+        self._open(cohort, now + self._settings.deadline_s)
+        return True
+
+    def restore(
+        self, members: Sequence[str] | None, receipts: Iterable[Receipt], deadline: float
+    ) -> None:
+        """Take up a round that a stopped process had opened; leases without a commit are gone.
+
+        Args:
+            members: The cohort as it was drawn, or None for ``first-come``.
+            receipts: What had been committed in this attempt.
+            deadline: When the round closes, by this process's clock.
+
+        Raises:
+            RoundStateError: If the phase is not ``WAITING``, or a receipt is of another attempt.
+        """
+        self._require(Phase.WAITING)
+        held = {receipt.nonce: receipt for receipt in receipts}
+        here = (self.round_number, self.attempt)
+        if any((receipt.round_number, receipt.attempt) != here for receipt in held.values()):
+            raise RoundStateError(f"receipts must be of round and attempt {here}")
+        size = self._settings.cohort_size_of(0)
+        book = self._open(
+            self._first_come(size) if members is None else DrawnCohort(members), deadline
+        )
+        self._commits.receipts.update(held)
+        for receipt in held.values():
+            book.restore(receipt)
+
+    def check_in(self, client: str, now: float) -> LeaseGiven | ComeBack:
+        """Give the client its lease, or say when to ask again.
+
+        A client that was lost gets the same lease back, so that what it has sealed stays valid.
+        """
+        if self._book is None or self.phase is not Phase.OPEN:
+            return ComeBack(_COME_BACK.get(self.phase, ComeBackReason.NO_ROUND), _IDLE_SECONDS)
+        if now >= self._book.deadline:
+            return ComeBack(ComeBackReason.CLOSING, 1.0)
+        held = self._book.get(client)
+        if held is not None and held.nonce in self._commits.receipts:
+            reason = ComeBackReason.ALREADY_COMMITTED
+        elif client in self._book.declined:
+            reason = ComeBackReason.DECLINED
+        else:
+            lease = self._book.claim(client, self._source, self._commits.running)
+            if lease is not None:
+                return LeaseGiven(lease)
+            outsider = self._book.cohort.members is not None
+            reason = ComeBackReason.NOT_IN_COHORT if outsider else ComeBackReason.ROUND_FULL
+        return ComeBack(reason, max(1.0, self._book.deadline - now))
+
+    def lease_lost(self, client: str) -> None:
+        """Note that the client's stream ended; its place waits for it, or goes to another."""
+        lease = self._book.get(client) if self._book else None
+        if self._book and lease and lease.nonce not in self._commits.receipts:
+            self._book.lose(client)
+
+    def decline(self, client: str) -> None:
+        """Note that the client takes no part (plan refused, revoked), so that nobody waits for it.
+
+        A commit that is running or done stands.
+        """
+        if self._book is not None and not self._commits.holds(self._book.get(client)):
+            self._book.decline(client)
+
+    def lease_of(self, client: str, nonce: bytes, now: float) -> Lease | Refused:
+        """Return the client's lease of that nonce, or why the nonce is no good now."""
+        owner, code = self._former_leases.get(nonce, (None, RefusalCode.UNKNOWN_LEASE))
+        if owner == client:
+            return Refused(code)
+        if self._book is None:
+            return Refused(RefusalCode.UNKNOWN_LEASE)
+        found = self._book.find(client, nonce)
+        ended = self.phase is not Phase.OPEN or now >= self._book.deadline
+        return Refused(RefusalCode.LATE) if isinstance(found, Lease) and ended else found
+
+    def receipt_of(self, client: str, nonce: bytes) -> Receipt | None:
+        """Return what the client committed under that nonce, in this attempt or the one before."""
+        receipt = self._commits.receipts.get(nonce) or self._former_commits.receipts.get(nonce)
+        return receipt if receipt is not None and receipt.client == client else None
+
+    def begin_commit(
+        self, client: str, nonce: bytes, message_id: bytes, now: float
+    ) -> CommitBegun | Committed | Refused:
+        """Reserve the client's contribution while the caller makes it durable.
+
+        After ``CommitBegun`` the caller must call ``finish_commit`` or ``fail_commit``.
+        """
+        for book in (self._commits, self._former_commits):
+            repeated = book.repeat(client, nonce, message_id)
+            if repeated is not None:
+                return repeated
+        lease = self.lease_of(client, nonce, now)
+        if isinstance(lease, Refused):
+            return lease
+        return self._commits.begin(lease, message_id, self._places)
+
+    def finish_commit(self, lease: Lease) -> Committed:
+        """Count the contribution that has become durable.
+
+        Raises:
+            RoundStateError: If no commit of that lease is running.
+        """
+        committed = self._commits.finish(lease)
+        if committed is None:
+            raise RoundStateError(f"no commit of {lease.client} is running")
+        if self._book is not None:
+            self._book.keep(lease.client)
+        return committed
+
+    def fail_commit(self, lease: Lease) -> None:
+        """Forget a commit that did not become durable; the client may try again.
+
+        Raises:
+            RoundStateError: If no commit of that lease is running.
+        """
+        if self._commits.fail(lease) is None:
+            raise RoundStateError(f"no commit of {lease.client} is running")
+
+    def commit(
+        self, client: str, nonce: bytes, message_id: bytes, now: float
+    ) -> Committed | Refused:
+        """Commit in one step, where nothing needs to become durable (simulation)."""
+        begun = self.begin_commit(client, nonce, message_id, now)
+        return self.finish_commit(begun.lease) if isinstance(begun, CommitBegun) else begun
+
+    def tick(self, now: float) -> Close | Abort | None:
+        """Say whether the round ends now; each order is given once.
+
+        Call it after every commit, after ``decline``, and at ``next_wakeup``.
+        """
+        if self._book is None or self.phase is not Phase.OPEN or self._commits.running:
+            return None
+        if now < self._book.deadline:
+            return self._close() if self._settings.close_early and self._is_complete() else None
+        held, quorum = len(self._commits.receipts), self._settings.quorum
+        if held >= quorum:
+            return self._close()
+        return self.abort(f"quorum missed: {held} of {quorum} updates at the deadline")
+
+    def abort(self, reason: str) -> Abort:
+        """End the attempt without a model; the round is started over or given up.
+
+        Args:
+            reason: One line, kept with every update that expires.
+
+        Raises:
+            RoundStateError: If no round is open or closing, or a commit is running.
+        """
+        self._require(Phase.OPEN, Phase.CLOSING)
+        if self._commits.running:
+            raise RoundStateError("a round cannot be aborted while a commit is running")
+        self._failures += 1
+        gives_up = self._failures > self._settings.retry_limit
+        abort = Abort(
+            self.round_number, self.attempt, reason, self._commits.in_slot_order(), gives_up
+        )
+        self._retire(RefusalCode.WRONG_ROUND)
+        self.attempt += 1
+        self.phase = Phase.GIVEN_UP if gives_up else Phase.WAITING
+        return abort
+
+    def released(self) -> None:
+        """Move on after the round's model is durable and published.
+
+        Raises:
+            RoundStateError: If the phase is not ``CLOSING``.
+        """
+        self._require(Phase.CLOSING)
+        self._retire(RefusalCode.LATE)
+        self.round_number += 1
+        self.attempt = 0
+        self._failures = 0
+        past_cap = self.round_number > self._settings.cap
+        self.phase = Phase.FINISHED if past_cap else Phase.WAITING
+
+    def resume(self) -> None:
+        """Allow a round that was given up to be tried again.
+
+        Raises:
+            RoundStateError: If the phase is not ``GIVEN_UP``.
+        """
+        self._require(Phase.GIVEN_UP)
+        self._failures = 0
+        self.phase = Phase.WAITING
+
+    def finish(self) -> None:
+        """End the run before its cap, for a convergence criterion.
+
+        Raises:
+            RoundStateError: If a round is open or closing.
+        """
+        self._require(Phase.WAITING, Phase.GIVEN_UP, Phase.FINISHED)
+        self.phase = Phase.FINISHED
+
+    @property
+    def _places(self) -> int:
+        return self._book.cohort.places if self._book is not None else 0
+
+    def _require(self, *phases: Phase) -> None:
+        if self.phase not in phases:
+            allowed = " or ".join(phase.value for phase in phases)
+            raise RoundStateError(f"phase must be {allowed}, got {self.phase.value}")
+
+    def _first_come(self, size: int) -> FirstComeCohort:
+        return FirstComeCohort(size, self._settings.lease_count_of(size))
+
+    def _open(self, cohort: Cohort, deadline: float) -> LeaseBook:
+        self._book = LeaseBook(cohort, self.round_number, self.attempt, deadline)
+        self.phase = Phase.OPEN
+        return self._book
+
+    def _is_complete(self) -> bool:
+        """Return whether nobody is left to wait for and the quorum is there."""
+        awaited = self._places
+        if self._book is not None and self._book.cohort.members is not None:
+            awaited -= len(self._book.declined.intersection(self._book.cohort.members))
+        return len(self._commits.receipts) >= max(awaited, self._settings.quorum)
+
+    def _close(self) -> Close:
+        self.phase = Phase.CLOSING
+        return Close(self.round_number, self.attempt, self._places, self._commits.in_slot_order())
+
+    def _retire(self, code: RefusalCode) -> None:
+        """Keep this attempt's answers for those who come late, and forget the rest."""
+        self._former_commits, self._commits = self._commits, CommitBook()
+        self._former_leases = {lease.nonce: (lease.client, code) for lease in self._book or ()}
+        self._book = None
