@@ -21,12 +21,7 @@ class RefusalCode(StrEnum):
     COMMIT_RUNNING = "commit_running"
     NO_ROUND = "no_round"
 
-    UPLOAD_SUPERSEDED = "upload_superseded"
-    DRAINING = "draining"
-
     # The message itself.
-    CHUNK_SIZE = "chunk_size"
-    COUNTS = "counts"
     WRONG_SIZE = "wrong_size"
     WRONG_OFFSET = "wrong_offset"
     INCOMPLETE_UPLOAD = "incomplete_upload"
@@ -47,7 +42,6 @@ class RefusalCode(StrEnum):
     CERTIFICATE_REVOKED = "certificate_revoked"
     CERTIFICATE_EXPIRED = "certificate_expired"
     SIGNING_REQUEST = "signing_request"
-    UNKNOWN_CLIENT = "unknown_client"
     IDENTITY_IN_USE = "identity_in_use"
     VERSION_MISMATCH = "version_mismatch"
     CLOCK_WRONG = "clock_wrong"
