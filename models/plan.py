@@ -9,8 +9,9 @@ from typing import Literal
 
 import msgspec
 
-from models.model_settings import ModelSettings
-from privacy.settings import PrivacySettings
+from models.model_settings import ModelSettings, schema_of
+from models.schema import Schema, TensorSpec
+from privacy.settings import PaperNoise, PrivacySettings
 
 PLAN_VERSION = 1
 
@@ -146,6 +147,20 @@ def decode_plan(encoded: bytes) -> Plan:
         return msgspec.json.decode(encoded, type=Plan)
     except msgspec.DecodeError as error:
         raise PlanError(f"plan cannot be read: {error}") from None
+
+
+def upload_schema(plan: Plan) -> Schema:
+    """Return the tensors a client sends back.
+
+    They are the model's; mode ``paper`` with ``score = "clean"`` adds ``clean_norms``, the L2 norm
+    of each of them before noise.
+    """
+    schema = schema_of(plan.model)
+    if not (isinstance(plan.privacy, PaperNoise) and plan.privacy.score == "clean"):
+        return schema
+    count = len(schema.tensors)
+    norms = TensorSpec(name="clean_norms", shape=(count,), layer="clean_norms")
+    return Schema((*schema.tensors, norms))
 
 
 class _Versioned(msgspec.Struct):

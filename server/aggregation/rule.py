@@ -5,16 +5,33 @@ with the cohort. Two rules that saw neighbouring slot ranges merge into one, so 
 closed in shards along a fixed tree.
 """
 
+from dataclasses import dataclass
 from typing import ClassVar, Protocol, Self
 
 from torch import Tensor
+
+
+@dataclass(frozen=True)
+class AggregationWeights:
+    """Say how much each client counted. Shown only where the noise mode promises nothing.
+
+    Attributes:
+        slots: The clients' slots, rising.
+        layers: Names of the weighted layers.
+        shares: Share of each client in each layer, one row a client, one column a layer. A column
+            sums to 1, less what empty slots weigh.
+    """
+
+    slots: tuple[int, ...]
+    layers: tuple[str, ...]
+    shares: tuple[tuple[float, ...], ...]
 
 
 class AggregationRule(Protocol):
     """Reduce the client updates of one round to one update.
 
     Attributes:
-        passes: How often each update is read.
+        passes: How often each update is handed in.
         by_chunk: Whether the rule reads chunk i of every update before chunk i + 1 of any; such a
             rule needs memory for the cohort times one chunk instead of one model.
     """
@@ -22,18 +39,28 @@ class AggregationRule(Protocol):
     passes: ClassVar[int]
     by_chunk: ClassVar[bool]
 
+    @property
+    def contribution_count(self) -> int:
+        """Return how many clients were added."""
+        ...
+
+    @property
+    def clipped_count(self) -> int:
+        """Return how many of them were above the clipping norm, which no honest client is."""
+        ...
+
     def add(self, slot: int, client_update: Tensor, example_count: int) -> None:
-        """Take one client's update.
+        """Take one client's update, scaled down to the clipping norm if it is above it.
 
         Args:
             slot: Position of the client in the cohort; each slot at most once, rising.
-            client_update: Trained minus received parameters, flat float32, shape ``(elements,)``;
-                already clipped where the rule needs it. Not changed.
+            client_update: Trained minus received parameters, contiguous float32, shape
+                ``(elements,)``, clean norms behind it where they arrive. Not changed, not kept.
             example_count: Target tokens the client trained on, at least 1.
 
         Raises:
-            ValueError: If the slot is out of range or out of order, the shape is wrong, or the
-                update holds NaN or infinity.
+            ValueError: If the slot is out of range or out of order, the shape or dtype is wrong,
+                or the update holds NaN or infinity; the rule is then as it was.
         """
         ...
 
@@ -48,7 +75,13 @@ class AggregationRule(Protocol):
     def result(self) -> Tensor:
         """Return the aggregated update, flat float32, shape ``(elements,)``.
 
+        The rule's own memory becomes the answer, so this ends the rule.
+
         Raises:
-            ValueError: If no client was added.
+            ValueError: If no client was added, or the rule has ended.
         """
+        ...
+
+    def weights(self) -> AggregationWeights | None:
+        """Return what each client weighed, or None where a rule has no weights."""
         ...

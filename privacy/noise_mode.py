@@ -1,0 +1,79 @@
+"""The protocol of a noise mode: what is added where, and what that promises.
+
+A mode is chosen in one place (``privacy.noise.noise_mode``) and applied by the same calls in
+simulation and deployment.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+class Arrival(StrEnum):
+    """In which state a client update reaches the coordinator."""
+
+    CLIPPED = "clipped"
+    """Clipped where the settings say so: the coordinator can clip again."""
+
+    NOISED = "noised"
+    """With the client's noise on top: a norm above the clip is no fault, and is left alone."""
+
+    NOISED_WITH_CLEAN_NORMS = "noised-with-clean-norms"
+    """As ``NOISED``, followed by the L2 norm of every tensor before noise."""
+
+
+class NoiseMode(Protocol):
+    """Add what one mode of ``privacy.settings`` says at each of the three places."""
+
+    @property
+    def guarantee(self) -> str:
+        """Say what the mode promises, in one line for configuration, logs and reports."""
+        ...
+
+    @property
+    def guarantees_privacy(self) -> bool:
+        """Tell whether that is a bound; if so, no weight or norm of one client is shown."""
+        ...
+
+    @property
+    def arrival(self) -> Arrival:
+        """Return in which state updates reach the coordinator."""
+        ...
+
+    def at_client(
+        self, update: Tensor, generator: torch.Generator, *, tensors: Sequence[slice]
+    ) -> Tensor:
+        """Return what the client sends for its clipped update.
+
+        Args:
+            update: Clipped client update, flat float32, shape ``(elements,)``; not changed.
+            generator: Source of the draw.
+            tensors: Where each tensor lies in the update, in schema order.
+
+        Returns:
+            Flat float32, shape ``(elements,)``, or ``(elements + len(tensors),)`` where clean
+            norms follow: the layout of ``models.plan.upload_schema``.
+        """
+        ...
+
+    def at_server(self, aggregate: Tensor, generator: torch.Generator) -> Tensor:
+        """Return the aggregate with the noise that is scaled by the server step size.
+
+        Args:
+            aggregate: Aggregated update, flat float32, shape ``(elements,)``; may be changed.
+            generator: Source of the draw.
+        """
+        ...
+
+    def after_step(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
+        """Return the new parameters with the noise that the step size does not scale.
+
+        Args:
+            parameters: Parameters after the server's step, flat float32, shape
+                ``(elements,)``; may be changed.
+            generator: Source of the draw.
+        """
+        ...

@@ -1,0 +1,57 @@
+"""Weigh each layer by how far the client moved it, with a bound (FedAtt, clipped form).
+
+A layer's weight is e^{κ(s/C - 1)}: s is the L2 norm of the layer in the clipped update and C the
+clipping norm over all layers, so a weight lies in [e^-κ, 1] and no client counts more than e^κ
+times another. With κ = λC and clipping that never bites this is [FedAtt] Eq. 2 at temperature λ.
+κ = 0 is the equal mean, bit for bit.
+
+An empty slot adds a zero update: e^-κ below the line, nothing above. So the number of slots, not
+of answers, bounds one client's influence, and a dropout cannot raise it.
+
+The sum is a ratio of two plain sums over clients: it streams, merges, and can be summed under
+secure aggregation.
+
+References:
+    [FedAtt] Ji et al., "Learning Private Neural Language Modeling with Attentive Aggregation",
+        IJCNN 2019, arXiv:1812.07108.
+"""
+
+import math
+from dataclasses import dataclass
+
+from server.aggregation.intake import Measured
+from server.aggregation.layers import Layer
+from server.aggregation.settings import AttentiveSettings
+from server.aggregation.weighing import Weight
+
+
+@dataclass(frozen=True)
+class AttentiveWeighing:
+    """Weigh by e^{κ(s/C - 1)}, layer by layer.
+
+    Attributes:
+        settings: Attention strength κ and what a layer is.
+        layers: Units of weighting.
+        clipping_norm: C, over all layers together, in parameter units.
+    """
+
+    settings: AttentiveSettings
+    layers: tuple[Layer, ...]
+    clipping_norm: float
+
+    @property
+    def empty_weight(self) -> float:
+        """Return the weight of a zero update, e^-κ."""
+        return self._weight(0.0)
+
+    def weigh(self, update: Measured, example_count: int) -> tuple[Weight, ...]:
+        """Return a weight for each layer; the example count plays no part."""
+        norms = update.tensor_norms
+        return tuple(
+            Weight(self._weight(math.hypot(*(norms[index] for index in layer.tensors))))
+            for layer in self.layers
+        )
+
+    def _weight(self, distance: float) -> float:
+        # Eq. 2 has no minus sign: the client that moved furthest weighs most.
+        return math.exp(self.settings.attention_strength * (distance / self.clipping_norm - 1))

@@ -1,0 +1,162 @@
+"""Check, measure and clip each update before a rule sees it.
+
+Every rule takes its updates through an ``Intake``, so that what is refused, and what a norm is,
+cannot differ between rules. Clipping is a factor that the rule applies while it adds: an update
+is read twice, once to measure and once to add, and never copied.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from models.schema import Schema
+from privacy.clipping import UnusableUpdateError, clipping_factor, tensor_norms
+from privacy.noise_mode import Arrival
+
+LARGEST_EXAMPLE_COUNT = 10**9
+"""Largest weight by examples: times the largest usable update it is still a float32."""
+
+# Clean norms travel as float32: this much above the clip is rounding, more is a lie.
+_NORM_TOLERANCE = 1e-5
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Hold one update that may be aggregated.
+
+    Attributes:
+        values: The update as it arrived, flat float32, shape ``(elements,)``.
+        factor: What ``values`` is multiplied by to respect the clipping norm; 1 for an honest
+            client.
+        tensor_norms: What attention scores: the L2 norm of each tensor, within the clip. Those
+            of the update before noise where the client sent them.
+    """
+
+    values: Tensor
+    factor: float
+    tensor_norms: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class IntakeSettings:
+    """Say what updates a round expects; rules with different ones never merge.
+
+    Attributes:
+        schema: Tensors of the aggregated parameters.
+        slot_count: Slots of the round, M.
+        clipping_norm: Largest L2 norm of an update over all layers; None for no limit.
+        arrival: In which state the noise mode lets updates arrive.
+    """
+
+    schema: Schema
+    slot_count: int
+    clipping_norm: float | None
+    arrival: Arrival
+
+    def __post_init__(self) -> None:
+        if self.slot_count < 1:
+            raise ValueError(f"slot_count must be >= 1, got {self.slot_count}")
+
+    @property
+    def upload_elements(self) -> int:
+        """Return the length of what a client sends."""
+        norms = self.arrival is Arrival.NOISED_WITH_CLEAN_NORMS
+        return self.schema.element_count + (len(self.schema.tensors) if norms else 0)
+
+
+class Intake:
+    """Take the updates of one slot range, in slot order.
+
+    Attributes:
+        settings: What the round expects.
+        slots: Slots taken so far, rising.
+        clipped_count: Updates that were above the clipping norm when they arrived.
+    """
+
+    def __init__(self, settings: IntakeSettings) -> None:
+        self.settings = settings
+        self.slots: list[int] = []
+        self.clipped_count = 0
+
+    @property
+    def empty_count(self) -> int:
+        """Return how many of the round's slots no client has filled."""
+        return self.settings.slot_count - len(self.slots)
+
+    def take(self, slot: int, upload: Tensor, example_count: int) -> Measured:
+        """Measure one upload and note its slot.
+
+        Args:
+            slot: Position in the cohort, above every slot taken before.
+            upload: What the client sent, contiguous float32, shape ``(upload_elements,)``.
+            example_count: Target tokens the client trained on.
+
+        Raises:
+            ValueError: If any of them breaks its rule; names the slot and changes nothing.
+        """
+        self._check(slot, upload, example_count)
+        try:
+            measured = self._measure(upload)
+        except UnusableUpdateError as error:
+            raise UnusableUpdateError(f"slot {slot}: {error}") from None
+        self.slots.append(slot)
+        self.clipped_count += measured.factor < 1
+        return measured
+
+    def merge(self, other: "Intake") -> None:
+        """Take over the slots of a later range.
+
+        Raises:
+            ValueError: If the settings differ or the ranges overlap.
+        """
+        if other.settings != self.settings:
+            raise ValueError("rules must have the same settings to merge, theirs differ")
+        if self.slots and other.slots and other.slots[0] <= self.slots[-1]:
+            raise ValueError(
+                f"the other rule must hold later slots only: it starts at {other.slots[0]}, "
+                f"this one ends at {self.slots[-1]}"
+            )
+        self.slots += other.slots
+        self.clipped_count += other.clipped_count
+
+    def _check(self, slot: int, upload: Tensor, example_count: int) -> None:
+        if not 0 <= slot < self.settings.slot_count:
+            raise ValueError(f"slot must lie in [0, {self.settings.slot_count}), got {slot}")
+        if self.slots and slot <= self.slots[-1]:
+            raise ValueError(f"slots must rise: got {slot} after {self.slots[-1]}")
+        shape = (self.settings.upload_elements,)
+        if upload.shape != shape or upload.dtype != torch.float32 or not upload.is_contiguous():
+            raise ValueError(
+                f"slot {slot}: client update must be contiguous float32 of shape {shape}, "
+                f"got {upload.dtype} of shape {tuple(upload.shape)}"
+            )
+        if not 1 <= example_count <= LARGEST_EXAMPLE_COUNT:
+            raise ValueError(
+                f"slot {slot}: example_count must lie in [1, {LARGEST_EXAMPLE_COUNT}], "
+                f"got {example_count}"
+            )
+
+    def _measure(self, upload: Tensor) -> Measured:
+        schema, limit = self.settings.schema, self.settings.clipping_norm
+        values = upload[: schema.element_count]
+        norms = tensor_norms(values, list(schema.slices.values()))
+        if self.settings.arrival is Arrival.NOISED_WITH_CLEAN_NORMS:
+            clean = upload[schema.element_count :].double().tolist()
+            return Measured(values, 1.0, _checked_norms(clean, limit))
+        factor = clipping_factor(math.hypot(*norms), limit)
+        scores = tuple(norm * factor for norm in norms)
+        # Noise on top of the clip is no fault: only what attention scores stays within the clip.
+        kept = factor if self.settings.arrival is Arrival.CLIPPED else 1.0
+        return Measured(values, kept, scores)
+
+
+def _checked_norms(norms: list[float], clipping_norm: float | None) -> tuple[float, ...]:
+    limit = math.inf if clipping_norm is None else clipping_norm * (1 + _NORM_TOLERANCE)
+    total = math.hypot(*norms)
+    if not (math.isfinite(total) and min(norms) >= 0 and total <= limit):
+        raise UnusableUpdateError(
+            f"clean norms must be >= 0, finite and within the clipping norm {clipping_norm}"
+        )
+    return tuple(norms)

@@ -1,0 +1,62 @@
+"""Choose the aggregation rule: the one place that the coordinator and the simulation ask."""
+
+from typing import assert_never
+
+from models.schema import Schema
+from privacy.noise_mode import Arrival
+from server.aggregation.attentive import AttentiveWeighing
+from server.aggregation.intake import IntakeSettings
+from server.aggregation.layers import layers_of, whole_model
+from server.aggregation.literal import LiteralWeighing
+from server.aggregation.mean import MeanWeighing
+from server.aggregation.rule import AggregationRule
+from server.aggregation.settings import (
+    AggregationSettings,
+    AttentiveSettings,
+    LiteralSettings,
+    MeanSettings,
+)
+from server.aggregation.weighted_rule import WeightedRule
+
+
+def build_rule(
+    settings: AggregationSettings,
+    schema: Schema,
+    *,
+    slot_count: int,
+    clipping_norm: float | None,
+    arrival: Arrival = Arrival.CLIPPED,
+) -> AggregationRule:
+    """Return an empty rule for one round.
+
+    Args:
+        settings: The rule and its settings.
+        schema: Tensors of the aggregated parameters.
+        slot_count: Slots of the round, M; an empty one counts as the rule says.
+        clipping_norm: Largest L2 norm of an update over all layers; None for no limit.
+        arrival: In which state the noise mode lets updates arrive.
+
+    Raises:
+        ValueError: If the settings do not go together.
+    """
+    expected = IntakeSettings(schema, slot_count, clipping_norm, arrival)
+    match settings:
+        case MeanSettings():
+            return WeightedRule(MeanWeighing(settings, whole_model(schema)), expected)
+        case AttentiveSettings():
+            if clipping_norm is None:
+                raise ValueError(
+                    "rule attentive needs a clipping_norm to weigh against, got none; "
+                    "set privacy.clipping_norm, or use rule literal"
+                )
+            layers = layers_of(schema, settings.grouping)
+            return WeightedRule(AttentiveWeighing(settings, layers, clipping_norm), expected)
+        case LiteralSettings():
+            if settings.norm == "spectral" and arrival is Arrival.NOISED_WITH_CLEAN_NORMS:
+                raise ValueError(
+                    'score = "clean" sends Frobenius norms; set norm = "frobenius", got "spectral"'
+                )
+            layers = layers_of(schema, settings.grouping)
+            return WeightedRule(LiteralWeighing(settings, layers, schema), expected)
+        case _:
+            assert_never(settings)

@@ -1,0 +1,65 @@
+"""The aggregation rule Σ w_k D_k / Σ w_k, for any weighing."""
+
+from typing import ClassVar
+
+from torch import Tensor
+
+from server.aggregation.intake import Intake, IntakeSettings
+from server.aggregation.rule import AggregationWeights
+from server.aggregation.weighing import Weighing
+from server.aggregation.weighted_sum import WeightedSum
+
+
+class WeightedRule:
+    """Stream a weighted mean; the methods are those of ``AggregationRule``."""
+
+    passes: ClassVar[int] = 1
+    by_chunk: ClassVar[bool] = False
+
+    def __init__(self, weighing: Weighing, expected: IntakeSettings) -> None:
+        self._weighing = weighing
+        self._intake = Intake(expected)
+        self._sum = WeightedSum(weighing.layers, expected.schema.element_count)
+
+    @property
+    def contribution_count(self) -> int:
+        """Return how many clients were added."""
+        return len(self._intake.slots)
+
+    @property
+    def clipped_count(self) -> int:
+        """Return how many updates were above the clipping norm."""
+        return self._intake.clipped_count
+
+    def add(self, slot: int, client_update: Tensor, example_count: int) -> None:
+        """Measure one update, weigh it and add it: two reads of it, no copy."""
+        self._sum.open_sum()
+        taken = self._intake.take(slot, client_update, example_count)
+        weights = self._weighing.weigh(taken, example_count)
+        self._sum.add(taken.values, weights, factor=taken.factor)
+
+    def merge(self, other: "WeightedRule") -> None:
+        """Add what a rule of a later slot range has summed; ``other`` stays as it is."""
+        if other._weighing != self._weighing:
+            raise ValueError("rules must have the same settings to merge, theirs differ")
+        self._sum.open_sum()
+        other._sum.open_sum()
+        self._intake.merge(other._intake)
+        self._sum.merge(other._sum)
+
+    def result(self) -> Tensor:
+        """Return the weighted mean, in the sum's own memory; ends the rule."""
+        if not self._intake.slots:
+            raise ValueError("a round must have at least one client update, got none")
+        return self._sum.divide(self._totals())
+
+    def weights(self) -> AggregationWeights | None:
+        """Return each client's share of each layer."""
+        names = tuple(layer.name for layer in self._sum.layers)
+        slots = tuple(self._intake.slots)
+        return AggregationWeights(slots, names, self._sum.shares(self._totals()) if slots else ())
+
+    def _totals(self) -> list[float]:
+        return self._sum.totals(
+            empty_count=self._intake.empty_count, empty_weight=self._weighing.empty_weight
+        )

@@ -1,0 +1,179 @@
+"""Close a round: from the cohort's updates to the next parameters.
+
+Simulation and deployment call this one function, so a simulated and a deployed round that saw the
+same updates end in the same bits. It holds one model and one update at a time, whatever the cohort.
+
+References:
+    [FedAtt] Ji et al., IJCNN 2019, arXiv:1812.07108, Eq. 4 (the server's step).
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from models.plan import PersonalisationSettings
+from models.schema import Role, Schema
+from privacy.noise import noise_mode
+from privacy.noise_mode import Arrival
+from privacy.settings import PrivacySettings
+from server.aggregation.registry import build_rule
+from server.aggregation.rule import AggregationRule, AggregationWeights
+from server.aggregation.settings import AggregationSettings
+from server.personalisation.method import ServerHalf
+from server.personalisation.registry import build_server_half
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """Hold what one client sent.
+
+    Attributes:
+        slot: Position in the cohort, from 0.
+        update: Contiguous float32 in the layout of ``models.plan.upload_schema``.
+        example_count: Target tokens the client says it trained on.
+        client_name: The client, which a method with generated tensors must know.
+    """
+
+    slot: int
+    update: Tensor
+    example_count: int
+    client_name: str = ""
+
+
+@dataclass(frozen=True)
+class Closed:
+    """Hold the outcome of a round.
+
+    Attributes:
+        parameters: The next shared parameters, flat float32, shape ``(elements,)``.
+        contribution_count: Clients in the aggregate.
+        clipped_count: Clients whose update the server had to clip: no honest one.
+        aggregation_weights: What each client weighed; None where the noise mode guarantees
+            privacy (weights are functions of private updates) or the rule has no weights.
+    """
+
+    parameters: Tensor
+    contribution_count: int
+    clipped_count: int
+    aggregation_weights: AggregationWeights | None
+
+
+def close_round(
+    parameters: Tensor,
+    contributions: Iterable[Contribution],
+    *,
+    schema: Schema,
+    aggregation: AggregationSettings,
+    privacy: PrivacySettings,
+    slot_count: int,
+    generator: torch.Generator,
+    example_cap: int | None = None,
+    personalisation: ServerHalf | None = None,
+) -> Closed:
+    """Clip again, aggregate, add the server's noise and step.
+
+    Args:
+        parameters: Shared parameters the cohort received, flat float32, shape ``(elements,)``.
+        contributions: In slot order; each may be made when asked for, and is let go once added.
+        schema: The model's tensors as uploaded; those with role ``generated`` go to
+            ``personalisation``.
+        aggregation: The rule and the server step size.
+        privacy: Clipping norm and noise mode.
+        slot_count: Slots of the round, M, filled or not. A coordinator that leases more slots
+            than it means to fill numbers the contributions by rank instead.
+        generator: Source of the server's uncalibrated draws.
+        example_cap: Largest example count a client is weighted by; None for no cap.
+        personalisation: Server half of the method; None is ``global``.
+
+    Raises:
+        ValueError: If a contribution is unusable (names its slot), none came, the settings do
+            not go together, or the result is not finite. Nothing is changed then.
+    """
+    mode = noise_mode(privacy)
+    server_half = personalisation or build_server_half(PersonalisationSettings(), schema)
+    shared = schema.with_role(Role.SHARED)
+    _check_parameters(parameters, shared)
+    rule = build_rule(
+        aggregation,
+        shared,
+        slot_count=slot_count,
+        clipping_norm=privacy.clipping_norm,
+        arrival=mode.arrival,
+    )
+    split = _UploadSplit(schema, mode.arrival)
+    for contribution in contributions:
+        _add(contribution, rule, server_half, split, example_cap)
+        del contribution  # The next one is made before the name is bound again.
+    weights = None if mode.guarantees_privacy else rule.weights()
+    aggregate = mode.at_server(rule.result(), generator)
+    stepped = torch.add(parameters, aggregate, alpha=aggregation.server_step_size, out=aggregate)
+    released = mode.after_step(stepped, generator)
+    _check_finite(released)
+    server_half.close()
+    return Closed(released, rule.contribution_count, rule.clipped_count, weights)
+
+
+class _UploadSplit:
+    """Split an upload into its shared and its generated tensors."""
+
+    def __init__(self, schema: Schema, arrival: Arrival) -> None:
+        roles = {tensor.role for tensor in schema.tensors}
+        if Role.PERSONAL in roles:
+            raise ValueError("schema must hold no personal tensor: those never leave a device")
+        self._generates = Role.GENERATED in roles
+        if self._generates and arrival is Arrival.NOISED_WITH_CLEAN_NORMS:
+            raise ValueError('score = "clean" needs personalisation.method = "global"')
+        self._schema = schema
+
+    def __call__(self, upload: Tensor) -> tuple[Tensor, Tensor | None]:
+        if not self._generates:
+            return upload, None
+        if upload.shape != (self._schema.element_count,):
+            raise ValueError(
+                f"client update must have shape ({self._schema.element_count},), "
+                f"got {tuple(upload.shape)}"
+            )
+        return self._of_role(upload, Role.SHARED), self._of_role(upload, Role.GENERATED)
+
+    def _of_role(self, upload: Tensor, role: Role) -> Tensor:
+        return torch.cat(
+            [
+                upload[self._schema.slices[tensor.name]]
+                for tensor in self._schema.tensors
+                if tensor.role is role
+            ]
+        )
+
+
+def _add(
+    contribution: Contribution,
+    rule: AggregationRule,
+    server_half: ServerHalf,
+    split: _UploadSplit,
+    example_cap: int | None,
+) -> None:
+    count = contribution.example_count
+    count = count if example_cap is None else min(count, example_cap)
+    shared, generated = split(contribution.update)
+    rule.add(contribution.slot, shared, count)
+    if generated is not None:
+        server_half.take(contribution.client_name, generated, count)
+
+
+def _check_parameters(parameters: Tensor, shared: Schema) -> None:
+    shape = (shared.element_count,)
+    if parameters.shape != shape or parameters.dtype != torch.float32:
+        raise ValueError(
+            f"parameters must be float32 of shape {shape}, "
+            f"got {parameters.dtype} of shape {tuple(parameters.shape)}"
+        )
+
+
+def _check_finite(released: Tensor) -> None:
+    # One read and no copy; NaN passes through the minimum.
+    least, largest = torch.aminmax(released)
+    if not (math.isfinite(float(least)) and math.isfinite(float(largest))):
+        raise ValueError("the new parameters must be finite; lower server_step_size or clip")

@@ -1,0 +1,41 @@
+"""The protocol of a personalisation method's server half.
+
+The shared tensors of every method go through the aggregation rule. What is left for the server is
+the ``generated`` tensors: which client gets which, and what their updates teach the server.
+``personal`` tensors never leave a device, so the server half never sees one.
+"""
+
+from typing import Protocol
+
+from torch import Tensor
+
+
+class ServerHalf(Protocol):
+    """Make each client's generated tensors and learn from their updates."""
+
+    def parameters_for(self, client_name: str) -> Tensor | None:
+        """Return what is sealed to this client alone, beside the shared parameters.
+
+        Returns:
+            The generated tensors in schema order, flat float32, shape ``(generated elements,)``,
+            or None where the method generates nothing.
+        """
+        ...
+
+    def take(self, client_name: str, generated_update: Tensor, example_count: int) -> None:
+        """Take one client's update of its generated tensors; called in slot order.
+
+        Args:
+            client_name: The client, as enrolled.
+            generated_update: Trained minus received, flat float32, shape
+                ``(generated elements,)``. Not changed, not kept.
+            example_count: Target tokens the client trained on.
+
+        Raises:
+            ValueError: If the update cannot be used.
+        """
+        ...
+
+    def close(self) -> None:
+        """Learn from what was taken since the last close; called once a round, after the last."""
+        ...
