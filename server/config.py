@@ -1,0 +1,204 @@
+"""Compose the settings of a federation and read them from its one TOML file.
+
+Every package owns its settings; this file only puts them side by side, checks what no single one
+can see, and makes the plan that devices get. Reading is strict: an unknown key, a float for an
+integer or a missing value is refused with the file and the path of the key.
+"""
+
+import tomllib
+from importlib import resources
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from models.vocabulary import Vocabulary
+
+from models.model_settings import ModelSettings, schema_of
+from models.personalisation import assign_roles
+from models.plan import PersonalisationSettings, Plan, TrainingSettings
+from privacy.settings import PrivacySettings
+from server.aggregation.settings import AggregationSettings, AttentiveSettings
+from server.convergence import ConvergenceSettings
+from server.evaluation_settings import EvaluationSettings
+from server.listen_settings import ListenSettings
+from server.round_settings import RoundSettings
+from server.store_settings import StoreSettings
+from server.word_list import WordListSettings
+
+
+class ConfigError(ValueError):
+    """Raised when a federation's settings cannot be used; names the file and the key."""
+
+
+class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Hold everything that a federation's operator decides.
+
+    Attributes:
+        seed: Seed of the run's initial parameters and of the order of local data. Nothing secret
+            comes from it.
+        task: Name in the task registry.
+        model: The model; its ``family`` picks the kind.
+        vocabulary: The word list.
+        training: Local training.
+        personalisation: What each device keeps for itself.
+        privacy: Noise mode and clipping; ``mode`` picks the kind.
+        aggregation: How updates become one; ``rule`` picks the kind.
+        rounds: Who takes part and when a round ends.
+        convergence: When the run stops before its cap; absent means never.
+        evaluation: How released models are measured.
+        listen: Where the coordinator is reached.
+        store: Where its records lie.
+    """
+
+    seed: int
+    task: str = "next_word"
+    model: ModelSettings
+    vocabulary: WordListSettings
+    training: TrainingSettings
+    personalisation: PersonalisationSettings = PersonalisationSettings()
+    privacy: PrivacySettings
+    aggregation: AggregationSettings
+    rounds: RoundSettings
+    convergence: ConvergenceSettings | None = None
+    evaluation: EvaluationSettings = EvaluationSettings()
+    listen: ListenSettings = ListenSettings()
+    store: StoreSettings = StoreSettings()
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**63:
+            raise ValueError(f"seed must be in [0, 2^63), got {self.seed}")
+        assign_roles(self.personalisation, schema_of(self.model))
+        if self.model.vocabulary_size != self.vocabulary.size:
+            raise ValueError(
+                f"model.vocabulary_size must equal vocabulary.size {self.vocabulary.size}, "
+                f"got {self.model.vocabulary_size}"
+            )
+        if isinstance(self.aggregation, AttentiveSettings) and self.privacy.clipping_norm is None:
+            raise ValueError(
+                'aggregation.rule = "attentive" weighs against the clipping norm; '
+                'set privacy.clipping_norm, or use rule = "literal"'
+            )
+        if self.convergence is not None and self.evaluation.kind == "none":
+            raise ValueError(
+                "convergence needs a figure to follow; set evaluation.kind, or remove convergence"
+            )
+
+
+def read_config(path: Path) -> FederationConfig:
+    """Read a federation's file; paths in it become relative to the file's folder.
+
+    Raises:
+        ConfigError: If the file cannot be read or its settings cannot be used.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not UTF-8 text") from None
+    return _rooted(parse_config(text, str(path)), path.parent.absolute())
+
+
+def parse_config(text: str, source: str) -> FederationConfig:
+    """Decode TOML text, strictly.
+
+    Args:
+        text: The TOML.
+        source: Name of the file for error messages.
+
+    Raises:
+        ConfigError: If the text is no TOML or its settings cannot be used.
+    """
+    try:
+        return msgspec.convert(tomllib.loads(text), FederationConfig, strict=True)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{source} is no TOML: {error}") from None
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{source}: {error}") from None
+
+
+def preset_names() -> list[str]:
+    """Return the presets that ship with sotto, sorted."""
+    presets = resources.files("server").joinpath("presets")
+    return sorted(
+        entry.name.removesuffix(".toml")
+        for entry in presets.iterdir()
+        if entry.name.endswith(".toml")
+    )
+
+
+def preset_text(name: str) -> str:
+    """Return a preset as TOML text, comments included.
+
+    Raises:
+        ConfigError: If there is no such preset; lists those there are.
+    """
+    if name not in preset_names():
+        raise ConfigError(f"preset must be one of {', '.join(preset_names())}, got {name!r}")
+    preset = resources.files("server").joinpath("presets", f"{name}.toml")
+    return preset.read_text(encoding="utf-8")
+
+
+def read_preset(name: str) -> FederationConfig:
+    """Return a preset's settings.
+
+    Raises:
+        ConfigError: If there is no such preset.
+    """
+    return parse_config(preset_text(name), f"preset {name}")
+
+
+def make_plan(
+    config: FederationConfig,
+    run: str,
+    kind: Literal["train", "evaluate"] = "train",
+    *,
+    cohort_size: int | None = None,
+    vocabulary: Vocabulary | None = None,
+) -> Plan:
+    """Return the plan that devices get.
+
+    Args:
+        config: The federation.
+        run: Identifier of the run, 32 hex digits.
+        kind: Whether devices train or evaluate.
+        cohort_size: Size of the round's cohort; only needed with ``participation_rate``.
+        vocabulary: The word list if it is loaded already; else it is loaded here.
+
+    Raises:
+        OSError: If the word list cannot be read.
+        ValueError: If the word list does not fit the settings, or ``cohort_size`` is missing.
+    """
+    words = config.vocabulary.load() if vocabulary is None else vocabulary
+    if len(words.words) != config.model.vocabulary_size:
+        raise ValueError(
+            f"vocabulary must have {config.model.vocabulary_size} words, got {len(words.words)}"
+        )
+    size = config.rounds.cohort_size if cohort_size is None else cohort_size
+    if size is None:
+        raise ValueError("cohort_size must be given when rounds has a participation_rate")
+    return Plan(
+        run=run,
+        kind=kind,
+        task=config.task,
+        model=config.model,
+        schema_sha256=schema_of(config.model).sha256.hex(),
+        vocabulary=config.vocabulary.describe(words),
+        training=config.training,
+        personalisation=config.personalisation,
+        privacy=config.privacy,
+        cohort_size=size,
+        seed=config.seed,
+    )
+
+
+def _rooted(config: FederationConfig, folder: Path) -> FederationConfig:
+    """Return the settings with every path in them absolute."""
+    words, evaluation = config.vocabulary, config.evaluation
+    if words.path is not None:
+        words = msgspec.structs.replace(words, path=str(folder / words.path))
+    if evaluation.public_text is not None:
+        text = str(folder / evaluation.public_text)
+        evaluation = msgspec.structs.replace(evaluation, public_text=text)
+    store = config.store.rooted(folder)
+    return msgspec.structs.replace(config, vocabulary=words, evaluation=evaluation, store=store)

@@ -1,0 +1,42 @@
+"""Settings of the three listeners."""
+
+import re
+
+import msgspec
+
+_HOST_PORT = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+):([0-9]{1,5})")
+
+
+class ListenSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Say where devices and the operator reach the coordinator.
+
+    Attributes:
+        enrolment: ``host:port`` of the listener for enrolment; port 0 takes a free one.
+        devices: ``host:port`` of the listener for enrolled devices (mutual TLS).
+        public_host: Name or address under which devices reach this machine; it stands in the
+            coordinator's certificate and in the invites. Absent: the host of ``devices``.
+        admin_socket: Unix socket of the operator, relative to the coordinator's folder.
+    """
+
+    enrolment: str = "127.0.0.1:7440"
+    devices: str = "127.0.0.1:7441"
+    public_host: str | None = None
+    admin_socket: str = "admin.sock"
+
+    def __post_init__(self) -> None:
+        for name in ("enrolment", "devices"):
+            match = _HOST_PORT.fullmatch(getattr(self, name))
+            if match is None or int(match[1]) > 65535:
+                raise ValueError(
+                    f'{name} must be "host:port" with a port up to 65535, '
+                    f"got {getattr(self, name)!r}"
+                )
+        if self.enrolment == self.devices and not self.devices.endswith(":0"):
+            raise ValueError(f"enrolment and devices must differ, got {self.devices!r} for both")
+        if not self.admin_socket:
+            raise ValueError("admin_socket must name a file, got an empty string")
+
+    @property
+    def advertised_host(self) -> str:
+        """Return the host that invites and the coordinator's certificate name."""
+        return self.public_host or self.devices.rpartition(":")[0].strip("[]")

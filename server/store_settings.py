@@ -1,0 +1,39 @@
+"""Settings of the coordinator's store."""
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+_SQLITE = "sqlite:///"
+
+
+class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Say where the coordinator's records lie.
+
+    Attributes:
+        url: ``sqlite:///file`` (relative to the federation's file), or a PostgreSQL URL such as
+            ``postgresql+psycopg://user@host/database``. Give a password through PostgreSQL's own
+            password file, not here.
+    """
+
+    url: str = "sqlite:///store.sqlite"
+
+    def __post_init__(self) -> None:
+        is_file = self.url.startswith(_SQLITE) and self.url != _SQLITE
+        if not is_file and not self.url.startswith("postgresql"):
+            raise ValueError('url must start with "sqlite:///" or "postgresql"')
+        # The text must not be repeated here: a password would end up in the terminal's history.
+        if not is_file and urlsplit(self.url).password is not None:
+            raise ValueError("url must not hold a password; put it into ~/.pgpass")
+
+    @property
+    def sqlite_path(self) -> Path | None:
+        """Return the file of an SQLite store, or None for PostgreSQL."""
+        is_file = self.url.startswith(_SQLITE)
+        return Path(self.url.removeprefix(_SQLITE)) if is_file else None
+
+    def rooted(self, folder: Path) -> "StoreSettings":
+        """Return the settings with a relative file placed in the folder."""
+        path = self.sqlite_path
+        return self if path is None else StoreSettings(url=f"{_SQLITE}{folder / path}")
