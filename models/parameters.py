@@ -1,0 +1,104 @@
+"""Move a network's parameters to and from the flat vector that travels.
+
+One flat contiguous float32 vector, shape ``(elements,)``, holds every tensor of a schema in the
+schema's order. A client update has the same layout.
+"""
+
+import hashlib
+import sys
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from models.model_settings import ModelSettings, schema_of
+from models.registry import build_network
+from models.schema import Schema
+
+
+def initial_parameters(settings: ModelSettings, seed: int) -> Tensor:
+    """Return the parameters that a run starts from: the same for the same settings and seed.
+
+    Args:
+        settings: The model's settings.
+        seed: Seed of the draw, at least 0.
+
+    Returns:
+        Flat float32, shape ``(elements,)``, in the order of ``schema_of(settings)``.
+    """
+    network = build_network(settings)
+    network.initialise(torch.Generator().manual_seed(seed))
+    return read_parameters(network, schema_of(settings))
+
+
+def read_parameters(network: nn.Module, schema: Schema) -> Tensor:
+    """Return a copy of the schema's tensors as one flat vector on the CPU.
+
+    Args:
+        network: Holds a parameter of each name and shape in the schema.
+        schema: Names and order of the tensors.
+
+    Returns:
+        Flat float32, shape ``(elements,)``.
+
+    Raises:
+        ValueError: If the network lacks a tensor or has it in another shape.
+    """
+    tensors = _tensors(network, schema)
+    return torch.cat([tensor.detach().reshape(-1) for tensor in tensors.values()]).cpu()
+
+
+@torch.no_grad()
+def load_parameters(network: nn.Module, schema: Schema, flat: Tensor) -> None:
+    """Copy a flat vector into the network; tensors outside the schema stay as they are.
+
+    Args:
+        network: Holds a parameter of each name and shape in the schema; changed in place.
+        schema: Names and order of the tensors.
+        flat: Float32, shape ``(elements,)``; not kept.
+
+    Raises:
+        ValueError: If the vector's shape or dtype is wrong, or the network does not fit.
+    """
+    check_flat(flat, schema)
+    for name, tensor in _tensors(network, schema).items():
+        tensor.copy_(flat[schema.slices[name]].view(tensor.shape))
+
+
+def parameters_sha256(flat: Tensor) -> bytes:
+    """Return the 32-byte digest of the vector's little-endian float32 bytes.
+
+    Args:
+        flat: Float32, shape ``(elements,)``.
+    """
+    values = flat.detach().cpu().contiguous().numpy()
+    if sys.byteorder == "big":
+        values = values.astype("<f4")
+    return hashlib.sha256(values.data).digest()
+
+
+def check_flat(flat: Tensor, schema: Schema) -> None:
+    """Check that a vector can hold the schema's tensors.
+
+    Raises:
+        ValueError: If its shape or dtype is another.
+    """
+    if flat.shape != (schema.element_count,) or flat.dtype is not torch.float32:
+        raise ValueError(
+            f"parameters must be float32 of shape ({schema.element_count},), "
+            f"got {flat.dtype} of shape {tuple(flat.shape)}"
+        )
+
+
+def _tensors(network: nn.Module, schema: Schema) -> Mapping[str, nn.Parameter]:
+    """Return the network's parameters that the schema names, in its order."""
+    present = dict(network.named_parameters())
+    for spec in schema.tensors:
+        if spec.name not in present:
+            raise ValueError(f"the network must have a tensor {spec.name}, it has none")
+        if tuple(present[spec.name].shape) != spec.shape:
+            raise ValueError(
+                f"{spec.name} must have shape {spec.shape}, "
+                f"the network has {tuple(present[spec.name].shape)}"
+            )
+    return {spec.name: present[spec.name] for spec in schema.tensors}

@@ -1,0 +1,70 @@
+"""Count hits and log-losses of predicted words, a chunk of the vocabulary's scores at a time."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from models.cross_entropy import vocabulary_chunks
+from models.language_model import LanguageModel
+from models.metrics import SUGGESTION_SLOTS, Counts
+
+UNK = 0
+"""Number of ``<unk>``, which no keyboard can suggest."""
+
+
+def score(network: LanguageModel, features: Tensor, targets: Tensor) -> Counts:
+    """Count what the network makes of the right words.
+
+    Args:
+        network: Its output matrix and bias are read.
+        features: Float32, shape ``(tokens, embed)``.
+        targets: Right words, int64, shape ``(tokens,)``.
+    """
+    counts = Counts()
+    for chunk, logits in chunked_logits(network, features):
+        right = targets[chunk]
+        losses = torch.logsumexp(logits, 1) - logits.gather(1, right.unsqueeze(1)).squeeze(1)
+        logits[:, UNK] = -torch.inf
+        ranks = words_ahead(logits, right).sum(1)
+        ranks[right == UNK] = logits.shape[1]
+        counts += Counts(
+            token_count=len(right),
+            log_loss_sum=float(losses.double().sum()),
+            top1_hits=int((ranks == 0).sum()),
+            top3_hits=int((ranks < SUGGESTION_SLOTS).sum()),
+        )
+    return counts
+
+
+def chunked_logits(network: LanguageModel, features: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """Yield the scores of every word for a range of tokens at a time.
+
+    Args:
+        network: Its output matrix and bias are read.
+        features: Float32, shape ``(tokens, embed)``.
+
+    Yields:
+        The range of tokens, and their logits, shape ``(tokens in range, vocab)``.
+    """
+    weight, bias = network.output_weight, network.output_bias
+    for chunk in vocabulary_chunks(len(features), len(bias)):
+        yield chunk, torch.addmm(bias, features[chunk], weight.t())
+
+
+def words_ahead(logits: Tensor, targets: Tensor) -> Tensor:
+    """Tell which words would be suggested before the right one.
+
+    Equal scores rank by word number, so a model that knows nothing does not hit by luck.
+
+    Args:
+        logits: Shape ``(tokens, vocab)``.
+        targets: Right words, int64, shape ``(tokens,)``.
+
+    Returns:
+        Bool, shape ``(tokens, vocab)``.
+    """
+    right = targets.unsqueeze(1)
+    own = logits.gather(1, right)
+    numbers = torch.arange(logits.shape[1], device=logits.device)
+    return (logits > own) | ((logits == own) & (numbers < right))

@@ -1,0 +1,33 @@
+"""Derive the seed of one client's work in one round from the seed of the run.
+
+The seed depends on names and numbers only, so a simulated and a deployed client draw alike, and
+neither the order of clients nor the number of workers matters. No torch here.
+"""
+
+import hashlib
+
+SEED_BITS = 63
+
+
+def client_seed(
+    run_seed: int, round_number: int, client_name: str, *, purpose: str = "data"
+) -> int:
+    """Return the seed of one client in one round, in [0, 2^63).
+
+    Args:
+        run_seed: Seed of the run, as the plan carries it.
+        round_number: Round, from 1.
+        client_name: Name given at enrolment.
+        purpose: What is drawn; two purposes never share a stream of numbers.
+
+    Raises:
+        ValueError: If the round number is below 1 or the name is empty.
+    """
+    if round_number < 1:
+        raise ValueError(f"round_number must be >= 1, got {round_number}")
+    if not client_name:
+        raise ValueError("client_name must not be empty")
+    # A name may hold any character: its length keeps two different tuples from reading alike.
+    text = f"{run_seed}/{round_number}/{len(client_name)}/{client_name}/{purpose}"
+    digest = hashlib.sha256(text.encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> (64 - SEED_BITS)

@@ -1,0 +1,126 @@
+"""A small causal Transformer for next words: pre-LN blocks, learnt positions, tied output.
+
+Attention is made of ``nn.Linear`` and ``scaled_dot_product_attention``, so that per-sample
+gradients and graph export both see it, and its query-key-value projection is one matrix without a
+bias, so that a hypernetwork can make it.
+
+References:
+    [GPT-2] Radford et al., "Language Models are Unsupervised Multitask Learners", 2019: the block
+        and its initialisation.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from models.language_model import Dropout, OutputLayer
+from models.model_settings import TransformerLmSettings
+
+INITIAL_STD = 0.02
+
+
+class CausalAttention(nn.Module):
+    """Let each position look at itself and at earlier ones."""
+
+    def __init__(self, model_size: int, head_count: int) -> None:
+        super().__init__()
+        self.head_count = head_count
+        self.to_qkv = nn.Linear(model_size, 3 * model_size, bias=False)
+        self.to_out = nn.Linear(model_size, model_size)
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Return attended values, shape ``(batch, time, embed)`` as given."""
+        batch, time, embed = values.shape
+        qkv = self.to_qkv(values).view(batch, time, 3, self.head_count, embed // self.head_count)
+        query, key, value = qkv.permute(2, 0, 3, 1, 4)  # each (batch, heads, time, embed / heads)
+        attended = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        attended = attended.transpose(1, 2).reshape(batch, time, embed)
+        return self.to_out(attended)  # type: ignore[no-any-return]  # modules return Any
+
+
+class Block(nn.Module):
+    """Attention, then a feed-forward network, each behind a norm and beside a residual."""
+
+    def __init__(self, settings: TransformerLmSettings) -> None:
+        super().__init__()
+        width = settings.model_size
+        self.attention_norm = nn.LayerNorm(width)
+        self.attention = CausalAttention(width, settings.head_count)
+        self.feedforward_norm = nn.LayerNorm(width)
+        self.feedforward = nn.Sequential(
+            nn.Linear(width, settings.feedforward_size),
+            nn.GELU(),
+            nn.Linear(settings.feedforward_size, width),
+        )
+        self.dropout = Dropout(settings.dropout)
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Return the residual stream after the block, shape ``(batch, time, embed)``."""
+        values = values + self.dropout(self.attention(self.attention_norm(values)))
+        return values + self.dropout(  # type: ignore[no-any-return]  # modules return Any
+            self.feedforward(self.feedforward_norm(values))
+        )
+
+
+class TransformerLm(nn.Module):
+    """Embedding and position -> blocks -> norm; the output matrix is the embedding's."""
+
+    def __init__(self, settings: TransformerLmSettings) -> None:
+        super().__init__()
+        self.context_size: int | None = settings.context_size
+        self.embedding = nn.Embedding(settings.vocabulary_size, settings.model_size)
+        self.position = nn.Embedding(settings.context_size, settings.model_size)
+        self.blocks = nn.ModuleList(Block(settings) for _ in range(settings.layer_count))
+        self.norm = nn.LayerNorm(settings.model_size)
+        self.output = OutputLayer(settings.vocabulary_size, settings.model_size, tied=True)
+        self.dropout = Dropout(settings.dropout)
+
+    @property
+    def output_weight(self) -> Tensor:
+        """Return the output matrix, shape ``(vocab, embed)``."""
+        return self.embedding.weight
+
+    @property
+    def output_bias(self) -> Tensor:
+        """Return the output bias, shape ``(vocab,)``."""
+        return self.output.bias
+
+    def features(self, tokens: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Return the features after each token; no state is carried from call to call.
+
+        Args:
+            tokens: Word numbers, int64, shape ``(batch, time)``.
+            state: Not read: each call is a text of its own.
+
+        Returns:
+            Features, shape ``(batch, time, embed)``, and None.
+
+        Raises:
+            ValueError: If there are more tokens than positions.
+        """
+        time = tokens.shape[1]
+        if time > self.position.num_embeddings:
+            raise ValueError(
+                f"a sequence must have at most {self.position.num_embeddings} tokens, got {time}"
+            )
+        places = torch.arange(time, device=tokens.device).expand_as(tokens)
+        values = self.dropout(self.embedding(tokens) + self.position(places))
+        for block in self.blocks:
+            values = block(values)
+        return self.norm(values), None
+
+    @torch.no_grad()
+    def initialise(self, generator: torch.Generator) -> None:
+        """Draw matrices from N(0, 0.02²), those that write to the residual stream smaller."""
+        # Each block writes to the stream twice: the sum of all of them keeps the scale of one.
+        residual_std = INITIAL_STD / math.sqrt(2 * len(self.blocks))
+        for name, parameter in self.named_parameters():
+            if name.endswith("bias"):
+                parameter.zero_()
+            elif "norm" in name:
+                parameter.fill_(1)
+            else:
+                writes = name.endswith(("attention.to_out.weight", "feedforward.2.weight"))
+                parameter.normal_(0, residual_std if writes else INITIAL_STD, generator=generator)
