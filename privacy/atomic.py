@@ -1,0 +1,78 @@
+"""Replace files so that a crash leaves the old content or the new, never half.
+
+The bytes go to a temporary file in the same folder, are flushed to the disk, and are renamed over
+the target; then the folder itself is flushed, so that the new name survives a power cut too.
+"""
+
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+BytesLike = bytes | bytearray | memoryview
+
+
+def write_atomically(path: Path, data: BytesLike, mode: int = 0o600) -> None:
+    """Put ``data`` at ``path``, replacing what is there, durably and all at once.
+
+    Args:
+        path: Target; its folder must exist.
+        data: Whole content.
+        mode: Permission bits of the new file, set whatever the umask is; owner-only by default.
+
+    Raises:
+        OSError: If the disk is full or the folder cannot be written; the old file is untouched
+            and no temporary file stays behind.
+    """
+    write_chunks_atomically(path, (data,), mode)
+
+
+def write_chunks_atomically(path: Path, chunks: Iterable[BytesLike], mode: int = 0o600) -> int:
+    """Do what `write_atomically` does with content that arrives in pieces; return its bytes.
+
+    Raises:
+        OSError: As `write_atomically`. An error raised by ``chunks`` itself passes through, and
+            leaves the old file as it was.
+    """
+    written = 0
+    with _replacement(path, mode) as descriptor:
+        for chunk in chunks:
+            written += _write_all(descriptor, chunk)
+    return written
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush a folder's list of names to the disk, after a file in it was renamed or removed."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _replacement(path: Path, mode: int) -> Iterator[int]:
+    """Open a temporary file beside ``path``; rename it over ``path`` if the block succeeds."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            yield descriptor
+            os.fchmod(descriptor, mode)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def _write_all(descriptor: int, data: BytesLike) -> int:
+    # One write may take less than it is given: Linux stops at 2 GiB.
+    view = memoryview(data).cast("B")
+    total = len(view)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    return total

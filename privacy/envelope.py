@@ -1,0 +1,56 @@
+"""Seal parameters for a recipient so that nobody on the way can read or change them.
+
+A message is, in this order::
+
+    slip        576 bytes   recipient's certificate hash and key id, wrapped content key
+    body header 222 bytes   what the message is (`privacy.envelope_header`), opaque until verified
+    signature   512 bytes   RSA-PSS-SHA256 of the header by the sender's signing key
+    chunks                  AES-256-GCM STREAM, 1 MiB of plaintext and a 16-byte tag each
+
+RSA cannot carry a model, so RSA wraps a fresh 256-bit content key (OAEP-SHA256) and AES carries
+the rest. The associated data of every chunk is the header as received, and the OAEP label is
+SHA-256(header | slip fields): neither a chunk nor a slip fits another message. A body is encrypted
+once for a whole cohort; each member gets its own slip.
+
+Why the plaintext's digest is signed: AES-GCM does not commit to its key, and every member of a
+cohort knows the content key of a downlink, so tags alone would let one forge chunks for another.
+Opening ends by comparing the digest (`privacy.digest`) with the signed one.
+
+Speed: encrypting runs at some 10 GB/s and hashing at 2, so hashing decides. It is spread over two
+threads, an opener hashes one chunk while the next is under way, and chunks are decrypted straight
+into the payload's place.
+
+This module is the envelope's public face; `privacy.envelope_header`, `privacy.sealing` and
+`privacy.opening` hold the parts.
+
+References:
+    RFC 8017 (OAEP, PSS), NIST SP 800-38D (GCM), Hoang et al., CRYPTO 2015 (STREAM), Grubbs et
+    al., CRYPTO 2017 (committing encryption).
+"""
+
+from privacy.envelope_header import (
+    ALLOWED_SUITES,
+    BodyHeader,
+    Direction,
+    MessageContext,
+    Suite,
+    sealed_bytes,
+)
+from privacy.opening import Opener, UnsealError, open_sealed
+from privacy.sealing import SealedBody, SealedMessage, seal, seal_body
+
+__all__ = [
+    "ALLOWED_SUITES",
+    "BodyHeader",
+    "Direction",
+    "MessageContext",
+    "Opener",
+    "SealedBody",
+    "SealedMessage",
+    "Suite",
+    "UnsealError",
+    "open_sealed",
+    "seal",
+    "seal_body",
+    "sealed_bytes",
+]

@@ -1,0 +1,44 @@
+"""Draw what an adversary must not foresee: keys, tokens, cohorts and calibrated noise.
+
+Every draw comes from the operating system's cryptographic generator. It has no seed and no state
+to save, so nothing here can be replayed; a test that needs repetition passes its own source.
+"""
+
+import builtins
+import secrets
+from collections.abc import Sequence
+
+
+class SecureSource:
+    """Give secret bytes and secret choices from the operating system's generator."""
+
+    def __init__(self) -> None:
+        self._system = secrets.SystemRandom()
+
+    def bytes(self, count: int) -> builtins.bytes:
+        """Return ``count`` bytes, each uniform and independent.
+
+        Raises:
+            ValueError: If ``count`` is negative.
+        """
+        if count < 0:
+            raise ValueError(f"count must be >= 0, got {count}")
+        return secrets.token_bytes(count)
+
+    def choose(self, population: Sequence[str], k: int) -> list[str]:
+        """Return ``k`` different members, every subset of that size being equally likely.
+
+        Args:
+            population: Names to choose from, each once.
+            k: How many to choose, at most ``len(population)``.
+
+        Raises:
+            ValueError: If ``k`` is out of range or a name stands twice in ``population``.
+        """
+        if not 0 <= k <= len(population):
+            raise ValueError(
+                f"k must be between 0 and the population of {len(population)}, got {k}"
+            )
+        if len(set(population)) != len(population):
+            raise ValueError("population must hold each name once: a name twice is drawn too often")
+        return self._system.sample(population, k)
