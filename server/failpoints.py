@@ -1,0 +1,56 @@
+"""Kill this very process at a named moment, so that tests can prove that none of them loses work.
+
+A process is armed once, when it starts; an unarmed one pays a lookup in an empty dictionary.
+"""
+
+import os
+import signal
+from enum import StrEnum
+
+
+class Failpoint(StrEnum):
+    """Name the moments of a round at which a crash is tested."""
+
+    LEASE_GIVEN = "lease_given"
+    MID_CHUNK = "mid_chunk"
+    BLOB_RENAMED = "blob_renamed"
+    COMMITTED = "committed"
+    CLOSING = "closing"
+    NOISED = "noised"
+    RELEASE_RECORDED = "release_recorded"
+    PUBLISHED = "published"
+
+
+class Failpoints:
+    """Hold what is armed."""
+
+    def __init__(self, armed: str | None = None) -> None:
+        """Arm one moment, or none.
+
+        Args:
+            armed: Name of a moment, or ``name:N`` for the N-th time it is reached; None for none.
+
+        Raises:
+            ValueError: If there is no such moment, or N is not a count from 1.
+        """
+        self._left: dict[Failpoint, int] = {}
+        if armed is None:
+            return
+        name, _, count = armed.partition(":")
+        if name not in list(Failpoint):
+            raise ValueError(f"failpoint must be one of {', '.join(Failpoint)}, got {name!r}")
+        if count and (not count.isdecimal() or int(count) < 1):
+            raise ValueError(f"failpoint's count must be a number from 1, got {count!r}")
+        self._left[Failpoint(name)] = int(count or 1)
+
+    def reach(self, moment: Failpoint) -> None:
+        """Die here, as by a power cut, if this moment is armed and its count is up."""
+        if moment not in self._left:
+            return
+        self._left[moment] -= 1
+        if not self._left[moment]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+UNARMED = Failpoints()
+"""What every process but a test's uses."""
