@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-from models.vocabulary import Vocabulary
 
 from models.model_settings import ModelSettings, schema_of
 from models.personalisation import assign_roles
 from models.plan import PersonalisationSettings, Plan, TrainingSettings
+from models.vocabulary import Vocabulary
 from privacy.settings import PrivacySettings
 from server.aggregation.settings import AggregationSettings, AttentiveSettings
 from server.convergence import ConvergenceSettings

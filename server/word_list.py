@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import msgspec
-from models.vocabulary import Vocabulary, load_vocabulary, shipped_vocabulary
 
 from models.plan import VocabularySettings
+from models.vocabulary import Vocabulary, load_vocabulary, shipped_vocabulary
 
 SHIPPED_NAME = "english-10k"
 
