@@ -5,9 +5,8 @@ The one before is what a message sealed just before a renewal still needs.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import Connection, Row, delete, select
+from sqlalchemy import Connection, delete, select
 
 from server.store import Store
 from server.tables import certificates, clients
@@ -52,14 +51,14 @@ def certificates_of(store: Store, client: str, key_use: str) -> list[StoredCerti
             )
             .order_by(*_NEWEST_FIRST)
         ).all()
-    return [_stored(row) for row in rows]
+    return [StoredCertificate(*row) for row in rows]
 
 
 def find_certificate(store: Store, sha256: bytes) -> StoredCertificate | None:
     """Return the certificate of that digest, whatever became of its client, or None."""
     with store.read() as connection:
         row = connection.execute(select(*_COLUMNS).where(certificates.c.sha256 == sha256)).first()
-    return None if row is None else _stored(row)
+    return None if row is None else StoredCertificate(*row)
 
 
 def all_certificates(connection: Connection, client: str) -> list[StoredCertificate]:
@@ -67,7 +66,7 @@ def all_certificates(connection: Connection, client: str) -> list[StoredCertific
     rows = connection.execute(
         select(*_COLUMNS).where(certificates.c.client == client).order_by(*_NEWEST_FIRST)
     ).all()
-    return [_stored(row) for row in rows]
+    return [StoredCertificate(*row) for row in rows]
 
 
 def add_certificates(
@@ -112,8 +111,3 @@ def _drop_older_generations(connection: Connection, client: str, key_use: str) -
     ]
     for sha256 in held[_GENERATIONS:]:
         connection.execute(delete(certificates).where(certificates.c.sha256 == sha256))
-
-
-# Any: a row's columns are typed by the database, not by Python.
-def _stored(row: Row[Any]) -> StoredCertificate:
-    return StoredCertificate(row.sha256, row.key_use, row.der, row.not_after)
