@@ -1,0 +1,238 @@
+"""Train one round on one person's examples, or score a model on them.
+
+Simulation and device call the same functions: parameters in, client update or counts out. Nothing
+here touches a socket or a file. In float32 with one thread an operation, the same plan,
+parameters, examples, round and client name give the same bits.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edge_client.compute import gains_from_bfloat16
+from edge_client.objective import LocalObjective, build_objective
+from edge_client.optimisers import Optimiser, OptimiserState
+from models.language_model import use_generator
+from models.metrics import Counts
+from models.model_settings import schema_of
+from models.parameters import load_parameters, read_parameters
+from models.personalisation import travelling_schema
+from models.plan import Plan
+from models.registry import build_network
+from models.seeds import client_seed
+from models.tasks import task_named
+from privacy.clipping import clip
+from privacy.noise import noise_mode
+
+EVALUATION_BATCH = 64
+
+
+@dataclass(frozen=True)
+class LocalResult:
+    """Hold what one client's round comes to.
+
+    Attributes:
+        update: What the client sends: trained minus received parameters, clipped, with the
+            mode's client half applied; flat float32 in the layout of ``models.plan.upload_schema``.
+        example_count: Target tokens in one pass over the client's examples, whatever
+            ``local_epochs`` says, at most the plan's ``example_cap``.
+        mean_loss: Mean of the local objective over every target of every pass, in nats; measured
+            while training, and never sent.
+        optimiser_state: To be given to the client's next round where the plan keeps it, else None.
+    """
+
+    update: Tensor
+    example_count: int
+    mean_loss: float
+    optimiser_state: OptimiserState | None
+
+
+class LocalTrainer:
+    """Train client after client on one device, with one network for all of them.
+
+    A client leaves nothing behind for the next: parameters, state and draws are set anew.
+    """
+
+    def __init__(self, plan: Plan, device: torch.device | str = "cpu") -> None:
+        """Build the plan's network.
+
+        Args:
+            plan: What to train.
+            device: Where to train.
+
+        Raises:
+            ValueError: If the plan names a task or a personalisation method that is not there.
+        """
+        self._plan = plan
+        self._device = torch.device(device)
+        self._task = task_named(plan.task)
+        self._schema = travelling_schema(plan.personalisation, schema_of(plan.model))
+        self._tensors = [self._schema.slices[spec.name] for spec in self._schema.tensors]
+        self._network = build_network(plan.model, self._device)
+
+    def train(
+        self,
+        parameters: Tensor,
+        examples: Any,  # of the plan's task; the task checks it
+        *,
+        round_number: int,
+        client_name: str,
+        optimiser_state: OptimiserState | None = None,
+    ) -> LocalResult:
+        """Train one client's round.
+
+        Args:
+            parameters: Received parameters, flat float32, shape ``(elements,)``; not changed.
+            examples: The client's examples; for ``next_word`` an int64 stream, ``(tokens,)``.
+            round_number: Round, from 1.
+            client_name: Name given at enrolment.
+            optimiser_state: What this client's last round returned; read only where the plan
+                keeps it.
+
+        Raises:
+            UnusableExamplesError: If the examples cannot be trained on.
+            UnusableUpdateError: If training ended in NaN or infinity.
+            ValueError: If parameters or state do not fit the plan's model.
+        """
+        load_parameters(self._network, self._schema, parameters)
+        self._task.check(examples, self._network)
+        seed = client_seed(self._plan.seed, round_number, client_name)
+        dropout_seed = client_seed(self._plan.seed, round_number, client_name, purpose="dropout")
+        use_generator(self._network, torch.Generator(device=self._device).manual_seed(dropout_seed))
+        keeps_state = self._plan.training.optimiser_state == "kept"
+        optimiser = Optimiser(self._network, self._schema, self._plan.training)
+        if keeps_state and optimiser_state is not None:
+            optimiser.load_state(optimiser_state)
+
+        generator = torch.Generator().manual_seed(seed)
+        objective = build_objective(self._plan.personalisation, self._task, parameters)
+        mean_loss = self._descend(objective, optimiser, examples, generator)
+
+        update = read_parameters(self._network, self._schema).sub_(parameters)
+        return LocalResult(
+            update=self._protect(update, round_number, client_name),
+            example_count=min(self._task.example_count(examples), self._plan.training.example_cap),
+            mean_loss=mean_loss,
+            optimiser_state=optimiser.state() if keeps_state else None,
+        )
+
+    def _descend(
+        self,
+        objective: LocalObjective,
+        optimiser: Optimiser,
+        examples: Any,
+        generator: torch.Generator,
+    ) -> float:
+        """Run every local epoch and return the mean loss."""
+        self._network.train()
+        training = self._plan.training
+        # Summed on the device: reading it after each step would wait for the accelerator.
+        loss_sum = torch.zeros((), dtype=torch.float64, device=self._device)
+        target_count = 0
+        for _ in range(training.local_epochs):
+            state: Tensor | None = None
+            for batch in self._task.batches(examples, training, self._network, generator):
+                with self._precision():
+                    loss, count, state = objective.loss(self._network, batch, state)
+                loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+                optimiser.step()
+                loss_sum += loss.detach() * count
+                target_count += count
+        return float(loss_sum) / target_count
+
+    @contextmanager
+    def _precision(self) -> Iterator[None]:
+        wanted = self._plan.training.precision == "bfloat16"
+        enabled = wanted and gains_from_bfloat16(self._device)
+        with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=enabled):
+            yield
+
+    def _protect(self, update: Tensor, round_number: int, client_name: str) -> Tensor:
+        """Clip, then apply the client's half of the noise mode."""
+        clipped, _ = clip(update, self._plan.privacy.clipping_norm)
+        seed = client_seed(self._plan.seed, round_number, client_name, purpose="randomisation")
+        generator = torch.Generator().manual_seed(seed)
+        mode = noise_mode(self._plan.privacy)
+        return mode.at_client(clipped, generator, tensors=self._tensors)
+
+
+def run_training(
+    plan: Plan,
+    parameters: Tensor,
+    examples: Any,  # of the plan's task; the task checks it
+    *,
+    round_number: int,
+    client_name: str,
+    device: torch.device | str = "cpu",
+    optimiser_state: OptimiserState | None = None,
+) -> LocalResult:
+    """Train one client's round: ``LocalTrainer.train`` for a process that trains one client.
+
+    Args:
+        plan: What to train.
+        parameters: Received parameters, flat float32, shape ``(elements,)``; not changed.
+        examples: The client's examples; for ``next_word`` an int64 stream, ``(tokens,)``.
+        round_number: Round, from 1.
+        client_name: Name given at enrolment.
+        device: Where to train.
+        optimiser_state: What this client's last round returned, where the plan keeps it.
+
+    Raises:
+        UnusableExamplesError: If the examples cannot be trained on.
+        UnusableUpdateError: If training ended in NaN or infinity.
+        ValueError: If something does not fit the plan.
+    """
+    return LocalTrainer(plan, device).train(
+        parameters,
+        examples,
+        round_number=round_number,
+        client_name=client_name,
+        optimiser_state=optimiser_state,
+    )
+
+
+def run_evaluation(
+    plan: Plan, parameters: Tensor, examples: Any, device: torch.device | str = "cpu"
+) -> Counts:
+    """Score the parameters on one client's held-out examples, in float32.
+
+    Args:
+        plan: Names the task and the model.
+        parameters: Flat float32, shape ``(elements,)``.
+        examples: The client's examples; for ``next_word`` an int64 stream, ``(tokens,)``.
+        device: Where to score.
+
+    Raises:
+        ValueError: If something does not fit the plan.
+    """
+    return evaluate_users(plan, parameters, [examples], device=device)
+
+
+def evaluate_users(
+    plan: Plan,
+    parameters: Tensor,
+    users: Sequence[Any],  # of the plan's task
+    *,
+    device: torch.device | str = "cpu",
+    batch_size: int = EVALUATION_BATCH,
+) -> Counts:
+    """Score the parameters on the held-out examples of many people, each apart from the others.
+
+    Args:
+        plan: Names the task and the model.
+        parameters: Flat float32, shape ``(elements,)``.
+        users: Examples of one person each.
+        device: Where to score.
+        batch_size: Texts read side by side; changes the speed alone.
+
+    Raises:
+        ValueError: If something does not fit the plan.
+    """
+    network = build_network(plan.model, device)
+    schema = travelling_schema(plan.personalisation, schema_of(plan.model))
+    load_parameters(network, schema, parameters)
+    return task_named(plan.task).evaluate(network, users, batch_size=batch_size)
