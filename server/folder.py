@@ -1,0 +1,60 @@
+"""Say where everything of one federation lies below its folder."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class ServerFolder:
+    """Name the files of one coordinator.
+
+    Attributes:
+        root: The federation's folder; owner-only.
+    """
+
+    root: Path
+
+    @property
+    def config(self) -> Path:
+        """The operator's settings."""
+        return self.root / "federation.toml"
+
+    @property
+    def authority(self) -> Path:
+        """Key and certificate of the federation's authority."""
+        return self.root / "authority"
+
+    @property
+    def identity(self) -> Path:
+        """The coordinator's own keys and certificates."""
+        return self.root / "identity"
+
+    @property
+    def uploads(self) -> Path:
+        """Uploads that are not complete or not committed."""
+        return self.root / "uploads"
+
+    @property
+    def updates(self) -> Path:
+        """Committed updates, sealed, until their round ends."""
+        return self.root / "updates"
+
+    @property
+    def releases(self) -> Path:
+        """One folder for each round's signed model."""
+        return self.root / "releases"
+
+    @property
+    def metrics(self) -> Path:
+        """One JSON line for each round."""
+        return self.root / "metrics.jsonl"
+
+    @property
+    def pause_mark(self) -> Path:
+        """Exists while the operator has paused the run; so a restart stays paused."""
+        return self.root / "paused"
+
+    @property
+    def lock(self) -> Path:
+        """Locked by the process that runs the coordinator."""
+        return self.root / "lock"

@@ -1,0 +1,71 @@
+"""Hold what every device of one attempt gets and must send back."""
+
+from dataclasses import dataclass
+
+from models.codec import payload_size
+from models.plan import Plan, upload_schema
+from privacy.envelope import Direction, MessageContext, sealed_bytes
+from protos import federation_pb2 as pb
+from server.downlink import Downlink
+from server.round_answers import Lease
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundInHand:
+    """Hold one attempt of one round, as devices see it.
+
+    Attributes:
+        plan: What devices do.
+        round_number: Round, from 1.
+        attempt: Attempt, from 0.
+        base_sha256: Digest of the parameters that the round starts from.
+        deadline_ms: When it closes, milliseconds since 1970 UTC; the same after a restart.
+        downlink: The sealed parameters.
+    """
+
+    plan: Plan
+    round_number: int
+    attempt: int
+    base_sha256: bytes
+    deadline_ms: int
+    downlink: Downlink
+
+    @property
+    def upload_bytes(self) -> int:
+        """Size of every sealed update of this round."""
+        return sealed_bytes(payload_size(upload_schema(self.plan)))
+
+    def work_order(self, lease: Lease, now: float) -> pb.WorkOrder:
+        """Return the order that gives a device its lease.
+
+        Args:
+            lease: The lease.
+            now: Seconds on the machine's clock.
+        """
+        return pb.WorkOrder(
+            lease=pb.Lease(
+                nonce=lease.nonce,
+                round_number=lease.round_number,
+                slot=lease.slot,
+                remaining_ms=max(0, round((lease.deadline - now) * 1000)),
+                plan=self.plan.encode(),
+                base_sha256=self.base_sha256,
+                upload_bytes=self.upload_bytes,
+                download_bytes=self.downlink.total_bytes,
+                attempt=lease.attempt,
+                deadline_ms=self.deadline_ms,
+            )
+        )
+
+    def uplink_context(self, slot: int, nonce: bytes) -> MessageContext:
+        """Return what the sealed update of a lease must belong to."""
+        return MessageContext(
+            direction=Direction.UPLINK,
+            run=bytes.fromhex(self.plan.run),
+            round_number=self.round_number,
+            slot=slot,
+            lease_nonce=nonce,
+            base_sha256=self.base_sha256,
+            schema_sha256=bytes.fromhex(self.plan.schema_sha256),
+            deadline_ms=self.deadline_ms,
+        )

@@ -1,0 +1,131 @@
+"""Open sealed updates from disk: once before they are acknowledged, once when they are summed.
+
+Between the two they stay sealed: no plaintext update is ever on the coordinator's disk, and in
+memory there are never more than a few, whatever the cohort. The buffers they are opened into are
+made once and used again.
+"""
+
+import mmap
+import queue
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from models.codec import CodecError, decode, payload_size
+from models.schema import Schema
+from privacy.certificates import CertifiedKey
+from privacy.envelope import MessageContext, Opener, UnsealError
+from privacy.identity import Identity
+from server.answering import RefusedError
+from server.refusals import RefusalCode
+
+
+@dataclass(frozen=True, kw_only=True)
+class SealedUpdate:
+    """Say what a sealed file on disk must turn out to be.
+
+    Attributes:
+        path: The file.
+        context: What it must belong to.
+        message_id: Identifier it must have, 16 bytes.
+        senders: Signing keys of the device, any of which may have signed it: after a renewal the
+            one before is still good for what was under way.
+    """
+
+    path: Path
+    context: MessageContext
+    message_id: bytes
+    senders: Sequence[CertifiedKey]
+
+
+class UpdateOpener:
+    """Open updates of one schema."""
+
+    def __init__(self, schema: Schema, identity: Identity, *, buffer_count: int = 2) -> None:
+        """Prepare memory for the updates that are open at one time.
+
+        Args:
+            schema: Tensors of an update.
+            identity: The coordinator, to whom updates are sealed.
+            buffer_count: Updates open at one time; who wants one more waits.
+        """
+        self._schema = schema
+        self._identity = identity
+        self._payload_bytes = payload_size(schema)
+        self._buffers: queue.SimpleQueue[memoryview] = queue.SimpleQueue()
+        for _ in range(buffer_count):
+            self._buffers.put(memoryview(mmap.mmap(-1, self._payload_bytes)))
+
+    def check(self, sealed: SealedUpdate) -> bytes:
+        """Open an update, look whether it is usable, and let it go again.
+
+        Returns:
+            SHA-256 of the signing certificate that it was signed with.
+
+        Raises:
+            RefusedError: If it does not open, does not fit the schema, or is not finite.
+            OSError: If the file cannot be read.
+        """
+        with self.opened(sealed) as (_, signing_sha256):
+            return signing_sha256
+
+    @contextmanager
+    def opened(self, sealed: SealedUpdate) -> Iterator[tuple[Tensor, bytes]]:
+        """Lend an update, flat float32 of shape ``(elements,)``, and its signer's certificate.
+
+        Raises:
+            RefusedError: As ``check``.
+            OSError: If the file cannot be read.
+        """
+        buffer = self._buffers.get()
+        try:
+            payload, signing_sha256 = self._unseal(sealed, buffer)
+            try:
+                decode(self._schema, payload)
+            except CodecError as error:
+                raise RefusedError(RefusalCode.MALFORMED_UPDATE, str(error)) from None
+            yield self._elements(buffer), signing_sha256
+        finally:
+            self._buffers.put(buffer)
+
+    def _unseal(self, sealed: SealedUpdate, buffer: memoryview) -> tuple[memoryview, bytes]:
+        with sealed.path.open("rb") as file:
+            if file.seek(0, 2) == 0:
+                raise RefusedError(RefusalCode.UNSEAL_FAILED, "the upload is empty")
+            content = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+        for sender in sealed.senders:
+            try:
+                return self._open(sealed, sender, content, buffer), sender.sha256
+            except UnsealError:
+                continue
+        raise RefusedError(
+            RefusalCode.UNSEAL_FAILED, "the sealed update could not be opened; train again"
+        )
+
+    def _open(
+        self, sealed: SealedUpdate, sender: CertifiedKey, content: mmap.mmap, buffer: memoryview
+    ) -> memoryview:
+        opener = Opener(
+            sealed.context,
+            payload_bytes=self._payload_bytes,
+            recipient=self._identity,
+            sender=sender,
+            message_id=sealed.message_id,
+            into=buffer,
+        )
+        try:
+            opener.feed(memoryview(content))
+            return opener.finish()
+        finally:
+            opener.close()
+
+    def _elements(self, buffer: memoryview) -> Tensor:
+        """Return the elements where they lie; torch wants writable memory, which decode hides."""
+        offset = self._payload_bytes - self._schema.payload_bytes
+        return torch.frombuffer(
+            buffer, dtype=torch.float32, count=self._schema.element_count, offset=offset
+        )
