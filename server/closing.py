@@ -31,7 +31,7 @@ class Contribution:
     """Hold what one client sent.
 
     Attributes:
-        slot: Position in the cohort, from 0.
+        slot: Position in the cohort, from 0; fixes the order of the sum.
         update: Contiguous float32 in the layout of ``models.plan.upload_schema``.
         example_count: Target tokens the client says it trained on.
         client_name: The client, which a method with generated tensors must know.
@@ -82,8 +82,8 @@ def close_round(
             ``personalisation``.
         aggregation: The rule and the server step size.
         privacy: Clipping norm and noise mode.
-        slot_count: Slots of the round, M, filled or not. A coordinator that leases more slots
-            than it means to fill numbers the contributions by rank instead.
+        slot_count: Places of the round, M, filled or not: a bound on the contributions, whatever
+            their slots are numbered (over-selection leases more slots than places).
         generator: Source of the server's uncalibrated draws.
         example_cap: Largest example count a client is weighted by; None for no cap.
         personalisation: Server half of the method; None is ``global``.

@@ -45,7 +45,8 @@ class IntakeSettings:
 
     Attributes:
         schema: Tensors of the aggregated parameters.
-        slot_count: Slots of the round, M.
+        slot_count: Places of the round, M; over-selection may number slots beyond it, but no more
+            than M updates count.
         clipping_norm: Largest L2 norm of an update over all layers; None for no limit.
         arrival: In which state the noise mode lets updates arrive.
     """
@@ -82,7 +83,7 @@ class Intake:
 
     @property
     def empty_count(self) -> int:
-        """Return how many of the round's slots no client has filled."""
+        """Return how many of the round's places no client has filled."""
         return self.settings.slot_count - len(self.slots)
 
     def take(self, slot: int, upload: Tensor, example_count: int) -> Measured:
@@ -96,7 +97,8 @@ class Intake:
         Raises:
             ValueError: If any of them breaks its rule; names the slot and changes nothing.
         """
-        self._check(slot, upload, example_count)
+        self._check_slot(slot)
+        self._check_upload(slot, upload, example_count)
         try:
             measured = self._measure(upload)
         except UnusableUpdateError as error:
@@ -109,8 +111,9 @@ class Intake:
         """Take over the slots of a later range.
 
         Raises:
-            ValueError: If the settings differ or the ranges overlap.
+            ValueError: If the settings differ, the ranges overlap, or the updates pass M.
         """
+        both = len(self.slots) + len(other.slots)
         if other.settings != self.settings:
             raise ValueError("rules must have the same settings to merge, theirs differ")
         if self.slots and other.slots and other.slots[0] <= self.slots[-1]:
@@ -118,14 +121,19 @@ class Intake:
                 f"the other rule must hold later slots only: it starts at {other.slots[0]}, "
                 f"this one ends at {self.slots[-1]}"
             )
+        if both > self.settings.slot_count:
+            raise ValueError(f"a round has {self.settings.slot_count} places, got {both} updates")
         self.slots += other.slots
         self.clipped_count += other.clipped_count
 
-    def _check(self, slot: int, upload: Tensor, example_count: int) -> None:
-        if not 0 <= slot < self.settings.slot_count:
-            raise ValueError(f"slot must lie in [0, {self.settings.slot_count}), got {slot}")
-        if self.slots and slot <= self.slots[-1]:
-            raise ValueError(f"slots must rise: got {slot} after {self.slots[-1]}")
+    def _check_slot(self, slot: int) -> None:
+        last = self.slots[-1] if self.slots else -1
+        if slot <= last:
+            raise ValueError(f"slots must be >= 0 and rise: got {slot} after {last}")
+        if not self.empty_count:
+            raise ValueError(f"a round has {self.settings.slot_count} places, slot {slot} has none")
+
+    def _check_upload(self, slot: int, upload: Tensor, example_count: int) -> None:
         shape = (self.settings.upload_elements,)
         if upload.shape != shape or upload.dtype != torch.float32 or not upload.is_contiguous():
             raise ValueError(

@@ -32,7 +32,7 @@ def build_rule(
     Args:
         settings: The rule and its settings.
         schema: Tensors of the aggregated parameters.
-        slot_count: Slots of the round, M; an empty one counts as the rule says.
+        slot_count: Places of the round, M; an empty one counts as the rule says.
         clipping_norm: Largest L2 norm of an update over all layers; None for no limit.
         arrival: In which state the noise mode lets updates arrive.
 

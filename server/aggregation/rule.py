@@ -59,8 +59,8 @@ class AggregationRule(Protocol):
             example_count: Target tokens the client trained on, at least 1.
 
         Raises:
-            ValueError: If the slot is out of range or out of order, the shape or dtype is wrong,
-                or the update holds NaN or infinity; the rule is then as it was.
+            ValueError: If the slot is out of order or has no place, the shape or dtype is wrong, or
+                the update holds NaN or infinity; the rule is then as it was.
         """
         ...
 

@@ -1,0 +1,33 @@
+from models.model_settings import GruLmSettings, schema_of
+from models.plan import Plan, TrainingSettings, VocabularySettings, upload_schema
+from privacy.settings import NoNoise, PaperNoise, PrivacySettings
+
+MODEL = GruLmSettings(vocabulary_size=7, hidden_size=2)
+
+
+def plan(privacy: PrivacySettings) -> Plan:
+    return Plan(
+        run="0" * 32,
+        model=MODEL,
+        schema_sha256=schema_of(MODEL).sha256.hex(),
+        vocabulary=VocabularySettings(name="test", size=7, sha256="0" * 64),
+        training=TrainingSettings(learning_rate=0.1, batch_size=1, bptt_steps=1),
+        privacy=privacy,
+        cohort_size=1,
+        seed=0,
+    )
+
+
+def test_a_client_sends_back_the_models_tensors() -> None:
+    assert upload_schema(plan(NoNoise())) == schema_of(MODEL)
+    assert upload_schema(plan(PaperNoise(randomisation_magnitude=0.1))) == schema_of(MODEL)
+
+
+def test_scoring_the_clean_update_sends_one_norm_a_tensor_behind_them() -> None:
+    model = schema_of(MODEL)
+
+    upload = upload_schema(plan(PaperNoise(randomisation_magnitude=0.1, score="clean")))
+
+    assert upload.tensors[:-1] == model.tensors
+    assert upload.element_count == model.element_count + len(model.tensors)
+    assert upload.tensors[-1].name == "clean_norms"
