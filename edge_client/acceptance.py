@@ -1,0 +1,64 @@
+"""Decide whether a device runs what a lease asks for.
+
+The coordinator may be newer, older, misconfigured or captured. Nothing is fetched before its plan
+has been understood, agrees with this device's own idea of the model, and lies above the floor.
+"""
+
+from edge_client.floor import Floor, PlanBelowFloorError, check_plan
+from edge_client.traffic import Traffic
+from models.model_settings import schema_of
+from models.plan import Plan, PlanError, decode_plan
+from protos import federation_pb2 as wire
+
+# Header, signature, slip and codec header of a sealed model take less than this; the tag of each
+# 1 MiB chunk adds 16 bytes.
+_SEALING_BYTES = 64 << 10
+
+
+class PlanRefusedError(Exception):
+    """Raised when this device will not run a plan.
+
+    Attributes:
+        code: Stable snake_case code, told to the coordinator.
+    """
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+def accept_plan(lease: wire.Lease, floor: Floor, traffic: Traffic) -> Plan:
+    """Return the lease's plan if this device runs it.
+
+    Raises:
+        PlanRefusedError: If the plan cannot be read, describes another model than this device
+            would build, lies below the floor, or moves more bytes than are left today.
+    """
+    try:
+        plan = decode_plan(lease.plan)
+    except PlanError as error:
+        raise PlanRefusedError("plan_unreadable", str(error)) from None
+    schema = schema_of(plan.model)
+    if schema.sha256.hex() != plan.schema_sha256:
+        raise PlanRefusedError(
+            "schema_mismatch",
+            "the coordinator builds this model with other tensors; update the older of the two",
+        )
+    largest = schema.payload_bytes + schema.payload_bytes // 1000 + _SEALING_BYTES
+    if max(lease.download_bytes, lease.upload_bytes) > largest:
+        raise PlanRefusedError("wrong_size", f"a sealed model must be at most {largest} bytes")
+    try:
+        check_plan(plan, floor)
+    except PlanBelowFloorError as error:
+        raise PlanRefusedError(error.code, str(error)) from None
+    _check_traffic(lease, floor, traffic)
+    return plan
+
+
+def _check_traffic(lease: wire.Lease, floor: Floor, traffic: Traffic) -> None:
+    needed = lease.download_bytes + lease.upload_bytes
+    left = None if floor.bytes_a_day is None else floor.bytes_a_day - traffic.bytes_today
+    if left is not None and needed > left:
+        raise PlanRefusedError(
+            "bytes_a_day", f"a round moves {needed} bytes and {max(left, 0)} are left today"
+        )

@@ -1,0 +1,134 @@
+"""The device agent: wait until the device allows it, check in, serve leases, come back.
+
+It runs for months on machines that nobody watches, so it holds little (no torch), writes its
+state atomically, and treats every failure as one of three: try again later, start the lease over,
+or stop and say what a person must do.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+
+from edge_client.backoff import delays
+from edge_client.enrolling import renew_certificates
+from edge_client.lease import Device
+from edge_client.policy import PolicySettings, Wait, decide
+from edge_client.refusal import UNSEAL_FAILED, RefusedError, UnreachableError
+from edge_client.sensors import Sensors
+from edge_client.session import Ended, Session
+from edge_client.transport import Transport
+from privacy.identity import Identity
+
+logger = logging.getLogger(__name__)
+
+# How often the sensors are read while a lease is held; a device must be given back soon.
+SENSOR_INTERVAL_S = 15.0
+
+
+class Agent:
+    """Serve a federation from one device folder until cancelled."""
+
+    def __init__(
+        self,
+        device: Device,
+        *,
+        address: str,
+        ca_certificate: bytes,
+        policy: PolicySettings,
+        sensors: Sensors,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Prepare an agent.
+
+        Args:
+            device: The device's folder, data, floor and trainer.
+            address: ``host:port`` of the coordinator's device listener.
+            ca_certificate: The federation's CA, DER.
+            policy: When the device may work.
+            sensors: What the device knows of itself.
+            clock: Seconds since 1970 UTC.
+        """
+        self._device = device
+        self._address = address
+        self._ca_certificate = ca_certificate
+        self._policy = policy
+        self._sensors = sensors
+        self._clock = clock
+        self._renew = False
+
+    async def run(self, *, once: bool) -> None:
+        """Serve leases; with ``once``, return after one lease or at the end of the run.
+
+        Raises:
+            RefusedError: If the coordinator refuses for a reason that waiting cannot cure.
+        """
+        self._device.folder.empty_work()
+        waits = delays(random.SystemRandom())
+        try:
+            while True:
+                await self._until_allowed()
+                try:
+                    ended = await self._session(once=once)
+                except UnreachableError as error:
+                    await _pause(next(waits), str(error))
+                except RefusedError as refusal:
+                    if refusal.is_fatal:
+                        raise
+                    # The coordinator may have rotated its keys since this device last renewed.
+                    self._renew = refusal.code == UNSEAL_FAILED
+                    await _pause(next(waits), str(refusal))
+                else:
+                    if once and ended.reason in {"served", "finished"}:
+                        return
+                    waits = delays(random.SystemRandom())
+                    await _pause(_spread(ended.retry_after_s), ended.reason)
+        finally:
+            await self._device.trainer.close()
+
+    async def _session(self, *, once: bool) -> Ended:
+        identity = Identity.load(self._device.folder.identity)
+        async with self._transport(identity) as transport:
+            if self._renew or identity.due_for_renewal(self._clock()):
+                await self._renew_certificates(transport)
+                return Ended(0.0, "certificates renewed")
+            session = Session(self._device, transport, once=once)
+            return await session.run(self._until_forbidden)
+
+    async def _renew_certificates(self, transport: Transport) -> None:
+        folder = self._device.folder
+        await renew_certificates(folder, self._ca_certificate, transport, now=self._clock())
+        self._renew = False
+        logger.info("certificates renewed")
+
+    def _transport(self, identity: Identity) -> Transport:
+        return Transport(
+            self._address,
+            self._ca_certificate,
+            identity.tls_key_pem,
+            identity.tls_certificate_pem,
+        )
+
+    async def _until_allowed(self) -> None:
+        while isinstance(verdict := self._decide(), Wait):
+            logger.info("waiting up to %.0f s: %s", verdict.seconds, verdict.reason)
+            await asyncio.sleep(verdict.seconds)
+
+    async def _until_forbidden(self) -> None:
+        while not isinstance(verdict := self._decide(), Wait):
+            await asyncio.sleep(SENSOR_INTERVAL_S)
+        logger.info("giving the device back: %s", verdict.reason)
+
+    def _decide(self) -> object:
+        return decide(self._policy, self._sensors, self._clock())
+
+
+async def _pause(seconds: float, reason: str) -> None:
+    logger.info("checking in again in %.1f s: %s", seconds, reason)
+    await asyncio.sleep(seconds)
+
+
+def _spread(seconds: float) -> float:
+    """Lengthen a wait by up to a tenth, so that devices told the same do not return together."""
+    return seconds * (1 + 0.1 * random.SystemRandom().random())

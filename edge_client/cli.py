@@ -1,0 +1,168 @@
+"""The command ``sotto-client``: enrol a device, serve a federation from it, look what ails it."""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from edge_client.agent import Agent
+from edge_client.client_settings import ClientSettingsError, read_client_settings
+from edge_client.device_folder import DeviceFolder, DeviceFolderError
+from edge_client.doctor import Finding, examine
+from edge_client.enrolling import enrol_device
+from edge_client.floor import FloorError, read_floor
+from edge_client.lease import Device
+from edge_client.refusal import RefusedError, UnreachableError
+from edge_client.sensors import system_sensors
+from edge_client.traffic import Traffic
+from edge_client.trainer import ChildTrainer
+from privacy.certificates import CertificateError
+from privacy.installation import InstallationError, check_installation
+from privacy.invite import InviteError, read_invite
+from privacy.keys import KeyFileError
+
+_FAILURES = (
+    CertificateError,
+    ClientSettingsError,
+    DeviceFolderError,
+    FloorError,
+    InstallationError,
+    InviteError,
+    KeyFileError,
+    OSError,
+    RefusedError,
+    UnreachableError,
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    arguments = _parser().parse_args(argv)
+    logging.basicConfig(
+        level=logging.INFO if arguments.verbose else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(message)s",
+    )
+    # Everything this command makes belongs to one person.
+    os.umask(0o077)
+    try:
+        check_installation()
+        status: int = arguments.run(arguments)
+    except _FAILURES as error:
+        print(f"sotto-client: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 0
+    return status
+
+
+def _enrol(arguments: argparse.Namespace) -> int:
+    invite = read_invite(arguments.invite)
+    folder = DeviceFolder(arguments.folder)
+    enrolment = asyncio.run(enrol_device(folder, invite, now=time.time()))
+    print(f"enrolled as {enrolment.client_name} at {enrolment.device_address}")
+    print(f"next: sotto-client run {arguments.folder} --data PATH")
+    return 0
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    folder = DeviceFolder(arguments.folder)
+    enrolment = folder.enrolment()
+    settings = read_client_settings(folder.client_settings)
+    if not arguments.data.exists():
+        raise DeviceFolderError(f"--data must be a folder or a file that exists: {arguments.data}")
+    device = Device(
+        folder=folder,
+        client_name=enrolment.client_name,
+        data=arguments.data.absolute(),
+        compute=arguments.device,
+        floor=read_floor(folder.floor),
+        trainer=ChildTrainer(settings.keep_warm_s),
+        traffic=Traffic(folder.path / "traffic.json"),
+    )
+    agent = Agent(
+        device,
+        address=enrolment.device_address,
+        ca_certificate=enrolment.ca_certificate,
+        policy=settings.policy,
+        sensors=system_sensors(),
+    )
+    with folder.sole_agent():
+        asyncio.run(_until_stopped(agent, once=arguments.once))
+    return 0
+
+
+async def _until_stopped(agent: Agent, *, once: bool) -> None:
+    """Run the agent; SIGTERM and Ctrl-C end it, and with it its training process."""
+    running = asyncio.ensure_future(agent.run(once=once))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, running.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    findings = asyncio.run(examine(DeviceFolder(arguments.folder), now=time.time()))
+    if arguments.json:
+        print(json.dumps({finding.subject: finding.as_dict() for finding in findings}))
+    else:
+        _show(findings)
+    return 0 if all(finding.good for finding in findings) else 1
+
+
+def _show(findings: list[Finding]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("", "what", "found", box=None)
+    for finding in findings:
+        mark = "[green]ok[/]" if finding.good else "[red]no[/]"
+        table.add_row(mark, finding.subject, finding.text)
+    Console().print(table)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="sotto-client", description=__doc__)
+    parser.add_argument("--verbose", action="store_true", help="log every step to stderr")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    enrol = commands.add_parser("enrol", help="turn an invite into this device's identity")
+    enrol.add_argument("folder", type=Path, metavar="DIR", help="the device's folder; made here")
+    enrol.add_argument(
+        "--invite", type=Path, required=True, metavar="FILE", help="file from sotto-server token"
+    )
+    enrol.set_defaults(run=_enrol)
+
+    run = commands.add_parser("run", help="check in and train until stopped")
+    run.add_argument("folder", type=Path, metavar="DIR", help="the device's folder")
+    run.add_argument(
+        "--data",
+        type=Path,
+        required=True,
+        metavar="PATH",
+        help="this person's text: a folder of text files, or a JSONL file",
+    )
+    run.add_argument(
+        "--device",
+        choices=("auto", "cpu", "cuda"),
+        default="auto",
+        help="where to train (default: auto, CUDA where there is one)",
+    )
+    run.add_argument("--once", action="store_true", help="stop after one round")
+    run.set_defaults(run=_run)
+
+    doctor = commands.add_parser("doctor", help="check everything a device needs")
+    doctor.add_argument("folder", type=Path, metavar="DIR", help="the device's folder")
+    doctor.add_argument("--json", action="store_true", help="print one JSON object")
+    doctor.set_defaults(run=_doctor)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+"""The settings that a device's owner keeps in ``client.toml``."""
+
+import tomllib
+from pathlib import Path
+
+import msgspec
+
+from edge_client.policy import PolicySettings
+
+
+class ClientSettingsError(ValueError):
+    """Raised when ``client.toml`` cannot be used; names the file and the key."""
+
+
+class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Say when a device works and what it keeps in memory.
+
+    Attributes:
+        policy: When the device may work.
+        keep_warm_s: Seconds that the training process stays in memory after a round (about
+            250 MB); 0 ends it at once.
+    """
+
+    policy: PolicySettings = PolicySettings()
+    keep_warm_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.keep_warm_s <= 86_400:
+            raise ValueError(f"keep_warm_s must be in [0, 86400], got {self.keep_warm_s}")
+
+
+def read_client_settings(path: Path) -> ClientSettings:
+    """Read ``client.toml``; a missing file means the defaults.
+
+    Raises:
+        ClientSettingsError: If the file is there and cannot be used.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ClientSettings()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ClientSettingsError(f"cannot read {path}: {error}") from None
+    try:
+        return msgspec.convert(tomllib.loads(text), ClientSettings, strict=True)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise ClientSettingsError(f"{path}: {error}") from None

@@ -1,0 +1,167 @@
+"""Serve one lease: fetch the sealed model, have it trained, deliver the sealed update.
+
+Whatever breaks in between, the lease can be taken up again: a sealed update that waits in the
+outbox is sent as it is, and everything before it is made anew.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from edge_client.acceptance import PlanRefusedError, accept_plan
+from edge_client.backoff import delays
+from edge_client.device_folder import DeviceFolder
+from edge_client.floor import Floor
+from edge_client.job import Evaluated, Failed, Job, Trained
+from edge_client.outbox import KeptUpdate
+from edge_client.refusal import UNSEAL_FAILED, RefusedError
+from edge_client.traffic import Traffic
+from edge_client.trainer import Trainer
+from edge_client.transport import Transport
+from edge_client.word_lists import ensure_word_list
+from models.plan import Plan
+from protos import federation_pb2 as wire
+
+logger = logging.getLogger(__name__)
+
+# The upload is sound but is not whole yet: ask for the offset and send the rest.
+RESUME_CODES = frozenset({"wrong_offset", "upload_superseded", "incomplete_upload"})
+# The coordinator cannot take it now.
+WAIT_CODES = frozenset({"disk_full", "rate_limited", "commit_running"})
+
+
+@dataclass(frozen=True)
+class Device:
+    """Everything that stays the same from lease to lease.
+
+    Attributes:
+        folder: The device's folder.
+        client_name: Name given at enrolment.
+        data: The device's own data.
+        compute: ``auto``, ``cpu`` or ``cuda``.
+        floor: What the owner accepts.
+        trainer: Does the work.
+        traffic: Counts the day's bytes.
+    """
+
+    folder: DeviceFolder
+    client_name: str
+    data: Path
+    compute: str
+    floor: Floor
+    trainer: Trainer
+    traffic: Traffic
+
+
+async def serve_lease(lease: wire.Lease, device: Device, transport: Transport) -> None:
+    """Do what a lease asks for, and return once the coordinator has the answer.
+
+    Raises:
+        UnreachableError: If the connection broke; check in again and go on.
+        RefusedError: If the coordinator no longer wants the answer.
+    """
+    try:
+        plan = accept_plan(lease, device.floor, device.traffic)
+        kept = device.folder.outbox().kept_for(lease)
+        if kept is None:
+            await ensure_word_list(plan.vocabulary, device.folder.word_lists, transport)
+            sealed_model = await _fetch(lease, device, transport)
+            kept = await _work(lease, plan, sealed_model, device, transport)
+    except PlanRefusedError as refusal:
+        logger.warning("round %d: plan refused (%s): %s", lease.round_number, refusal.code, refusal)
+        await transport.refuse_plan(lease.nonce, refusal.code, str(refusal))
+        return
+    if kept is not None:
+        await _deliver(kept, device, transport)
+        logger.info("round %d: update delivered", lease.round_number)
+
+
+async def _fetch(lease: wire.Lease, device: Device, transport: Transport) -> Path:
+    sealed_model = device.folder.work / f"{lease.nonce.hex()}.model"
+    await transport.fetch_model(lease, sealed_model)
+    device.traffic.add(lease.download_bytes)
+    return sealed_model
+
+
+async def _work(
+    lease: wire.Lease, plan: Plan, sealed_model: Path, device: Device, transport: Transport
+) -> KeptUpdate | None:
+    """Have the job done; return the update to deliver, or None if counts were the answer."""
+    outbox = device.folder.outbox()
+    logger.info("round %d: %s started", lease.round_number, plan.kind)
+    try:
+        outcome = await device.trainer.run(_job(lease, sealed_model, device))
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            sealed_model.unlink()
+    match outcome:
+        case Trained():
+            kept = KeptUpdate(
+                lease_nonce=lease.nonce,
+                deadline_ms=lease.deadline_ms,
+                base_sha256=lease.base_sha256,
+                message_id=outcome.message_id,
+                example_count=outcome.example_count,
+            )
+            outbox.keep(kept)
+            return kept
+        case Evaluated():
+            await transport.report(lease.nonce, outcome)
+            return None
+        case Failed(code=code, reason=reason) if code == UNSEAL_FAILED:
+            # Not the plan's fault: the keys have changed, or the file was damaged on the way.
+            raise RefusedError(code, reason)
+        case Failed():
+            raise PlanRefusedError(outcome.code, outcome.reason)
+
+
+def _job(lease: wire.Lease, sealed_model: Path, device: Device) -> Job:
+    return Job(
+        device_folder=str(device.folder.path),
+        plan=lease.plan,
+        client_name=device.client_name,
+        round_number=lease.round_number,
+        slot=lease.slot,
+        lease_nonce=lease.nonce,
+        base_sha256=lease.base_sha256,
+        sealed_model=str(sealed_model),
+        sealed_update=str(device.folder.outbox().sealed_update),
+        deadline_ms=lease.deadline_ms,
+        data=str(device.data),
+        device=device.compute,
+    )
+
+
+async def _deliver(kept: KeptUpdate, device: Device, transport: Transport) -> None:
+    """Send a sealed update until it is acknowledged, then forget it."""
+    outbox = device.folder.outbox()
+
+    async def attempt() -> None:
+        sent = await transport.upload(kept.lease_nonce, kept.message_id, outbox.sealed_update)
+        device.traffic.add(sent)
+        await transport.commit(kept.lease_nonce, kept.message_id, kept.example_count)
+
+    try:
+        await _until_taken(attempt)
+    except RefusedError:
+        # These bytes will never be accepted; training again may be.
+        outbox.clear()
+        raise
+    outbox.clear()
+
+
+async def _until_taken(attempt: Callable[[], Awaitable[None]]) -> None:
+    for delay_s in delays(random.SystemRandom()):
+        try:
+            await attempt()
+        except RefusedError as refusal:
+            if refusal.code not in RESUME_CODES | WAIT_CODES:
+                raise
+            logger.warning("delivery waits %.1f s: %s", delay_s, refusal)
+            await asyncio.sleep(delay_s)
+        else:
+            return

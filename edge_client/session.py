@@ -1,0 +1,144 @@
+"""Stay on one check-in stream: take leases as they are pushed, one at a time.
+
+A session ends when the coordinator ends the stream, the connection breaks, the device's policy no
+longer allows work, or, with ``once``, one lease has been served.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+from edge_client.lease import Device, serve_lease
+from edge_client.refusal import UNSEAL_FAILED, RefusedError, UnreachableError
+from edge_client.transport import Transport
+from protos import federation_pb2 as wire
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Say how a session ended.
+
+    Attributes:
+        retry_after_s: Seconds to wait before the next check-in.
+        reason: ``finished`` when the run is over, ``served`` after one lease with ``once``,
+            ``policy`` when the device is needed elsewhere, else the coordinator's reason.
+    """
+
+    retry_after_s: float
+    reason: str
+
+
+class Session:
+    """Serve the leases of one stream."""
+
+    def __init__(self, device: Device, transport: Transport, *, once: bool) -> None:
+        self._device = device
+        self._transport = transport
+        self._once = once
+        self._work: asyncio.Task[None] | None = None
+        self._nonce = b""
+
+    async def run(self, until_needed_elsewhere: Callable[[], Awaitable[None]]) -> Ended:
+        """Serve leases until the session ends.
+
+        Args:
+            until_needed_elsewhere: Returns when the device's policy forbids further work.
+
+        Raises:
+            RefusedError: If the coordinator refuses the check-in.
+            UnreachableError: If the connection breaks.
+        """
+        orders = self._transport.work_orders(_check_in(self._device))
+        leave = asyncio.ensure_future(until_needed_elsewhere())
+        try:
+            return await self._serve(orders, leave)
+        finally:
+            await _cancel(leave)
+            await self._stop_work()
+            await orders.aclose()
+
+    async def _serve(
+        self, orders: AsyncGenerator[wire.WorkOrder, None], leave: asyncio.Future[None]
+    ) -> Ended:
+        following = asyncio.ensure_future(anext(orders, None))
+        try:
+            while True:
+                done = await self._first_of(following, leave)
+                if self._work in done and self._finish_work() and self._once:
+                    return Ended(0.0, "served")
+                if leave in done:
+                    leave.result()
+                    return Ended(0.0, "policy")
+                if following in done:
+                    ended = await self._obey(following.result())
+                    if ended is not None:
+                        return ended
+                    following = asyncio.ensure_future(anext(orders, None))
+        finally:
+            await _cancel(following)
+
+    async def _first_of(
+        self, following: asyncio.Future[wire.WorkOrder | None], leave: asyncio.Future[None]
+    ) -> set[asyncio.Future[Any]]:
+        """Wait for an order, the end of the work, or the device's owner."""
+        waiting: set[asyncio.Future[Any]] = {following, leave}
+        if self._work is not None:
+            waiting.add(self._work)
+        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        return done
+
+    async def _obey(self, order: wire.WorkOrder | None) -> Ended | None:
+        if order is None:
+            raise UnreachableError("the coordinator closed the stream")
+        match order.WhichOneof("order"):
+            case "lease":
+                await self._stop_work()
+                self._nonce = order.lease.nonce
+                work = serve_lease(order.lease, self._device, self._transport)
+                self._work = asyncio.create_task(work)
+            case "lease_ended":
+                if order.lease_ended.nonce == self._nonce:
+                    await self._stop_work()
+            case "retry_after":
+                return Ended(float(order.retry_after.seconds), order.retry_after.reason)
+        return None
+
+    def _finish_work(self) -> bool:
+        """Collect the finished lease; return whether it was served."""
+        work, self._work = self._work, None
+        try:
+            if work is not None:
+                work.result()
+        except RefusedError as refusal:
+            if refusal.is_fatal or refusal.code == UNSEAL_FAILED:
+                raise
+            # The lease is lost, the stream is not: the next order may be a new lease.
+            logger.warning("lease lost: %s", refusal)
+            return False
+        return True
+
+    async def _stop_work(self) -> None:
+        work, self._work = self._work, None
+        if work is not None:
+            await _cancel(work)
+
+
+def _check_in(device: Device) -> wire.CheckInRequest:
+    return wire.CheckInRequest(
+        software_version=version("sotto"),
+        model_families=sorted(device.floor.model_families),
+        device_time_ms=int(time.time() * 1000),
+    )
+
+
+async def _cancel(future: asyncio.Future[Any]) -> None:
+    future.cancel()
+    await asyncio.wait({future})
+    if not future.cancelled():
+        future.exception()  # looked at, so that asyncio does not report it as forgotten

@@ -1,0 +1,197 @@
+"""Speak to the coordinator: one mutual-TLS channel, and each call of the wire as one coroutine.
+
+Every failure is one of two: a refusal with the coordinator's code, or an unreachable coordinator.
+Bytes go to and from files in pieces of 1 MiB, so a model never lies in the agent's memory whole.
+"""
+
+import base64
+import contextlib
+import os
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
+from typing import BinaryIO, Self
+
+import grpc
+
+from edge_client.job import Evaluated
+from edge_client.refusal import UnreachableError, failure_of
+from models.plan import PLAN_VERSION
+from privacy.protocol import PROTOCOL_VERSION
+from protos import federation_pb2 as wire
+from protos.federation_pb2_grpc import EnrolmentStub, FederationStub
+
+PIECE_BYTES = 1 << 20
+CALL_TIMEOUT_S = 30.0
+VOCABULARY_LIMIT_BYTES = 16 << 20
+
+# A closed connection is seen at once; these find one that went silent (a lost radio link).
+CHANNEL_OPTIONS = [
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    # The agent has its own backoff; gRPC's would only add to it.
+    ("grpc.enable_retries", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+]
+
+
+@contextlib.contextmanager
+def _failures() -> Iterator[None]:
+    """Turn gRPC's errors into a refusal or an unreachable coordinator."""
+    try:
+        yield
+    except grpc.aio.AioRpcError as error:
+        raise failure_of(error) from None
+
+
+def pem_certificate(der: bytes) -> bytes:
+    """Return a certificate in the form that gRPC reads."""
+    body = base64.encodebytes(der)
+    return b"-----BEGIN CERTIFICATE-----\n" + body + b"-----END CERTIFICATE-----\n"
+
+
+async def enrol(
+    address: str, ca_certificate: bytes, token: bytes, requests: wire.SigningRequests
+) -> wire.EnrolResponse:
+    """Exchange an invite's token and three signing requests for certificates.
+
+    Args:
+        address: ``host:port`` of the enrolment listener.
+        ca_certificate: The federation's CA, DER; the only root that is trusted.
+        token: 16 bytes.
+        requests: One signing request for each of the device's keys.
+
+    Raises:
+        RefusedError: If the coordinator refuses the token, the version or the requests.
+        UnreachableError: If the coordinator cannot be reached.
+    """
+    credentials = grpc.ssl_channel_credentials(pem_certificate(ca_certificate))
+    async with grpc.aio.secure_channel(address, credentials, options=CHANNEL_OPTIONS) as channel:
+        request = wire.EnrolRequest(
+            protocol_version=PROTOCOL_VERSION, token=token, signing_requests=requests
+        )
+        with _failures():
+            return await EnrolmentStub(channel).Enrol(request, timeout=CALL_TIMEOUT_S)
+
+
+class Transport:
+    """Hold one channel to the device listener.
+
+    Use it as an asynchronous context manager. All methods raise ``RefusedError`` where the
+    coordinator answers no, and ``UnreachableError`` where it does not answer.
+    """
+
+    def __init__(
+        self, address: str, ca_certificate: bytes, tls_key: bytes, tls_certificate: bytes
+    ) -> None:
+        """Prepare a channel.
+
+        Args:
+            address: ``host:port`` of the device listener.
+            ca_certificate: The federation's CA, DER; the only root that is trusted.
+            tls_key: The device's TLS key, PEM.
+            tls_certificate: Its certificate, PEM.
+        """
+        credentials = grpc.ssl_channel_credentials(
+            pem_certificate(ca_certificate), tls_key, tls_certificate
+        )
+        self._channel = grpc.aio.secure_channel(address, credentials, options=CHANNEL_OPTIONS)
+        self._stub = FederationStub(self._channel)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._channel.close()
+
+    async def work_orders(
+        self, request: wire.CheckInRequest
+    ) -> AsyncGenerator[wire.WorkOrder, None]:
+        """Check in and yield what the coordinator pushes, until it ends the stream."""
+        request.protocol_version = PROTOCOL_VERSION
+        request.plan_version = PLAN_VERSION
+        with _failures():
+            async for order in self._stub.CheckIn(request):
+                yield order
+
+    async def fetch_model(self, lease: wire.Lease, target: Path) -> None:
+        """Write the round's sealed model to ``target``, going on where the file ends."""
+        have = target.stat().st_size if target.exists() else 0
+        request = wire.FetchModelRequest(lease_nonce=lease.nonce, offset=have)
+        with target.open("ab") as file:
+            os.fchmod(file.fileno(), 0o600)
+            with _failures():
+                async for piece in self._stub.FetchModel(request):
+                    have += len(piece.data)
+                    if have > lease.download_bytes:
+                        raise UnreachableError("the model is longer than the lease says")
+                    file.write(piece.data)
+        if have != lease.download_bytes:
+            raise UnreachableError(f"the model ended after {have} of {lease.download_bytes} bytes")
+
+    async def fetch_vocabulary(self, sha256: bytes) -> bytes:
+        """Return the public word list with this digest; the caller checks it."""
+        request = wire.FetchVocabularyRequest(sha256=sha256)
+        words = bytearray()
+        with _failures():
+            async for piece in self._stub.FetchVocabulary(request):
+                words += piece.data
+                if len(words) > VOCABULARY_LIMIT_BYTES:
+                    raise UnreachableError("the word list is longer than any word list")
+        return bytes(words)
+
+    async def upload(self, nonce: bytes, message_id: bytes, sealed: Path) -> int:
+        """Send the part of a sealed update that the coordinator lacks; return its bytes."""
+        total = sealed.stat().st_size
+        request = wire.OpenUploadRequest(
+            lease_nonce=nonce, message_id=message_id, total_bytes=total
+        )
+        with _failures():
+            opened = await self._stub.OpenUpload(request, timeout=CALL_TIMEOUT_S)
+            if opened.committed or opened.offset == total:
+                return 0
+            with sealed.open("rb") as file:
+                file.seek(opened.offset)
+                await self._stub.Upload(_chunks(file, nonce, opened.offset))
+        return total - opened.offset
+
+    async def commit(self, nonce: bytes, message_id: bytes, example_count: int) -> None:
+        """Ask for the uploaded update to be made durable; repeats get the same answer."""
+        request = wire.CommitUploadRequest(
+            lease_nonce=nonce, message_id=message_id, example_count=example_count
+        )
+        with _failures():
+            await self._stub.CommitUpload(request, timeout=4 * CALL_TIMEOUT_S)
+
+    async def report(self, nonce: bytes, counts: Evaluated) -> None:
+        """Return the counts of an evaluation."""
+        request = wire.ReportEvaluationRequest(
+            lease_nonce=nonce,
+            token_count=counts.token_count,
+            log_loss_sum=counts.log_loss_sum,
+            top1_hits=counts.top1_hits,
+            top3_hits=counts.top3_hits,
+        )
+        with _failures():
+            await self._stub.ReportEvaluation(request, timeout=CALL_TIMEOUT_S)
+
+    async def refuse_plan(self, nonce: bytes, code: str, reason: str) -> None:
+        """Tell the coordinator that this device will not run the plan."""
+        request = wire.RefusePlanRequest(lease_nonce=nonce, code=code, reason=reason)
+        with _failures():
+            await self._stub.RefusePlan(request, timeout=CALL_TIMEOUT_S)
+
+    async def renew(self, requests: wire.SigningRequests) -> wire.RenewCertificatesResponse:
+        """Exchange certificates past two thirds of their life for fresh ones."""
+        request = wire.RenewCertificatesRequest(signing_requests=requests)
+        with _failures():
+            return await self._stub.RenewCertificates(request, timeout=CALL_TIMEOUT_S)
+
+
+def _chunks(file: BinaryIO, nonce: bytes, offset: int) -> Iterator[wire.UploadChunk]:
+    first = wire.UploadChunk(lease_nonce=nonce, offset=offset, data=file.read(PIECE_BYTES))
+    yield first
+    while data := file.read(PIECE_BYTES):
+        yield wire.UploadChunk(data=data)

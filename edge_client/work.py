@@ -1,0 +1,155 @@
+"""Do one job: open the model, train or evaluate on the device's own data, seal the answer.
+
+Runs in the training process. Only sealed bytes and counts leave it.
+"""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from edge_client.compute import ComputeError, prepare_compute
+from edge_client.datasets.federated_text import DatasetError
+from edge_client.device_examples import held_out_examples, training_examples
+from edge_client.device_folder import DeviceFolder, DeviceFolderError
+from edge_client.job import Evaluated, Failed, Job, Outcome, Trained
+from edge_client.local_round import run_evaluation, run_training
+from edge_client.optimiser_store import load_state, save_state
+from edge_client.word_lists import word_list
+from models.codec import CodecError, decode, encode, payload_size
+from models.model_settings import schema_of
+from models.next_word import UnusableExamplesError
+from models.plan import Plan, decode_plan, upload_schema
+from models.vocabulary import VocabularyError
+from privacy.atomic import write_chunks_atomically
+from privacy.certificates import CertificateError, KeyUse, check_certificate
+from privacy.clipping import UnusableUpdateError
+from privacy.envelope import Direction, MessageContext, UnsealError, open_sealed, seal
+from privacy.identity import Identity
+from privacy.keys import KeyFileError
+
+_PIECE_BYTES = 1 << 20
+_NO_NONCE = bytes(16)
+
+# What can go wrong on a healthy device, and the code that the coordinator is told.
+_FAILURES: dict[type[Exception], str] = {
+    ComputeError: "device_missing",
+    DatasetError: "data_unusable",
+    UnusableExamplesError: "data_unusable",
+    VocabularyError: "vocabulary_mismatch",
+    UnusableUpdateError: "update_not_finite",
+    UnsealError: "unseal_failed",
+    CodecError: "bad_payload",
+    CertificateError: "certificate_unusable",
+    KeyFileError: "identity_unusable",
+    DeviceFolderError: "identity_unusable",
+    MemoryError: "out_of_memory",
+    torch.OutOfMemoryError: "out_of_memory",
+    OSError: "disk",
+}
+
+
+def do_job(job: Job) -> Outcome:
+    """Do one job and return what came of it; what a device can meet is an outcome, not a crash."""
+    try:
+        return _do(job)
+    except tuple(_FAILURES) as error:
+        code = next(code for kind, code in _FAILURES.items() if isinstance(error, kind))
+        return Failed(code=code, reason=str(error) or code)
+
+
+def _do(job: Job) -> Outcome:
+    plan = decode_plan(job.plan)
+    # Bit-identical to a simulation: float32 sums in one thread. bfloat16 promises no such thing.
+    threads = 1 if plan.training.precision == "float32" else None
+    device = prepare_compute(job.device, threads)
+    folder = DeviceFolder(Path(job.device_folder))
+    identity = Identity.load(folder.identity)
+    words = word_list(plan.vocabulary, folder.word_lists)
+    parameters = _open_model(job, plan, identity, folder)
+    if plan.kind == "evaluate":
+        counts = run_evaluation(plan, parameters, held_out_examples(Path(job.data), words), device)
+        return Evaluated(
+            token_count=counts.token_count,
+            log_loss_sum=counts.log_loss_sum,
+            top1_hits=counts.top1_hits,
+            top3_hits=counts.top3_hits,
+        )
+    result = run_training(
+        plan,
+        parameters,
+        training_examples(Path(job.data), words),
+        round_number=job.round_number,
+        client_name=job.client_name,
+        device=device,
+        optimiser_state=load_state(folder.optimiser, plan),
+    )
+    save_state(folder.optimiser, plan, result.optimiser_state)
+    message_id = _seal_update(job, plan, result.update, identity, folder)
+    return Trained(example_count=result.example_count, message_id=message_id)
+
+
+def _open_model(job: Job, plan: Plan, identity: Identity, folder: DeviceFolder) -> Tensor:
+    """Return the received parameters, flat float32, shape ``(elements,)``, writable."""
+    schema = schema_of(plan.model)
+    sender = check_certificate(
+        folder.coordinator().signing,
+        ca=identity.authority,
+        use=KeyUse.SIGNING,
+        role="coordinator",
+        now=time.time(),
+    )
+    payload = open_sealed(
+        _pieces(Path(job.sealed_model)),
+        _context(job, plan, Direction.DOWNLINK),
+        payload_bytes=payload_size(schema),
+        recipient=identity,
+        sender=sender,
+    )
+    # Copied once: the payload is read-only, and torch would not promise to leave it alone.
+    return torch.from_numpy(decode(schema, payload).copy())
+
+
+def _seal_update(
+    job: Job, plan: Plan, update: Tensor, identity: Identity, folder: DeviceFolder
+) -> bytes:
+    """Write the sealed update to the job's path and return its message id."""
+    recipient = check_certificate(
+        folder.coordinator().wrapping,
+        ca=identity.authority,
+        use=KeyUse.WRAPPING,
+        role="coordinator",
+        now=time.time(),
+    )
+    sealed = seal(
+        encode(upload_schema(plan), update.numpy()),
+        _context(job, plan, Direction.UPLINK),
+        sender=identity,
+        recipient=recipient,
+    )
+    write_chunks_atomically(Path(job.sealed_update), sealed.chunks())
+    return sealed.message_id
+
+
+def _context(job: Job, plan: Plan, direction: Direction) -> MessageContext:
+    """Bind a message to its lease; the model's own is one for the whole cohort."""
+    up = direction is Direction.UPLINK
+    schema = upload_schema(plan) if up else schema_of(plan.model)
+    return MessageContext(
+        direction=direction,
+        run=bytes.fromhex(plan.run),
+        round_number=job.round_number,
+        slot=job.slot if up else 0,
+        lease_nonce=job.lease_nonce if up else _NO_NONCE,
+        base_sha256=job.base_sha256,
+        schema_sha256=schema.sha256,
+        deadline_ms=job.deadline_ms if up else 0,
+    )
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE_BYTES):
+            yield piece

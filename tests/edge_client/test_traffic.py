@@ -1,0 +1,26 @@
+from pathlib import Path
+
+from edge_client.traffic import Traffic
+
+DAY_S = 86_400.0
+
+
+def test_bytes_add_up_within_a_day_and_across_restarts(tmp_path: Path) -> None:
+    Traffic(tmp_path / "t", lambda: 10.0).add(100)
+    Traffic(tmp_path / "t", lambda: DAY_S - 1).add(20)
+
+    assert Traffic(tmp_path / "t", lambda: DAY_S - 1).bytes_today == 120
+
+
+def test_midnight_utc_starts_a_new_count(tmp_path: Path) -> None:
+    Traffic(tmp_path / "t", lambda: DAY_S - 1).add(100)
+    tomorrow = Traffic(tmp_path / "t", lambda: DAY_S)
+    tomorrow.add(5)
+
+    assert tomorrow.bytes_today == 5
+
+
+def test_a_torn_counter_counts_as_an_empty_day(tmp_path: Path) -> None:
+    (tmp_path / "t").write_bytes(b'{"day": 0, "bytes_')
+
+    assert Traffic(tmp_path / "t", lambda: 1.0).bytes_today == 0
