@@ -1,12 +1,10 @@
-"""Measure a next-word model: perplexity, recall of suggestions, and keystrokes saved.
+"""Count what a next-word model gets right: perplexity and recall of suggestions.
 
 Counts add up, so a federation merges those of its devices and divides once at the end.
 
 References:
     [Hard] Hard et al., "Federated Learning for Mobile Keyboard Prediction", 2018,
         arXiv:1811.03604: top-1 and top-3 recall.
-    [Trnka] Trnka & McCoy, "Evaluating Word Prediction: Framing Keystroke Savings", ACL 2008: the
-        vocabulary's ceiling belongs beside every figure.
 """
 
 import math
@@ -71,44 +69,3 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
         if self.token_count < 1:
             raise ValueError("a figure needs at least one scored token, got 0")
         return self.token_count
-
-
-class KeystrokeCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """Count the keys of some text, typed with and without suggestions.
-
-    Attributes:
-        keys_without: Letters of every word, and a space behind each.
-        keys_with: Keys pressed when a suggestion is taken as soon as it is right.
-        keys_at_best: Keys with a model that always suggests the right word: one for each word of
-            the vocabulary, and all keys of every other word.
-    """
-
-    keys_without: int = 0
-    keys_with: int = 0
-    keys_at_best: int = 0
-
-    def __add__(self, other: "KeystrokeCounts") -> "KeystrokeCounts":
-        return KeystrokeCounts(
-            keys_without=self.keys_without + other.keys_without,
-            keys_with=self.keys_with + other.keys_with,
-            keys_at_best=self.keys_at_best + other.keys_at_best,
-        )
-
-    @property
-    def savings(self) -> float:
-        """Return 1 - keys with / keys without, in [0, ceiling].
-
-        Raises:
-            ValueError: If no word was typed.
-        """
-        return 1 - self.keys_with / self._checked_keys()
-
-    @property
-    def ceiling(self) -> float:
-        """Return the savings of a model that always suggests the right word it knows."""
-        return 1 - self.keys_at_best / self._checked_keys()
-
-    def _checked_keys(self) -> int:
-        if self.keys_without < 1:
-            raise ValueError("keystroke savings need at least one word, got none")
-        return self.keys_without

@@ -16,12 +16,12 @@ from models.plan import TrainingSettings
 from models.registry import Network
 from models.scoring import score
 from models.text_streams import (
-    EOS,
     PADDING,
     Window,
     scored_features,
     training_windows,
 )
+from models.vocabulary import EOS
 
 LEAST_TOKENS = 2
 

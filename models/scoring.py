@@ -8,9 +8,7 @@ from torch import Tensor
 from models.cross_entropy import vocabulary_chunks
 from models.language_model import LanguageModel
 from models.metrics import SUGGESTION_SLOTS, Counts
-
-UNK = 0
-"""Number of ``<unk>``, which no keyboard can suggest."""
+from models.vocabulary import UNK
 
 
 def score(network: LanguageModel, features: Tensor, targets: Tensor) -> Counts:
@@ -25,7 +23,7 @@ def score(network: LanguageModel, features: Tensor, targets: Tensor) -> Counts:
     for chunk, logits in chunked_logits(network, features):
         right = targets[chunk]
         losses = torch.logsumexp(logits, 1) - logits.gather(1, right.unsqueeze(1)).squeeze(1)
-        logits[:, UNK] = -torch.inf
+        logits[:, UNK] = -torch.inf  # no keyboard can suggest it
         ranks = words_ahead(logits, right).sum(1)
         ranks[right == UNK] = logits.shape[1]
         counts += Counts(

@@ -12,9 +12,7 @@ import torch
 from torch import Tensor
 
 from models.language_model import LanguageModel
-
-EOS = 1
-"""Number of ``<eos>``, the end of a sentence; ``<unk>`` is 0."""
+from models.vocabulary import EOS
 
 PADDING = -1
 """Target of a place that holds no token: it is neither trained on nor scored."""
