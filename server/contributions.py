@@ -1,10 +1,10 @@
 """Record acknowledged updates: each client's once a round, whatever happens to the process.
 
 An update is acknowledged after its row is on the disk, and its row is written after its file is.
-The row's own uniqueness enforces that a client counts once: not only the code before it.
+No digest of the file is kept: what is sealed proves itself when it is opened. The row's uniqueness
+enforces that a client counts once, whatever the code before it believes.
 """
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,8 +76,6 @@ def keep_contribution(
         OSError: If the disk is full.
     """
     size = partial.stat().st_size
-    with partial.open("rb") as upload:
-        digest = hashlib.file_digest(upload, "sha256").digest()
     blob = inbox.keep(partial, lease, message_id)
     row = {
         "nonce": lease.nonce,
@@ -88,7 +86,6 @@ def keep_contribution(
         "message_id": message_id,
         "signing_sha256": signing_sha256,
         "blob": blob,
-        "blob_sha256": digest,
         "blob_bytes": size,
         "example_count": example_count,
         "committed_at": now,

@@ -96,7 +96,6 @@ contributions = Table(
     Column("message_id", LargeBinary, nullable=False),
     Column("signing_sha256", LargeBinary, nullable=False),
     Column("blob", Text, nullable=False),
-    Column("blob_sha256", LargeBinary, nullable=False),
     Column("blob_bytes", BigInteger, nullable=False),
     # Wiped when the round ends.
     Column("example_count", Integer),
@@ -130,7 +129,6 @@ releases = Table(
     Column("attempt", Integer, nullable=False),
     Column("parameters_sha256", LargeBinary, nullable=False),
     Column("previous_sha256", LargeBinary, nullable=False),
-    Column("release_sha256", LargeBinary, nullable=False),
     Column("contribution_count", Integer, nullable=False),
     Column("duration_s", Float, nullable=False),
     Column("metrics", Text, nullable=False),

@@ -1,0 +1,238 @@
+"""Write the files of a release so that they are complete and on the disk before they are named.
+
+Everything is written into ``.building-<round>/`` and flushed there. Publishing renames that folder
+to ``<round>/`` and then moves the pointer ``latest``. A crash in between leaves a whole release or
+none.
+"""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from models.codec import FlatVector, Payload, decode, encode
+from models.model_settings import schema_of
+from models.plan import Plan, decode_plan
+from models.release_record import (
+    PARAMETERS_FILE,
+    PLAN_FILE,
+    RECORD_FILE,
+    SIGNATURE_FILE,
+    SIGNER_FILE,
+    VOCABULARY_FILE,
+    Metric,
+    ReleaseError,
+    ReleaseRecord,
+    check_release_files,
+    decode_release_record,
+    digests_of,
+)
+from models.vocabulary import Vocabulary, decode_vocabulary
+from privacy.atomic import sync_folder
+from privacy.identity import Identity
+from privacy.signatures import Purpose
+
+_BUILDING = ".building-"
+_MODE = 0o600
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewRelease:
+    """Hold the outcome of a round.
+
+    Attributes:
+        round_number: Round, from 1; 0 for the initial parameters.
+        attempt: Attempt that succeeded, from 0.
+        plan: What the devices did.
+        vocabulary: The word list.
+        parameters: Flat float32 in schema order, shape ``(elements,)``.
+        previous_sha256: Digest of the parameters the round started from, 32 bytes.
+        metrics: Figures of the model and its round.
+        guarantee: What the noise mode promises, in words.
+    """
+
+    round_number: int
+    attempt: int
+    plan: Plan
+    vocabulary: Vocabulary
+    parameters: FlatVector
+    previous_sha256: bytes
+    metrics: dict[str, Metric]
+    guarantee: str
+
+
+@dataclass(frozen=True)
+class StoredRelease:
+    """Hold a release as it was read.
+
+    Attributes:
+        record: What is known of it.
+        plan: What the devices did.
+        vocabulary: The word list.
+        parameters: Flat float32 in schema order, shape ``(elements,)``, read-only.
+    """
+
+    record: ReleaseRecord
+    plan: Plan
+    vocabulary: Vocabulary
+    parameters: FlatVector
+
+
+class ReleaseFolder:
+    """Hold every release of one run."""
+
+    def __init__(self, folder: Path) -> None:
+        """Use a folder; it is made, owner-only, if missing."""
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder = folder
+
+    def path(self, round_number: int) -> Path:
+        """Return the folder of a round's release."""
+        return self._folder / f"{round_number:06d}"
+
+    def pointed(self, pointer: str) -> int | None:
+        """Return the round that ``latest`` or ``best`` points to, or None."""
+        link = self._folder / pointer
+        return int(link.readlink().name) if link.is_symlink() else None
+
+    def build(self, new: NewRelease, signer: Identity | None) -> ReleaseRecord:
+        """Write and flush the files of a release, without naming it.
+
+        What an earlier attempt at this round left is replaced: it was never published.
+
+        Args:
+            new: The release.
+            signer: The coordinator; None leaves the release unsigned.
+
+        Raises:
+            CodecError: If the parameters do not fit the plan's model or are not finite.
+            OSError: If the disk is full.
+        """
+        payload = encode(schema_of(new.plan.model), new.parameters)
+        described: dict[str, Payload] = {
+            PLAN_FILE: new.plan.encode(),
+            VOCABULARY_FILE: new.vocabulary.to_bytes(),
+        }
+        record = ReleaseRecord(
+            run=new.plan.run,
+            round=new.round_number,
+            parameters_sha256=parameters_digest(new.parameters).hex(),
+            schema_sha256=new.plan.schema_sha256,
+            previous_sha256=new.previous_sha256.hex(),
+            metrics=new.metrics,
+            guarantee=new.guarantee,
+            files=digests_of(described),
+        )
+        encoded = record.encode()
+        signature = {} if signer is None else _signature(encoded, signer)
+        building = self._building(new.round_number)
+        contents = {PARAMETERS_FILE: payload, **described, RECORD_FILE: encoded, **signature}
+        _write_flushed(building, contents)
+        sync_folder(self._folder)
+        return record
+
+    def publish(self, round_number: int) -> Path:
+        """Name a release that was built and point ``latest`` to it; repeating does no harm.
+
+        Raises:
+            ReleaseError: If the release was neither built nor published.
+        """
+        target, building = self.path(round_number), self._building(round_number)
+        if not target.exists():
+            if not building.exists():
+                raise ReleaseError(
+                    f"the files of round {round_number} are missing in {self._folder}; "
+                    "restore a backup"
+                )
+            building.rename(target)
+        self.point("latest", round_number)
+        return target
+
+    def point(self, pointer: str, round_number: int) -> None:
+        """Move ``latest`` or ``best`` to a round, all at once."""
+        temporary = self._folder / f".{pointer}.new"
+        temporary.unlink(missing_ok=True)
+        temporary.symlink_to(self.path(round_number).name)
+        temporary.replace(self._folder / pointer)
+        sync_folder(self._folder)
+
+    def discard_unpublished(self, keep: int | None) -> None:
+        """Delete what was built and never recorded, except for one round's."""
+        for building in self._folder.glob(f"{_BUILDING}*"):
+            if keep is None or building != self._building(keep):
+                shutil.rmtree(building)
+
+    def prune(self, keep: Collection[int]) -> None:
+        """Delete every release but these rounds' and those that a pointer names."""
+        kept = {*keep, self.pointed("latest"), self.pointed("best")}
+        for folder in self._folder.glob("[0-9]*"):
+            if int(folder.name) not in kept:
+                shutil.rmtree(folder)
+
+    def read(self, round_number: int) -> StoredRelease:
+        """Read a release and check it against its record.
+
+        Raises:
+            ReleaseError: If it is missing, or a file is not what the record says.
+        """
+        return read_release(self.path(round_number))
+
+    def _building(self, round_number: int) -> Path:
+        return self._folder / f"{_BUILDING}{round_number:06d}"
+
+
+def read_release(folder: Path) -> StoredRelease:
+    """Read the release in a folder and check it against its record.
+
+    Raises:
+        ReleaseError: If it is missing, or a file is not what the record says.
+    """
+    try:
+        record = decode_release_record((folder / RECORD_FILE).read_bytes())
+        check_release_files(folder, record)
+        plan = decode_plan((folder / PLAN_FILE).read_bytes())
+        vocabulary = decode_vocabulary((folder / VOCABULARY_FILE).read_bytes())
+        parameters = decode(schema_of(plan.model), (folder / PARAMETERS_FILE).read_bytes())
+    except OSError as error:
+        raise ReleaseError(f"{folder} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ReleaseError(f"{folder}: {error}") from None
+    if parameters_digest(parameters).hex() != record.parameters_sha256:
+        raise ReleaseError(
+            f"{folder / PARAMETERS_FILE} is not the file that {RECORD_FILE} describes"
+        )
+    return StoredRelease(record, plan, vocabulary, parameters)
+
+
+def parameters_digest(parameters: FlatVector) -> bytes:
+    """Return the SHA-256 of the parameters' little-endian float32 bytes, 32 bytes."""
+    return hashlib.sha256(parameters.astype("<f4", copy=False).data).digest()
+
+
+def _signature(encoded: bytes, signer: Identity) -> dict[str, Payload]:
+    return {
+        SIGNATURE_FILE: signer.sign(encoded, purpose=Purpose.RELEASE),
+        SIGNER_FILE: signer.certificates.signing,
+    }
+
+
+def _write_flushed(folder: Path, contents: dict[str, Payload]) -> None:
+    """Write a new folder; its files are flushed after all are written, which one journal serves."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o700)
+    descriptors: list[int] = []
+    try:
+        for name, content in contents.items():
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            descriptors.append(os.open(folder / name, flags, _MODE))
+            view = memoryview(content).cast("B")
+            while view:
+                view = view[os.write(descriptors[-1], view) :]
+        for descriptor in descriptors:
+            os.fsync(descriptor)
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+    sync_folder(folder)
