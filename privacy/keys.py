@@ -90,7 +90,9 @@ def read_private_key(path: Path, passphrase: bytes | None = None) -> PrivateKey:
     except OSError as error:
         raise KeyFileError(f"key file {path} cannot be read: {error.strerror}") from None
     try:
-        key = load_pem_private_key(encoded, passphrase)
+        # The library's own check tests p and q for primality again, 0.15 s a key; a device reads
+        # its keys every round. That they belong together is checked below instead.
+        key = load_pem_private_key(encoded, passphrase, unsafe_skip_rsa_key_validation=True)
     except TypeError:
         rule = "is encrypted: give" if passphrase is None else "is not encrypted: give no"
         raise KeyFileError(f"key file {path} {rule} passphrase") from None
@@ -98,6 +100,8 @@ def read_private_key(path: Path, passphrase: bytes | None = None) -> PrivateKey:
         raise KeyFileError(f"key file {path} is damaged, or the passphrase is wrong") from None
     if not isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey):
         raise KeyFileError(f"key file {path} must hold an RSA or P-256 key")
+    if isinstance(key, rsa.RSAPrivateKey) and not _is_consistent(key):
+        raise KeyFileError(f"key file {path} is damaged: restore it from a backup")
     return key
 
 
@@ -148,3 +152,23 @@ def check_owner_only(path: Path) -> None:
         )
     if status.st_uid not in (os.geteuid(), 0):
         raise KeyFileError(f"{path} belongs to user {status.st_uid}; it must belong to this user")
+
+
+def _is_consistent(key: rsa.RSAPrivateKey) -> bool:
+    """Return whether the parts of an RSA key belong together (RFC 8017 section 3.2).
+
+    A damaged part could make a signature that gives the key away (Boneh, DeMillo and Lipton,
+    EUROCRYPT 1997).
+    """
+    parts = key.private_numbers()
+    exponent = parts.public_numbers.e
+    return (
+        parts.p > 1
+        and parts.q > 1
+        and parts.p * parts.q == parts.public_numbers.n
+        and parts.d % (parts.p - 1) == parts.dmp1
+        and parts.d % (parts.q - 1) == parts.dmq1
+        and exponent * parts.dmp1 % (parts.p - 1) == 1
+        and exponent * parts.dmq1 % (parts.q - 1) == 1
+        and parts.iqmp * parts.q % parts.p == 1
+    )
