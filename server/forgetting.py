@@ -17,7 +17,7 @@ REASON = "the client was forgotten"
 
 
 def forget_client(store: Store, inbox: Inbox, client: str, *, now: float) -> int:
-    """Revoke a client and delete what is known of it; repeating changes nothing.
+    """Revoke a client and delete what is known of it; repeating does no harm.
 
     Args:
         store: The store.

@@ -140,13 +140,14 @@ class ReleaseFolder:
             ReleaseError: If the release was neither built nor published.
         """
         target, building = self.path(round_number), self._building(round_number)
-        if not target.exists():
-            if not building.exists():
-                raise ReleaseError(
-                    f"the files of round {round_number} are missing in {self._folder}; "
-                    "restore a backup"
-                )
+        if building.exists():
+            # A folder of that name can only be left from before a restore.
+            shutil.rmtree(target, ignore_errors=True)
             building.rename(target)
+        if not target.exists():
+            raise ReleaseError(
+                f"the files of round {round_number} are missing in {self._folder}; restore a backup"
+            )
         self.point("latest", round_number)
         return target
 
