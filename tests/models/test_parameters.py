@@ -1,0 +1,109 @@
+import hashlib
+import math
+import struct
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+from torch.testing import assert_close
+
+from models.model_settings import GruLmSettings, ModelSettings, TransformerLmSettings, schema_of
+from models.parameters import (
+    initial_parameters,
+    load_parameters,
+    parameters_sha256,
+    read_parameters,
+)
+from models.registry import build_network
+from models.schema import Schema
+
+FAMILIES: list[ModelSettings] = [
+    GruLmSettings(vocabulary_size=40, hidden_size=6),
+    GruLmSettings(vocabulary_size=40, hidden_size=6, tied=False),
+    TransformerLmSettings(
+        vocabulary_size=40, model_size=8, head_count=2, feedforward_size=12, context_size=16
+    ),
+]
+
+
+@pytest.mark.parametrize("settings", FAMILIES)
+def test_a_schema_lists_the_state_dict_of_its_network(settings: ModelSettings) -> None:
+    state = build_network(settings).state_dict()
+
+    listed = [(spec.name, spec.shape) for spec in schema_of(settings).tensors]
+    assert listed == [(name, tuple(tensor.shape)) for name, tensor in state.items()]
+
+
+@pytest.mark.parametrize("settings", FAMILIES)
+def test_a_loaded_vector_is_read_back_as_it_was(settings: ModelSettings) -> None:
+    schema = schema_of(settings)
+    network = build_network(settings)
+    flat = torch.arange(schema.element_count, dtype=torch.float32)
+
+    load_parameters(network, schema, flat)
+
+    assert torch.equal(read_parameters(network, schema), flat)
+    first = schema.tensors[0]
+    assert_close(network.state_dict()[first.name].flatten(), flat[: first.element_count])
+
+
+@pytest.mark.parametrize("settings", FAMILIES)
+def test_a_seed_decides_the_first_parameters_and_the_global_generator_does_not(
+    settings: ModelSettings,
+) -> None:
+    torch.manual_seed(1)
+    first = initial_parameters(settings, seed=5)
+    torch.manual_seed(2)
+    untouched = torch.get_rng_state()
+
+    assert torch.equal(initial_parameters(settings, seed=5), first)
+    assert torch.equal(torch.get_rng_state(), untouched)
+    assert not torch.equal(initial_parameters(settings, seed=6), first)
+
+
+@pytest.mark.parametrize("settings", FAMILIES)
+def test_the_first_guess_is_nearly_uniform(settings: ModelSettings) -> None:
+    network = build_network(settings)
+    load_parameters(network, schema_of(settings), initial_parameters(settings, seed=0))
+    tokens = torch.arange(16).unsqueeze(0)
+
+    with torch.no_grad():
+        features, _ = network.features(tokens, None)
+        logits = features[0] @ network.output_weight.t() + network.output_bias
+
+    # A uniform guess over 40 words costs ln 40 = 3.69; a tied N(0, 1) matrix would cost far more.
+    assert float(cross_entropy(logits, tokens[0] + 20)) == pytest.approx(math.log(40), abs=0.1)
+
+
+def test_a_vector_of_another_length_or_type_is_refused() -> None:
+    settings = FAMILIES[0]
+    schema = schema_of(settings)
+    network = build_network(settings)
+
+    with pytest.raises(ValueError, match=rf"shape \({schema.element_count},\)"):
+        load_parameters(network, schema, torch.zeros(3))
+    with pytest.raises(ValueError, match="float64"):
+        load_parameters(network, schema, torch.zeros(schema.element_count, dtype=torch.float64))
+
+
+def test_a_network_without_a_tensor_of_the_schema_is_refused() -> None:
+    tied, untied = FAMILIES[0], FAMILIES[1]
+
+    with pytest.raises(ValueError, match=r"must have a tensor output\.weight"):
+        read_parameters(build_network(tied), schema_of(untied))
+
+
+def test_tensors_outside_the_schema_stay_as_they_are() -> None:
+    network = build_network(FAMILIES[0])
+    bias_only = Schema(schema_of(FAMILIES[0]).tensors[-1:])
+
+    load_parameters(network, bias_only, torch.ones(40))
+
+    assert bool((network.output_bias == 1).all())
+    assert bool((network.output_weight == 0).all())
+
+
+def test_the_digest_is_of_little_endian_float32() -> None:
+    expected = hashlib.sha256(struct.pack("<3f", 1.0, -2.5, 0.1)).digest()
+
+    assert parameters_sha256(torch.tensor([1.0, -2.5, 0.1])) == expected
