@@ -28,9 +28,9 @@ class SeededSource:
         # Repeatable on purpose: nothing here protects anybody.
         self._draws = random.Random(digest)  # noqa: S311
 
-    def bytes(self, count: int) -> bytes:
-        """Return ``count`` bytes."""
-        return self._draws.randbytes(count)
+    def bytes(self, n: int) -> bytes:
+        """Return ``n`` bytes."""
+        return self._draws.randbytes(n)
 
     def choose(self, population: Sequence[str], k: int) -> list[str]:
         """Return ``k`` different members of the population, each set equally likely.

@@ -1,0 +1,134 @@
+"""Score what a model must beat: a unigram and an interpolated bigram on the same split.
+
+Both are fitted on the pooled training text, which no federation could see; they show what counting
+alone reaches. Tokens are scored as the networks' are: every token of every stream once, and a
+stream's first token has ``<eos>`` as its context.
+
+References:
+    Jelinek and Mercer, "Interpolated estimation of Markov source parameters from sparse data",
+        1980.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from models.metrics import Counts
+from models.vocabulary import EOS, UNK
+
+Tokens = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+_EM_STEPS = 30
+_SUGGESTIONS = 3
+
+
+class Unigram:
+    """Predict every word by its frequency, one added to each count.
+
+    Attributes:
+        probabilities: Probability of each word, shape ``(vocab,)``.
+    """
+
+    def __init__(self, streams: Sequence[Tokens], vocabulary_size: int) -> None:
+        """Count the words of the streams, each of shape ``(time,)``."""
+        counts = np.ones(vocabulary_size)
+        for stream in streams:
+            counts += np.bincount(stream, minlength=vocabulary_size)
+        self.probabilities: Floats = counts / counts.sum()
+        ranked = np.argsort(-self.probabilities, kind="stable")
+        # <unk> is never suggested, as with the networks.
+        self.most_frequent: Tokens = ranked[ranked != UNK][:_SUGGESTIONS]
+
+    def score(self, streams: Sequence[Tokens]) -> Counts:
+        """Return the counts over every token of the streams."""
+        targets = np.concatenate(streams)
+        return Counts(
+            token_count=targets.size,
+            log_loss_sum=float(-np.log(self.probabilities[targets]).sum()),
+            top1_hits=int((targets == self.most_frequent[0]).sum()),
+            top3_hits=int(np.isin(targets, self.most_frequent).sum()),
+        )
+
+
+class InterpolatedBigram:
+    """Mix the bigram's and the unigram's estimate: λ c(v, w)/c(v) + (1 - λ) P(w).
+
+    λ depends on how often the context was seen (one value for each power of two) and is fitted by
+    expectation maximisation on the validation split (deleted interpolation).
+    """
+
+    def __init__(
+        self, train: Sequence[Tokens], valid: Sequence[Tokens], vocabulary_size: int
+    ) -> None:
+        """Count on ``train`` and fit the mixture on ``valid``; streams of shape ``(time,)``."""
+        self._vocabulary_size = vocabulary_size
+        self._unigram = Unigram(train, vocabulary_size)
+        contexts, targets = _pairs(train)
+        self._pairs, self._pair_counts = np.unique(
+            contexts * vocabulary_size + targets, return_counts=True
+        )
+        self._context_counts = np.bincount(contexts, minlength=vocabulary_size)
+        self._bucket = np.ceil(np.log2(self._context_counts + 1)).astype(np.int64)
+        self._weights = self._fit(*_pairs(valid))
+
+    def score(self, streams: Sequence[Tokens]) -> Counts:
+        """Return the counts over every token of the streams."""
+        contexts, targets = _pairs(streams)
+        weight = self._weights[self._bucket[contexts]]
+        mixed = weight * self._relative(contexts, targets) + (1 - weight) * self._below(targets)
+        best = {int(context): self._suggest(int(context)) for context in np.unique(contexts)}
+        ranked = np.stack([best[int(context)] for context in contexts])
+        hits = ranked == targets[:, None]  # (time, 3)
+        return Counts(
+            token_count=targets.size,
+            log_loss_sum=float(-np.log(mixed).sum()),
+            top1_hits=int(hits[:, 0].sum()),
+            top3_hits=int(hits.sum()),
+        )
+
+    def _relative(self, contexts: Tokens, targets: Tokens) -> Floats:
+        """Return c(v, w)/c(v) of each pair, 0 where it was never seen."""
+        keys = contexts * self._vocabulary_size + targets
+        places = np.minimum(np.searchsorted(self._pairs, keys), self._pairs.size - 1)
+        seen = np.where(self._pairs[places] == keys, self._pair_counts[places], 0)
+        relative: Floats = seen / np.maximum(self._context_counts[contexts], 1)
+        return relative
+
+    def _below(self, targets: Tokens) -> Floats:
+        return self._unigram.probabilities[targets]
+
+    def _fit(self, contexts: Tokens, targets: Tokens) -> Floats:
+        """Return λ of each bucket, shape ``(buckets,)``; a context never seen has λ = 0."""
+        relative, below = self._relative(contexts, targets), self._below(targets)
+        bucket = self._bucket[contexts]
+        size = int(self._bucket.max()) + 1
+        weights = np.full(size, 0.5)
+        weights[0] = 0.0
+        totals = np.maximum(np.bincount(bucket, minlength=size), 1)
+        for _ in range(_EM_STEPS):
+            share = weights[bucket] * relative
+            share = share / (share + (1 - weights[bucket]) * below)
+            weights = np.bincount(bucket, weights=share, minlength=size) / totals
+        return weights
+
+    def _suggest(self, context: int) -> Tokens:
+        """Return the three most probable words after a context, best first."""
+        low, high = np.searchsorted(
+            self._pairs, [context * self._vocabulary_size, (context + 1) * self._vocabulary_size]
+        )
+        # Every word that never followed ranks by its frequency: three of those are enough.
+        followers = self._pairs[low:high] - context * self._vocabulary_size
+        words = np.union1d(followers[followers != UNK], self._unigram.most_frequent)
+        weight = self._weights[self._bucket[context]]
+        relative = self._relative(np.full(words.size, context), words)
+        scores = weight * relative + (1 - weight) * self._below(words)
+        return words[np.argsort(-scores, kind="stable")[:_SUGGESTIONS]]
+
+
+def _pairs(streams: Sequence[Tokens]) -> tuple[Tokens, Tokens]:
+    """Return every token's context and the token, both of shape ``(all tokens,)``."""
+    targets = np.concatenate(streams)
+    contexts = np.concatenate([np.concatenate(([EOS], stream[:-1])) for stream in streams])
+    return contexts, targets

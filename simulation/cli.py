@@ -1,0 +1,167 @@
+"""The command ``sotto-simulate``: run, sweep and plot whole federations on one machine."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from privacy.installation import InstallationError, check_installation
+
+if TYPE_CHECKING:
+    from simulation.commands import Request
+
+DATA_VARIABLE = "SOTTO_DATA"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit status."""
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    try:
+        check_installation()
+        return int(arguments.command(arguments))
+    # Torch is imported below this point; its errors and ours are RuntimeError and ValueError.
+    except (ValueError, RuntimeError, OSError, InstallationError) as error:
+        print(f"sotto-simulate: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("sotto-simulate: stopped; the same command goes on from here", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="sotto-simulate", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    presets = commands.add_parser("presets", help="list the presets, or print one")
+    presets.add_argument("name", nargs="?", help="preset to print as TOML")
+    presets.set_defaults(command=_presets)
+    _add_run(commands.add_parser("run", help="run a federation, or go on with one that stopped"))
+    _add_sweep(commands.add_parser("sweep", help="run over lists of settings and seeds"))
+    _add_plot(commands.add_parser("plot", help="draw a figure of one or more runs by round"))
+    return parser
+
+
+def _add_run(run: argparse.ArgumentParser) -> None:
+    _add_common(run)
+    run.add_argument("--seed", type=int, help="seed of the run (default: the preset's)")
+    run.add_argument("--out", type=Path, help="folder of the run (default: runs/NAME-seed-SEED)")
+    run.add_argument("--tensorboard", action="store_true", help="write TensorBoard events too")
+    run.set_defaults(command=_run)
+
+
+def _add_sweep(sweep: argparse.ArgumentParser) -> None:
+    _add_common(sweep)
+    sweep.add_argument("--seeds", default="1", help="seeds, with commas between them (default: 1)")
+    sweep.add_argument("--out", type=Path, help="folder of the sweep (default: runs/NAME-sweep)")
+    sweep.add_argument(
+        "--figure", default="test_perplexity", help="final figure to report (default: %(default)s)"
+    )
+    sweep.set_defaults(command=_sweep)
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="PRESET_OR_FILE", help="preset, or a file ending in .toml")
+    parser.add_argument(
+        "--data", type=Path, help=f"where the data set lies (default: ${DATA_VARIABLE})"
+    )
+    parser.add_argument("--rounds", type=int, help="largest number of rounds (sets rounds.cap)")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="settings",
+        metavar="PATH=VALUE",
+        help="change a setting, as rounds.quorum=5; may be repeated; sweep takes lists",
+    )
+    parser.add_argument(
+        "--until",
+        metavar="FIGURE=VALUE",
+        help="stop at the first round whose figure is at or below a value; "
+        "sweep then reports the number of rounds",
+    )
+    parser.add_argument(
+        "--workers", type=int, help="processes that train (default: one a processor core)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+
+
+def _add_plot(plot: argparse.ArgumentParser) -> None:
+    plot.add_argument("runs", nargs="+", type=Path, metavar="OUT", help="folder of a run")
+    plot.add_argument("--figure", default="valid_perplexity", help="figure (default: %(default)s)")
+    plot.add_argument("--png", type=Path, default=Path("plot.png"), help="file to write")
+    plot.set_defaults(command=_plot)
+
+
+def _presets(arguments: argparse.Namespace) -> int:
+    from simulation.config import preset_names, preset_text
+
+    if arguments.name:
+        print(preset_text(arguments.name), end="")
+    else:
+        for name in preset_names():
+            print(f"{name:20} {preset_text(name).splitlines()[0].removeprefix('# ')}")
+    return 0
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from simulation.commands import run_one
+
+    final = run_one(_request(arguments), out=arguments.out)
+    if arguments.json:
+        print(msgspec.json.encode(final).decode())
+    else:
+        for name, value in final.items():
+            print(f"{name:20} {value:.6g}" if isinstance(value, float) else f"{name:20} {value}")
+    return 0
+
+
+def _sweep(arguments: argparse.Namespace) -> int:
+    from simulation.commands import sweep
+    from simulation.sweep import markdown
+
+    request = _request(arguments)
+    seeds = [int(seed) for seed in arguments.seeds.split(",")]
+    rows = sweep(request, seeds=seeds, out=arguments.out, figure=arguments.figure)
+    if arguments.json:
+        print(msgspec.json.encode(rows).decode())
+    else:
+        print(markdown(rows, request.until.name if request.until else arguments.figure), end="")
+    return 0
+
+
+def _plot(arguments: argparse.Namespace) -> int:
+    from simulation.commands import plot
+
+    plot(arguments.runs, arguments.png, figure=arguments.figure)
+    print(arguments.png)
+    return 0
+
+
+def _request(arguments: argparse.Namespace) -> "Request":
+    """Put the options together; the environment is read here and nowhere else."""
+    from simulation.commands import Request
+    from simulation.overrides import Override, parse_override
+    from simulation.threshold import parse_threshold
+
+    settings = [parse_override(text) for text in arguments.settings]
+    if arguments.rounds is not None:
+        settings.append(Override(("rounds", "cap"), (arguments.rounds,)))
+    if getattr(arguments, "seed", None) is not None:
+        settings.append(Override(("seed",), (arguments.seed,)))
+    named = os.environ.get(DATA_VARIABLE)
+    return Request(
+        name=arguments.name,
+        data=arguments.data or (Path(named) if named else None),
+        settings=settings,
+        worker_count=arguments.workers,
+        until=parse_threshold(arguments.until) if arguments.until else None,
+        with_tensorboard=getattr(arguments, "tensorboard", False),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

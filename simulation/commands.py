@@ -1,0 +1,115 @@
+"""What the subcommands do once their arguments are read."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from simulation.config import SimulationConfig, config_from, read_tables, with_settings
+from simulation.metrics import Figures, read_metrics
+from simulation.overrides import Override
+from simulation.plots import plot_runs
+from simulation.population import Population, build_population
+from simulation.progress import ProgressReport
+from simulation.runner import RunOptions, run_simulation
+from simulation.sweep import Cell, Row, cells, run_sweep
+from simulation.threshold import Threshold
+from simulation.workers import processor_count
+
+
+class Request(NamedTuple):
+    """Hold what ``run`` and ``sweep`` are asked for.
+
+    Attributes:
+        name: Preset, or file ending in ``.toml``.
+        data: Where the data set lies, or None.
+        settings: Changed settings.
+        worker_count: Processes that train; None for one a processor core.
+        until: When to stop early.
+        with_tensorboard: Whether to write TensorBoard's event files.
+    """
+
+    name: str
+    data: Path | None
+    settings: Sequence[Override]
+    worker_count: int | None
+    until: Threshold | None
+    with_tensorboard: bool = False
+
+    @property
+    def short_name(self) -> str:
+        """Return the name without folder and ending."""
+        return Path(self.name).name.removesuffix(".toml")
+
+
+def run_one(request: Request, *, out: Path | None) -> Figures:
+    """Run one federation and return its final figures, with the folder they lie in."""
+    tables = with_settings(read_tables(request.name), request.settings)
+    config = config_from(tables, request.name)
+    folder = out or Path("runs") / f"{request.short_name}-seed-{config.seed}"
+    population = build_population(config, request.data)
+    final = _run(request, config, tables, population, folder)
+    return {**final, "out": str(folder)}
+
+
+def sweep(request: Request, *, seeds: Sequence[int], out: Path | None, figure: str) -> list[Row]:
+    """Run every combination of the settings' values with every seed, and return the table."""
+    tables = read_tables(request.name)
+    grid = cells(tables, request.settings)
+    populations = _PopulationCache(request.data)
+    for cell in grid:
+        # A typo in the last cell is found now, not tonight.
+        config_from(cell.tables, cell.name)
+
+    def run_cell(cell: Cell, seed: int, folder: Path) -> Figures:
+        seeded = {**cell.tables, "seed": seed}
+        config = config_from(seeded, cell.name)
+        return _run(request, config, seeded, populations.of(config), folder)
+
+    folder = out or Path("runs") / f"{request.short_name}-sweep"
+    return run_sweep(grid, seeds, folder, figure=figure, threshold=request.until, run_cell=run_cell)
+
+
+def plot(folders: Sequence[Path], path: Path, *, figure: str) -> None:
+    """Draw a figure of some runs by round.
+
+    Raises:
+        ValueError: If a folder holds no metrics, or none has the figure.
+    """
+    runs = {str(folder): read_metrics(folder) for folder in folders}
+    empty = [name for name, rows in runs.items() if not rows]
+    if empty:
+        raise ValueError(f"{', '.join(empty)} holds no metrics; give the folder of a run")
+    plot_runs(runs, path, figure=figure)
+
+
+class _PopulationCache:
+    """Load a data set again only when the settings that shape it change."""
+
+    def __init__(self, data: Path | None) -> None:
+        self._data = data
+        self._key: object = None
+        self._population: Population | None = None
+
+    def of(self, config: SimulationConfig) -> Population:
+        key = (config.data, config.vocabulary)
+        if self._population is None or key != self._key:
+            self._population, self._key = build_population(config, self._data), key
+        return self._population
+
+
+def _run(
+    request: Request,
+    config: SimulationConfig,
+    tables: Mapping[str, Any],  # TOML values.
+    population: Population,
+    folder: Path,
+) -> Figures:
+    first = max((int(row["round"] or 0) for row in read_metrics(folder)), default=0) + 1
+    with ProgressReport(folder.name, first_round=first, last_round=config.rounds.cap) as report:
+        options = RunOptions(
+            worker_count=request.worker_count or processor_count(),
+            with_tensorboard=request.with_tensorboard,
+            reporter=report,
+            until=request.until,
+        )
+        return run_simulation(config, tables, population, folder, options)

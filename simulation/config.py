@@ -1,0 +1,123 @@
+"""Read what a simulation runs: a federation's file with one more table, ``[data]``.
+
+Two settings name what only a simulation has instead of a file: ``vocabulary.path =
+"training-split"`` counts the words of the training text (nobody could, across real devices), and
+``evaluation.public_text = "valid"`` measures released models on the validation split.
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from server.config import ConfigError, FederationConfig
+from simulation.data_settings import DataSettings
+from simulation.overrides import Override, with_setting
+
+TRAINING_SPLIT = "training-split"
+VALIDATION_SPLIT = "valid"
+
+
+class SimulationConfig(FederationConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Hold a federation's settings and its simulated population.
+
+    Attributes:
+        data: Whose text, dealt how.
+    """
+
+    data: DataSettings
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.evaluation.kind == "devices":
+            raise ValueError(
+                'evaluation.kind must be "none" or "public" in a simulation, got "devices"'
+            )
+        if self.evaluation.public_text not in (None, VALIDATION_SPLIT):
+            raise ValueError(
+                f'evaluation.public_text must be "{VALIDATION_SPLIT}" in a simulation, '
+                f"got {self.evaluation.public_text!r}"
+            )
+
+
+# TOML tables hold values of any TOML type.
+def read_tables(preset_or_file: str) -> dict[str, Any]:
+    """Return the TOML tables of a preset, or of a file if the name ends in ``.toml``.
+
+    Raises:
+        ConfigError: If there is no such preset or file, or it is no TOML.
+    """
+    if preset_or_file.endswith(".toml"):
+        text = _read(Path(preset_or_file))
+    else:
+        text = preset_text(preset_or_file)
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{preset_or_file} is no TOML: {error}") from None
+
+
+def config_from(tables: Mapping[str, Any], source: str) -> SimulationConfig:
+    """Decode TOML tables, strictly.
+
+    Args:
+        tables: As ``read_tables`` returns them.
+        source: Name of the preset or file, for error messages.
+
+    Raises:
+        ConfigError: If a setting is unknown, missing, of the wrong type or out of range.
+    """
+    try:
+        return msgspec.convert(tables, SimulationConfig, strict=True)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{source}: {error}") from None
+
+
+def with_settings(tables: Mapping[str, Any], overrides: Sequence[Override]) -> dict[str, Any]:
+    """Return the tables with single settings changed.
+
+    Raises:
+        ValueError: If an override gives more than one value.
+    """
+    changed = dict(tables)
+    for override in overrides:
+        if len(override.values) != 1:
+            raise ValueError(
+                f"{override.name} must have one value here, got {len(override.values)}; "
+                "sotto-simulate sweep runs over lists"
+            )
+        changed = with_setting(changed, override.path, override.values[0])
+    return changed
+
+
+def preset_names() -> list[str]:
+    """Return the presets that ship with sotto, sorted."""
+    names = (entry.name for entry in resources.files("simulation").joinpath("presets").iterdir())
+    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
+
+
+def preset_text(name: str) -> str:
+    """Return a preset as TOML text, comments included.
+
+    Raises:
+        ConfigError: If there is no such preset; lists those there are.
+    """
+    if name not in preset_names():
+        raise ConfigError(
+            f"preset must be one of {', '.join(preset_names())}, or a file ending in .toml, "
+            f"got {name!r}"
+        )
+    preset = resources.files("simulation").joinpath("presets", f"{name}.toml")
+    return preset.read_text(encoding="utf-8")
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not UTF-8 text") from None

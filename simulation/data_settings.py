@@ -1,0 +1,50 @@
+"""Settings of a simulated population: whose text, dealt to how many clients, with which words."""
+
+import math
+from typing import Literal
+
+import msgspec
+
+
+class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Say what stands in for the devices' own text.
+
+    Attributes:
+        dataset: Name in the data-set registry, such as ``ptb``.
+        partition: ``iid`` deals shuffled sentences to ``client_count`` equal shards, ``users``
+            makes every author a client, ``dirichlet`` deals shards of uneven sizes.
+        client_count: Clients to deal to; with ``users`` the most active ones are kept, and absent
+            means all.
+        concentration: α of the Dirichlet over sizes; smaller is more uneven. Only for
+            ``dirichlet``.
+        least_tokens: A client with fewer training tokens is left out.
+        absence_rate: Chance, in [0, 1), that a client of the cohort never commits.
+        seed: Seed of the deal, apart from the run's, so that runs of different seeds have the
+            same clients.
+    """
+
+    dataset: str
+    partition: Literal["iid", "users", "dirichlet"] = "iid"
+    client_count: int | None = None
+    concentration: float | None = None
+    least_tokens: int = 2
+    absence_rate: float = 0.0
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if self.client_count is None and self.partition != "users":
+            raise ValueError(f"partition {self.partition} needs client_count")
+        if self.client_count is not None and self.client_count < 1:
+            raise ValueError(f"client_count must be >= 1, got {self.client_count}")
+        # A stream of one token has no target after its first, and makes no batch.
+        if self.least_tokens < 2:
+            raise ValueError(f"least_tokens must be >= 2, got {self.least_tokens}")
+        if not 0 <= self.absence_rate < 1:
+            raise ValueError(f"absence_rate must be in [0, 1), got {self.absence_rate}")
+        self._check_concentration()
+
+    def _check_concentration(self) -> None:
+        if (self.concentration is not None) != (self.partition == "dirichlet"):
+            raise ValueError('concentration belongs to partition = "dirichlet" and only there')
+        if self.concentration is not None and not 0 < self.concentration < math.inf:
+            raise ValueError(f"concentration must be > 0 and finite, got {self.concentration}")

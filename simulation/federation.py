@@ -1,0 +1,209 @@
+"""Run the rounds of a federation in this process, with the coordinator's own parts.
+
+Who takes part, which slot a client has and when a round closes is ``server.rounds``; what becomes
+of the updates is ``server.closing``; what a client does is ``edge_client.local_round``. This file
+only stands where sockets, disk and clock are in a deployment: time passes when nobody is left to
+wait for.
+
+A client's update is made when the aggregation asks for it, so memory does not grow with the
+cohort. A client whose training gives no usable update (it diverged) leaves its place empty, as a
+refused upload does.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+import torch
+from torch import Tensor
+
+from models.model_settings import schema_of
+from models.parameters import initial_parameters
+from models.plan import Plan
+from models.seeds import client_seed
+from server.closing import Closed, Contribution, close_round
+from server.round_answers import Abort, Close, LeaseGiven, Phase
+from server.rounds import RoundMachine
+from simulation.config import SimulationConfig
+from simulation.metrics import Value
+from simulation.participation import SeededSource
+from simulation.workers import WorkerPool
+
+_COORDINATOR = "coordinator"
+
+
+class SimulationError(RuntimeError):
+    """Raised when a run cannot go on; the text says at which round and why."""
+
+
+class Federation:
+    """Hold a run between rounds.
+
+    Attributes:
+        parameters: Shared parameters, flat float32, shape ``(elements,)``.
+        round_number: Last finished round; 0 before the first.
+        tokens_trained: Target tokens that clients trained on so far, repeats included.
+    """
+
+    def __init__(
+        self,
+        config: SimulationConfig,
+        plan: Plan,
+        names: Sequence[str],
+        pool: WorkerPool,
+        *,
+        parameters: Tensor | None = None,
+        round_number: int = 0,
+        tokens_trained: int = 0,
+    ) -> None:
+        """Start, or go on after a finished round.
+
+        Args:
+            config: The federation.
+            plan: What clients are told.
+            names: Every client that may be drawn.
+            pool: Trains them.
+            parameters: As ``round_number`` left them; drawn from the seed if absent.
+            round_number: Last finished round.
+            tokens_trained: Tokens up to there.
+        """
+        self.parameters = (
+            initial_parameters(config.model, config.seed) if parameters is None else parameters
+        )
+        self.round_number = round_number
+        self.tokens_trained = tokens_trained
+        self._config = config
+        self._plan = plan
+        self._names = names
+        self._pool = pool
+        self._source = SeededSource(config.seed)
+        self._machine = RoundMachine(config.rounds, self._source, round_number=round_number + 1)
+        self._now = 0.0
+
+    @property
+    def is_finished(self) -> bool:
+        """Return whether the round cap or the convergence criterion was reached."""
+        return self._machine.phase is Phase.FINISHED
+
+    def finish(self) -> None:
+        """End the run before its cap."""
+        self._machine.finish()
+
+    def run_round(self) -> dict[str, Value]:
+        """Run the next round to its end and return its figures.
+
+        Raises:
+            SimulationError: If the population is too small, or no attempt had its quorum.
+            WorkerError: If a worker process died.
+        """
+        started = time.perf_counter()
+        number = self._machine.round_number
+        self._source.start_round(number)
+        tally = _Tally()
+        closed = None
+        while closed is None:
+            closed = self._attempt(tally)
+        self.parameters = closed.parameters
+        self.round_number = number
+        self.tokens_trained += tally.tokens
+        self._machine.released()
+        return {
+            "round": number,
+            "cohort": tally.cohort,
+            "contributions": closed.contribution_count,
+            "diverged": tally.diverged,
+            "train_loss": tally.loss_sum / tally.tokens,
+            "tokens": self.tokens_trained,
+            "largest_weight": _largest_weight(closed),
+            "round_s": time.perf_counter() - started,
+        }
+
+    def _attempt(self, tally: "_Tally") -> Closed | None:
+        """Open a round and close it; None if it fell short of its quorum and is to be repeated."""
+        if not self._machine.open_round(self._names, self._now):
+            raise SimulationError(
+                f"round {self._machine.round_number} needs a larger population than "
+                f"{len(self._names)} clients; lower rounds.cohort_size and rounds.quorum"
+            )
+        order = self._commit()
+        if isinstance(order, Close):
+            closed = self._close(order, tally)
+            if closed is not None and closed.contribution_count >= self._config.rounds.quorum:
+                return closed
+            order = self._machine.abort(f"{tally.diverged} clients diverged")
+        if order.gives_up:
+            raise SimulationError(
+                f"round {order.round_number} was given up after {order.attempt + 1} attempts: "
+                f"{order.reason}; lower training.learning_rate or rounds.quorum"
+            )
+        return None
+
+    def _commit(self) -> Close | Abort:
+        """Let everybody who is not away check in and commit, and return how the round ends."""
+        machine, source = self._machine, self._source
+        cohort = machine.cohort
+        members = cohort.members if cohort is not None else None
+        arrivals = source.choose(self._names, len(self._names)) if members is None else members
+        for name in arrivals:
+            answer = machine.check_in(name, self._now)
+            if isinstance(answer, LeaseGiven) and not self._is_away():
+                machine.commit(name, answer.lease.nonce, source.bytes(16), self._now)
+        order = machine.tick(self._now)
+        if order is None:
+            # Nobody is left to wait for: let the time pass.
+            self._now = machine.next_wakeup or self._now
+            order = machine.tick(self._now)
+        if order is None:
+            raise SimulationError(f"round {machine.round_number} did not end at its deadline")
+        return order
+
+    def _is_away(self) -> bool:
+        draw = int.from_bytes(self._source.bytes(8), "little") / 2**64
+        return draw < self._config.data.absence_rate
+
+    def _close(self, order: Close, tally: "_Tally") -> Closed | None:
+        """Train the cohort and aggregate as the updates come; None if every client diverged."""
+        tally.cohort = order.slot_count
+        contributions = self._train(order, tally)
+        first = next(contributions, None)
+        if first is None:
+            return None
+        seed = client_seed(self._plan.seed, order.round_number, _COORDINATOR, purpose="noise")
+        return close_round(
+            self.parameters,
+            chain((first,), contributions),
+            schema=schema_of(self._plan.model),
+            aggregation=self._config.aggregation,
+            privacy=self._config.privacy,
+            slot_count=order.slot_count,
+            generator=torch.Generator().manual_seed(seed),
+            example_cap=self._config.training.example_cap,
+        )
+
+    def _train(self, order: Close, tally: "_Tally") -> Iterator[Contribution]:
+        cohort = [(place, name) for name, place in order.places().items()]
+        trained = self._pool.train(self.parameters, cohort, round_number=order.round_number)
+        for client in trained:
+            if client.update is None:
+                tally.diverged += 1
+                continue
+            tokens = client.example_count * self._config.training.local_epochs
+            tally.tokens += tokens
+            tally.loss_sum += client.mean_loss * tokens
+            yield Contribution(client.slot, client.update, client.example_count, client.client_name)
+
+
+class _Tally:
+    """Count what happened in a round, over all its attempts."""
+
+    def __init__(self) -> None:
+        self.cohort = 0
+        self.diverged = 0
+        self.tokens = 0
+        self.loss_sum = 0.0
+
+
+def _largest_weight(closed: Closed) -> float | None:
+    """Return the largest share of one client in one layer; None where shares are not shown."""
+    weights = closed.aggregation_weights
+    return None if weights is None else max(max(row) for row in weights.shares)

@@ -1,0 +1,227 @@
+"""Run a simulation from its configuration to its final figures, resuming what a stop left.
+
+A round's figures are written before its checkpoint, so a run killed between the two repeats that
+round and writes the same line. Checkpoints are written at the best evaluation, at the end, and
+otherwise at most every few seconds.
+"""
+
+import hashlib
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from edge_client.compute import prepare_compute
+from models.metrics import Counts
+from models.parameters import parameters_sha256
+from models.plan import Plan
+from server.config import make_plan
+from server.convergence import ConvergenceTracker
+from simulation.checkpoint import CheckpointError, RunDescription, RunFolder
+from simulation.config import SimulationConfig
+from simulation.federation import Federation
+from simulation.metrics import Figures, MetricsWriter, Value, read_metrics
+from simulation.population import Population
+from simulation.progress import Quiet, Reporter
+from simulation.threshold import Threshold
+from simulation.workers import WorkerPool
+
+_CHECKPOINT_SECONDS = 20.0
+
+
+class RunOptions(NamedTuple):
+    """Say how to run, which changes no result.
+
+    Attributes:
+        worker_count: Processes that train, at least 1.
+        with_tensorboard: Whether to write TensorBoard's event files too.
+        reporter: Hears of every round.
+        until: Stop as soon as this is reached.
+    """
+
+    worker_count: int = 1
+    with_tensorboard: bool = False
+    reporter: Reporter = Quiet()
+    until: Threshold | None = None
+
+
+def run_simulation(
+    config: SimulationConfig,
+    tables: Mapping[str, Any],  # TOML values.
+    population: Population,
+    out: Path,
+    options: RunOptions,
+) -> Figures:
+    """Run to the end, or go on from the last checkpoint, and return the final figures.
+
+    Args:
+        config: What to run.
+        tables: The TOML it was read from; recorded, and compared when resuming.
+        population: The clients and the held-out text.
+        out: Folder of the run.
+        options: How to run.
+
+    Raises:
+        CheckpointError: If the folder holds another run, or cannot be resumed.
+        SimulationError: If a round cannot be held.
+        WorkerError: If a worker process died.
+    """
+    # The coordinator's side of the bit-identity with a deployment: one thread an operation.
+    prepare_compute("cpu", threads=1)
+    folder = RunFolder(out)
+    plan = _plan(config, tables, population)
+    folder.begin(RunDescription(run=plan.run, seed=config.seed, configuration=dict(tables)))
+    final = folder.final_figures()
+    if final is not None:
+        return final
+    text = dict(population.clients) | {
+        f"{split}/{name}": stream
+        for split, users in population.held_out.items()
+        for name, stream in users.items()
+    }
+    with WorkerPool(plan, text, worker_count=options.worker_count) as pool:
+        return _Run(
+            config, plan, population, folder=folder, pool=pool, options=options
+        ).to_the_end()
+
+
+class _Run:
+    """Hold what a run needs from its first round to its last."""
+
+    def __init__(
+        self,
+        config: SimulationConfig,
+        plan: Plan,
+        population: Population,
+        *,
+        folder: RunFolder,
+        pool: WorkerPool,
+        options: RunOptions,
+    ) -> None:
+        self._config = config
+        self._plan = plan
+        self._population = population
+        self._folder = folder
+        self._pool = pool
+        self._options = options
+        self._tracker = ConvergenceTracker(config.convergence)
+        self._saved_at = time.monotonic()
+        self._federation = self._at_last_checkpoint()
+        for row in read_metrics(folder.folder):
+            if int(row["round"] or 0) <= self._federation.round_number:
+                self._observe(row)
+
+    def to_the_end(self) -> Figures:
+        """Run every round that is left, then measure the model on the test split."""
+        federation = self._federation
+        with MetricsWriter(
+            self._folder.folder,
+            keep_rounds=federation.round_number,
+            with_tensorboard=self._options.with_tensorboard,
+        ) as metrics:
+            while not federation.is_finished:
+                before = parameters_sha256(federation.parameters)
+                figures = federation.run_round()
+                is_best = self._evaluate(figures)
+                metrics.write(figures)
+                self._options.reporter.round_finished(figures)
+                self._save(figures, before, is_best=is_best)
+        final = self._final_figures()
+        self._folder.finish(final)
+        return final
+
+    def _at_last_checkpoint(self) -> Federation:
+        rounds = self._folder.rounds()
+        names = list(self._population.clients)
+        if not rounds:
+            return Federation(self._config, self._plan, names, self._pool)
+        if self._config.training.optimiser_state == "kept":
+            raise CheckpointError(
+                f"{self._folder.folder} cannot be resumed: kept optimiser states are not saved; "
+                "remove the folder to start over"
+            )
+        _, parameters, record = self._folder.load(rounds[-1])
+        return Federation(
+            self._config,
+            self._plan,
+            names,
+            self._pool,
+            parameters=parameters,
+            round_number=record.round,
+            tokens_trained=int(record.metrics["tokens"] or 0),
+        )
+
+    def _evaluate(self, figures: dict[str, Value]) -> bool:
+        """Add the validation figures where they are due; tell whether the model is the best."""
+        if not self._config.evaluation.is_due(self._federation.round_number):
+            return False
+        figures |= self._score("valid")
+        return self._observe(figures)
+
+    def _observe(self, figures: Figures) -> bool:
+        """Follow the validation perplexity; end the run where it says so."""
+        perplexity = figures.get("valid_perplexity")
+        if not isinstance(perplexity, int | float):
+            return False
+        verdict = self._tracker.observe(int(figures["round"] or 0), perplexity)
+        until = self._options.until
+        if verdict.has_converged or (until is not None and until.is_reached(figures)):
+            self._federation.finish()
+        return verdict.is_best
+
+    def _save(self, figures: Figures, before: bytes, *, is_best: bool) -> None:
+        """Write a checkpoint if it is time: at the best model, at the end, or once in a while."""
+        waited = time.monotonic() - self._saved_at
+        if not (is_best or self._federation.is_finished or waited >= _CHECKPOINT_SECONDS):
+            return
+        best = self._tracker.best_round
+        self._folder.save(
+            self._plan,
+            self._population.vocabulary,
+            self._federation.parameters,
+            round_number=self._federation.round_number,
+            previous_sha256=before,
+            metrics=dict(figures),
+            keep_rounds=set() if best is None else {best},
+        )
+        self._saved_at = time.monotonic()
+
+    def _final_figures(self) -> dict[str, Value]:
+        """Measure the best model, or the last where none is kept, on the test split."""
+        federation, tracker = self._federation, self._tracker
+        kept = tracker.best_round if self._config.evaluation.keep_best else None
+        final: dict[str, Value] = {
+            "round": federation.round_number,
+            "model_round": kept or federation.round_number,
+            "tokens": federation.tokens_trained,
+            "clients": len(self._population.clients),
+        }
+        if kept is not None and kept != federation.round_number:
+            _, federation.parameters, _ = self._folder.load(kept)
+        return final | self._score("valid") | self._score("test")
+
+    def _score(self, split: str) -> dict[str, Value]:
+        """Return the figures of the current model on a split; none where it has no text."""
+        groups = self._population.groups(split)
+        named = [[f"{split}/{name}" for name in names] for names in groups]
+        counts = sum(self._pool.evaluate(self._federation.parameters, named), start=Counts())
+        if not counts.token_count:
+            return {}
+        return {
+            f"{split}_perplexity": counts.perplexity,
+            f"{split}_top1_recall": counts.top1_recall,
+            f"{split}_top3_recall": counts.top3_recall,
+        }
+
+
+def _plan(config: SimulationConfig, tables: Mapping[str, Any], population: Population) -> Plan:
+    """Return the run's plan; the run's identifier follows from what it computes."""
+    described = msgspec.json.encode(tables, order="deterministic")
+    return make_plan(
+        config,
+        hashlib.sha256(described).hexdigest()[:32],
+        cohort_size=config.rounds.cohort_size_of(len(population.clients)),
+        vocabulary=population.vocabulary,
+    )

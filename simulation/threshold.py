@@ -1,0 +1,40 @@
+"""Ask when a run is good enough."""
+
+from typing import NamedTuple
+
+from simulation.metrics import Figures
+
+
+class Threshold(NamedTuple):
+    """Ask how many rounds a run needs until a figure falls to a value.
+
+    Attributes:
+        figure: Name of a figure in the metrics, such as ``valid_perplexity``.
+        value: The value to reach or pass downwards.
+    """
+
+    figure: str
+    value: float
+
+    @property
+    def name(self) -> str:
+        """Return the name of the resulting figure."""
+        return f"rounds_to_{self.figure}_{self.value:g}"
+
+    def is_reached(self, figures: Figures) -> bool:
+        """Return whether a round's figures hold the figure, at or below the value."""
+        value = figures.get(self.figure)
+        return isinstance(value, int | float) and value <= self.value
+
+
+def parse_threshold(text: str) -> Threshold:
+    """Read ``figure=value``.
+
+    Raises:
+        ValueError: If the text reads otherwise.
+    """
+    figure, _, value = text.partition("=")
+    try:
+        return Threshold(figure.strip(), float(value))
+    except ValueError:
+        raise ValueError(f"a threshold must read like valid_perplexity=200, got {text}") from None

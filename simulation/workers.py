@@ -1,0 +1,337 @@
+"""Train a cohort on several cores: processes of one thread each, results in slot order.
+
+The pool lives as long as the simulation, so a round pays neither for starting Python nor for
+importing torch. Parameters go out and updates come back through shared memory; pipes carry names
+and counts. A client's result depends on the plan, the parameters, its own data and its seed, never
+on the process that computed it, and results are handed on in slot order: one worker and eight
+give the same bits.
+
+Memory is a few models a worker, whatever the cohort: a worker gets the next client only when one
+of the pool's update buffers is free.
+"""
+
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
+from types import TracebackType
+from typing import NamedTuple, Protocol, Self
+
+import torch
+from torch import Tensor
+
+from edge_client.compute import prepare_compute
+from edge_client.local_round import LocalResult, LocalTrainer, evaluate_users
+from edge_client.optimisers import OptimiserState
+from models.metrics import Counts
+from models.model_settings import schema_of
+from models.plan import Plan, decode_plan, upload_schema
+from privacy.clipping import UnusableUpdateError
+from simulation.shared_text import SharedText
+
+# One client being trained and one waiting in the pipe: a worker never idles while the parent adds.
+_JOBS_PER_WORKER = 2
+
+
+class WorkerError(RuntimeError):
+    """Raised when a client's work failed or its process died; the text says which and why."""
+
+
+class Trained(NamedTuple):
+    """Hold what one client sends back.
+
+    Attributes:
+        slot: Position in the cohort.
+        client_name: The client.
+        update: What the client sends, flat float32 in the layout of ``models.plan.upload_schema``;
+            valid until the next result is asked for. None if training diverged.
+        example_count: Target tokens trained on.
+        mean_loss: Mean training loss in nats per token.
+    """
+
+    slot: int
+    client_name: str
+    update: Tensor | None
+    example_count: int
+    mean_loss: float
+
+
+class _Job(NamedTuple):
+    """Ask a worker to train one client (``buffer`` given), or to evaluate users.
+
+    Attributes:
+        position: Place among the jobs of this call.
+        names: The client, or the users to evaluate.
+        round_number: Round, from 1.
+        buffer: Which update buffer to write to.
+        optimiser_state: What the client's last round left, where the plan keeps it.
+    """
+
+    position: int
+    names: tuple[str, ...]
+    round_number: int
+    buffer: int | None = None
+    optimiser_state: OptimiserState | None = None
+
+
+class _Answer(NamedTuple):
+    position: int
+    example_count: int = 0
+    mean_loss: float = 0.0
+    optimiser_state: OptimiserState | None = None
+    counts: Counts = Counts()
+    diverged: bool = False
+    failure: str | None = None
+
+
+class ClientTrainer(Protocol):
+    """Train client after client, as ``edge_client.local_round.LocalTrainer`` does."""
+
+    def train(
+        self,
+        parameters: Tensor,
+        examples: Tensor,
+        *,
+        round_number: int,
+        client_name: str,
+        optimiser_state: OptimiserState | None = None,
+    ) -> LocalResult:
+        """Return the client's result."""
+        ...
+
+
+TrainerFactory = Callable[[Plan], ClientTrainer]
+
+
+def processor_count() -> int:
+    """Return how many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class WorkerPool:
+    """Keep processes that train and evaluate clients.
+
+    Attributes:
+        worker_count: Number of processes.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        text: Mapping[str, Tensor],
+        *,
+        worker_count: int,
+        trainer: TrainerFactory = LocalTrainer,
+    ) -> None:
+        """Start the processes.
+
+        Args:
+            plan: Plan of the run; what clients train and users are scored by.
+            text: Token stream of every client and evaluation user by name, int64, ``(time,)``.
+            worker_count: Number of processes, at least 1.
+            trainer: Makes what trains clients; importable by name in another process.
+        """
+        if worker_count < 1:
+            raise ValueError(f"worker_count must be >= 1, got {worker_count}")
+        self.worker_count = worker_count
+        self._parameters = _shared(schema_of(plan.model).element_count)
+        self._updates = _shared(worker_count * _JOBS_PER_WORKER, upload_schema(plan).element_count)
+        self._optimiser_states: dict[str, OptimiserState] = {}
+        tensors = (self._parameters, self._updates)
+        shared = (plan.encode(), tensors, SharedText.pack(text), trainer)
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["edge_client.local_round"])
+        self._workers: dict[Connection, ForkServerProcess] = {}
+        for _ in range(worker_count):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_work, args=(theirs, *shared), daemon=True)
+            process.start()
+            theirs.close()
+            self._workers[ours] = process
+
+    def train(
+        self, parameters: Tensor, cohort: Sequence[tuple[int, str]], *, round_number: int
+    ) -> Iterator[Trained]:
+        """Train the clients and yield their results in the order given.
+
+        Args:
+            parameters: Flat float32, shape ``(elements,)``.
+            cohort: Slot and name of each client.
+            round_number: Round, from 1.
+
+        Raises:
+            WorkerError: If a client's examples are unusable, or a process died.
+        """
+        self._parameters.copy_(parameters)
+        jobs = [
+            _Job(
+                index,
+                (name,),
+                round_number,
+                index % len(self._updates),
+                self._optimiser_states.get(name),
+            )
+            for index, (_, name) in enumerate(cohort)
+        ]
+        for answer in self._run(jobs):
+            slot, name = cohort[answer.position]
+            if answer.optimiser_state is not None:
+                self._optimiser_states[name] = answer.optimiser_state
+            update = (
+                None if answer.diverged else self._updates[answer.position % len(self._updates)]
+            )
+            yield Trained(slot, name, update, answer.example_count, answer.mean_loss)
+
+    def evaluate(self, parameters: Tensor, groups: Sequence[Sequence[str]]) -> list[Counts]:
+        """Return the counts of each group of users, in the order given.
+
+        Args:
+            parameters: Flat float32, shape ``(elements,)``.
+            groups: Names of the users that one worker scores together.
+
+        Raises:
+            WorkerError: If an evaluation failed or its process died.
+        """
+        self._parameters.copy_(parameters)
+        jobs = [_Job(index, tuple(names), 0) for index, names in enumerate(groups)]
+        return [answer.counts for answer in self._run(jobs)]
+
+    def close(self) -> None:
+        """End the processes."""
+        for connection, process in self._workers.items():
+            with suppress(OSError):
+                connection.send(None)
+            connection.close()
+            process.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _run(self, jobs: Sequence[_Job]) -> Iterator[_Answer]:
+        """Yield the answers in the jobs' order, never more than a buffer's worth ahead."""
+        busy = dict.fromkeys(self._workers, 0)
+        answers: dict[int, _Answer] = {}
+        sent = 0
+        try:
+            for wanted in range(len(jobs)):
+                while wanted not in answers:
+                    sent = self._send(jobs[sent : wanted + len(self._updates)], busy) + sent
+                    answers.update(self._receive(busy))
+                answer = answers.pop(wanted)
+                if answer.failure is not None:
+                    raise WorkerError(f"{', '.join(jobs[wanted].names)}: {answer.failure}")
+                yield answer
+        finally:
+            while any(busy.values()):
+                self._receive(busy)
+
+    def _send(self, jobs: Sequence[_Job], busy: dict[Connection, int]) -> int:
+        """Give jobs to the least busy workers and return how many were given."""
+        for count, job in enumerate(jobs):
+            connection = min(busy, key=lambda worker: busy[worker])
+            if busy[connection] >= _JOBS_PER_WORKER:
+                return count
+            connection.send(job)
+            busy[connection] += 1
+        return len(jobs)
+
+    def _receive(self, busy: dict[Connection, int]) -> dict[int, _Answer]:
+        """Wait for at least one answer and return all that are there, by job index."""
+        ready_now = multiprocessing.connection.wait([one for one, count in busy.items() if count])
+        answers = {}
+        for ready in [connection for connection in busy if connection in ready_now]:
+            try:
+                answer: _Answer = ready.recv()
+            except (EOFError, ConnectionResetError):
+                busy[ready] = 0
+                process = self._workers[ready]
+                process.join()
+                raise WorkerError(
+                    f"a worker process ended with status {process.exitcode}; "
+                    "if memory ran out, use fewer workers"
+                ) from None
+            busy[ready] -= 1
+            answers[answer.position] = answer
+        return answers
+
+
+def _shared(*shape: int) -> Tensor:
+    zeros = torch.zeros(*shape)
+    zeros.share_memory_()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    return zeros
+
+
+def _work(
+    connection: Connection,
+    plan: bytes,
+    tensors: tuple[Tensor, Tensor],
+    text: SharedText,
+    trainer: TrainerFactory,
+) -> None:
+    """Answer jobs until told to stop or the parent is gone."""
+    # The parent decides what an interrupt means; a worker ends with its pipe.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    prepare_compute("cpu", threads=1)
+    worker = _Worker(decode_plan(plan), tensors, text, trainer)
+    with suppress(EOFError, OSError):
+        while (job := connection.recv()) is not None:
+            connection.send(worker.answer(job))
+
+
+class _Worker:
+    """Hold what a worker process keeps between jobs."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        tensors: tuple[Tensor, Tensor],
+        text: SharedText,
+        trainer: TrainerFactory,
+    ) -> None:
+        self._plan = plan
+        self._parameters, self._updates = tensors
+        self._text = text
+        self._make_trainer = trainer
+        self._trainer: ClientTrainer | None = None
+
+    def answer(self, job: _Job) -> _Answer:
+        """Do a job; what went wrong is told to the parent, which knows what it means."""
+        try:
+            if job.buffer is None:
+                users = [self._text[name] for name in job.names]
+                return _Answer(
+                    job.position, counts=evaluate_users(self._plan, self._parameters, users)
+                )
+            return self._train(job, self._updates[job.buffer])
+        except UnusableUpdateError:
+            return _Answer(job.position, diverged=True)
+        except (ValueError, RuntimeError) as error:
+            return _Answer(job.position, failure=str(error))
+
+    def _train(self, job: _Job, update: Tensor) -> _Answer:
+        if self._trainer is None:
+            self._trainer = self._make_trainer(self._plan)
+        (name,) = job.names
+        result = self._trainer.train(
+            self._parameters,
+            self._text[name],
+            round_number=job.round_number,
+            client_name=name,
+            optimiser_state=job.optimiser_state,
+        )
+        update.copy_(result.update)
+        return _Answer(job.position, result.example_count, result.mean_loss, result.optimiser_state)
