@@ -41,6 +41,7 @@ def _parser() -> argparse.ArgumentParser:
         help="make a device's three keys ahead of its enrolment",
         description="Make the TLS, wrapping and signing keys of one party in a folder that only "
         "its owner can read. An enrolment into that folder uses them instead of new ones.",
+        allow_abbrev=False,
     )
     keygen.add_argument(
         "--out", type=Path, required=True, metavar="DIR", help="new identity folder"

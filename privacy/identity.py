@@ -35,6 +35,7 @@ from privacy.certificates import (
 from privacy.keys import (
     KeyFileError,
     PrivateKey,
+    check_owner_only,
     make_private_folder,
     make_rsa_key,
     make_tls_key,
@@ -102,7 +103,7 @@ class Identity:
         """
         make_private_folder(folder)
         pending = folder / _PENDING
-        if not pending.exists():
+        if not pending.exists() and not _take_back(folder):
             _make_pending(folder, bits, passphrase)
         keys = {use: read_private_key(pending / f"{use}.key", passphrase) for use in KeyUse}
         return SigningRequests(
@@ -165,6 +166,7 @@ class Identity:
         generations = _read_pointer(folder)
         if generations is None:
             raise KeyFileError(f"{folder} holds no identity; enrol first")
+        check_owner_only(folder)
         current = folder / _named(generations.current)
         authority = _read_certificate_file(current / _AUTHORITY)
         pairs = {use: _read_pair(current, use, authority, passphrase) for use in KeyUse}
@@ -265,19 +267,32 @@ def _make_pending(folder: Path, bits: int, passphrase: bytes | None) -> None:
 
 
 def _switch(folder: Path) -> None:
-    """Turn ``pending`` into the current generation and delete what is older than the one before."""
-    generations = _read_pointer(folder)
-    before = None if generations is None else generations.current
-    number = 1 if before is None else before + 1
-    # Left by a crash between the rename and the pointer: never in use.
-    shutil.rmtree(folder / _named(number), ignore_errors=True)
-    (folder / _PENDING).rename(folder / _named(number))
+    """Turn ``pending`` into the current generation; delete all but the one before."""
+    pointer = _next_generation(folder)
+    (folder / _PENDING).rename(folder / _named(pointer.current))
     sync_folder(folder)
-    pointer = _Generations(current=number, previous=before)
     write_atomically(folder / _POINTER, msgspec.json.encode(pointer))
+    kept = {_named(number) for number in (pointer.current, pointer.previous) if number is not None}
     for old in folder.glob("[0-9]" * 4):
-        if old.name not in (_named(number), _named(before or number)):
+        if old.name not in kept:
             shutil.rmtree(old, ignore_errors=True)
+
+
+def _take_back(folder: Path) -> bool:
+    """Undo a switch that was cut short before its pointer; return whether there was one."""
+    unfinished = folder / _named(_next_generation(folder).current)
+    if not unfinished.exists():
+        return False
+    unfinished.rename(folder / _PENDING)
+    sync_folder(folder)
+    return True
+
+
+def _next_generation(folder: Path) -> _Generations:
+    generations = _read_pointer(folder)
+    if generations is None:
+        return _Generations(current=1)
+    return _Generations(current=generations.current + 1, previous=generations.current)
 
 
 def _read_pointer(folder: Path) -> _Generations | None:

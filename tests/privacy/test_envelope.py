@@ -1,6 +1,7 @@
 """Sealing and opening when nobody interferes, against a second implementation too."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -16,8 +17,9 @@ from privacy.envelope import (
     seal_body,
     sealed_bytes,
 )
+from privacy.identity import Identity
 from privacy.random import SecureSource
-from tests.privacy.conftest import Federation
+from tests.privacy.conftest import NOW, Federation
 from tests.privacy.forging import MIB, Forger, Parts, tree_digest
 
 
@@ -266,3 +268,30 @@ def test_a_context_that_does_not_fit_the_header_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         replace(uplink, **{field: value})  # type: ignore[arg-type]  # any field, by name
+
+
+def test_the_larger_suite_opens_where_only_it_is_allowed(
+    federation: Federation, uplink: MessageContext, tmp_path: Path
+) -> None:
+    # One party stands for both ends: two RSA-4096 keys take seconds to make.
+    requests = Identity.create_requests(tmp_path / "large", "large", bits=4096)
+    authority = federation.authority
+    issued = authority.issue_all(requests, name="large", role="coordinator", now=NOW)
+    large = Identity.install(
+        tmp_path / "large", issued, ca=authority.certificate, role="coordinator", now=NOW
+    )
+    message = seal(
+        b"payload", uplink, sender=large, recipient=large.wrapping.certified, suite=Suite.RSA_4096
+    )
+
+    opened = open_sealed(
+        message.chunks(),
+        uplink,
+        payload_bytes=7,
+        recipient=large,
+        sender=large.signing.certified,
+        suites=frozenset({Suite.RSA_4096}),
+    )
+
+    assert bytes(opened) == b"payload"
+    assert message.size == sealed_bytes(7)
