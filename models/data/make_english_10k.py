@@ -1,0 +1,221 @@
+"""Make ``english-10k.txt`` from sources whose licences allow it; README.md beside it lists them.
+
+    python -P models/data/make_english_10k.py --irc messages.jsonl.gz --plays roles.jsonl.gz \
+        --readings metadata.csv --scowl /usr/share/dict/scowl --out models/data/english-10k.txt
+
+The same sources always give the same list. ``--measure FILE`` prints which share of another
+text's words the list has; such a text has no influence on the list.
+"""
+
+import argparse
+import calendar
+import csv
+import gzip
+import json
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Iterator, Sequence
+from pathlib import Path
+from pydoc_data.topics import topics
+from typing import Any
+
+from models.text import EOS_WORD, UNK_WORD, tokenise
+from models.vocabulary import SHIPPED_SIZE, Vocabulary
+
+# Chat is nearest to a keyboard. The other sources show that a word is alive, not how often it is
+# typed, so they add at most this to its relative frequency in chat.
+_MOST_FROM_AFAR = 2e-5
+# A word in SCOWL's smallest lists is common whether or not our sources have it; these are the
+# relative frequencies it gets on top.
+_COMMON = {10: 2e-5, 20: 1e-5, 35: 1e-6, 40: 0.0, 50: 0.0}
+_SPELLINGS = ("english", "american", "british")
+# One spammer must not make a word frequent.
+_MOST_PER_NICKNAME = 20
+# A word that few say may be a name, a password or a slip of the finger.
+_LEAST_NICKNAMES = 5
+# What no word list knows must be common slang, and what is also a name must be said by many who
+# cannot all mean the same person.
+_LEAST_NICKNAMES_UNLISTED = 25
+_LEAST_NICKNAMES_NAMED = 120
+# People may type these; a keyboard does not suggest them.
+_NEVER_SUGGESTED = re.compile(
+    r".*(fuck|shit|cunt|bitch|nigg|fagg|whore|slut|retard|bastard|rapist|dildo|wank).*"
+    r"|(ass|asses|asshole|dick|dicks|cock|cocks|cum|fag|fags|kike|spic|chink|tits|porn|rape[sd]?)"
+)
+_BOT_NAME = re.compile(r"(l?ubot+u?|floodbot|chanserv|nickserv)\d*", re.IGNORECASE)
+_ADDRESSEE = re.compile(r"\s*(\S+?)[:,]\s*")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Write the list and tell what it covers."""
+    options = _parser().parse_args(argv)
+    listed, names = read_scowl(options.scowl)
+    afar = {
+        "plays": count(_play_lines(options.plays)),
+        "readings": count(_readings(options.readings)),
+        "manual": count(topics.values()),
+    }
+    chat = allowed_chat(count_chat(read_json_lines(options.irc)), listed, names)
+    scores = score(chat, afar, listed)
+    ranked = sorted(scores, key=lambda word: (-scores[word], word))
+    vocabulary = Vocabulary((UNK_WORD, EOS_WORD, *ranked[: SHIPPED_SIZE - 2]))
+    options.out.write_bytes(vocabulary.to_bytes())
+    sys.stdout.write(f"{options.out}: {len(vocabulary)} words of {len(ranked)} candidates\n")
+    for path in options.measure:
+        sys.stdout.write(f"{path}: {coverage(vocabulary, path):.1%} of its words\n")
+    return 0
+
+
+def read_scowl(folder: Path) -> tuple[dict[str, int], set[str]]:
+    """Return SCOWL's lower-case words with the size class of each, and its proper names."""
+    listed: dict[str, int] = {}
+    for size in sorted(_COMMON, reverse=True):
+        for spelling in _SPELLINGS:
+            for word in _scowl_words(folder / f"{spelling}-words.{size}"):
+                listed[word] = size
+            for word in _scowl_words(folder / f"{spelling}-contractions.{size}"):
+                listed[word.lower()] = size
+    for day_or_month in (*calendar.day_name, *calendar.month_name[1:]):
+        listed[day_or_month.lower()] = 10
+    listed["i"] = 10
+    names = {kind: _scowl_names(folder, kind) for kind in ("proper-names", "upper")}
+    # Where a rare word is also a name, such as john, people mean the name.
+    everyday = {
+        word: size
+        for word, size in listed.items()
+        if size < 40 or word not in names["proper-names"] | names["upper"]
+    }
+    # Upper-case words beside names are languages, months and brands, which people do type.
+    return everyday, names["proper-names"]
+
+
+def count_chat(messages: Iterable[dict[str, Any]]) -> dict[str, Counter[str]]:
+    """Count the words of each nickname of the training split; the address of a message is none."""
+    people = [
+        message
+        for message in messages
+        if message["split"] == "train" and not _BOT_NAME.fullmatch(message["user"])
+    ]
+    said_by = {message["user"].lower(): Counter[str]() for message in people}
+    for message in people:
+        words = tokenise(_without_addressee(message["text"], said_by))
+        said_by[message["user"].lower()].update(words)
+    return said_by
+
+
+def allowed_chat(
+    said_by: dict[str, Counter[str]], listed: dict[str, int], names: set[str]
+) -> Counter[str]:
+    """Return how often people say each word that enough of them say and that names nobody."""
+    speakers = Counter(word for said in said_by.values() for word in said)
+
+    def is_allowed(word: str) -> bool:
+        if word in listed:
+            return speakers[word] >= _LEAST_NICKNAMES
+        is_name = word in names or word in said_by or word.removesuffix("'s") in said_by
+        return speakers[word] >= (_LEAST_NICKNAMES_NAMED if is_name else _LEAST_NICKNAMES_UNLISTED)
+
+    counts: Counter[str] = Counter()
+    for said in said_by.values():
+        for word, number in said.items():
+            if is_allowed(word):
+                counts[word] += min(number, _MOST_PER_NICKNAME)
+    return counts
+
+
+def score(
+    chat: Counter[str], afar: dict[str, Counter[str]], listed: dict[str, int]
+) -> dict[str, float]:
+    """Return the relative frequency of every word that may enter the list."""
+    scores: defaultdict[str, float] = defaultdict(float)
+    for word, number in chat.items():
+        scores[word] = number / chat.total()
+    for word, size in listed.items():
+        # SCOWL lists a possessive for every noun; only those that people type are worth a row.
+        if not word.endswith("'s"):
+            scores[word] += _COMMON[size]
+            shares = (max(counter[word] - 1, 0) / counter.total() for counter in afar.values())
+            scores[word] += min(sum(shares) / len(afar), _MOST_FROM_AFAR)
+    return {
+        word: value
+        for word, value in scores.items()
+        if value
+        and word != UNK_WORD
+        and not _NEVER_SUGGESTED.fullmatch(word)
+        and not _BOT_NAME.fullmatch(word)
+    }
+
+
+def count(texts: Iterable[str]) -> Counter[str]:
+    """Count the words of texts."""
+    return Counter(word for text in texts for word in tokenise(text))
+
+
+def coverage(vocabulary: Vocabulary, path: Path) -> float:
+    """Return the share of a text's words, hidden ones aside, that the list has."""
+    words = [word for text in _texts(path) for word in tokenise(text) if word != UNK_WORD]
+    return sum(word in vocabulary for word in words) / len(words)
+
+
+def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the object on each line of a gzipped file; sources differ in their fields."""
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            yield json.loads(line)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="Make the word list that ships with sotto.")
+    for name, what in (
+        ("irc", "messages.jsonl.gz of the #ubuntu chat; only its train split is read"),
+        ("plays", "roles.jsonl.gz of Shakespeare's plays"),
+        ("readings", "metadata.csv of LJ Speech"),
+        ("scowl", "folder of SCOWL's lists (Debian: /usr/share/dict/scowl)"),
+        ("out", "file to write"),
+    ):
+        parser.add_argument(f"--{name}", type=Path, required=True, help=what)
+    parser.add_argument(
+        "--measure",
+        type=Path,
+        action="append",
+        default=[],
+        help="text, or .jsonl.gz with a text field, to measure coverage on; may be repeated",
+    )
+    return parser
+
+
+def _scowl_words(path: Path) -> list[str]:
+    return path.read_text("utf-8").split() if path.exists() else []
+
+
+def _scowl_names(folder: Path, kind: str) -> set[str]:
+    paths = sorted(folder.glob(f"english-{kind}.[1-6]?"))
+    return {name.lower() for path in paths for name in _scowl_words(path)}
+
+
+def _play_lines(path: Path) -> Iterator[str]:
+    for role in read_json_lines(path):
+        for _, lines in role["speeches"]:
+            yield from lines
+
+
+def _readings(path: Path) -> Iterator[str]:
+    with path.open(encoding="utf-8", newline="") as lines:
+        for row in csv.reader(lines, delimiter="|", quoting=csv.QUOTE_NONE):
+            yield row[1]
+
+
+def _without_addressee(text: str, nicknames: Container[str]) -> str:
+    match = _ADDRESSEE.match(text)
+    return text[match.end() :] if match and match[1].lower() in nicknames else text
+
+
+def _texts(path: Path) -> Iterator[str]:
+    if path.suffix == ".gz":
+        return (row["text"] for row in read_json_lines(path) if row.get("split") != "train")
+    return iter(path.read_text("utf-8").splitlines())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""Turn what people type into words, and keep out what must never become one.
+
+Numbers, web and e-mail addresses, paths and masked names can identify a person, so each becomes
+``<unk>`` here, before any counting, training or vocabulary: the model may know that something
+stood there, never what. Punctuation is dropped; a sentence's end is kept as the end of a list.
+Nothing here imports torch: the resting device and the export runtime use this file.
+"""
+
+import re
+import unicodedata
+
+UNK_WORD = "<unk>"
+EOS_WORD = "<eos>"
+
+# Apostrophes as phones, browsers and word processors write them.
+_APOSTROPHES = str.maketrans({"’": "'", "‘": "'", "ʼ": "'", "＇": "'", "`": "'", "´": "'"})
+# Words with a digit stand for what was hidden, so hiding writes this.
+_HIDDEN = " 0 "
+_TOP_LEVEL = "com|org|net|edu|gov|info|biz|co|io|uk|de|fr|eu|sg|in|us|ca|au|tv|me"
+_ADDRESS = re.compile(
+    rf"""
+      \b[a-z][a-z0-9+.-]*://\S*[\w/]     # any scheme; a full stop after it ends the sentence
+    | \bwww\.\S*[\w/]
+    | \b[\w.+-]+@\w(?:[^\s@<>]*\w)?      # e-mail
+    | \b(?:[\w-]+\.)+(?:{_TOP_LEVEL})\b(?:/(?:\S*[\w/])?)?
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+_NOT_A_WORD = re.compile(
+    r"""
+      <[^<>\s]{1,30}>                    # a mask such as <#>, <email> or <unk>
+    | (?<!\S)[~.]{0,2}/\S*[\w/]          # a path
+    | \b[^\W\d]*\d(?:[.,:/'-]?\w)*       # a number, a time, 4ever
+    | \b[^\W_]*_\w*                      # a programmer's name for something
+    """,
+    re.VERBOSE,
+)
+# Without this, the letter of :p would count as a word.
+_EMOTICON = re.compile(r"(?<!\w)[:;=]['-]?[a-z](?!\w)")
+_SENTENCE_END = re.compile(r"[.!?…]+(?=\s|$)|\.{2,}|[!?…]+|[\r\n]+")
+_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+
+
+def split_sentences(text: str) -> list[list[str]]:
+    """Return the sentences of a typed text, each as lower-case words; empty ones are left out.
+
+    Sentences end at ``.``, ``!``, ``?`` and at line ends. Apostrophes inside a word stay
+    (``don't``), hyphens part words. Joining the result with spaces and line ends and splitting it
+    again gives the same sentences.
+    """
+    # Lower-casing can part a letter from its accent, so composing comes after it.
+    lowered = unicodedata.normalize("NFC", text.translate(_APOSTROPHES).lower())
+    visible = _NOT_A_WORD.sub(_HIDDEN, _ADDRESS.sub(_HIDDEN, lowered))
+    parts = _SENTENCE_END.split(_EMOTICON.sub(" ", visible))
+    return [words for part in parts if (words := _words(part))]
+
+
+def tokenise(text: str) -> list[str]:
+    """Return the lower-case words of a typed text, sentence after sentence, without marks."""
+    return [word for sentence in split_sentences(text) for word in sentence]
+
+
+def may_be_word(word: str) -> bool:
+    """Return whether a vocabulary may hold ``word``: no digit, no address, no white space."""
+    return bool(word) and not (
+        any(character.isdigit() or character.isspace() for character in word)
+        or _ADDRESS.search(word)
+    )
+
+
+def _words(part: str) -> list[str]:
+    return [word if word.replace("'", "").isalpha() else UNK_WORD for word in _WORD.findall(part)]
