@@ -1,0 +1,166 @@
+"""The device's floor: what its owner accepts at the least, whatever the coordinator asks for.
+
+The coordinator writes the plan, so a captured or misconfigured one could switch clipping or noise
+off. The floor file stays on the device, and a plan below it is refused before anything is fetched.
+"""
+
+import math
+import tomllib
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from models.plan import Plan
+from privacy.atomic import write_atomically
+
+FloorCode = Literal[
+    "floor_mode",
+    "floor_clipping_norm",
+    "floor_cohort",
+    "floor_model_family",
+    "floor_data_folder",
+]
+
+# What `write_starting_floor` writes; the owner may raise it at any time.
+STARTING_FLOOR = """\
+# What this device accepts at the least. A plan below it is refused and counted.
+
+# Noise modes it takes part in. None of these three guarantees privacy: without one that does, the
+# coordinator can learn about this device's text from its updates.
+modes = ["none", "paper", "paper-server"]
+
+# Largest clipping norm of an update; "any" also accepts plans that do not clip.
+largest_clipping_norm = "any"
+
+# Fewest devices that a round is drawn for.
+least_cohort = 2
+
+# Model families it trains.
+model_families = ["gru_lm", "transformer_lm"]
+
+# Folders that the data may lie in; without the line, wherever --data points.
+# data_folders = ["/home/me/texts"]
+
+# Bytes moved a day, up and down together; without the line, any number.
+# bytes_a_day = 200_000_000
+"""
+
+
+class FloorError(ValueError):
+    """Raised when the floor file cannot be used; names the file and the key."""
+
+
+class PlanBelowFloorError(Exception):
+    """Raised when a plan asks for what the device's owner does not accept.
+
+    Attributes:
+        code: Stable code of the rule that the plan breaks.
+    """
+
+    def __init__(self, code: FloorCode, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+class Floor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Say what a device accepts at the least; what decides privacy has no default.
+
+    Attributes:
+        modes: Noise modes.
+        largest_clipping_norm: Largest L2 norm that a plan may clip updates to, in parameter units;
+            ``any`` accepts every norm and no clipping.
+        least_cohort: Fewest clients that a round is drawn for.
+        model_families: Model families.
+        data_folders: Absolute folders that the data may lie in; None accepts any.
+        bytes_a_day: Most bytes moved in a UTC day, up and down together; None accepts any.
+    """
+
+    modes: frozenset[str]
+    largest_clipping_norm: float | Literal["any"]
+    least_cohort: int
+    model_families: frozenset[str]
+    data_folders: tuple[str, ...] | None = None
+    bytes_a_day: int | None = None
+
+    def __post_init__(self) -> None:
+        norm = self.largest_clipping_norm
+        if norm != "any" and not 0 < norm < math.inf:
+            raise ValueError(f"largest_clipping_norm must be > 0 and finite, got {norm}")
+        if self.least_cohort < 1:
+            raise ValueError(f"least_cohort must be >= 1, got {self.least_cohort}")
+        if self.bytes_a_day is not None and self.bytes_a_day < 0:
+            raise ValueError(f"bytes_a_day must be >= 0, got {self.bytes_a_day}")
+        for folder in self.data_folders or ():
+            if not Path(folder).is_absolute():
+                raise ValueError(f"data_folders must be absolute paths, got {folder!r}")
+
+
+def read_floor(path: Path) -> Floor:
+    """Read the floor file.
+
+    Raises:
+        FloorError: If it is missing or cannot be used: a device without a floor takes no part.
+    """
+    try:
+        content = tomllib.loads(path.read_text("utf-8"))
+        return msgspec.convert(content, Floor, strict=True)
+    except FileNotFoundError:
+        raise FloorError(
+            f"{path} is missing: it says what this device accepts at the least; enrolment "
+            "writes one to start from"
+        ) from None
+    except OSError as error:
+        raise FloorError(f"{path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        raise FloorError(f"{path}: {error}") from None
+
+
+def write_starting_floor(path: Path) -> None:
+    """Write a floor for the owner to raise, owner-only; one that is there already stays."""
+    if not path.exists():
+        write_atomically(path, STARTING_FLOOR.encode())
+
+
+def check_plan(plan: Plan, floor: Floor) -> None:
+    """Accept a plan that is at or above the floor.
+
+    Raises:
+        PlanBelowFloorError: If it is below; the code says by which rule.
+    """
+    mode, family = _tag(plan.privacy), _tag(plan.model)
+    if mode not in floor.modes:
+        raise PlanBelowFloorError("floor_mode", f"this device does not accept noise mode {mode}")
+    norm, largest = plan.privacy.clipping_norm, floor.largest_clipping_norm
+    if largest != "any" and not (norm is not None and norm <= largest):
+        raise PlanBelowFloorError(
+            "floor_clipping_norm", f"clipping_norm must be <= {largest} for this device, got {norm}"
+        )
+    if plan.cohort_size < floor.least_cohort:
+        raise PlanBelowFloorError(
+            "floor_cohort",
+            f"cohort_size must be >= {floor.least_cohort} for this device, got {plan.cohort_size}",
+        )
+    if family not in floor.model_families:
+        raise PlanBelowFloorError(
+            "floor_model_family", f"this device does not train models of family {family}"
+        )
+
+
+def check_data(data: Path, floor: Floor) -> None:
+    """Accept data that lies where the floor allows, links followed.
+
+    Raises:
+        PlanBelowFloorError: With code ``floor_data_folder`` if it lies elsewhere.
+    """
+    if floor.data_folders is None:
+        return
+    real = data.resolve()
+    if not any(real.is_relative_to(Path(folder).resolve()) for folder in floor.data_folders):
+        raise PlanBelowFloorError(
+            "floor_data_folder", "the data must lie in one of the floor's data_folders"
+        )
+
+
+def _tag(settings: msgspec.Struct) -> str:
+    return str(settings.__struct_config__.tag)
