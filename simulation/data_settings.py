@@ -11,24 +11,27 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     Attributes:
         dataset: Name in the data-set registry, such as ``ptb``.
-        partition: ``iid`` deals shuffled sentences to ``client_count`` equal shards, ``users``
-            makes every author a client, ``dirichlet`` deals shards of uneven sizes.
+        partition: ``iid`` deals shuffled sentences to ``client_count`` equal shards,
+            ``dirichlet`` to shards of uneven sizes; ``users`` makes every author a client, and
+            ``groups`` deals whole authors to ``client_count`` clients.
         client_count: Clients to deal to; with ``users`` the most active ones are kept, and absent
             means all.
         concentration: α of the Dirichlet over sizes; smaller is more uneven. Only for
             ``dirichlet``.
         least_tokens: A client with fewer training tokens is left out.
         absence_rate: Chance, in [0, 1), that a client of the cohort never commits.
+        keystrokes: Whether the final figures say how many keys the test text's authors would save.
         seed: Seed of the deal, apart from the run's, so that runs of different seeds have the
             same clients.
     """
 
     dataset: str
-    partition: Literal["iid", "users", "dirichlet"] = "iid"
+    partition: Literal["iid", "dirichlet", "users", "groups"] = "iid"
     client_count: int | None = None
     concentration: float | None = None
     least_tokens: int = 2
     absence_rate: float = 0.0
+    keystrokes: bool = False
     seed: int = 1
 
     def __post_init__(self) -> None:

@@ -10,6 +10,7 @@ cohort. A client whose training gives no usable update (it diverged) leaves its 
 refused upload does.
 """
 
+import statistics
 import time
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -113,6 +114,9 @@ class Federation:
             "contributions": closed.contribution_count,
             "diverged": tally.diverged,
             "train_loss": tally.loss_sum / tally.tokens,
+            "update_norm": statistics.fmean(tally.norms),
+            "largest_update_norm": max(tally.norms),
+            "clipped": closed.clipped_count,
             "tokens": self.tokens_trained,
             "largest_weight": _largest_weight(closed),
             "round_s": time.perf_counter() - started,
@@ -189,6 +193,7 @@ class Federation:
                 continue
             tokens = client.example_count * self._config.training.local_epochs
             tally.tokens += tokens
+            tally.norms.append(client.update_norm)
             tally.loss_sum += client.mean_loss * tokens
             yield Contribution(client.slot, client.update, client.example_count, client.client_name)
 
@@ -201,6 +206,7 @@ class _Tally:
         self.diverged = 0
         self.tokens = 0
         self.loss_sum = 0.0
+        self.norms: list[float] = []
 
 
 def _largest_weight(closed: Closed) -> float | None:

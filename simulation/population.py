@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby
 from operator import itemgetter
 from pathlib import Path
+from typing import assert_never
 
 import torch
 from torch import Tensor
 
 from edge_client.datasets.federated_text import FederatedText, Sentence, UserText
 from edge_client.datasets.registry import load_dataset
+from edge_client.partitions import by_user, dirichlet_shards, group_users, iid_shards, pooled
 from models.vocabulary import EOS, Vocabulary, build_vocabulary
 from simulation.config import TRAINING_SPLIT, SimulationConfig
 from simulation.data_settings import DataSettings
@@ -39,12 +41,14 @@ class Population:
         clients: Token stream of every client by name, int64, shape ``(time,)``.
         held_out: Token streams by split (``valid``, ``test``) and name; a long text is several
             streams, cut between sentences.
+        typed: The test text in words: sentences by user.
         notes: What was left out and why, one line each.
     """
 
     vocabulary: Vocabulary
     clients: Mapping[str, Tensor]
     held_out: Mapping[str, Mapping[str, Tensor]]
+    typed: Sequence[Sequence[Sentence]]
     notes: Sequence[str]
 
     @property
@@ -74,7 +78,8 @@ def build_population(config: SimulationConfig, path: Path | None) -> Population:
 
     Raises:
         DatasetError: If the data set cannot be loaded.
-        PopulationError: If it cannot be dealt as asked.
+        PartitionError: If there is too little text to deal as asked.
+        PopulationError: If nobody in it could train.
         VocabularyError: If the word list cannot be loaded.
     """
     text = load_dataset(config.data.dataset, path)
@@ -98,30 +103,36 @@ def build_population(config: SimulationConfig, path: Path | None) -> Population:
             "valid": _pieces(vocabulary, text.valid),
             "test": _pieces(vocabulary, text.test),
         },
+        typed=list(text.test.values()),
         notes=text.notes,
     )
 
 
-def _deal(text: FederatedText, data: DataSettings) -> dict[str, list[Sentence]]:
+def _deal(text: FederatedText, data: DataSettings) -> Mapping[str, list[Sentence]]:
     """Return each client's training sentences, by a name that fixes the clients' order."""
-    if data.partition == "users":
-        return _most_active(text, data)
-    pooled = [sentence for sentences in text.train.values() for sentence in sentences]
-    import random
-
-    random.Random(data.seed).shuffle(pooled)
-    count = data.client_count
-    n = len(pooled) // count
-    return {f"{k:06}": pooled[k * n : (k + 1) * n] for k in range(count)}
-
-
-def _most_active(text: FederatedText, data: DataSettings) -> dict[str, list[Sentence]]:
-    if not text.has_users:
+    generator = torch.Generator().manual_seed(data.seed)
+    # The settings see to it that only ``users`` comes without a number of clients.
+    count = data.client_count or len(text.train)
+    if data.partition in {"users", "groups"} and not text.has_users:
         raise PopulationError(
             f"data set {data.dataset} does not say who wrote what; use partition iid or dirichlet"
         )
-    by_size = sorted(text.train, key=lambda user: (-_token_count(text.train[user]), user))
-    return {user: list(text.train[user]) for user in by_size[: data.client_count]}
+    match data.partition:
+        case "users":
+            return by_user(text.train, client_count=data.client_count).clients
+        case "groups":
+            return group_users(text.train, count).clients
+        case "iid":
+            return iid_shards(pooled(text.train), count, generator=generator).clients
+        case "dirichlet":
+            return dirichlet_shards(
+                pooled(text.train),
+                count,
+                concentration=data.concentration or 1.0,
+                generator=generator,
+            ).clients
+        case _:
+            assert_never(data.partition)
 
 
 def _vocabulary(config: SimulationConfig, train: UserText) -> Vocabulary:
@@ -144,10 +155,6 @@ def _stream(vocabulary: Vocabulary, sentences: Iterable[Sentence]) -> Tensor:
 def _is_usable(stream: Tensor, least_tokens: int) -> bool:
     """Return whether a client can train: long enough, with at least one known word."""
     return len(stream) >= least_tokens and bool((stream > EOS).any())
-
-
-def _token_count(sentences: Sequence[Sentence]) -> int:
-    return sum(len(sentence) + 1 for sentence in sentences)
 
 
 def _pieces(vocabulary: Vocabulary, users: UserText) -> dict[str, Tensor]:

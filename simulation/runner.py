@@ -12,13 +12,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import torch
 
 from edge_client.compute import prepare_compute
+from models.keystrokes import keystroke_savings
 from models.metrics import Counts
-from models.parameters import parameters_sha256
+from models.model_settings import schema_of
+from models.parameters import load_parameters, parameters_sha256
 from models.plan import Plan
+from models.registry import build_network
+from privacy.noise import noise_mode
 from server.config import make_plan
 from server.convergence import ConvergenceTracker
+from server.release_files import NewRelease
 from simulation.checkpoint import CheckpointError, RunDescription, RunFolder
 from simulation.config import SimulationConfig
 from simulation.federation import Federation
@@ -70,9 +76,9 @@ def run_simulation(
     """
     # The coordinator's side of the bit-identity with a deployment: one thread an operation.
     prepare_compute("cpu", threads=1)
-    folder = RunFolder(out)
     plan = _plan(config, tables, population)
-    folder.begin(RunDescription(run=plan.run, seed=config.seed, configuration=dict(tables)))
+    description = RunDescription(run=plan.run, seed=config.seed, configuration=dict(tables))
+    folder = RunFolder(out, description)
     final = folder.final_figures()
     if final is not None:
         return final
@@ -133,24 +139,23 @@ class _Run:
         return final
 
     def _at_last_checkpoint(self) -> Federation:
-        rounds = self._folder.rounds()
         names = list(self._population.clients)
-        if not rounds:
+        newest = self._folder.newest()
+        if newest is None:
             return Federation(self._config, self._plan, names, self._pool)
         if self._config.training.optimiser_state == "kept":
             raise CheckpointError(
                 f"{self._folder.folder} cannot be resumed: kept optimiser states are not saved; "
                 "remove the folder to start over"
             )
-        _, parameters, record = self._folder.load(rounds[-1])
         return Federation(
             self._config,
             self._plan,
             names,
             self._pool,
-            parameters=parameters,
-            round_number=record.round,
-            tokens_trained=int(record.metrics["tokens"] or 0),
+            parameters=torch.tensor(newest.parameters),
+            round_number=newest.record.round,
+            tokens_trained=int(newest.record.metrics["tokens"] or 0),
         )
 
     def _evaluate(self, figures: dict[str, Value]) -> bool:
@@ -176,16 +181,17 @@ class _Run:
         waited = time.monotonic() - self._saved_at
         if not (is_best or self._federation.is_finished or waited >= _CHECKPOINT_SECONDS):
             return
-        best = self._tracker.best_round
-        self._folder.save(
-            self._plan,
-            self._population.vocabulary,
-            self._federation.parameters,
+        release = NewRelease(
             round_number=self._federation.round_number,
+            attempt=0,
+            plan=self._plan,
+            vocabulary=self._population.vocabulary,
+            parameters=self._federation.parameters.numpy(),
             previous_sha256=before,
             metrics=dict(figures),
-            keep_rounds=set() if best is None else {best},
+            guarantee=noise_mode(self._plan.privacy).guarantee,
         )
+        self._folder.save(release, best_round=self._tracker.best_round)
         self._saved_at = time.monotonic()
 
     def _final_figures(self) -> dict[str, Value]:
@@ -199,8 +205,18 @@ class _Run:
             "clients": len(self._population.clients),
         }
         if kept is not None and kept != federation.round_number:
-            _, federation.parameters, _ = self._folder.load(kept)
-        return final | self._score("valid") | self._score("test")
+            federation.parameters = torch.tensor(self._folder.read(kept).parameters)
+        final |= self._score("valid") | self._score("test")
+        if self._config.data.keystrokes:
+            final |= self._keystrokes()
+        return final
+
+    def _keystrokes(self) -> dict[str, Value]:
+        """Return what the current model saves those who typed the test text."""
+        network = build_network(self._plan.model)
+        load_parameters(network, schema_of(self._plan.model), self._federation.parameters)
+        counts = keystroke_savings(network, self._population.vocabulary, self._population.typed)
+        return {"keystroke_savings": counts.savings, "keystroke_ceiling": counts.ceiling}
 
     def _score(self, split: str) -> dict[str, Value]:
         """Return the figures of the current model on a split; none where it has no text."""

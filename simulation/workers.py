@@ -30,7 +30,7 @@ from edge_client.optimisers import OptimiserState
 from models.metrics import Counts
 from models.model_settings import schema_of
 from models.plan import Plan, decode_plan, upload_schema
-from privacy.clipping import UnusableUpdateError
+from privacy.clipping import UnusableUpdateError, l2_norm
 from simulation.shared_text import SharedText
 
 # One client being trained and one waiting in the pipe: a worker never idles while the parent adds.
@@ -51,6 +51,7 @@ class Trained(NamedTuple):
             valid until the next result is asked for. None if training diverged.
         example_count: Target tokens trained on.
         mean_loss: Mean training loss in nats per token.
+        update_norm: L2 norm of what is sent.
     """
 
     slot: int
@@ -58,6 +59,7 @@ class Trained(NamedTuple):
     update: Tensor | None
     example_count: int
     mean_loss: float
+    update_norm: float
 
 
 class _Job(NamedTuple):
@@ -82,6 +84,7 @@ class _Answer(NamedTuple):
     position: int
     example_count: int = 0
     mean_loss: float = 0.0
+    update_norm: float = 0.0
     optimiser_state: OptimiserState | None = None
     counts: Counts = Counts()
     diverged: bool = False
@@ -186,7 +189,9 @@ class WorkerPool:
             update = (
                 None if answer.diverged else self._updates[answer.position % len(self._updates)]
             )
-            yield Trained(slot, name, update, answer.example_count, answer.mean_loss)
+            yield Trained(
+                slot, name, update, answer.example_count, answer.mean_loss, answer.update_norm
+            )
 
     def evaluate(self, parameters: Tensor, groups: Sequence[Sequence[str]]) -> list[Counts]:
         """Return the counts of each group of users, in the order given.
@@ -334,4 +339,10 @@ class _Worker:
             optimiser_state=job.optimiser_state,
         )
         update.copy_(result.update)
-        return _Answer(job.position, result.example_count, result.mean_loss, result.optimiser_state)
+        return _Answer(
+            job.position,
+            result.example_count,
+            result.mean_loss,
+            l2_norm(result.update),
+            result.optimiser_state,
+        )
