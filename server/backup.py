@@ -143,8 +143,10 @@ def _store_name(root: ServerFolder, settings: StoreSettings) -> PurePosixPath:
 
 
 def _rounds(store: sqlite3.Connection) -> set[int]:
-    rows = store.execute("SELECT round_number FROM releases WHERE published_at IS NOT NULL")
-    return {int(row[0]) for row in rows}
+    rows = store.execute("SELECT round_number, published_at FROM releases").fetchall()
+    if any(published_at is None for _, published_at in rows):
+        raise BackupError("a release is being published this moment; try again")
+    return {int(round_number) for round_number, _ in rows}
 
 
 def _run(store: sqlite3.Connection) -> str:

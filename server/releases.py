@@ -59,6 +59,7 @@ def release_round(
     *,
     opened_at: float,
     now: float,
+    keep_releases: int | None = None,
     failpoints: Failpoints = UNARMED,
 ) -> ReleaseRecord:
     """Write, record and publish the model of a round.
@@ -70,6 +71,7 @@ def release_round(
         signer: The coordinator; None leaves the release unsigned.
         opened_at: When the attempt was opened, seconds since 1970 UTC.
         now: Seconds since 1970 UTC.
+        keep_releases: Newest releases whose files are kept, beside the best; None keeps all.
         failpoints: Armed in tests only.
 
     Raises:
@@ -83,6 +85,8 @@ def release_round(
     failpoints.reach(Failpoint.RELEASE_RECORDED)
     publish_release(store, folder, new.round_number, now=now)
     failpoints.reach(Failpoint.PUBLISHED)
+    if keep_releases is not None:
+        folder.prune(range(new.round_number - keep_releases + 1, new.round_number + 1))
     return record
 
 

@@ -15,11 +15,15 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         url: ``sqlite:///file`` (relative to the federation's file), or a PostgreSQL URL such as
             ``postgresql+psycopg://user@host/database``. Give a password through PostgreSQL's own
             password file, not here.
+        keep_releases: Newest releases whose files are kept, beside the best one; at least 1.
     """
 
     url: str = "sqlite:///store.sqlite"
+    keep_releases: int = 10
 
     def __post_init__(self) -> None:
+        if self.keep_releases < 1:
+            raise ValueError(f"keep_releases must be >= 1, got {self.keep_releases}")
         is_file = self.url.startswith(_SQLITE) and self.url != _SQLITE
         if not is_file and not self.url.startswith("postgresql"):
             raise ValueError('url must start with "sqlite:///" or "postgresql"')
@@ -36,4 +40,6 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     def rooted(self, folder: Path) -> "StoreSettings":
         """Return the settings with a relative file placed in the folder."""
         path = self.sqlite_path
-        return self if path is None else StoreSettings(url=f"{_SQLITE}{folder / path}")
+        if path is None:
+            return self
+        return msgspec.structs.replace(self, url=f"{_SQLITE}{folder / path}")
