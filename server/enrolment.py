@@ -27,7 +27,7 @@ class EnrolmentService(pb_grpc.EnrolmentServicer):
         self._limit = RateLimit(per_second=_PER_SECOND, burst=_BURST)
 
     # Any: mypy cannot name the context's two message types for a servicer method.
-    async def Enrol(  # noqa: N802: the name in the contract
+    async def Enrol(  # noqa: N802 (the contract's name)
         self, request: pb.EnrolRequest, context: "grpc.aio.ServicerContext[Any, Any]"
     ) -> pb.EnrolResponse:
         """Turn a single-use token into a device identity."""

@@ -19,6 +19,7 @@ class RoundInHand:
         round_number: Round, from 1.
         attempt: Attempt, from 0.
         base_sha256: Digest of the parameters that the round starts from.
+        opened_at: When it was opened, seconds since 1970 UTC.
         deadline_ms: When it closes, milliseconds since 1970 UTC; the same after a restart.
         downlink: The sealed parameters.
     """
@@ -27,6 +28,7 @@ class RoundInHand:
     round_number: int
     attempt: int
     base_sha256: bytes
+    opened_at: float
     deadline_ms: int
     downlink: Downlink
 

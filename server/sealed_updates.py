@@ -7,8 +7,10 @@ made once and used again.
 
 import mmap
 import queue
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +24,9 @@ from privacy.envelope import MessageContext, Opener, UnsealError
 from privacy.identity import Identity
 from server.answering import RefusedError
 from server.refusals import RefusalCode
+
+_OPEN_AHEAD = 2
+_Lent = AbstractContextManager[tuple[Tensor, bytes]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +97,27 @@ class UpdateOpener:
         finally:
             self._buffers.put(buffer)
 
+    def each(self, updates: Iterable[SealedUpdate]) -> Iterator[Tensor | None]:
+        """Open updates in their order, the next one while the caller works on this one.
+
+        Yields:
+            The update, valid until the next is asked for; None for one that no longer opens.
+        """
+        with ThreadPoolExecutor(1, thread_name_prefix="sotto-unseal") as ahead:
+            lent: deque[tuple[_Lent, Future[Tensor | None]]] = deque()
+            try:
+                for sealed in updates:
+                    loan: _Lent = self.opened(sealed)
+                    lent.append((loan, ahead.submit(_enter, loan)))
+                    if len(lent) == _OPEN_AHEAD:
+                        yield from _until_returned(*lent.popleft())
+                while lent:
+                    yield from _until_returned(*lent.popleft())
+            finally:
+                # A caller that gives up must not take the buffers with it.
+                for left, entering in lent:
+                    _return(left, entering.result())
+
     def _unseal(self, sealed: SealedUpdate, buffer: memoryview) -> tuple[memoryview, bytes]:
         with sealed.path.open("rb") as file:
             if file.seek(0, 2) == 0:
@@ -129,3 +155,23 @@ class UpdateOpener:
         return torch.frombuffer(
             buffer, dtype=torch.float32, count=self._schema.element_count, offset=offset
         )
+
+
+def _enter(loan: _Lent) -> Tensor | None:
+    try:
+        return loan.__enter__()[0]
+    except (RefusedError, OSError):
+        return None
+
+
+def _until_returned(loan: _Lent, entering: Future[Tensor | None]) -> Iterator[Tensor | None]:
+    update = entering.result()
+    try:
+        yield update
+    finally:
+        _return(loan, update)
+
+
+def _return(loan: _Lent, update: Tensor | None) -> None:
+    if update is not None:
+        loan.__exit__(None, None, None)

@@ -18,10 +18,12 @@ class Session:
 
     Attributes:
         client: The device's name.
+        nonce: The lease that was last pushed to it and has not ended; None if there is none.
     """
 
     def __init__(self, client: str) -> None:
         self.client = client
+        self.nonce: bytes | None = None
         self._orders: asyncio.Queue[pb.WorkOrder | RefusedError] = asyncio.Queue()
 
     def push(self, order: pb.WorkOrder) -> None:

@@ -1,0 +1,257 @@
+"""Run ``sotto-server``: found a federation, invite devices, coordinate them, look after it."""
+
+import argparse
+import asyncio
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from privacy.certificates import CertificateError
+from privacy.installation import InstallationError, check_installation
+from privacy.keys import KeyFileError
+from server.admin_client import AdminCallError, NotRunningError
+from server.backup import BackupError, create_backup, restore_backup
+from server.clients import UnknownClientError
+from server.commands import Federation
+from server.config import ConfigError, preset_names, preset_text
+from server.folder import ServerFolder
+from server.founding import FoundingError, found, write_invites
+from server.listeners import ListenError
+from server.lock import AlreadyRunningError
+from server.report import print_rounds, print_status, round_as_json
+from server.store import StoreError
+
+# A ValueError here is a setting that cannot be used: a word list, a text, a host name.
+_FAILURES = (
+    AdminCallError,
+    AlreadyRunningError,
+    BackupError,
+    CertificateError,
+    ConfigError,
+    FoundingError,
+    InstallationError,
+    KeyFileError,
+    ListenError,
+    NotRunningError,
+    OSError,
+    StoreError,
+    UnknownClientError,
+    ValueError,
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; return 0, or 1 after one line on stderr. Wrong usage exits with 2."""
+    arguments = _parser().parse_args(argv)
+    command: Callable[[argparse.Namespace], None] = arguments.command
+    try:
+        check_installation()
+        command(arguments)
+    except _FAILURES as error:
+        print(f"sotto-server: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _init(arguments: argparse.Namespace) -> None:
+    preset, config = arguments.preset, arguments.config
+    text = preset_text(preset) if config is None else config.read_text(encoding="utf-8")
+    founded = found(arguments.folder, text, arguments.hostname)
+    print(f"founded a federation in {arguments.folder}")
+    print(f"devices reach it at {founded.listen.advertised_host}; settings: federation.toml there")
+    print(f"next: sotto-server token {arguments.folder} --count 1")
+
+
+def _token(arguments: argparse.Namespace) -> None:
+    federation = Federation(arguments.folder)
+    out = arguments.out or arguments.folder / "invites"
+    for path in write_invites(
+        federation.folder,
+        federation.config,
+        out,
+        count=arguments.count,
+        client=arguments.client,
+    ):
+        print(path)
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    # Here, because they import torch, which takes a second.
+    from server.serving import Ports, serve
+
+    federation = Federation(arguments.folder)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+
+    def on_ready(ports: Ports) -> None:
+        print(f"enrolment on port {ports.enrolment}, devices on port {ports.devices}", flush=True)
+
+    asyncio.run(serve(federation.folder, federation.config, on_ready=on_ready))
+
+
+def _status(arguments: argparse.Namespace) -> None:
+    report = Federation(arguments.folder).status()
+    if arguments.json:
+        print(msgspec.json.encode(report).decode())
+    else:
+        print_status(report)
+
+
+def _rounds(arguments: argparse.Namespace) -> None:
+    rounds = Federation(arguments.folder).rounds(arguments.first_round)
+    if arguments.json:
+        print(json.dumps([round_as_json(summary) for summary in rounds]))
+    else:
+        print_rounds(rounds)
+
+
+def _pause(arguments: argparse.Namespace) -> None:
+    Federation(arguments.folder).pause()
+    print("paused: the running round goes on, no new one opens")
+
+
+def _resume(arguments: argparse.Namespace) -> None:
+    Federation(arguments.folder).resume()
+    print("resumed")
+
+
+def _drain(arguments: argparse.Namespace) -> None:
+    Federation(arguments.folder).drain()
+    print("draining: the coordinator stops when the running round has ended")
+
+
+def _revoke(arguments: argparse.Namespace) -> None:
+    Federation(arguments.folder).revoke(arguments.client)
+    print(f"revoked {arguments.client}")
+
+
+def _forget(arguments: argparse.Namespace) -> None:
+    count = Federation(arguments.folder).forget(arguments.client)
+    print(f"forgot {arguments.client}; {count} updates that waited were deleted")
+
+
+def _rotate_keys(arguments: argparse.Namespace) -> None:
+    Federation(arguments.folder).rotate_keys(arguments.hostname)
+    print("rotated the coordinator's keys; devices take them up when they renew their own")
+
+
+def _backup(arguments: argparse.Namespace) -> None:
+    federation = Federation(arguments.folder)
+    manifest = create_backup(
+        federation.folder, federation.config.store, arguments.out.absolute(), now=time.time()
+    )
+    print(f"wrote {arguments.out}: run {manifest.run}, last round {manifest.last_round}")
+    print("keep it as safe as the folder: it holds the federation's private keys")
+
+
+def _restore(arguments: argparse.Namespace) -> None:
+    manifest = restore_backup(arguments.archive, ServerFolder(arguments.folder.absolute()))
+    print(f"restored run {manifest.run} at round {manifest.last_round} into {arguments.folder}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="sotto-server", description=__doc__, allow_abbrev=False)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def add(
+        name: str, run: Callable[[argparse.Namespace], None], description: str
+    ) -> argparse.ArgumentParser:
+        command = commands.add_parser(
+            name, help=description, description=description, allow_abbrev=False
+        )
+        command.set_defaults(command=run)
+        return command
+
+    _add_founding(add)
+    _add_serving(add)
+    _add_keeping(add)
+    return parser
+
+
+_Add = Callable[[str, Callable[[argparse.Namespace], None], str], argparse.ArgumentParser]
+
+
+def _add_founding(add: _Add) -> None:
+    init = add("init", _init, "found a federation in a new folder")
+    _add_folder(init)
+    source = init.add_mutually_exclusive_group(required=True)
+    source.add_argument("--preset", choices=preset_names(), help="settings that ship with sotto")
+    source.add_argument("--config", type=Path, metavar="FILE", help="settings of your own, TOML")
+    _add_hostnames(init)
+    token = add("token", _token, "write invite files; each enrols one device within 24 hours")
+    _add_folder(token)
+    whom = token.add_mutually_exclusive_group()
+    whom.add_argument("--count", type=_count, default=1, help="new devices (default: 1)")
+    whom.add_argument("--client", metavar="NAME", help="a known device that enrols again")
+    token.add_argument(
+        "--out", type=Path, metavar="DIR", help="folder for the invites (default: DIR/invites)"
+    )
+
+
+def _add_serving(add: _Add) -> None:
+    _add_folder(add("run", _run, "coordinate the federation until drained or stopped"))
+    status = add("status", _status, "say where the run stands")
+    _add_folder(status)
+    _add_json(status)
+    rounds = add("rounds", _rounds, "list released rounds; durations in seconds")
+    _add_folder(rounds)
+    _add_json(rounds)
+    rounds.add_argument(
+        "--first-round", type=_count, default=1, metavar="N", help="begin here (default: 1)"
+    )
+    _add_folder(add("pause", _pause, "open no new round until resumed, also after a restart"))
+    _add_folder(add("resume", _resume, "open rounds again, also one that was given up"))
+    _add_folder(add("drain", _drain, "finish the running round, then stop the coordinator"))
+
+
+def _add_keeping(add: _Add) -> None:
+    for name, run, description in (
+        ("revoke", _revoke, "withdraw a device's certificates at once"),
+        ("forget", _forget, "revoke a device and delete what is known of it"),
+    ):
+        command = add(name, run, description)
+        _add_folder(command)
+        command.add_argument("client", metavar="NAME", help="device, such as device-0001")
+    rotate = add("rotate-keys", _rotate_keys, "replace the keys of a stopped coordinator")
+    _add_folder(rotate)
+    _add_hostnames(rotate)
+    backup = add("backup", _backup, "write store, keys and releases into one archive")
+    _add_folder(backup)
+    backup.add_argument("--out", type=Path, required=True, metavar="FILE", help="archive to write")
+    restore = add("restore", _restore, "unpack an archive into a new folder")
+    restore.add_argument("archive", type=Path, metavar="FILE", help="archive made by backup")
+    _add_folder(restore)
+
+
+def _add_folder(command: argparse.ArgumentParser) -> None:
+    command.add_argument("folder", type=Path, metavar="DIR", help="the federation's folder")
+
+
+def _add_json(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def _add_hostnames(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--hostname",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help="name or address under which devices reach this machine; may be repeated, and the "
+        "first stands in invites",
+    )
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be >= 1, got {value}")
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""Do what ``sotto-server``'s commands ask for, without printing anything."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+from models.model_settings import schema_of
+from privacy.noise import noise_mode
+from protos import federation_pb2 as pb
+from server.admin_client import NotRunningError, admin_stub
+from server.attempts import current_attempt, next_attempt
+from server.clients import list_clients, revoke_client
+from server.config import FederationConfig, read_config
+from server.folder import ServerFolder
+from server.forgetting import forget_client
+from server.inbox import Inbox
+from server.lock import only_one
+from server.operator_switch import OperatorSwitch
+from server.releases import ReleaseSummary, list_releases
+from server.report import StatusReport, from_answer
+from server.store import Store, check_run, open_store
+
+
+class Federation:
+    """Hold a federation's folder for one command."""
+
+    def __init__(self, root: Path) -> None:
+        """Read its settings.
+
+        Raises:
+            ConfigError: If the folder holds no federation, or its settings cannot be used.
+        """
+        self.folder = ServerFolder(root.absolute())
+        self.config: FederationConfig = read_config(self.folder.config)
+        self.socket = self.folder.root / self.config.listen.admin_socket
+
+    def status(self) -> StatusReport:
+        """Say where the run stands, whether or not it is served now."""
+        with self._store() as (store, run):
+            clients = list_clients(store)
+            try:
+                with admin_stub(self.socket) as stub:
+                    return from_answer(stub.Status(pb.StatusRequest()), clients)
+            except NotRunningError:
+                return self._stopped(store, run)
+
+    def rounds(self, first_round: int) -> list[ReleaseSummary]:
+        """List released rounds, oldest first."""
+        with self._store() as (store, _):
+            return list_releases(store, first_round)
+
+    def pause(self) -> None:
+        """Open no new round, now or at the next start."""
+        try:
+            with admin_stub(self.socket) as stub:
+                stub.Pause(pb.PauseRequest())
+        except NotRunningError:
+            OperatorSwitch(self.folder.pause_mark).pause()
+
+    def resume(self) -> None:
+        """Open rounds again."""
+        try:
+            with admin_stub(self.socket) as stub:
+                stub.Resume(pb.ResumeRequest())
+        except NotRunningError:
+            OperatorSwitch(self.folder.pause_mark).resume()
+
+    def drain(self) -> None:
+        """Let the running coordinator finish its round and stop.
+
+        Raises:
+            NotRunningError: If none runs.
+        """
+        with admin_stub(self.socket) as stub:
+            stub.Drain(pb.DrainRequest())
+
+    def revoke(self, client: str) -> None:
+        """Withdraw a device's certificates.
+
+        Raises:
+            UnknownClientError: If there is no such device.
+            AdminCallError: The same, from a running coordinator.
+        """
+        try:
+            with admin_stub(self.socket) as stub:
+                stub.Revoke(pb.RevokeRequest(client_name=client))
+        except NotRunningError:
+            with self._store() as (store, _):
+                revoke_client(store, client, now=time.time())
+
+    def forget(self, client: str) -> int:
+        """Revoke a device and delete what is known of it; return how many updates that were.
+
+        Raises:
+            UnknownClientError: If there is no such device.
+            AdminCallError: The same, from a running coordinator.
+        """
+        self.revoke(client)
+        with self._store() as (store, _):
+            return forget_client(store, Inbox(self.folder.updates), client, now=time.time())
+
+    def rotate_keys(self, hostnames: list[str]) -> None:
+        """Replace the coordinator's keys.
+
+        Raises:
+            AlreadyRunningError: If a coordinator serves the folder.
+        """
+        from server.founding import rotate_keys
+
+        with only_one(self.folder):
+            rotate_keys(self.folder, self.config, hostnames)
+
+    @contextmanager
+    def _store(self) -> Iterator[tuple[Store, str]]:
+        store = open_store(self.config.store)
+        try:
+            schema_sha256 = schema_of(self.config.model).sha256
+            yield store, check_run(store, self.config.seed, schema_sha256)
+        finally:
+            store.close()
+
+    def _stopped(self, store: Store, run: str) -> StatusReport:
+        opened = current_attempt(store)
+        clients = list_clients(store)
+        return StatusReport(
+            run=run,
+            is_running=False,
+            phase="stopped",
+            round_number=next_attempt(store)[0] if opened is None else opened.round_number,
+            is_paused=OperatorSwitch(self.folder.pause_mark).is_paused,
+            guarantee=noise_mode(self.config.privacy).guarantee,
+            enrolled_clients=sum(client.revoked_at is None for client in clients),
+            software_version=version("sotto"),
+            clients=clients,
+        )

@@ -1,0 +1,303 @@
+"""Drive the rounds: the state machine on one side, devices, disk and clock on the other.
+
+Everything that decides happens on the event loop, one step at a time, so no lock is needed; what
+takes time (disk, store, cryptography, arithmetic) happens in threads meanwhile. Nothing polls: a
+device that checks in, a commit, an operator's command or the round's deadline wakes the one task
+that asks the machine what to do next. Work goes to devices down the streams they hold open.
+"""
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+from protos import federation_pb2 as pb
+from server.answering import RefusedError
+from server.failpoints import Failpoint, Failpoints
+from server.intake import Intake
+from server.membership import Membership
+from server.operator_switch import OperatorSwitch
+from server.refusals import RefusalCode
+from server.round_answers import Abort, Close, ComeBack, ComeBackReason, LeaseGiven, Phase
+from server.round_in_hand import RoundInHand
+from server.round_keeper import RoundKeeper
+from server.rounds import RoundMachine
+from server.sessions import Session, Sessions
+
+_LOG = logging.getLogger(__name__)
+_FINISHED_RETRY_S = 3600
+_DRAINING_RETRY_S = 10
+
+
+class Coordinator:
+    """Run one federation.
+
+    Attributes:
+        intake: Takes the updates of the round in hand.
+    """
+
+    def __init__(
+        self,
+        machine: RoundMachine,
+        *,
+        keeper: RoundKeeper,
+        intake: Intake,
+        membership: Membership,
+        switch: OperatorSwitch,
+        failpoints: Failpoints,
+        changed: asyncio.Event,
+        quorum: int,
+    ) -> None:
+        """Take up a run where its store says it stands.
+
+        Args:
+            machine: At the round that comes next.
+            keeper: Makes and remembers what rounds leave behind.
+            intake: Takes updates.
+            membership: Knows the devices.
+            switch: What the operator wants.
+            failpoints: Armed in tests only.
+            changed: Set by whatever may give the machine an order.
+            quorum: Devices that must be connected before a round opens.
+        """
+        self.intake = intake
+        self._machine = machine
+        self._keeper = keeper
+        self._membership = membership
+        self._switch = switch
+        self._failpoints = failpoints
+        self._quorum = quorum
+        self._sessions = Sessions()
+        self._changed = changed
+        self._plan_refusals: Counter[str] = Counter()
+
+    # What devices do.
+
+    def join(self, client: str) -> Session:
+        """Open a device's stream and give it work if there is some.
+
+        Raises:
+            RefusedError: If the coordinator is about to stop.
+        """
+        if self._switch.is_draining:
+            raise RefusedError(
+                RefusalCode.DRAINING, "the coordinator is about to stop; check in again later"
+            )
+        session = self._sessions.open(client)
+        self._offer(session)
+        self.wake()
+        return session
+
+    def leave(self, session: Session) -> None:
+        """Note that a device's stream ended; its place may go to one that waits."""
+        if self._sessions.close(session):
+            self._machine.lease_lost(session.client)
+            self._offer_all()
+
+    async def model_pieces(self, client: str, nonce: bytes, offset: int) -> Iterator[pb.ModelChunk]:
+        """Return the sealed parameters for the holder of a lease, from an offset on.
+
+        Raises:
+            RefusedError: If there is no such lease, or the offset is past the end.
+        """
+        _, in_hand = self.intake.lease_of(client, nonce)
+        if offset > in_hand.downlink.total_bytes:
+            raise RefusedError(
+                RefusalCode.WRONG_OFFSET,
+                f"offset must be <= {in_hand.downlink.total_bytes}, got {offset}",
+            )
+        return in_hand.downlink.pieces(await self._membership.wrapping_key(client), offset)
+
+    def refuse_plan(self, client: str, nonce: bytes, code: str) -> None:
+        """Release a device from a plan that it will not run.
+
+        Raises:
+            RefusedError: If there is no such lease.
+        """
+        self.intake.lease_of(client, nonce)
+        self._plan_refusals[code if code.isidentifier() else "other"] += 1
+        _LOG.warning("a device refused the plan of round %s", self._machine.round_number)
+        self._machine.decline(client)
+        self._offer_all()
+        self.wake()
+
+    def report_evaluation(self, client: str, request: pb.ReportEvaluationRequest) -> None:
+        """Take a device's counts.
+
+        Raises:
+            RefusedError: If the nonce is no live lease of the caller, or one for training.
+        """
+        self.intake.lease_of(client, request.lease_nonce)
+        raise RefusedError(RefusalCode.WRONG_PLAN_KIND, "this lease is for training")
+
+    async def revoke(self, client: str) -> None:
+        """Withdraw a device's certificates and end its stream.
+
+        Raises:
+            RefusedError: If there is no such device.
+        """
+        await self._membership.revoke(client)
+        self._machine.decline(client)
+        session = self._sessions.get(client)
+        if session is not None:
+            session.refuse(RefusedError(RefusalCode.CERTIFICATE_REVOKED, f"{client} was revoked"))
+        self.wake()
+
+    # What the operator does.
+
+    def pause(self) -> None:
+        """Open no new round until ``resume``, also after a restart."""
+        self._switch.pause()
+
+    def resume(self) -> None:
+        """Open rounds again, also one that was given up."""
+        self._switch.resume()
+        if self._machine.phase is Phase.GIVEN_UP:
+            self._machine.resume()
+        self.wake()
+
+    def drain(self) -> None:
+        """Finish the running round, then end ``run``."""
+        self._switch.drain()
+        self.wake()
+
+    async def status(self) -> pb.StatusResponse:
+        """Say where the run stands; who serves the operator adds what is fixed."""
+        wakeup = self._machine.next_wakeup
+        remaining_s = 0.0 if wakeup is None else max(0.0, wakeup - time.monotonic())
+        return pb.StatusResponse(
+            round_number=self._machine.round_number,
+            phase=self._machine.phase.value,
+            enrolled_clients=len(await self._membership.population()),
+            connected_clients=len(self._sessions),
+            leased_clients=self._machine.leased_count,
+            committed_clients=self._machine.committed_count,
+            remaining_ms=round(remaining_s * 1000),
+            paused=self._switch.is_paused,
+            guarantee=self._keeper.guarantee,
+        )
+
+    # The rounds.
+
+    def wake(self) -> None:
+        """Ask the machine again: something has happened."""
+        self._changed.set()
+
+    async def run(self, restored: RoundInHand | None) -> None:
+        """Run rounds until the coordinator is drained.
+
+        Args:
+            restored: The round that an earlier process had opened, if there is one.
+
+        Raises:
+            OSError: If the disk is full while a round is closed; nothing is lost.
+        """
+        self.intake.in_hand = restored
+        self._offer_all()
+        while True:
+            self._changed.clear()
+            if await self._step():
+                continue
+            if self._switch.is_draining and self._machine.phase is not Phase.OPEN:
+                break
+            await self._wait()
+        self._dismiss("draining", _DRAINING_RETRY_S)
+        await self._keeper.finish()
+
+    async def _step(self) -> bool:
+        """Do what is due; return whether there was anything."""
+        if self._machine.phase is Phase.WAITING:
+            return await self._open_round()
+        order = self._machine.tick(time.monotonic())
+        if isinstance(order, Close):
+            await self._close_round(order)
+        elif isinstance(order, Abort):
+            await self._abort_round(order)
+        return order is not None
+
+    async def _wait(self) -> None:
+        """Sleep until something happens or the round's deadline passes."""
+        wakeup = self._machine.next_wakeup
+        left_s = None if wakeup is None else wakeup - time.monotonic()
+        # Past the deadline only a running commit holds the round open, and its end wakes us.
+        timeout_s = left_s if left_s is not None and left_s > 0 else None
+        try:
+            await asyncio.wait_for(self._changed.wait(), timeout_s)
+        except TimeoutError:
+            return
+
+    async def _open_round(self) -> bool:
+        may_open = not (self._switch.is_paused or self._switch.is_draining)
+        if not may_open or len(self._sessions) < self._quorum:
+            return False
+        population = await self._membership.population()
+        now = time.monotonic()
+        if not self._machine.open_round(population, now):
+            return False
+        # Until the new round's model is at hand, nobody gets a lease with the old one.
+        self.intake.in_hand = None
+        cohort, deadline = self._machine.cohort, self._machine.next_wakeup
+        remaining_s = 0.0 if deadline is None else deadline - now
+        self.intake.in_hand = await self._keeper.open(
+            self._machine.round_number,
+            self._machine.attempt,
+            None if cohort is None else cohort.members,
+            remaining_s,
+        )
+        self._offer_all()
+        return True
+
+    async def _close_round(self, order: Close) -> None:
+        in_hand = self.intake.in_hand
+        if in_hand is None:
+            raise RuntimeError("a round must be in hand to be closed")
+        self._tell_unfinished("the round closed", {receipt.client for receipt in order.receipts})
+        if not await self._keeper.close(order, in_hand, dict(self._plan_refusals)):
+            await self._abort_round(self._machine.abort("the updates could not be aggregated"))
+            return
+        self._plan_refusals.clear()
+        self._machine.released()
+        if self._keeper.has_converged:
+            self._machine.finish()
+        if self._machine.phase is Phase.FINISHED:
+            self._dismiss("finished", _FINISHED_RETRY_S)
+
+    async def _abort_round(self, order: Abort) -> None:
+        _LOG.warning("round %s, attempt %s: %s", order.round_number, order.attempt, order.reason)
+        self._tell_unfinished(order.reason, set())
+        await self._keeper.abort(order)
+
+    # Streams.
+
+    def _offer(self, session: Session) -> None:
+        """Give a connected device its lease, once."""
+        answer = self._machine.check_in(session.client, time.monotonic())
+        in_hand = self.intake.in_hand
+        match answer:
+            case LeaseGiven(lease) if in_hand is not None and session.nonce != lease.nonce:
+                session.nonce = lease.nonce
+                session.push(in_hand.work_order(lease, time.monotonic()))
+                self._failpoints.reach(Failpoint.LEASE_GIVEN)
+            case ComeBack(reason=ComeBackReason.FINISHED):
+                _retry_after(session, "finished", _FINISHED_RETRY_S)
+
+    def _offer_all(self) -> None:
+        for session in self._sessions:
+            self._offer(session)
+
+    def _tell_unfinished(self, reason: str, done: set[str]) -> None:
+        """Tell every device whose lease came to nothing."""
+        for session in self._sessions:
+            if session.nonce is not None and session.client not in done:
+                ended = pb.LeaseEnded(nonce=session.nonce, reason=reason)
+                session.push(pb.WorkOrder(lease_ended=ended))
+            session.nonce = None
+
+    def _dismiss(self, reason: str, seconds: int) -> None:
+        for session in self._sessions:
+            _retry_after(session, reason, seconds)
+
+
+def _retry_after(session: Session, reason: str, seconds: int) -> None:
+    session.push(pb.WorkOrder(retry_after=pb.RetryAfter(seconds=seconds, reason=reason)))

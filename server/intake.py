@@ -1,0 +1,233 @@
+"""Take in a device's update: from the first chunk to the acknowledged commit.
+
+A commit is verified (opened, checked against the schema, every element finite) and then made
+durable, both in threads, while the event loop serves others. Once begun it runs to its end even
+if the device goes away: a repeated commit joins the running one, or finds it done, and gets the
+same answer.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from concurrent.futures import Executor
+
+from privacy.noise import noise_mode
+from protos import federation_pb2 as pb
+from server.answering import RefusedError, disk_refusal
+from server.contributions import ContributionError, keep_contribution
+from server.failpoints import Failpoint, Failpoints
+from server.inbox import Inbox
+from server.membership import Membership
+from server.refusals import RefusalCode
+from server.round_answers import CommitBegun, Committed, Lease, Refused
+from server.round_in_hand import RoundInHand
+from server.rounds import RoundMachine
+from server.sealed_updates import SealedUpdate, UpdateOpener
+from server.store import Store
+from server.uploads import UploadDesk
+
+_LOG = logging.getLogger(__name__)
+_ID_BYTES = 16
+
+
+class Intake:
+    """Serve the uploads of the round in hand.
+
+    Attributes:
+        in_hand: The round that is open or closing; None before the first.
+    """
+
+    def __init__(
+        self,
+        machine: RoundMachine,
+        *,
+        store: Store,
+        inbox: Inbox,
+        uploads: UploadDesk,
+        opener: UpdateOpener,
+        membership: Membership,
+        executor: Executor,
+        failpoints: Failpoints,
+        changed: asyncio.Event,
+    ) -> None:
+        """Serve one coordinator.
+
+        Args:
+            machine: Decides about leases and commits.
+            store: Records what is committed.
+            inbox: Keeps sealed updates until their round ends.
+            uploads: Receives them.
+            opener: Verifies them.
+            membership: Knows the devices' keys.
+            executor: Threads for disk, store and cryptography.
+            failpoints: Armed in tests only.
+            changed: Set when the machine may have an order.
+        """
+        self.in_hand: RoundInHand | None = None
+        self._machine = machine
+        self._store = store
+        self._inbox = inbox
+        self._uploads = uploads
+        self._opener = opener
+        self._membership = membership
+        self._executor = executor
+        self._failpoints = failpoints
+        self._changed = changed
+        self._running: dict[tuple[bytes, bytes], asyncio.Task[Committed]] = {}
+
+    def lease_of(self, client: str, nonce: bytes) -> tuple[Lease, RoundInHand]:
+        """Return the caller's live lease and its round.
+
+        Raises:
+            RefusedError: If the nonce is no live lease of the caller.
+        """
+        lease = self._machine.lease_of(client, nonce, time.monotonic())
+        if isinstance(lease, Refused):
+            raise RefusedError(lease.code, lease.text)
+        if self.in_hand is None:
+            raise RefusedError(RefusalCode.NO_ROUND)
+        return lease, self.in_hand
+
+    def open(self, client: str, request: pb.OpenUploadRequest) -> pb.OpenUploadResponse:
+        """Start an upload, or say where it stopped.
+
+        Raises:
+            RefusedError: If there is no such lease, the size is wrong, or the disk is full.
+        """
+        receipt = self._machine.receipt_of(client, request.lease_nonce)
+        if receipt is not None:
+            if receipt.message_id != request.message_id:
+                raise RefusedError(RefusalCode.DUPLICATE)
+            return pb.OpenUploadResponse(offset=request.total_bytes, committed=True)
+        lease, in_hand = self.lease_of(client, request.lease_nonce)
+        if len(request.message_id) != _ID_BYTES:
+            raise RefusedError(
+                RefusalCode.WRONG_SIZE,
+                f"message_id must have {_ID_BYTES} bytes, got {len(request.message_id)}",
+            )
+        if request.total_bytes != in_hand.upload_bytes:
+            raise RefusedError(
+                RefusalCode.WRONG_SIZE,
+                f"total_bytes must be {in_hand.upload_bytes}, got {request.total_bytes}",
+            )
+        offset = self._uploads.open(lease.nonce, request.message_id, request.total_bytes)
+        return pb.OpenUploadResponse(offset=offset)
+
+    async def receive(self, client: str, chunks: AsyncIterator[pb.UploadChunk]) -> int:
+        """Append a stream of chunks to an open upload and return how many bytes it then holds.
+
+        Raises:
+            RefusedError: If there is no such lease, or as ``UploadDesk.receive``.
+        """
+        first = await anext(aiter(chunks), None)
+        if first is None:
+            raise RefusedError(RefusalCode.CHUNK_SIZE, "an upload must have at least one chunk")
+        lease, _ = self.lease_of(client, first.lease_nonce)
+        return await self._uploads.receive(lease.nonce, first.offset, self._data(first, chunks))
+
+    async def _data(
+        self, first: pb.UploadChunk, rest: AsyncIterator[pb.UploadChunk]
+    ) -> AsyncIterator[bytes]:
+        yield first.data
+        async for chunk in rest:
+            self._failpoints.reach(Failpoint.MID_CHUNK)
+            yield chunk.data
+
+    async def commit(self, client: str, request: pb.CommitUploadRequest) -> int:
+        """Verify an upload, make it durable, count it, and return its round.
+
+        Raises:
+            RefusedError: If it cannot count; nothing has changed then.
+        """
+        key = (request.lease_nonce, request.message_id)
+        task = self._running.get(key)
+        if task is None:
+            begun = self._machine.begin_commit(client, *key, time.monotonic())
+            if isinstance(begun, Refused):
+                raise RefusedError(begun.code, begun.text)
+            if isinstance(begun, Committed):
+                return begun.receipt.round_number
+            task = asyncio.create_task(self._finish(begun, request))
+            self._running[key] = task
+            task.add_done_callback(lambda done: self._retire(key, done))
+        # The device may go away; what it has asked for is finished all the same.
+        committed = await asyncio.shield(task)
+        if committed.receipt.client != client:
+            raise RefusedError(RefusalCode.UNKNOWN_LEASE)
+        return committed.receipt.round_number
+
+    def _retire(self, key: tuple[bytes, bytes], done: asyncio.Task[Committed]) -> None:
+        del self._running[key]
+        failure = None if done.cancelled() else done.exception()
+        if failure is not None and not isinstance(failure, RefusedError):
+            _LOG.error("a commit failed: %s", failure)
+
+    async def _finish(self, begun: CommitBegun, request: pb.CommitUploadRequest) -> Committed:
+        is_durable = False
+        try:
+            await self._make_durable(begun.lease, request.message_id, request.example_count)
+            is_durable = True
+        finally:
+            if not is_durable:
+                self._machine.fail_commit(begun.lease)
+                self._changed.set()
+        committed = self._machine.finish_commit(begun.lease)
+        self._uploads.forget(begun.lease.nonce)
+        self._changed.set()
+        return committed
+
+    async def _make_durable(self, lease: Lease, message_id: bytes, example_count: int) -> None:
+        _, in_hand = self.lease_of(lease.client, lease.nonce)
+        kept_count = _checked_count(in_hand, example_count)
+        partial = self._uploads.completed(lease.nonce, message_id)
+        sealed = SealedUpdate(
+            path=partial,
+            context=in_hand.uplink_context(lease.slot, lease.nonce),
+            message_id=message_id,
+            senders=await self._membership.signing_keys(lease.client),
+        )
+
+        def verify_and_keep() -> None:
+            keep_contribution(
+                self._store,
+                self._inbox,
+                partial,
+                lease,
+                message_id=message_id,
+                signing_sha256=self._opener.check(sealed),
+                example_count=kept_count,
+                now=time.time(),
+                failpoints=self._failpoints,
+            )
+
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._executor, verify_and_keep)
+        except ContributionError as error:
+            raise RefusedError(RefusalCode.DUPLICATE, str(error)) from None
+        except RefusedError:
+            # These bytes will never open: the device must not be told that they are held.
+            self._uploads.forget(lease.nonce)
+            raise
+        except OSError as error:
+            raise (disk_refusal(error) or error) from None
+
+
+def _checked_count(in_hand: RoundInHand, example_count: int) -> int | None:
+    """Return the example count to keep, capped by the plan; None under a guarantee.
+
+    Raises:
+        RefusedError: If the count is 0, or was told although the plan forbids it.
+    """
+    if noise_mode(in_hand.plan.privacy).guarantees_privacy:
+        if example_count:
+            raise RefusedError(
+                RefusalCode.EXAMPLE_COUNT,
+                f"example_count must be 0 under a privacy guarantee, got {example_count}",
+            )
+        return None
+    if example_count < 1:
+        raise RefusedError(
+            RefusalCode.EXAMPLE_COUNT, f"example_count must be >= 1, got {example_count}"
+        )
+    return min(example_count, in_hand.plan.training.example_cap)

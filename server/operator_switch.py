@@ -1,0 +1,37 @@
+"""Hold what the operator wants: rounds to pause, or the process to stop after this one."""
+
+from pathlib import Path
+
+
+class OperatorSwitch:
+    """Remember a pause over restarts; a drain ends with the process.
+
+    Attributes:
+        is_draining: Whether the process stops when the running round has ended.
+    """
+
+    def __init__(self, pause_mark: Path) -> None:
+        """Read what an earlier process was told.
+
+        Args:
+            pause_mark: Empty file that exists while the run is paused.
+        """
+        self.is_draining = False
+        self._pause_mark = pause_mark
+
+    @property
+    def is_paused(self) -> bool:
+        """Return whether no new round may open."""
+        return self._pause_mark.exists()
+
+    def pause(self) -> None:
+        """Open no new round."""
+        self._pause_mark.touch(mode=0o600)
+
+    def resume(self) -> None:
+        """Open rounds again."""
+        self._pause_mark.unlink(missing_ok=True)
+
+    def drain(self) -> None:
+        """Stop when the running round has ended."""
+        self.is_draining = True

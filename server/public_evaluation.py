@@ -1,0 +1,58 @@
+"""Measure a released model on a public text of the coordinator's."""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from models.metrics import Counts
+from models.model_settings import schema_of
+from models.parameters import load_parameters
+from models.plan import Plan
+from models.registry import build_network
+from models.tasks import task_named
+from models.text import split_sentences
+from models.vocabulary import EOS, Vocabulary
+
+_BATCH_SIZE = 64
+
+
+class EvaluationTextError(ValueError):
+    """Raised when a public text cannot be used; names the file."""
+
+
+class PublicText:
+    """Hold a text as tokens, and score models on it."""
+
+    def __init__(self, path: Path, vocabulary: Vocabulary) -> None:
+        """Read the text.
+
+        Args:
+            path: UTF-8 text, one sentence or more a line.
+            vocabulary: The federation's words.
+
+        Raises:
+            EvaluationTextError: If the file cannot be read or holds no word of the list.
+        """
+        try:
+            text = path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise EvaluationTextError(f"cannot read {path}: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise EvaluationTextError(f"{path} is not UTF-8 text") from None
+        sentences = [sentence for line in text.splitlines() for sentence in split_sentences(line)]
+        stream = torch.tensor(vocabulary.token_stream(sentences), dtype=torch.int64)
+        if not (stream > EOS).any():
+            raise EvaluationTextError(f"{path} holds no word of the vocabulary")
+        self._stream = stream
+
+    def score(self, plan: Plan, parameters: Tensor) -> Counts:
+        """Score every token of the text once.
+
+        Args:
+            plan: Names the task and the model.
+            parameters: Flat float32, shape ``(elements,)``.
+        """
+        network = build_network(plan.model)
+        load_parameters(network, schema_of(plan.model), parameters)
+        return task_named(plan.task).evaluate(network, [self._stream], batch_size=_BATCH_SIZE)

@@ -1,0 +1,103 @@
+"""Sum a round: open its sealed updates in slot order and hand them to ``server.closing``."""
+
+import logging
+from collections.abc import Iterator
+from itertools import chain
+
+import torch
+from torch import Tensor
+
+from models.model_settings import schema_of
+from models.seeds import client_seed
+from privacy.certificates import CertifiedKey, read_certificate
+from server.closing import Closed, Contribution, close_round
+from server.config import FederationConfig
+from server.contributions import StoredContribution, contributions_of, expire_contribution
+from server.device_certificates import find_certificate
+from server.inbox import Inbox
+from server.round_answers import Close
+from server.round_in_hand import RoundInHand
+from server.sealed_updates import SealedUpdate, UpdateOpener
+from server.store import Store
+
+_LOG = logging.getLogger(__name__)
+# The server's own draws have a seed of their own; a device is never called this.
+_COORDINATOR = "coordinator"
+_UNREADABLE = "its sealed file no longer opens"
+
+
+class RoundSum:
+    """Close rounds from what the store and the inbox hold."""
+
+    def __init__(
+        self, config: FederationConfig, store: Store, inbox: Inbox, opener: UpdateOpener
+    ) -> None:
+        """Serve one federation.
+
+        Args:
+            config: The federation.
+            store: Knows what is committed.
+            inbox: Holds it.
+            opener: Opens it.
+        """
+        self._config = config
+        self._store = store
+        self._inbox = inbox
+        self._opener = opener
+
+    def close(self, order: Close, in_hand: RoundInHand, base: Tensor) -> Closed | None:
+        """Return the outcome of a round; None if too few of its updates are left.
+
+        Args:
+            order: What the machine closes.
+            in_hand: The round as its devices saw it.
+            base: Parameters it started from, flat float32, shape ``(elements,)``.
+
+        Raises:
+            ValueError: If the updates cannot be aggregated.
+        """
+        contributions = self._contributions(order, in_hand)
+        first = next(contributions, None)
+        if first is None:
+            return None
+        seed = client_seed(self._config.seed, order.round_number, _COORDINATOR, purpose="noise")
+        closed = close_round(
+            base,
+            chain((first,), contributions),
+            schema=schema_of(self._config.model),
+            aggregation=self._config.aggregation,
+            privacy=self._config.privacy,
+            slot_count=order.slot_count,
+            generator=torch.Generator().manual_seed(seed),
+            example_cap=self._config.training.example_cap,
+        )
+        return closed if closed.contribution_count >= self._config.rounds.quorum else None
+
+    def _contributions(self, order: Close, in_hand: RoundInHand) -> Iterator[Contribution]:
+        """Yield what is committed, in slot order, each valid until the next is asked for."""
+        places = order.places()
+        stored = contributions_of(self._store, order.round_number, order.attempt)
+        sealed = [self._sealed(contribution, in_hand) for contribution in stored]
+        for contribution, update in zip(stored, self._opener.each(sealed), strict=True):
+            receipt = contribution.receipt
+            if update is None:
+                expire_contribution(self._store, receipt.nonce, _UNREADABLE)
+                _LOG.error("an update of round %s expired: %s", order.round_number, _UNREADABLE)
+                continue
+            # Under a guarantee no count was told, and every update weighs alike.
+            count = 1 if contribution.example_count is None else contribution.example_count
+            yield Contribution(places[receipt.client], update, count, receipt.client)
+
+    def _sealed(self, stored: StoredContribution, in_hand: RoundInHand) -> SealedUpdate:
+        receipt = stored.receipt
+        return SealedUpdate(
+            path=self._inbox.path(stored.blob),
+            context=in_hand.uplink_context(receipt.slot, receipt.nonce),
+            message_id=receipt.message_id,
+            senders=self._signers(stored.signing_sha256),
+        )
+
+    def _signers(self, signing_sha256: bytes) -> list[CertifiedKey]:
+        """Return the key that the update was verified with; none if its device was forgotten."""
+        certificate = find_certificate(self._store, signing_sha256)
+        return [] if certificate is None else [read_certificate(certificate.der)]

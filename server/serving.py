@@ -1,0 +1,234 @@
+"""Put a coordinator together from its folder and let it serve until it is told to stop."""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import torch
+
+from models.model_settings import schema_of
+from models.plan import upload_schema
+from models.vocabulary import Vocabulary
+from privacy.authority import CertificateAuthority
+from privacy.identity import Identity
+from privacy.random import SecureSource
+from server.admin import AdminService
+from server.config import FederationConfig, make_plan
+from server.coordinator import Coordinator
+from server.enrolment import EnrolmentService
+from server.failpoints import UNARMED, Failpoints
+from server.folder import ServerFolder
+from server.inbox import Inbox
+from server.intake import Intake
+from server.listeners import TlsFiles, open_admin, open_devices, open_enrolment
+from server.lock import only_one
+from server.membership import Membership
+from server.metrics_log import MetricsLog
+from server.operator_switch import OperatorSwitch
+from server.public_evaluation import PublicText
+from server.release_files import ReleaseFolder
+from server.round_keeper import RoundKeeper
+from server.round_sum import RoundSum
+from server.rounds import RoundMachine
+from server.sealed_updates import UpdateOpener
+from server.service import FederationService
+from server.store import Store, check_run, open_store
+from server.uploads import UploadDesk
+
+_THREADS = 8
+# Streams get this long to end by themselves when the coordinator stops.
+_GRACE_S = 1.0
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Say where the coordinator listens.
+
+    Attributes:
+        enrolment: Port of the listener for enrolment.
+        devices: Port of the listener for devices.
+    """
+
+    enrolment: int
+    devices: int
+
+
+async def serve(
+    folder: ServerFolder,
+    config: FederationConfig,
+    *,
+    failpoints: Failpoints = UNARMED,
+    on_ready: Callable[[Ports], None],
+) -> None:
+    """Serve until the operator drains the coordinator or a signal asks it to stop.
+
+    SIGTERM drains: the running round is finished first. SIGINT, or a second SIGTERM, stops at
+    once, which loses nothing either: the next start goes on with the round.
+
+    Args:
+        folder: The federation's folder.
+        config: Its settings.
+        failpoints: Armed in tests only.
+        on_ready: Called when all listeners are open.
+
+    Raises:
+        AlreadyRunningError: If another process serves this folder.
+        StoreError: If the store does not fit the settings.
+        KeyFileError: If a key is missing or readable by others.
+        ListenError: If an address is taken.
+        OSError: If the disk is full.
+    """
+    # One thread an operation: sums are the same to the bit on every machine, and in simulation.
+    torch.set_num_threads(1)
+    with only_one(folder), ThreadPoolExecutor(_THREADS) as executor:
+        store = await asyncio.to_thread(open_store, config.store)
+        try:
+            run = check_run(store, config.seed, schema_of(config.model).sha256)
+            parts = _Parts(
+                folder, config, run, store=store, executor=executor, failpoints=failpoints
+            )
+            await parts.serve(on_ready)
+        finally:
+            store.close()
+
+
+class _Parts:
+    """Hold the parts of one coordinator, made in the order in which they need each other."""
+
+    def __init__(
+        self,
+        folder: ServerFolder,
+        config: FederationConfig,
+        run: str,
+        *,
+        store: Store,
+        executor: ThreadPoolExecutor,
+        failpoints: Failpoints,
+    ) -> None:
+        self._folder = folder
+        self._config = config
+        self._run = run
+        self._store = store
+        self._executor = executor
+        self._failpoints = failpoints
+        self._identity = Identity.load(folder.identity)
+        self._vocabulary = config.vocabulary.load()
+        self._inbox = Inbox(folder.updates, failpoints)
+        plan = make_plan(config, run, cohort_size=1, vocabulary=self._vocabulary)
+        self._opener = UpdateOpener(upload_schema(plan), self._identity)
+        self._membership = Membership(
+            store, CertificateAuthority.load(folder.authority), self._identity, executor
+        )
+        self._switch = OperatorSwitch(folder.pause_mark)
+        self._keeper = self._make_keeper()
+
+    async def serve(self, on_ready: Callable[[Ports], None]) -> None:
+        recovered = await self._keeper.start()
+        machine = RoundMachine(
+            self._config.rounds,
+            SecureSource(),
+            round_number=recovered.round_number,
+            attempt=recovered.attempt,
+        )
+        restored = await self._keeper.take_up(machine, recovered)
+        if self._keeper.has_converged and restored is None:
+            machine.finish()
+        coordinator = self._make_coordinator(machine)
+        running = asyncio.create_task(coordinator.run(restored))
+        with _stopping_on_signals(coordinator, running):
+            async with self._listening(coordinator) as ports:
+                on_ready(ports)
+                with contextlib.suppress(asyncio.CancelledError):
+                    await running
+
+    def _make_keeper(self) -> RoundKeeper:
+        return RoundKeeper(
+            self._config,
+            self._run,
+            self._vocabulary,
+            store=self._store,
+            inbox=self._inbox,
+            releases=ReleaseFolder(self._folder.releases),
+            metrics=MetricsLog(self._folder.metrics),
+            round_sum=RoundSum(self._config, self._store, self._inbox, self._opener),
+            identity=self._identity,
+            public_text=_public_text(self._config, self._vocabulary),
+            executor=self._executor,
+            failpoints=self._failpoints,
+        )
+
+    def _make_coordinator(self, machine: RoundMachine) -> Coordinator:
+        changed = asyncio.Event()
+        intake = Intake(
+            machine,
+            store=self._store,
+            inbox=self._inbox,
+            uploads=UploadDesk(self._folder.uploads, self._executor),
+            opener=self._opener,
+            membership=self._membership,
+            executor=self._executor,
+            failpoints=self._failpoints,
+            changed=changed,
+        )
+        return Coordinator(
+            machine,
+            keeper=self._keeper,
+            intake=intake,
+            membership=self._membership,
+            switch=self._switch,
+            failpoints=self._failpoints,
+            changed=changed,
+            quorum=self._config.rounds.quorum,
+        )
+
+    @contextlib.asynccontextmanager
+    async def _listening(self, coordinator: Coordinator) -> AsyncIterator[Ports]:
+        identity, listen = self._identity, self._config.listen
+        tls = TlsFiles(
+            key=identity.tls_key_pem,
+            certificate=identity.tls_certificate_pem,
+            authority=identity.authority_pem,
+        )
+        service = FederationService(coordinator, self._membership, self._config, self._vocabulary)
+        enrolment = EnrolmentService(self._membership, self._run)
+        admin = AdminService(coordinator, self._keeper, self._run)
+        opened: list[grpc.aio.Server] = []
+        try:
+            grpc_server, devices_port = await open_devices(service, listen.devices, tls)
+            opened.append(grpc_server)
+            grpc_server, enrolment_port = await open_enrolment(enrolment, listen.enrolment, tls)
+            opened.append(grpc_server)
+            opened.append(await open_admin(admin, self._folder.root / listen.admin_socket))
+            yield Ports(enrolment=enrolment_port, devices=devices_port)
+        finally:
+            await asyncio.gather(*(grpc_server.stop(_GRACE_S) for grpc_server in opened))
+
+
+def _public_text(config: FederationConfig, vocabulary: Vocabulary) -> PublicText | None:
+    path = config.evaluation.public_text
+    return None if path is None else PublicText(Path(path), vocabulary)
+
+
+@contextlib.contextmanager
+def _stopping_on_signals(coordinator: Coordinator, running: "asyncio.Task[None]") -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    drained: list[bool] = []
+
+    def terminate() -> None:
+        if drained:
+            running.cancel()
+        drained.append(True)
+        coordinator.drain()
+
+    loop.add_signal_handler(signal.SIGTERM, terminate)
+    loop.add_signal_handler(signal.SIGINT, running.cancel)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+        loop.remove_signal_handler(signal.SIGINT)
