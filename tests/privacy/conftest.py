@@ -27,9 +27,15 @@ class Federation:
 
 
 def enrol(
-    authority: CertificateAuthority, folder: Path, name: str, role: Role, now: float = NOW
+    authority: CertificateAuthority,
+    folder: Path,
+    name: str,
+    role: Role,
+    *,
+    now: float = NOW,
+    bits: int = 3072,
 ) -> Identity:
-    requests = Identity.create_requests(folder, name)
+    requests = Identity.create_requests(folder, name, bits=bits)
     hostnames = ("localhost", "127.0.0.1") if role == "coordinator" else ()
     issued = authority.issue_all(requests, name=name, role=role, hostnames=hostnames, now=now)
     return Identity.install(folder, issued, ca=authority.certificate, role=role, now=now)
@@ -45,6 +51,13 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Federation:
         device=enrol(authority, folder / "device", "device-0001", "device"),
         other_device=enrol(authority, folder / "other", "device-0002", "device"),
     )
+
+
+@pytest.fixture(scope="session")
+def large(federation: Federation, tmp_path_factory: pytest.TempPathFactory) -> Identity:
+    """A party with 4096-bit keys; it stands for either end, since its keys take seconds to make."""
+    folder = tmp_path_factory.mktemp("large")
+    return enrol(federation.authority, folder / "large", "large", "coordinator", bits=4096)
 
 
 @pytest.fixture(scope="session")

@@ -164,8 +164,8 @@ def today(tmp_path_factory: pytest.TempPathFactory) -> Federation:
     folder = tmp_path_factory.mktemp("today")
     now = time.time()
     authority = CertificateAuthority.create(folder / "ca", RUN.hex(), now=now)
-    device = enrol(authority, folder / "device", "device-0001", "device", now)
-    coordinator = enrol(authority, folder / "coordinator", "coordinator", "coordinator", now)
+    device = enrol(authority, folder / "device", "device-0001", "device", now=now)
+    coordinator = enrol(authority, folder / "coordinator", "coordinator", "coordinator", now=now)
     return Federation(authority, coordinator, device, device)
 
 

@@ -1,7 +1,6 @@
 """Sealing and opening when nobody interferes, against a second implementation too."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +18,7 @@ from privacy.envelope import (
 )
 from privacy.identity import Identity
 from privacy.random import SecureSource
-from tests.privacy.conftest import NOW, Federation
+from tests.privacy.conftest import Federation
 from tests.privacy.forging import MIB, Forger, Parts, tree_digest
 
 
@@ -271,15 +270,8 @@ def test_a_context_that_does_not_fit_the_header_is_refused(
 
 
 def test_the_larger_suite_opens_where_only_it_is_allowed(
-    federation: Federation, uplink: MessageContext, tmp_path: Path
+    large: Identity, uplink: MessageContext
 ) -> None:
-    # One party stands for both ends: two RSA-4096 keys take seconds to make.
-    requests = Identity.create_requests(tmp_path / "large", "large", bits=4096)
-    authority = federation.authority
-    issued = authority.issue_all(requests, name="large", role="coordinator", now=NOW)
-    large = Identity.install(
-        tmp_path / "large", issued, ca=authority.certificate, role="coordinator", now=NOW
-    )
     message = seal(
         b"payload", uplink, sender=large, recipient=large.wrapping.certified, suite=Suite.RSA_4096
     )

@@ -27,7 +27,7 @@ class Home:
     folder: Path
 
     def renew(self, now: float = NOW) -> Identity:
-        return enrol(self.authority, self.folder, "device-0001", "device", now)
+        return enrol(self.authority, self.folder, "device-0001", "device", now=now)
 
 
 @pytest.fixture(scope="module")

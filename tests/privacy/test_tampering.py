@@ -235,6 +235,23 @@ case(
 )
 
 
+def _mixed_slip_fields(lab: Lab) -> tuple[bytes, bytes]:
+    """Return slip fields that are half the coordinator's and half the other device's."""
+    ours = slip_fields_of(lab.federation.coordinator.wrapping.certified)
+    theirs = slip_fields_of(lab.federation.other_device.wrapping.certified)
+    return theirs[:32] + ours[32:], ours[:32] + theirs[32:]
+
+
+case(
+    "cross-slip-names-another-certificate",
+    lambda lab: lab.forged(replace(lab.forger, slip_fields=_mixed_slip_fields(lab)[0])),
+)
+case(
+    "cross-slip-names-another-key",
+    lambda lab: lab.forged(replace(lab.forger, slip_fields=_mixed_slip_fields(lab)[1])),
+)
+
+
 def _rewritten_slip_fields(lab: Lab) -> Parts:
     """Readdress the other device's slip to the coordinator, wrapped key left as it is."""
     theirs = lab.forged(
@@ -469,6 +486,21 @@ def test_a_message_refused_elsewhere_opens_where_it_belongs(
     opener = lab.opener(expected=replace(lab.context, **changes))
 
     assert _feed_and_finish(opener, lab.honest(**changes).join()) == lab.forger.payload
+
+
+@pytest.mark.parametrize("small_end", ["sender", "recipient"])
+def test_the_larger_suite_needs_large_keys_at_both_ends(
+    lab: Lab, large: Identity, small_end: str
+) -> None:
+    sender = lab.federation.device if small_end == "sender" else large
+    recipient = lab.federation.coordinator if small_end == "recipient" else large
+    forger = replace(lab.forger, sender=sender, recipient=recipient.wrapping.certified)
+    ends: dict[str, Any] = {"sender": sender.signing.certified, "recipient": recipient}
+
+    with pytest.raises(UnsealError, match=ONLY_TEXT):
+        _feed_and_finish(lab.opener(**ends), forger.make(suite=2).join())
+
+    assert _feed_and_finish(lab.opener(**ends), forger.make(suite=1).join()) == forger.payload
 
 
 def test_a_replay_shows_itself_by_its_name(lab: Lab) -> None:
