@@ -1,0 +1,158 @@
+"""Write a bundle and load it back: a graph, its word list and a manifest that pins both.
+
+A bundle is a folder or a .zip (`export.bundle_files`). Loading believes nothing that the manifest
+does not pin, and the manifest may be signed by the coordinator. Where a model has learnt from one
+person's text the bundle is that person's data, so its files are the owner's alone.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from export.bundle_files import BundleFiles, open_files, write_files
+from export.manifest import (
+    CONTENT_FILES,
+    MODEL_FILE,
+    VOCABULARY_FILE,
+    BundleError,
+    Manifest,
+    decode_manifest,
+)
+from export.signed_by import (
+    LARGEST_CERTIFICATE_BYTES,
+    LARGEST_SIGNATURE_BYTES,
+    Signer,
+    UntrustedError,
+    check_signature,
+)
+from models.vocabulary import Vocabulary, decode_vocabulary
+from privacy.signatures import Purpose
+
+if TYPE_CHECKING:
+    from privacy.identity import Identity
+
+MANIFEST_FILE = "manifest.json"
+SIGNATURE_FILE = "manifest.sig"
+SIGNER_FILE = "signer.der"
+
+_NAMES = (MANIFEST_FILE, *CONTENT_FILES, SIGNATURE_FILE, SIGNER_FILE)
+_LARGEST_MANIFEST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Hold a bundle whose digests fit.
+
+    Attributes:
+        manifest: What it is.
+        graph: ONNX bytes.
+        vocabulary: The word list of the model's rows.
+        signer: Who signed it; None if nobody did.
+    """
+
+    manifest: Manifest
+    graph: bytes
+    vocabulary: Vocabulary
+    signer: Signer | None
+
+
+def write_bundle(
+    target: Path,
+    manifest: Manifest,
+    *,
+    graph: bytes,
+    vocabulary: Vocabulary,
+    signed_with: "Identity | None" = None,
+) -> None:
+    """Write a bundle, whole or not at all.
+
+    Args:
+        target: New folder, or a ``.zip``, which is replaced in one step.
+        manifest: With the digests of graph and vocabulary.
+        graph: ONNX bytes.
+        vocabulary: The word list of the model's rows.
+        signed_with: The coordinator, whose signature then covers every file.
+
+    Raises:
+        BundleError: If the target cannot be made there, or the manifest is not of these files.
+        OSError: If the disk is full or refuses.
+    """
+    contents = {MODEL_FILE: graph, VOCABULARY_FILE: vocabulary.to_bytes()}
+    for name, content in contents.items():
+        _check_digest(manifest, name, content)
+    encoded = manifest.encode()
+    files = {MANIFEST_FILE: encoded, **contents}
+    if signed_with is not None:
+        files[SIGNATURE_FILE] = signed_with.sign(encoded, purpose=Purpose.BUNDLE)
+        files[SIGNER_FILE] = signed_with.certificates.signing
+    write_files(target, files)
+
+
+def load_bundle(source: Path, *, authority: bytes | None = None) -> Bundle:
+    """Read a bundle and check its signature, if it has one, and every digest.
+
+    Args:
+        source: Folder or ``.zip``.
+        authority: Certificate of the federation's authority, DER. If given, the bundle must be
+            signed by a coordinator that it certified.
+
+    Raises:
+        BundleError: If a file is missing or more than there may be, or is not what the manifest
+            says; if the signature does not fit; or if the bundle is of another format version.
+    """
+    files = open_files(source, _NAMES)
+    encoded = files.read(MANIFEST_FILE, limit_bytes=_LARGEST_MANIFEST_BYTES)
+    signer = _check_signer(files, encoded, authority)
+    manifest = decode_manifest(encoded)
+    contents = {name: _read_checked(files, manifest, name) for name in CONTENT_FILES}
+    vocabulary = _checked_vocabulary(manifest, contents[VOCABULARY_FILE])
+    return Bundle(manifest, contents[MODEL_FILE], vocabulary, signer)
+
+
+def _check_signer(files: BundleFiles, manifest: bytes, authority: bytes | None) -> Signer | None:
+    if authority is None and not files.names & {SIGNATURE_FILE, SIGNER_FILE}:
+        return None
+    try:
+        return check_signature(
+            manifest,
+            files.read(SIGNATURE_FILE, limit_bytes=LARGEST_SIGNATURE_BYTES),
+            files.read(SIGNER_FILE, limit_bytes=LARGEST_CERTIFICATE_BYTES),
+            purpose=Purpose.BUNDLE,
+            authority=authority,
+        )
+    except UntrustedError as error:
+        raise BundleError(str(error)) from None
+
+
+def _read_checked(files: BundleFiles, manifest: Manifest, name: str) -> bytes:
+    content = files.read(name, limit_bytes=manifest.files[name].size_bytes)
+    _check_digest(manifest, name, content)
+    return content
+
+
+def _check_digest(manifest: Manifest, name: str, content: bytes) -> None:
+    pinned = manifest.files[name]
+    if len(content) != pinned.size_bytes:
+        raise BundleError(f"{name} must have {pinned.size_bytes} bytes, got {len(content)}")
+    found = hashlib.sha256(content).hexdigest()
+    if found != pinned.sha256:
+        raise BundleError(f"SHA-256 of {name} must be {pinned.sha256}, got {found}")
+
+
+def _checked_vocabulary(manifest: Manifest, encoded: bytes) -> Vocabulary:
+    try:
+        vocabulary = decode_vocabulary(encoded)
+    except ValueError as error:
+        raise BundleError(f"{VOCABULARY_FILE}: {error}") from None
+    if len(vocabulary) != manifest.model.vocabulary_size:
+        raise BundleError(
+            f"{VOCABULARY_FILE} must have the model's {manifest.model.vocabulary_size} words, "
+            f"got {len(vocabulary)}"
+        )
+    if vocabulary.sha256.hex() != manifest.vocabulary_sha256:
+        raise BundleError(
+            f"{VOCABULARY_FILE} must be the list {manifest.vocabulary_sha256[:16]}… of the plan, "
+            f"got {vocabulary.sha256.hex()[:16]}…"
+        )
+    return vocabulary

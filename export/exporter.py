@@ -1,0 +1,78 @@
+"""Say what a model family must offer to be exported, and find it by the model's settings.
+
+A new family is one file with a class of this shape and one line in ``exporter_for``.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.model_settings import GruLmSettings, ModelSettings
+
+if TYPE_CHECKING:
+    import onnx
+
+
+class ExportError(ValueError):
+    """Raised when a model cannot be exported or a graph cannot be read; the text says why."""
+
+
+class Exporter(Protocol):
+    """Turn the parameters of one model into an ONNX graph and back."""
+
+    def build(self, tensors: Mapping[str, NDArray[np.float32]]) -> "onnx.ModelProto":
+        """Return the graph, with the inputs and outputs of ``export.graph_face``.
+
+        Args:
+            tensors: Parameters by state-dict name, in the shapes of the model's schema.
+        """
+
+    def recover(self, model: "onnx.ModelProto") -> Mapping[str, NDArray[np.float32]]:
+        """Return the parameters that a graph of ``build`` holds, bit for bit.
+
+        Raises:
+            ExportError: If the graph is no graph of this family.
+        """
+
+
+def exporter_for(settings: ModelSettings) -> Exporter:
+    """Return the exporter of a model.
+
+    Raises:
+        ExportError: If the family cannot be exported, or the packages for it are missing.
+    """
+    if isinstance(settings, GruLmSettings):
+        return _gru(settings)
+    family = settings.__struct_config__.tag
+    raise ExportError(f"model family must be gru_lm to be exported, got {family}")
+
+
+def parse_graph(encoded: bytes) -> "onnx.ModelProto":
+    """Return the graph in ONNX bytes.
+
+    Raises:
+        ExportError: If the bytes are no ONNX graph, or the packages for it are missing.
+    """
+    try:
+        import onnx
+        from google.protobuf.message import DecodeError
+    except ImportError as error:
+        raise _missing(error) from None
+    try:
+        return onnx.load_model_from_string(encoded)
+    except DecodeError:
+        raise ExportError("the graph must be ONNX, but cannot be parsed") from None
+
+
+def _gru(settings: GruLmSettings) -> Exporter:
+    try:
+        from export.gru_graph import GruGraph
+    except ImportError as error:
+        raise _missing(error) from None
+    return GruGraph(settings)
+
+
+def _missing(error: ImportError) -> ExportError:
+    return ExportError(f"{error.name} is missing; install sotto[export]")

@@ -1,0 +1,149 @@
+"""Say what a bundle holds: which model, from which round, under which guarantee, file by file.
+
+The manifest is JSON and is decoded strictly. Everything else in a bundle is believed only as far
+as its size and SHA-256 stand here.
+"""
+
+import hashlib
+from typing import Literal
+
+import msgspec
+
+from models.model_settings import ModelSettings, schema_of
+from models.release_record import Metric
+
+FORMAT_VERSION = 1
+MODEL_FILE = "model.onnx"
+VOCABULARY_FILE = "vocabulary.txt"
+CONTENT_FILES = (MODEL_FILE, VOCABULARY_FILE)
+
+_HEX_DIGEST = 64
+# A graph is its weights and a few kilobytes of nodes and names.
+_GRAPH_ALLOWANCE_BYTES = 1 << 20
+
+
+class BundleError(ValueError):
+    """Raised when a bundle cannot be written, or is not to be trusted; the text says why."""
+
+
+class FileDigest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Pin one file.
+
+    Attributes:
+        sha256: Hex digest of the file.
+        size_bytes: Its exact size.
+    """
+
+    sha256: str
+    size_bytes: int
+
+    @classmethod
+    def of(cls, content: bytes) -> "FileDigest":
+        """Return the digest of the content."""
+        return cls(sha256=hashlib.sha256(content).hexdigest(), size_bytes=len(content))
+
+
+class PrivacyStatement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Say what training promised to the people whose text the model saw.
+
+    Attributes:
+        mode: Name of the noise mode, such as ``none`` or ``paper``.
+        guarantee: The promise in words, as the release states it.
+    """
+
+    mode: str
+    guarantee: str
+
+
+class ParityRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Say how the graph compared with torch when it was exported.
+
+    Attributes:
+        shapes: The ``(batch, time)`` shapes compared.
+        largest_difference: Largest difference of two log-probabilities, in nats.
+    """
+
+    shapes: tuple[tuple[int, int], ...]
+    largest_difference: float
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Describe a bundle.
+
+    Attributes:
+        format_version: Version of this struct and of the files beside it.
+        kind: What the bundle predicts.
+        files: Digest of every content file, by name.
+        model: Settings of the model; its schema follows from them.
+        schema_sha256: Hex digest of that schema.
+        parameters_sha256: Hex digest of the parameters as little-endian float32 in schema order.
+        vocabulary_sha256: Hex digest of the word list, as the plan of the round gives it.
+        run: Identifier of the run, 32 hex digits.
+        round_number: Round whose release this is.
+        metrics: Figures of the release, by name.
+        privacy: What training promised.
+        languages: BCP 47 tags of the word list; empty if nobody said.
+        opset: ONNX operator set of the graph.
+        parity: The comparison with torch at export.
+    """
+
+    format_version: int = FORMAT_VERSION
+    kind: Literal["keyboard"] = "keyboard"
+    files: dict[str, FileDigest]
+    model: ModelSettings
+    schema_sha256: str
+    parameters_sha256: str
+    vocabulary_sha256: str
+    run: str
+    round_number: int = msgspec.field(name="round")
+    metrics: dict[str, Metric]
+    privacy: PrivacyStatement
+    languages: tuple[str, ...]
+    opset: int
+    parity: ParityRecord
+
+    def __post_init__(self) -> None:
+        if sorted(self.files) != sorted(CONTENT_FILES):
+            raise ValueError(f"files must be {list(CONTENT_FILES)}, got {sorted(self.files)}")
+        schema = schema_of(self.model)
+        if self.schema_sha256 != schema.sha256.hex():
+            raise ValueError(
+                f"schema_sha256 must be {schema.sha256.hex()}, the schema of the model's "
+                f"settings, got {self.schema_sha256[:_HEX_DIGEST]}"
+            )
+        # Weights kept outside the graph would escape its hash, so they must be in it.
+        surplus = self.files[MODEL_FILE].size_bytes - schema.payload_bytes
+        if not 0 <= surplus <= _GRAPH_ALLOWANCE_BYTES:
+            raise ValueError(
+                f"{MODEL_FILE} must hold {schema.payload_bytes} bytes of weights and at most "
+                f"{_GRAPH_ALLOWANCE_BYTES} more, got {self.files[MODEL_FILE].size_bytes}"
+            )
+
+    def encode(self) -> bytes:
+        """Return the manifest as indented JSON, equal for equal manifests."""
+        return msgspec.json.format(msgspec.json.encode(self, order="deterministic")) + b"\n"
+
+
+def decode_manifest(encoded: bytes) -> Manifest:
+    """Decode a manifest, strictly.
+
+    Raises:
+        BundleError: If the bytes are no manifest of this version; says which side is older.
+    """
+    try:
+        version = msgspec.json.decode(encoded, type=_Versioned).format_version
+    except msgspec.DecodeError as error:
+        raise BundleError(f"manifest cannot be read: {error}") from None
+    if version != FORMAT_VERSION:
+        older = "this sotto" if version > FORMAT_VERSION else "the bundle"
+        raise BundleError(
+            f"bundle format_version must be {FORMAT_VERSION}, got {version}; {older} is older"
+        )
+    try:
+        return msgspec.json.decode(encoded, type=Manifest)
+    except msgspec.DecodeError as error:
+        raise BundleError(f"manifest cannot be read: {error}") from None
+
+
+class _Versioned(msgspec.Struct):
+    format_version: int

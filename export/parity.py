@@ -1,0 +1,130 @@
+"""Hold an exported graph against torch, over shapes that no export ever saw.
+
+This is the only file of the package that needs torch. The network reads the same random words as
+the graph, in two calls with the state carried between them, so that a frozen axis, a gate in the
+wrong place or a state that is dropped shows as a difference.
+"""
+
+import importlib.util
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from export.manifest import ParityRecord
+from export.runtime import NextWordGraph, Prediction
+from models.codec import FlatVector
+from models.model_settings import ModelSettings, schema_of
+
+if TYPE_CHECKING:
+    from models.registry import Network
+
+SHAPES = ((1, 1), (1, 9), (2, 1), (3, 4), (5, 2), (2, 17), (7, 3))
+"""The ``(batch, time)`` shapes compared; the second call reads one word more than the first."""
+
+TOLERANCE = 1e-4
+"""Largest difference of two log-probabilities, in nats: float32 sums in another order."""
+
+_RANKED = 10
+_SEED = 20_190_714
+
+
+class ParityError(ValueError):
+    """Raised when the graph and torch disagree, or cannot be compared."""
+
+
+def check_parity(
+    graph: NextWordGraph,
+    settings: ModelSettings,
+    parameters: FlatVector,
+    *,
+    shapes: tuple[tuple[int, int], ...] = SHAPES,
+) -> ParityRecord:
+    """Compare the graph with torch and return by how much they differ at most.
+
+    Args:
+        graph: The exported graph.
+        settings: The model's settings.
+        parameters: Flat float32 in schema order, shape ``(elements,)``.
+        shapes: The ``(batch, time)`` shapes to compare.
+
+    Raises:
+        ParityError: If two log-probabilities differ by more than ``TOLERANCE``, if the ranking is
+            not that of the distribution, or if torch is missing.
+    """
+    network = _network(settings, parameters)
+    generator = np.random.default_rng(_SEED)
+    largest = 0.0
+    for batch, time in shapes:
+        tokens = generator.integers(0, settings.vocabulary_size, (batch, 2 * time + 1))
+        for difference in _differences(graph, network, tokens, time):
+            # Written so that NaN fails too.
+            if not difference <= TOLERANCE:
+                raise ParityError(
+                    f"log-probabilities must agree with torch to {TOLERANCE} nats, differ by "
+                    f"{difference:.3g} at batch {batch} and time {time}"
+                )
+            largest = max(largest, difference)
+    return ParityRecord(shapes=shapes, largest_difference=largest)
+
+
+def is_torch_there() -> bool:
+    """Return whether torch can be imported, without importing it."""
+    return importlib.util.find_spec("torch") is not None
+
+
+def _differences(
+    graph: NextWordGraph, network: "Network", tokens: NDArray[np.int64], split: int
+) -> list[float]:
+    """Return the difference after the first ``split`` words and after the rest."""
+    k = min(_RANKED, graph.vocabulary_size)
+    first = graph.step(tokens[:, :split], graph.fresh_state(len(tokens)), k=k)
+    second = graph.step(tokens[:, split:], first.state, k=k)
+    expected = _torch_distributions(network, tokens, split)
+    for prediction in (first, second):
+        _check_ranking(prediction)
+    return [
+        float(np.abs(prediction.distribution - distribution).max())
+        for prediction, distribution in zip((first, second), expected, strict=True)
+    ]
+
+
+def _check_ranking(prediction: Prediction) -> None:
+    """Check that the k words are the likeliest ones, in order, with their own values."""
+    k = prediction.words.shape[1]
+    best = -np.sort(-prediction.distribution, axis=1)[:, :k]
+    named = np.take_along_axis(prediction.distribution, prediction.words, axis=1)
+    if not (np.array_equal(best, named) and np.array_equal(best, prediction.log_probabilities)):
+        raise ParityError("the ranked words must be the likeliest of the distribution, in order")
+
+
+def _network(settings: ModelSettings, parameters: FlatVector) -> "Network":
+    try:
+        import torch
+
+        from models.parameters import load_parameters
+        from models.registry import build_network
+    except ImportError as error:
+        raise ParityError(
+            f"{error.name} is missing, so the graph cannot be compared; install sotto[train]"
+        ) from None
+    network = build_network(settings).eval()
+    load_parameters(network, schema_of(settings), torch.from_numpy(np.array(parameters)))
+    return network
+
+
+def _torch_distributions(
+    network: "Network", tokens: NDArray[np.int64], split: int
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return torch's log-probabilities after ``split`` words and after all of them, state carried."""
+    import torch
+
+    with torch.inference_mode():
+        first, state = network.features(torch.from_numpy(tokens[:, :split]), None)
+        second, _ = network.features(torch.from_numpy(tokens[:, split:]), state)
+        scores = [
+            features[:, -1] @ network.output_weight.T + network.output_bias
+            for features in (first, second)
+        ]
+        found = [torch.log_softmax(score, dim=-1).numpy() for score in scores]
+    return found[0], found[1]

@@ -1,0 +1,151 @@
+"""Run an exported next-word graph: onnxruntime and numpy, no torch.
+
+The graph may be of any family: whatever it takes beside the tokens and k is state, made of zeros
+for a fresh text and carried from call to call (``export.graph_face``).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from export.graph_face import (
+    BATCH,
+    DISTRIBUTION,
+    LOG_PROBABILITIES,
+    NEXT,
+    TOKENS,
+    TOP_K,
+    WORDS,
+)
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+State = Mapping[str, NDArray[np.float32]]
+
+
+class GraphError(ValueError):
+    """Raised when a graph cannot be loaded or run; the text says why."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Hold what a graph says of the word after the last token.
+
+    Attributes:
+        words: The k likeliest word ids, likeliest first, int64, shape ``(batch, k)``.
+        log_probabilities: Theirs, in nats, shape ``(batch, k)``.
+        distribution: Those of every word, in nats, shape ``(batch, vocab)``.
+        state: What to pass with the tokens that follow.
+    """
+
+    words: NDArray[np.int64]
+    log_probabilities: NDArray[np.float32]
+    distribution: NDArray[np.float32]
+    state: State
+
+
+class NextWordGraph:
+    """Hold one loaded graph; safe to share between threads, as each call carries its own state."""
+
+    def __init__(self, graph: bytes, *, thread_count: int = 1) -> None:
+        """Load the graph.
+
+        Args:
+            graph: ONNX bytes.
+            thread_count: Threads inside one call; a keyboard step is too small to share.
+
+        Raises:
+            GraphError: If onnxruntime is missing, or the bytes are no such graph.
+        """
+        self._session = _load(graph, thread_count)
+        inputs = {item.name: item.shape for item in self._session.get_inputs()}
+        self._state_shapes = {
+            name: shape for name, shape in inputs.items() if name not in (TOKENS, TOP_K)
+        }
+        self._outputs = [WORDS, LOG_PROBABILITIES, DISTRIBUTION]
+        self._outputs += [NEXT + name for name in self._state_shapes]
+        found = {item.name: item.shape for item in self._session.get_outputs()}
+        if not {TOKENS, TOP_K} <= set(inputs) or not set(self._outputs) <= set(found):
+            raise GraphError(
+                f"a next-word graph must take {TOKENS} and {TOP_K} and give {self._outputs}, "
+                f"got {sorted(inputs)} and {sorted(found)}"
+            )
+        self.vocabulary_size = int(found[DISTRIBUTION][1])
+
+    def fresh_state(self, batch_size: int = 1) -> State:
+        """Return the state of ``batch_size`` texts that have not begun."""
+        return {
+            name: np.zeros([_extent(axis, batch_size) for axis in shape], dtype=np.float32)
+            for name, shape in self._state_shapes.items()
+        }
+
+    def step(self, tokens: NDArray[np.int64], state: State, *, k: int) -> Prediction:
+        """Read the tokens and predict the word after the last one.
+
+        Args:
+            tokens: Word ids, int64, shape ``(batch, time)``, at least one of each.
+            state: What the step before gave, or ``fresh_state``.
+            k: How many words to rank, in [1, vocab].
+
+        Raises:
+            ValueError: If the tokens are not 2-D or empty, an id is no word, or k is out of range.
+            GraphError: If onnxruntime fails.
+        """
+        self._check(tokens, k)
+        feeds = {TOKENS: tokens, TOP_K: np.array([k], dtype=np.int64), **state}
+        try:
+            found = self._session.run(self._outputs, feeds)
+        except _runtime_errors() as error:
+            raise GraphError(f"onnxruntime failed: {error}") from None
+        carried = dict(zip(self._state_shapes, found[3:], strict=True))
+        return Prediction(found[0], found[1], found[2], carried)
+
+    def _check(self, tokens: NDArray[np.int64], k: int) -> None:
+        if tokens.ndim != 2 or not tokens.size:
+            raise ValueError(f"tokens must have shape (batch, time), got {tokens.shape}")
+        if tokens.min() < 0 or tokens.max() >= self.vocabulary_size:
+            raise ValueError(
+                f"tokens must be in [0, {self.vocabulary_size}), "
+                f"got {tokens.min()} to {tokens.max()}"
+            )
+        if not 1 <= k <= self.vocabulary_size:
+            raise ValueError(f"k must be in [1, {self.vocabulary_size}], got {k}")
+
+
+def _extent(axis: int | str, batch_size: int) -> int:
+    if isinstance(axis, int):
+        return axis
+    return batch_size if axis == BATCH else 0
+
+
+def _load(graph: bytes, thread_count: int) -> "onnxruntime.InferenceSession":
+    try:
+        import onnxruntime
+    except ImportError:
+        raise GraphError("onnxruntime is missing; install sotto[export]") from None
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = thread_count
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4  # what fails is raised here; nothing else is to be printed
+    try:
+        return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+    except _runtime_errors() as error:
+        raise GraphError(f"the graph cannot be loaded: {error}") from None
+
+
+def _runtime_errors() -> tuple[type[Exception], ...]:
+    """Return what onnxruntime raises; its classes share no parent of their own."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as errors
+
+    return (
+        errors.Fail,
+        errors.InvalidArgument,
+        errors.InvalidGraph,
+        errors.InvalidProtobuf,
+        errors.NotImplemented,
+        errors.RuntimeException,
+    )

@@ -1,0 +1,90 @@
+"""Check who signed a release or a bundle.
+
+The signature is over one small file that holds the digests of all others. Dates are not looked
+at: a release stays what it was when the certificate of its key has run out. Without the
+federation's authority a good signature only says that nothing changed since somebody signed.
+"""
+
+from dataclasses import dataclass
+
+from privacy.certificates import (
+    CertificateError,
+    KeyUse,
+    check_issuer,
+    read_certificate,
+)
+from privacy.signatures import Purpose, SignatureError, verify
+
+# The longest is RSA-4096's, 512 bytes; a certificate of such a key has some 1,500.
+LARGEST_SIGNATURE_BYTES = 1 << 10
+LARGEST_CERTIFICATE_BYTES = 1 << 14
+
+
+class UntrustedError(ValueError):
+    """Raised when a signature or its certificate is not what it must be."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Signer:
+    """Name who signed.
+
+    Attributes:
+        name: Name in the certificate.
+        certificate_sha256: Hex digest of the certificate.
+        is_trusted: Whether the certificate was checked against the federation's authority.
+    """
+
+    name: str
+    certificate_sha256: str
+    is_trusted: bool
+
+    def describe(self) -> str:
+        """Say in words who signed, and how far that was checked."""
+        trust = (
+            "of the given authority"
+            if self.is_trusted
+            else "its certificate was not checked: give --authority"
+        )
+        return f"{self.name} ({self.certificate_sha256[:16]}…, {trust})"
+
+
+def check_signature(
+    message: bytes,
+    signature: bytes,
+    certificate: bytes,
+    *,
+    purpose: Purpose,
+    authority: bytes | None,
+) -> Signer:
+    """Check a coordinator's signature.
+
+    Args:
+        message: What was signed.
+        signature: The signature.
+        certificate: Certificate of the key, X.509 DER.
+        purpose: What must have been signed.
+        authority: The authority's certificate, DER; None leaves the certificate unchecked.
+
+    Raises:
+        UntrustedError: If the key is no coordinator's signing key, is not the authority's, or did
+            not sign the message for this purpose.
+    """
+    try:
+        certified = read_certificate(certificate)
+        if (certified.use, certified.role) != (KeyUse.SIGNING, "coordinator"):
+            raise UntrustedError(
+                f"the signer must hold a coordinator's signing key, got a {certified.role}'s "
+                f"{certified.use.value} key"
+            )
+        if authority is not None:
+            check_issuer(certificate, ca=authority)
+        verify(certified.public_key, message, signature, purpose=purpose)
+    except CertificateError as error:
+        raise UntrustedError(f"the signer's {error}") from None
+    except SignatureError as error:
+        raise UntrustedError(str(error)) from None
+    return Signer(
+        name=certified.name,
+        certificate_sha256=certified.sha256.hex(),
+        is_trusted=authority is not None,
+    )
