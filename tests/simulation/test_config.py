@@ -1,0 +1,59 @@
+import pytest
+
+from server.config import ConfigError
+from simulation.config import config_from, preset_names, preset_text, read_tables, with_settings
+from simulation.overrides import parse_override
+
+EXPECTED = {
+    "fedatt-ptb",
+    "fedatt-wikitext2",
+    "fedatt-reddit",
+    "keyboard-sms",
+    "keyboard-irc",
+    "keyboard-tiny",
+}
+
+
+def test_the_presets_of_the_papers_and_of_keyboards_ship() -> None:
+    assert set(preset_names()) >= EXPECTED
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_preset_can_be_read_and_says_its_source(name: str) -> None:
+    config = config_from(read_tables(name), name)
+
+    assert "Source:" in preset_text(name)
+    assert config.data.dataset
+    if name.endswith("-paper"):
+        assert "NOT RUN" in preset_text(name)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("data.datset=ptb", r"unknown field `datset` - at `\$\.data`"),
+        ("data.client_count=1.5", r"Expected `int \| null`, got `float` - at `\$\.data\.client"),
+        ("data.client_count=0", "client_count must be >= 1, got 0"),
+        ("data.partition=dirichlet", "concentration belongs to partition"),
+        ("data.absence_rate=1.0", r"absence_rate must be in \[0, 1\), got 1\.0"),
+        ("data.least_tokens=1", "least_tokens must be >= 2, got 1"),
+        ('evaluation={kind="devices", cohort_size=3}', 'in a simulation, got "devices"'),
+        ('evaluation={kind="public", public_text="test"}', 'must be "valid" in a simulation'),
+        ("rounds.quorum=20", "cohort_size must be >= quorum 20"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_run_is_refused_with_its_reason(setting: str, message: str) -> None:
+    tables = with_settings(read_tables("keyboard-tiny"), [parse_override(setting)])
+
+    with pytest.raises(ConfigError, match=message):
+        config_from(tables, "keyboard-tiny")
+
+
+def test_an_unknown_preset_lists_those_there_are() -> None:
+    with pytest.raises(ConfigError, match=r"fedatt-ptb, .*or a file ending in \.toml, got 'ptb'"):
+        read_tables("ptb")
+
+
+def test_a_list_belongs_to_a_sweep() -> None:
+    with pytest.raises(ValueError, match=r"rounds\.cap must have one value here, got 2"):
+        with_settings(read_tables("keyboard-tiny"), [parse_override("rounds.cap=1,2")])

@@ -1,0 +1,121 @@
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from edge_client.local_round import run_training
+from models.model_settings import schema_of
+from models.parameters import initial_parameters
+from server.closing import Contribution, close_round
+from server.config import make_plan
+from simulation.config import SimulationConfig
+from simulation.federation import Federation, SimulationError
+from simulation.participation import SeededSource
+from simulation.population import Population
+from simulation.workers import WorkerPool
+
+Configured = Callable[..., tuple[SimulationConfig, dict[str, object]]]
+
+
+def federation_of(config: SimulationConfig, population: Population, pool: WorkerPool) -> Federation:
+    plan = make_plan(config, "0" * 32, vocabulary=population.vocabulary)
+    return Federation(config, plan, list(population.clients), pool)
+
+
+def pool_of(config: SimulationConfig, population: Population) -> WorkerPool:
+    plan = make_plan(config, "0" * 32, vocabulary=population.vocabulary)
+    return WorkerPool(plan, population.clients, worker_count=1)
+
+
+def test_a_round_is_what_the_devices_and_the_coordinator_compute_one_by_one(
+    configured: Configured, population: Population
+) -> None:
+    config, _ = configured(
+        'privacy={mode="paper", randomisation_magnitude=0.01, clipping_norm=5.0}'
+    )
+    plan = make_plan(config, "0" * 32, vocabulary=population.vocabulary)
+    with WorkerPool(plan, population.clients, worker_count=2) as pool:
+        federation = Federation(config, plan, list(population.clients), pool)
+        federation.run_round()
+
+    # The same round by hand: draw three, sort them into slots, train each, close.
+    source = SeededSource(config.seed)
+    source.start_round(1)
+    received = initial_parameters(config.model, config.seed)
+    contributions = []
+    for slot, name in enumerate(sorted(source.choose(sorted(population.clients), 3))):
+        examples = population.clients[name]
+        result = run_training(plan, received, examples, round_number=1, client_name=name)
+        contributions.append(Contribution(slot, result.update, result.example_count, name))
+    closed = close_round(
+        received,
+        contributions,
+        schema=schema_of(plan.model),
+        aggregation=config.aggregation,
+        privacy=config.privacy,
+        slot_count=3,
+        generator=torch.Generator(),
+    )
+    assert torch.equal(federation.parameters, closed.parameters)
+
+
+def test_a_client_that_is_away_leaves_its_slot_empty(
+    configured: Configured, population: Population
+) -> None:
+    config, _ = configured("data.absence_rate=0.3", "rounds.cohort_size=6", "rounds.quorum=1")
+    with pool_of(config, population) as pool:
+        federation = federation_of(config, population, pool)
+
+        rounds = [federation.run_round() for _ in range(4)]
+
+    # 24 draws at 0.3: none or all away has a chance below 2e-4, and the seed is fixed.
+    counts = [int(figures["contributions"] or 0) for figures in rounds]
+    assert all(1 <= count <= 6 for count in counts)
+    assert sum(counts) < 24
+    assert [figures["cohort"] for figures in rounds] == [6, 6, 6, 6]
+
+
+def test_a_round_below_its_quorum_is_tried_again_and_given_up(
+    configured: Configured, population: Population
+) -> None:
+    config, _ = configured("data.absence_rate=0.99", "rounds.retry_limit=2", "rounds.quorum=3")
+
+    with (
+        pool_of(config, population) as pool,
+        pytest.raises(SimulationError, match="round 1 was given up after 3 attempts"),
+    ):
+        federation_of(config, population, pool).run_round()
+
+
+def test_a_run_in_which_everybody_diverges_says_what_to_lower(
+    configured: Configured, population: Population
+) -> None:
+    config, _ = configured("training.learning_rate=1e37", "training.gradient_clipping_norm=1e30")
+
+    with (
+        pool_of(config, population) as pool,
+        pytest.raises(SimulationError, match=r"clients diverged; lower training\.learning_rate"),
+    ):
+        federation_of(config, population, pool).run_round()
+
+
+def test_a_population_smaller_than_the_cohort_is_refused(
+    configured: Configured, population: Population
+) -> None:
+    config, _ = configured("rounds.cohort_size=7")
+
+    with (
+        pool_of(config, population) as pool,
+        pytest.raises(SimulationError, match="needs a larger population than 6 clients"),
+    ):
+        federation_of(config, population, pool).run_round()
+
+
+def test_first_come_takes_the_first_updates_of_a_larger_cohort(
+    configured: Configured, population: Population
+) -> None:
+    config, _ = configured('rounds.selection="first-come"', "rounds.over_selection=1.9")
+    with pool_of(config, population) as pool:
+        figures = federation_of(config, population, pool).run_round()
+
+    assert figures["contributions"] == 3
