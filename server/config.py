@@ -167,8 +167,12 @@ def make_plan(
 
     Raises:
         OSError: If the word list cannot be read.
-        ValueError: If the word list does not fit the settings, or ``cohort_size`` is missing.
+        ValueError: If there is no such task, the word list does not fit the settings, or
+            ``cohort_size`` is missing.
     """
+    from models.tasks import task_named  # Here, so that reading a file needs no torch.
+
+    task_named(config.task)
     words = config.vocabulary.load() if vocabulary is None else vocabulary
     if len(words.words) != config.model.vocabulary_size:
         raise ValueError(

@@ -74,6 +74,8 @@ def open_store(settings: StoreSettings) -> Store:
         raise StoreError(f"store.url cannot be used: {error}") from None
     except DBAPIError as error:
         raise StoreError(f"the store cannot be opened: {error.orig}") from None
+    except OSError as error:
+        raise StoreError(f"the store cannot be opened: {error}") from None
     return Store(engine)
 
 

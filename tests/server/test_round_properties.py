@@ -113,7 +113,7 @@ class RoundsUnderAnyOrder(RuleBasedStateMachine):
         self.machine.decline(client)
 
     @precondition(lambda self: self.leases)
-    @rule(age=st.integers(0, 7), message=MESSAGES, thief=st.none() | CLIENTS)
+    @rule(age=st.integers(0, 7), message=MESSAGES, thief=st.none() | st.none() | CLIENTS)
     def begin(self, age: int, message: bytes, thief: str | None) -> None:
         held = self.leases[-1 - age % len(self.leases)]
         client = thief or held.client

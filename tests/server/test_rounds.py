@@ -253,6 +253,18 @@ def test_over_selection_gives_spare_leases_and_takes_the_first_updates() -> None
     assert close.places() == {FIVE[0]: 0, FIVE[2]: 1}
 
 
+def test_commits_that_run_at_once_do_not_exceed_the_places() -> None:
+    machine = first_come(cohort_size=1, quorum=1)  # 1 * 1.5 gives 2 leases for 1 place
+    machine.open_round(FIVE, now=0.0)
+    first, second = lease(machine, FIVE[0]), lease(machine, FIVE[1])
+
+    begun = machine.begin_commit(FIVE[0], first.nonce, MESSAGE, 2.0)
+    refused = machine.begin_commit(FIVE[1], second.nonce, MESSAGE, 2.0)
+
+    assert isinstance(begun, CommitBegun)
+    assert refused == Refused(RefusalCode.ROUND_FULL)
+
+
 def test_a_first_come_place_left_behind_goes_to_another_client() -> None:
     machine = first_come(over_selection=1.0, quorum=1)
     machine.open_round(FIVE, now=0.0)
