@@ -17,27 +17,28 @@ _APOSTROPHES = str.maketrans({"’": "'", "‘": "'", "ʼ": "'", "＇": "'", "`"
 # Words with a digit stand for what was hidden, so hiding writes this.
 _HIDDEN = " 0 "
 _TOP_LEVEL = "com|org|net|edu|gov|info|biz|co|io|uk|de|fr|eu|sg|in|us|ca|au|tv|me"
+# Every pattern starts at the start of a run and gives nothing back, so that none is quadratic.
 _ADDRESS = re.compile(
     rf"""
-      \b[a-z][a-z0-9+.-]*://\S*[\w/]     # any scheme; a full stop after it ends the sentence
-    | \bwww\.\S*[\w/]
-    | \b[\w.+-]+@\w(?:[^\s@<>]*\w)?      # e-mail
-    | \b(?:[\w-]+\.)+(?:{_TOP_LEVEL})\b(?:/(?:\S*[\w/])?)?
+      (?<![\w+.-])[a-z][a-z0-9+.-]*+://\S*[\w/]  # any scheme; a full stop after it is a sentence's
+    | (?<![\w.-])www\.\S*[\w/]
+    | (?<![\w.+-])[\w.+-]++@\w(?:[^\s@<>]*\w)?   # e-mail
+    | (?<![\w.-])(?:[\w-]++\.)+(?:{_TOP_LEVEL})\b(?:/(?:\S*[\w/])?)?
     """,
     re.VERBOSE | re.IGNORECASE,
 )
 _NOT_A_WORD = re.compile(
     r"""
-      <[^<>\s]{1,30}>                    # a mask such as <#>, <email> or <unk>
-    | (?<!\S)[~.]{0,2}/\S*[\w/]          # a path
-    | \b[^\W\d]*\d(?:[.,:/'-]?\w)*       # a number, a time, 4ever
-    | \b[^\W_]*_\w*                      # a programmer's name for something
+      <[^<>\s]{1,30}>                            # a mask such as <#>, <email> or <unk>
+    | (?<!\S)[~.]{0,2}/\S*[\w/]                  # a path
+    | \b[^\W\d]*+\d(?:[.,:/'-]?\w)*              # a number, a time, 4ever
+    | \b[^\W_]*+_\w*                             # a programmer's name for something
     """,
     re.VERBOSE,
 )
 # Without this, the letter of :p would count as a word.
 _EMOTICON = re.compile(r"(?<!\w)[:;=]['-]?[a-z](?!\w)")
-_SENTENCE_END = re.compile(r"[.!?…]+(?=\s|$)|\.{2,}|[!?…]+|[\r\n]+")
+_SENTENCE_END = re.compile(r"[.!?…]{2,}|[!?…]|\.(?=\s|$)|[\r\n]+")
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 
 

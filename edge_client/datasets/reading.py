@@ -64,6 +64,15 @@ def read_text(path: Path) -> str:
         raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from None
     except (EOFError, zlib.error) as error:
         raise DatasetError(f"{path} is damaged: {error}") from None
+    return decode_text(content, path)
+
+
+def decode_text(content: bytes, path: Path) -> str:
+    """Return bytes read from ``path`` as text.
+
+    Raises:
+        DatasetError: If they are binary or not UTF-8; names the file and the byte's place.
+    """
     if (nul := content.find(b"\0")) >= 0:
         raise DatasetError(f"{path} must be text, but byte {nul} is zero: it is a binary file")
     try:
