@@ -1,15 +1,17 @@
 """Close a round: from the cohort's updates to the next parameters.
 
 Simulation and deployment call this one function, so a simulated and a deployed round that saw the
-same updates end in the same bits. It holds one model and one update at a time, whatever the cohort.
+same updates end in the same bits. It holds one model and two updates at a time, whatever the
+cohort.
 
 References:
     [FedAtt] Ji et al., IJCNN 2019, arXiv:1812.07108, Eq. 4 (the server's step).
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -20,10 +22,13 @@ from privacy.noise import noise_mode
 from privacy.noise_mode import Arrival
 from privacy.settings import PrivacySettings
 from server.aggregation.registry import build_rule
-from server.aggregation.rule import AggregationRule, AggregationWeights
+from server.aggregation.rule import AggregationRule, AggregationWeights, Arrived
 from server.aggregation.settings import AggregationSettings
 from server.personalisation.method import ServerHalf
 from server.personalisation.registry import build_server_half
+
+# Two updates share one pass over the sum: a quarter less traffic to memory than one by one.
+_UPDATES_IN_HAND = 2
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,8 @@ def close_round(
 
     Args:
         parameters: Shared parameters the cohort received, flat float32, shape ``(elements,)``.
-        contributions: In slot order; each may be made when asked for, and is let go once added.
+        contributions: In slot order; each may be made when asked for. Two at a time are held,
+            and let go once added.
         schema: The model's tensors as uploaded; those with role ``generated`` go to
             ``personalisation``.
         aggregation: The rule and the server step size.
@@ -104,9 +110,10 @@ def close_round(
         arrival=mode.arrival,
     )
     split = _UploadSplit(schema, mode.arrival)
-    for contribution in contributions:
-        _add(contribution, rule, server_half, split, example_cap)
-        del contribution  # The next one is made before the name is bound again.
+    remaining = iter(contributions)
+    while in_hand := list(islice(remaining, _UPDATES_IN_HAND)):
+        _add(in_hand, rule, server_half, split, example_cap)
+        in_hand.clear()  # Let go before the next are made.
     weights = None if mode.guarantees_privacy else rule.weights()
     aggregate = mode.at_server(rule.result(), generator)
     stepped = torch.add(parameters, aggregate, alpha=aggregation.server_step_size, out=aggregate)
@@ -149,18 +156,24 @@ class _UploadSplit:
 
 
 def _add(
-    contribution: Contribution,
+    contributions: Sequence[Contribution],
     rule: AggregationRule,
     server_half: ServerHalf,
     split: _UploadSplit,
     example_cap: int | None,
 ) -> None:
-    count = contribution.example_count
-    count = count if example_cap is None else min(count, example_cap)
-    shared, generated = split(contribution.update)
-    rule.add(contribution.slot, shared, count)
-    if generated is not None:
-        server_half.take(contribution.client_name, generated, count)
+    cap = math.inf if example_cap is None else example_cap
+    counts = [int(min(contribution.example_count, cap)) for contribution in contributions]
+    parts = [split(contribution.update) for contribution in contributions]
+    rule.add_together(
+        [
+            Arrived(contribution.slot, shared, count)
+            for contribution, (shared, _), count in zip(contributions, parts, counts, strict=True)
+        ]
+    )
+    for contribution, (_, generated), count in zip(contributions, parts, counts, strict=True):
+        if generated is not None:
+            server_half.take(contribution.client_name, generated, count)
 
 
 def _check_parameters(parameters: Tensor, shared: Schema) -> None:

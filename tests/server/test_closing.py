@@ -178,13 +178,13 @@ def test_weights_are_told_by_slot_where_nothing_is_promised() -> None:
     )
 
 
-def test_one_update_at_a_time_is_alive() -> None:
+def test_no_more_than_two_updates_are_alive_at_a_time() -> None:
     made: list[weakref.ref[Tensor]] = []
 
     def contributions() -> Iterator[Contribution]:
         for slot in range(6):
             gc.collect()
-            assert not any(reference() is not None for reference in made)
+            assert sum(reference() is not None for reference in made) <= slot % 2
             update = filled(1.0)
             made.append(weakref.ref(update))
             contribution = Contribution(slot, update, 1)
