@@ -1,0 +1,193 @@
+"""Measure a device: local training against the loop anybody would write, and the agent at rest.
+
+Figures (``--json`` prints them as one object):
+
+    versus_default_loop   Time of a bare, default PyTorch float32 loop over the time of a device's
+                          local training, on the same model, parameters, windows and optimiser. The
+                          mean losses of the two differ by at most 1 %, or the benchmark fails.
+    versus_default_loop_float32
+                          The same with the plan's precision left at float32.
+    client_s, client_float32_s, default_loop_s
+                          Seconds of one client's round: ``tokens`` target tokens, one epoch.
+
+The model is the tied GRU of width 300 with 10,000 words; the text is the manual inside CPython,
+unless ``--data`` names another. Each side is a process of its own, prepared as such a process is,
+all with the same number of threads (``--threads``); times are the best of several, the sides
+taken in turns.
+"""
+
+import argparse
+import json
+import math
+import multiprocessing
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from benchmarks.comparators.default_torch_round import train_clients
+from edge_client.compute import prepare_compute
+from edge_client.datasets.registry import load_dataset
+from edge_client.local_round import run_training
+from models.model_settings import GruLmSettings, schema_of
+from models.next_word import NextWord
+from models.parameters import initial_parameters, load_parameters
+from models.plan import Plan, TrainingSettings, VocabularySettings
+from models.registry import build_network
+from models.seeds import client_seed
+from models.vocabulary import shipped_vocabulary
+from privacy.settings import NoNoise
+
+MODEL = GruLmSettings(vocabulary_size=10_000, hidden_size=300, tied=True)
+CLIENT = "device-0001"
+BATCH_SIZE = 10
+LARGEST_LOSS_DIFFERENCE = 0.01
+
+
+@dataclass(frozen=True)
+class Work:
+    """Hold what one client does: a text as int64 numbers, and the plan."""
+
+    stream: Tensor
+    plan: Plan
+
+
+def make_work(
+    tokens: int, precision: Literal["bfloat16", "float32"], data: tuple[str, Path | None]
+) -> Work:
+    """Return the round of one client with so many tokens."""
+    words = shipped_vocabulary(MODEL.vocabulary_size)
+    text = load_dataset(*data).train
+    numbers = [row for user in sorted(text) for row in words.token_stream(text[user])]
+    plan = Plan(
+        run="00" * 16,
+        model=MODEL,
+        schema_sha256=schema_of(MODEL).sha256.hex(),
+        vocabulary=VocabularySettings(
+            name="english-10k", size=len(words), sha256=words.sha256.hex()
+        ),
+        training=TrainingSettings(
+            learning_rate=2.0,
+            gradient_clipping_norm=1.0,
+            batch_size=BATCH_SIZE,
+            bptt_steps=20,
+            precision=precision,
+        ),
+        privacy=NoNoise(),
+        cohort_size=1,
+        seed=1,
+    )
+    # A multiple of the batch: the bare loop knows no padding.
+    tokens = min(tokens, len(numbers)) // BATCH_SIZE * BATCH_SIZE
+    return Work(torch.tensor(numbers[:tokens]), plan)
+
+
+def train_as_device(work: Work) -> tuple[float, float]:
+    """Return the seconds and the mean loss of a device's round, building its network included."""
+    parameters = initial_parameters(MODEL, seed=0)
+    started = time.perf_counter()
+    result = run_training(work.plan, parameters, work.stream, round_number=1, client_name=CLIENT)
+    return time.perf_counter() - started, result.mean_loss
+
+
+def train_by_default_loop(work: Work) -> tuple[float, float]:
+    """Return the seconds and the mean loss of the bare loop over the same windows."""
+    network = build_network(MODEL)
+    load_parameters(network, schema_of(MODEL), initial_parameters(MODEL, seed=0))
+    initial = dict(network.state_dict())
+    initial["output.weight"] = initial["embedding.weight"]
+    generator = torch.Generator().manual_seed(client_seed(work.plan.seed, 1, CLIENT))
+    windows = NextWord().batches(work.stream, work.plan.training, network, generator)
+    seconds, loss, _ = train_clients(
+        initial,
+        [[(window.inputs, window.targets) for window in windows]],
+        learning_rate=work.plan.training.learning_rate,
+        gradient_clipping_norm=work.plan.training.gradient_clipping_norm or math.inf,
+    )
+    return seconds, loss
+
+
+def prepare_device(threads: int) -> None:
+    """Do what the device's training process does first."""
+    prepare_compute("cpu", threads)
+
+
+def leave_defaults(threads: int) -> None:
+    """Leave torch as it comes, but for the threads."""
+    torch.set_num_threads(threads)
+
+
+def measure(
+    tokens: int, repeats: int, threads: int, data: tuple[str, Path | None]
+) -> dict[str, float]:
+    """Run the sides in turns and return the figures."""
+    fast, exact = make_work(tokens, "bfloat16", data), make_work(tokens, "float32", data)
+    sides: dict[str, tuple[Callable[[int], None], Callable[[Work], tuple[float, float]], Work]] = {
+        "client": (prepare_device, train_as_device, fast),
+        "client_float32": (prepare_device, train_as_device, exact),
+        "default_loop": (leave_defaults, train_by_default_loop, exact),
+    }
+    context = multiprocessing.get_context("spawn")
+    best = dict.fromkeys(sides, math.inf)
+    losses: dict[str, float] = {}
+    pools = {
+        name: ProcessPoolExecutor(1, mp_context=context, initializer=prepare, initargs=(threads,))
+        for name, (prepare, _, _) in sides.items()
+    }
+    try:
+        for _ in range(1 + repeats):  # the first turn warms every process
+            for name, (_, train, work) in sides.items():
+                seconds, losses[name] = pools[name].submit(train, work).result()
+                best[name] = min(best[name], seconds)
+    finally:
+        for pool in pools.values():
+            pool.shutdown()
+    check_losses(losses)
+    return {
+        "tokens": len(fast.stream),
+        "threads": threads,
+        "client_s": best["client"],
+        "client_float32_s": best["client_float32"],
+        "default_loop_s": best["default_loop"],
+        "versus_default_loop": best["default_loop"] / best["client"],
+        "versus_default_loop_float32": best["default_loop"] / best["client_float32"],
+        **{f"{name}_loss": loss for name, loss in losses.items()},
+    }
+
+
+def check_losses(losses: dict[str, float]) -> None:
+    """Fail where a side is fast because it learns less."""
+    low, high = min(losses.values()), max(losses.values())
+    if not high <= low * (1 + LARGEST_LOSS_DIFFERENCE):
+        raise SystemExit(f"the sides must end with losses within 1 % of each other, got {losses}")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="8,870 tokens instead of 40,000")
+    parser.add_argument("--json", action="store_true", help="print one object of figures")
+    parser.add_argument("--data", type=Path, help="PTB folder; without it the embedded manual")
+    parser.add_argument("--threads", type=int, default=1, help="threads of every side")
+    arguments = parser.parse_args()
+    data = ("ptb", arguments.data) if arguments.data else ("manual", None)
+    tokens, repeats = (8_870, 2) if arguments.quick else (40_000, 3)
+    figures = measure(tokens, repeats, arguments.threads, data)
+    if arguments.json:
+        print(json.dumps(figures))
+        return
+    table = Table("figure", "value", title="Local training on a device")
+    for name, value in figures.items():
+        table.add_row(name, f"{value:,.3f}" if isinstance(value, float) else f"{value:,}")
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
