@@ -13,11 +13,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from edge_client.agent import Agent
-from edge_client.client_settings import ClientSettingsError, read_client_settings
+from edge_client.client_settings import (
+    ClientSettingsError,
+    read_client_settings,
+    write_starting_settings,
+)
 from edge_client.device_folder import DeviceFolder, DeviceFolderError
 from edge_client.doctor import Finding, examine
 from edge_client.enrolling import enrol_device
-from edge_client.floor import FloorError, read_floor
+from edge_client.floor import (
+    FloorError,
+    PlanBelowFloorError,
+    check_data,
+    read_floor,
+    write_starting_floor,
+)
 from edge_client.lease import Device
 from edge_client.refusal import RefusedError, UnreachableError
 from edge_client.sensors import system_sensors
@@ -37,6 +47,7 @@ _FAILURES = (
     InviteError,
     KeyFileError,
     OSError,
+    PlanBelowFloorError,
     RefusedError,
     UnreachableError,
 )
@@ -66,7 +77,10 @@ def _enrol(arguments: argparse.Namespace) -> int:
     invite = read_invite(arguments.invite)
     folder = DeviceFolder(arguments.folder)
     enrolment = asyncio.run(enrol_device(folder, invite, now=time.time()))
+    write_starting_floor(folder.floor)
+    write_starting_settings(folder.client_settings)
     print(f"enrolled as {enrolment.client_name} at {enrolment.device_address}")
+    print(f"what it accepts: {folder.floor}; when it works: {folder.client_settings}")
     print(f"next: sotto-client run {arguments.folder} --data PATH")
     return 0
 
@@ -77,12 +91,14 @@ def _run(arguments: argparse.Namespace) -> int:
     settings = read_client_settings(folder.client_settings)
     if not arguments.data.exists():
         raise DeviceFolderError(f"--data must be a folder or a file that exists: {arguments.data}")
+    floor = read_floor(folder.floor)
+    check_data(arguments.data, floor)
     device = Device(
         folder=folder,
         client_name=enrolment.client_name,
         data=arguments.data.absolute(),
         compute=arguments.device,
-        floor=read_floor(folder.floor),
+        floor=floor,
         trainer=ChildTrainer(settings.keep_warm_s),
         traffic=Traffic(folder.path / "traffic.json"),
     )

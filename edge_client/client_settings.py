@@ -6,6 +6,23 @@ from pathlib import Path
 import msgspec
 
 from edge_client.policy import PolicySettings
+from privacy.atomic import write_atomically
+
+# What `write_starting_settings` writes: the defaults, for the owner to change.
+STARTING_SETTINGS = """\
+# Seconds that the training process stays in memory after a round (about 250 MB); 0 ends it.
+keep_warm_s = 0.0
+
+# When this device may work. A sensor that cannot know counts as "allow" or "wait".
+[policy]
+charging = true
+idle = true
+unmetered = true
+unknown = "allow"
+# least_battery_percent = 50.0
+# largest_temperature_c = 40.0
+# window = "22:00-06:30"
+"""
 
 
 class ClientSettingsError(ValueError):
@@ -45,3 +62,9 @@ def read_client_settings(path: Path) -> ClientSettings:
         return msgspec.convert(tomllib.loads(text), ClientSettings, strict=True)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise ClientSettingsError(f"{path}: {error}") from None
+
+
+def write_starting_settings(path: Path) -> None:
+    """Write settings for the owner to change, owner-only; settings that are there already stay."""
+    if not path.exists():
+        write_atomically(path, STARTING_SETTINGS.encode())
