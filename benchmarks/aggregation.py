@@ -13,8 +13,9 @@ Figures (``--json`` prints them as one object):
 
 Each time is the best of several runs, taken in turns so that a busy moment hits all sides. All
 sides use the same number of threads, one unless told otherwise: threads of one sum wait for each
-other on a busy machine, and their number changes no bit. The updates lie in a pool of buffers that is larger than any
-cache and is read in turns, as if each had just been opened; the stack gets memory of its own.
+other on a busy machine, and their number changes no bit. The updates lie in a pool of buffers that
+is larger than any cache and is read in turns, as if each had just been opened; the stack gets
+memory of its own.
 """
 
 import argparse
