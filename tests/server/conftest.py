@@ -12,6 +12,7 @@ from models.vocabulary import Vocabulary
 from privacy.settings import NoNoise
 from server.attempts import OpenAttempt, open_attempt
 from server.clients import enrol_client
+from server.contributions import keep_contribution
 from server.device_certificates import StoredCertificate
 from server.inbox import Inbox
 from server.release_files import NewRelease, ReleaseFolder
@@ -82,13 +83,22 @@ def lease_of() -> Callable[[str], Lease]:
 
 
 @pytest.fixture
-def upload(tmp_path: Path) -> Callable[[bytes], Path]:
-    """Return a function that makes a complete upload."""
+def keep(store: Store, inbox: Inbox, tmp_path: Path) -> Callable[[Lease, bytes], None]:
+    """Return a function that makes an upload and keeps it as the contribution of a lease."""
 
-    def make(content: bytes) -> Path:
-        path = tmp_path / "upload.part"
-        path.write_bytes(content)
-        return path
+    def make(lease: Lease, content: bytes) -> None:
+        partial = tmp_path / "upload.part"
+        partial.write_bytes(content)
+        keep_contribution(
+            store,
+            inbox,
+            partial,
+            lease,
+            message_id=bytes(16),
+            signing_sha256=bytes(32),
+            example_count=7,
+            now=120.0,
+        )
 
     return make
 
