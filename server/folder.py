@@ -30,6 +30,11 @@ class ServerFolder:
         return self.root / "identity"
 
     @property
+    def lease_secret(self) -> Path:
+        """What the nonces of leases are derived from."""
+        return self.root / "lease.secret"
+
+    @property
     def uploads(self) -> Path:
         """Uploads that are not complete or not committed."""
         return self.root / "uploads"

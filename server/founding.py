@@ -19,6 +19,7 @@ from privacy.keys import make_private_folder
 from privacy.random import SecureSource
 from server.config import FederationConfig, parse_config, read_config
 from server.folder import ServerFolder
+from server.lease_nonces import SECRET_BYTES
 from server.store import check_run, open_store, start_run
 from server.tokens import create_tokens, renew_token
 
@@ -80,7 +81,9 @@ def _fill(folder: ServerFolder, settings: str, hostnames: Sequence[str]) -> None
         )
     # Loaded once here, so that a word list that cannot be used is refused now and not later.
     config.vocabulary.load()
-    run = SecureSource().bytes(_RUN_BYTES).hex()
+    source = SecureSource()
+    run = source.bytes(_RUN_BYTES).hex()
+    write_atomically(folder.lease_secret, source.bytes(SECRET_BYTES))
     authority = CertificateAuthority.create(folder.authority, run)
     _certify(folder, authority, config, hostnames)
     store = open_store(config.store)

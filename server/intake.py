@@ -15,7 +15,7 @@ from concurrent.futures import Executor
 from privacy.noise import noise_mode
 from protos import federation_pb2 as pb
 from server.answering import RefusedError, disk_refusal
-from server.contributions import ContributionError, keep_contribution
+from server.contributions import ContributionError, find_receipt, keep_contribution
 from server.failpoints import Failpoint, Failpoints
 from server.inbox import Inbox
 from server.membership import Membership
@@ -145,7 +145,7 @@ class Intake:
         if task is None:
             begun = self._machine.begin_commit(client, *key, time.monotonic())
             if isinstance(begun, Refused):
-                raise RefusedError(begun.code, begun.text)
+                return await self._earlier_commit(client, request, begun)
             if isinstance(begun, Committed):
                 return begun.receipt.round_number
             task = asyncio.create_task(self._finish(begun, request))
@@ -156,6 +156,22 @@ class Intake:
         if committed.receipt.client != client:
             raise RefusedError(RefusalCode.UNKNOWN_LEASE)
         return committed.receipt.round_number
+
+    async def _earlier_commit(
+        self, client: str, request: pb.CommitUploadRequest, refused: Refused
+    ) -> int:
+        """Return the round that this very commit counted in long ago, or refuse it.
+
+        Raises:
+            RefusedError: If there was no such commit.
+        """
+        if refused.code is RefusalCode.UNKNOWN_LEASE:
+            receipt = await asyncio.get_running_loop().run_in_executor(
+                self._executor, find_receipt, self._store, client, request.lease_nonce
+            )
+            if receipt is not None and receipt.message_id == request.message_id:
+                return receipt.round_number
+        raise RefusedError(refused.code, refused.text)
 
     def _retire(self, key: tuple[bytes, bytes], done: asyncio.Task[Committed]) -> None:
         del self._running[key]

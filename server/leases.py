@@ -2,11 +2,10 @@
 
 from collections.abc import Collection, Iterator
 
-from server.cohort import Cohort, EntropySource
+from server.cohort import Cohort
+from server.lease_nonces import NonceDraw
 from server.refusals import RefusalCode
 from server.round_answers import Lease, Receipt, Refused
-
-NONCE_BYTES = 16
 
 
 class LeaseBook:
@@ -18,7 +17,14 @@ class LeaseBook:
         declined: Clients that take no part in this attempt.
     """
 
-    def __init__(self, cohort: Cohort, round_number: int, attempt: int, deadline: float) -> None:
+    def __init__(
+        self,
+        cohort: Cohort,
+        round_number: int,
+        attempt: int,
+        deadline: float,
+        draw_nonce: NonceDraw,
+    ) -> None:
         """Start with no lease given.
 
         Args:
@@ -26,11 +32,13 @@ class LeaseBook:
             round_number: Round, from 1.
             attempt: Attempt, from 0.
             deadline: When every lease ends, in seconds of the machine's clock.
+            draw_nonce: Draws each lease's nonce.
         """
         self.cohort = cohort
         self.deadline = deadline
         self.declined: set[str] = set()
         self._round_and_attempt = (round_number, attempt)
+        self._draw_nonce = draw_nonce
         self._leases: dict[str, Lease] = {}
         self._lost: set[str] = set()
         self._evicted: dict[bytes, str] = {}
@@ -60,14 +68,13 @@ class LeaseBook:
         """Take over the lease behind a commit that an earlier process made."""
         self._give(receipt.client, receipt.slot, receipt.nonce)
 
-    def claim(self, client: str, source: EntropySource, busy: Collection[str]) -> Lease | None:
+    def claim(self, client: str, busy: Collection[str]) -> Lease | None:
         """Return the client's lease, new if it has none; None when there is no slot for it.
 
         An untouched slot is given first, then one whose holder went away.
 
         Args:
             client: Name of the client, not declined.
-            source: Draws the nonce.
             busy: Clients whose slot stays theirs although they went away: their commit is running.
         """
         self._lost.discard(client)
@@ -75,9 +82,9 @@ class LeaseBook:
             return self._leases[client]
         slot = self.cohort.slot_for(client, {lease.slot for lease in self})
         return (
-            self._claim_left(client, source, busy)
+            self._claim_left(client, busy)
             if slot is None
-            else self._give(client, slot, source.bytes(NONCE_BYTES))
+            else self._give(client, slot, self._nonce(client, slot))
         )
 
     def lose(self, client: str) -> None:
@@ -94,9 +101,7 @@ class LeaseBook:
         self.declined.add(client)
         self.lose(client)
 
-    def _claim_left(
-        self, client: str, source: EntropySource, busy: Collection[str]
-    ) -> Lease | None:
+    def _claim_left(self, client: str, busy: Collection[str]) -> Lease | None:
         left = {self._leases[name].slot: name for name in self._lost - set(busy)}
         slot = self.cohort.slot_for(client, {lease.slot for lease in self} - left.keys())
         if slot is None:
@@ -104,7 +109,10 @@ class LeaseBook:
         former = self._leases.pop(left[slot])
         self._lost.discard(former.client)
         self._evicted[former.nonce] = former.client
-        return self._give(client, slot, source.bytes(NONCE_BYTES))
+        return self._give(client, slot, self._nonce(client, slot))
+
+    def _nonce(self, client: str, slot: int) -> bytes:
+        return self._draw_nonce(*self._round_and_attempt, client, slot)
 
     def _give(self, client: str, slot: int, nonce: bytes) -> Lease:
         lease = Lease(nonce, client, *self._round_and_attempt, slot, self.deadline)

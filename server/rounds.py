@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 
 from server.cohort import Cohort, DrawnCohort, EntropySource, FirstComeCohort, draw_cohort
 from server.commits import CommitBook
+from server.lease_nonces import NONCE_BYTES, NonceDraw
 from server.leases import LeaseBook
 from server.refusals import RefusalCode
 from server.round_answers import (
@@ -63,6 +64,7 @@ class RoundMachine:
         *,
         round_number: int = 1,
         attempt: int = 0,
+        draw_nonce: NonceDraw | None = None,
     ) -> None:
         """Start before a round.
 
@@ -71,12 +73,14 @@ class RoundMachine:
             source: Draws cohorts and nonces.
             round_number: Next round, from 1; past the cap the run is finished.
             attempt: Next attempt of that round, from 0.
+            draw_nonce: Draws the nonce of a lease; absent: fresh ones from ``source``.
         """
         self.phase = Phase.FINISHED if round_number > settings.cap else Phase.WAITING
         self.round_number = round_number
         self.attempt = attempt
         self._settings = settings
         self._source = source
+        self._draw_nonce = draw_nonce or (lambda *_: source.bytes(NONCE_BYTES))
         self._failures = 0
         self._book: LeaseBook | None = None
         self._commits = CommitBook()
@@ -166,7 +170,7 @@ class RoundMachine:
         elif client in self._book.declined:
             reason = ComeBackReason.DECLINED
         else:
-            lease = self._book.claim(client, self._source, self._commits.running)
+            lease = self._book.claim(client, self._commits.running)
             if lease is not None:
                 return LeaseGiven(lease)
             outsider = self._book.cohort.members is not None
@@ -330,7 +334,7 @@ class RoundMachine:
         return FirstComeCohort(size, self._settings.lease_count_of(size))
 
     def _open(self, cohort: Cohort, deadline: float) -> LeaseBook:
-        self._book = LeaseBook(cohort, self.round_number, self.attempt, deadline)
+        self._book = LeaseBook(cohort, self.round_number, self.attempt, deadline, self._draw_nonce)
         self.phase = Phase.OPEN
         return self._book
 

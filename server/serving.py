@@ -25,6 +25,7 @@ from server.failpoints import UNARMED, Failpoints
 from server.folder import ServerFolder
 from server.inbox import Inbox
 from server.intake import Intake
+from server.lease_nonces import derived_nonces
 from server.listeners import TlsFiles, open_admin, open_devices, open_enrolment
 from server.lock import only_one
 from server.membership import Membership
@@ -134,6 +135,7 @@ class _Parts:
             SecureSource(),
             round_number=recovered.round_number,
             attempt=recovered.attempt,
+            draw_nonce=derived_nonces(self._folder.lease_secret.read_bytes()),
         )
         restored = await self._keeper.take_up(machine, recovered)
         if self._keeper.has_converged and restored is None:

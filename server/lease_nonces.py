@@ -1,0 +1,36 @@
+"""Draw the nonces of leases, so that a restarted coordinator gives a device the one it had.
+
+A lease is not stored. If its nonce were fresh after every restart, each device in the middle of a
+round would have to train again, because the nonce is sealed into its update. So nonces are derived
+from a secret of the coordinator's: the same lease has the same nonce, and nobody else can tell it.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Callable
+
+NONCE_BYTES = 16
+SECRET_BYTES = 32
+
+NonceDraw = Callable[[int, int, str, int], bytes]
+"""Return 16 bytes for a lease, given round, attempt, client name and slot."""
+
+
+def derived_nonces(secret: bytes) -> NonceDraw:
+    """Return a draw that gives equal leases equal nonces.
+
+    Args:
+        secret: 32 random bytes that only the coordinator knows.
+
+    Raises:
+        ValueError: If the secret has another size.
+    """
+    if len(secret) != SECRET_BYTES:
+        raise ValueError(f"secret must have {SECRET_BYTES} bytes, got {len(secret)}")
+
+    def draw(round_number: int, attempt: int, client: str, slot: int) -> bytes:
+        # The name comes last: the numbers before it cannot be mistaken for a part of it.
+        text = f"{round_number}/{attempt}/{slot}/{client}"
+        return hmac.digest(secret, text.encode(), hashlib.sha256)[:NONCE_BYTES]
+
+    return draw

@@ -1,0 +1,229 @@
+"""A device reduced to the wire: it enrols, checks in, fetches, and sends back a made-up update.
+
+It shares no code with ``edge_client``, so the two stand against the coordinator independently, and
+it can be told to misbehave. Its updates depend on its name and the round alone.
+"""
+
+import hashlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import numpy as np
+
+from models.codec import FlatVector, decode, encode, payload_size
+from models.model_settings import schema_of
+from models.plan import PLAN_VERSION, Plan, decode_plan
+from models.seeds import client_seed
+from privacy.certificates import Certificates, CertifiedKey, certificate_pem, read_certificate
+from privacy.envelope import Direction, MessageContext, open_sealed, seal
+from privacy.identity import Identity
+from privacy.invite import Invite, read_invite
+from privacy.protocol import PROTOCOL_VERSION
+from protos import federation_pb2 as pb
+from protos import federation_pb2_grpc as pb_grpc
+
+CHUNK_BYTES = 1 << 20
+TIMEOUT_S = 30.0
+
+
+class Refused(Exception):
+    """Raised when the coordinator refuses a call."""
+
+    def __init__(self, error: grpc.Call) -> None:
+        self.code = dict(error.trailing_metadata() or ()).get("sotto-code")
+        self.status = error.code()
+        self.details = error.details()
+        super().__init__(f"{self.code} {self.status} {self.details}")
+
+
+class Device:
+    """Hold one enrolled device."""
+
+    def __init__(self, folder: Path, invite: Invite, answer: pb.EnrolResponse) -> None:
+        self.invite = invite
+        self.name = answer.client_name
+        self.run = answer.run
+        self.folder = folder
+        self.identity = install(folder, invite, answer.device)
+        self.coordinator_wrapping = read_certificate(answer.coordinator.wrapping)
+        self.coordinator_signing = read_certificate(answer.coordinator.signing)
+        self.connect()
+
+    def connect(self) -> None:
+        """Open the connection that needs the device's certificate."""
+        credentials = grpc.ssl_channel_credentials(
+            certificate_pem(self.invite.ca_certificate),
+            self.identity.tls_key_pem,
+            self.identity.tls_certificate_pem,
+        )
+        self.channel = grpc.secure_channel(self.invite.device_address, credentials)
+        self.stub = pb_grpc.FederationStub(self.channel)
+
+    def close(self) -> None:
+        self.channel.close()
+
+    def check_in(self, **changes: object) -> "grpc.CallIterator[pb.WorkOrder]":
+        """Open the stream; ``changes`` replace fields of the request."""
+        fields: dict[str, object] = {
+            "protocol_version": PROTOCOL_VERSION,
+            "plan_version": PLAN_VERSION,
+            "software_version": "test",
+            "device_time_ms": round(time.time() * 1000),
+        }
+        return self.stub.CheckIn(pb.CheckInRequest(**(fields | changes)))
+
+    def fetch(self, lease: pb.Lease, offset: int = 0) -> bytes:
+        request = pb.FetchModelRequest(lease_nonce=lease.nonce, offset=offset)
+        return b"".join(piece.data for piece in self.stub.FetchModel(request, timeout=TIMEOUT_S))
+
+    def open_model(self, lease: pb.Lease, sealed: bytes) -> FlatVector:
+        """Open the round's model and hold it against what the lease says."""
+        plan = decode_plan(lease.plan)
+        schema = schema_of(plan.model)
+        context = MessageContext(
+            direction=Direction.DOWNLINK,
+            run=bytes.fromhex(plan.run),
+            round_number=lease.round_number,
+            slot=0,
+            lease_nonce=bytes(16),
+            base_sha256=lease.base_sha256,
+            schema_sha256=schema.sha256,
+            deadline_ms=0,
+        )
+        payload = open_sealed(
+            [sealed],
+            context,
+            payload_bytes=payload_size(schema),
+            recipient=self.identity,
+            sender=self.coordinator_signing,
+        )
+        flat = decode(schema, payload)
+        assert hashlib.sha256(flat.data).digest() == lease.base_sha256
+        return flat
+
+    def update_for(self, lease: pb.Lease) -> FlatVector:
+        """Make up an update that depends on the device's name and the round alone."""
+        plan = decode_plan(lease.plan)
+        seed = client_seed(plan.seed, lease.round_number, self.name)
+        count = schema_of(plan.model).element_count
+        return np.random.default_rng(seed).normal(0, 0.01, count).astype(np.float32)
+
+    def uplink_context(self, lease: pb.Lease) -> MessageContext:
+        plan = decode_plan(lease.plan)
+        return MessageContext(
+            direction=Direction.UPLINK,
+            run=bytes.fromhex(plan.run),
+            round_number=lease.round_number,
+            slot=lease.slot,
+            lease_nonce=lease.nonce,
+            base_sha256=lease.base_sha256,
+            schema_sha256=bytes.fromhex(plan.schema_sha256),
+            deadline_ms=lease.deadline_ms,
+        )
+
+    def seal_update(self, lease: pb.Lease, update: FlatVector | None = None) -> tuple[bytes, bytes]:
+        """Return a sealed update and its message id."""
+        plan = decode_plan(lease.plan)
+        flat = self.update_for(lease) if update is None else update
+        return self.seal_payload(encode(schema_of(plan.model), flat), self.uplink_context(lease))
+
+    def seal_payload(
+        self,
+        payload: bytes | memoryview,
+        context: MessageContext,
+        recipient: CertifiedKey | None = None,
+    ) -> tuple[bytes, bytes]:
+        message = seal(
+            payload,
+            context,
+            sender=self.identity,
+            recipient=recipient or self.coordinator_wrapping,
+        )
+        return b"".join(message.chunks()), message.message_id
+
+    def open_upload(self, lease: pb.Lease, message_id: bytes, total: int) -> pb.OpenUploadResponse:
+        request = pb.OpenUploadRequest(
+            lease_nonce=lease.nonce, message_id=message_id, total_bytes=total
+        )
+        return self.stub.OpenUpload(request, timeout=TIMEOUT_S)
+
+    def upload(
+        self, lease: pb.Lease, sealed: bytes, offset: int = 0, chunk_bytes: int = CHUNK_BYTES
+    ) -> int:
+        def chunks() -> Iterator[pb.UploadChunk]:
+            for start in range(offset, len(sealed), chunk_bytes):
+                piece = sealed[start : start + chunk_bytes]
+                if start == offset:
+                    yield pb.UploadChunk(lease_nonce=lease.nonce, offset=offset, data=piece)
+                else:
+                    yield pb.UploadChunk(data=piece)
+
+        return self.stub.Upload(chunks(), timeout=TIMEOUT_S).offset
+
+    def commit(self, lease: pb.Lease, message_id: bytes, example_count: int = 100) -> int:
+        request = pb.CommitUploadRequest(
+            lease_nonce=lease.nonce, message_id=message_id, example_count=example_count
+        )
+        return self.stub.CommitUpload(request, timeout=TIMEOUT_S).round_number
+
+    def send(self, lease: pb.Lease, sealed: bytes, message_id: bytes) -> int:
+        """Upload from wherever it stopped, and commit."""
+        opened = self.open_upload(lease, message_id, len(sealed))
+        if opened.offset < len(sealed):
+            self.upload(lease, sealed, opened.offset)
+        return self.commit(lease, message_id)
+
+    def take_part(self, lease: pb.Lease) -> int:
+        """Do a whole round."""
+        self.open_model(lease, self.fetch(lease))
+        return self.send(lease, *self.seal_update(lease))
+
+
+def enrol(
+    invite_file: Path, folder: Path, *, version: int = PROTOCOL_VERSION, token: bytes | None = None
+) -> Device:
+    """Enrol with an invite; the answer becomes a device."""
+    invite = read_invite(invite_file)
+    requests = Identity.create_requests(folder, "device")
+    request = pb.EnrolRequest(
+        protocol_version=version,
+        token=bytes.fromhex(invite.token) if token is None else token,
+        signing_requests=pb.SigningRequests(
+            tls=requests.tls, wrapping=requests.wrapping, signing=requests.signing
+        ),
+    )
+    credentials = grpc.ssl_channel_credentials(certificate_pem(invite.ca_certificate))
+    with grpc.secure_channel(invite.enrolment_address, credentials) as channel:
+        answer = pb_grpc.EnrolmentStub(channel).Enrol(request, timeout=TIMEOUT_S)
+    return Device(folder, invite, answer)
+
+
+def install(folder: Path, invite: Invite, given: pb.Certificates) -> Identity:
+    certificates = Certificates(given.tls, given.wrapping, given.signing)
+    return Identity.install(
+        folder, certificates, ca=invite.ca_certificate, role="device", now=time.time()
+    )
+
+
+def next_lease(orders: "grpc.CallIterator[pb.WorkOrder]") -> pb.Lease:
+    """Return the next lease on a stream, passing over leases that ended."""
+    for order in orders:
+        if order.HasField("lease"):
+            return order.lease
+        assert order.HasField("lease_ended"), order
+    raise AssertionError("the stream ended without a lease")
+
+
+def wait_finished(orders: "grpc.CallIterator[pb.WorkOrder]") -> None:
+    """Read the stream until the coordinator says that the run is over."""
+    for order in orders:
+        if order.HasField("retry_after"):
+            assert order.retry_after.reason == "finished"
+            return
+    raise AssertionError("the stream ended before the run")
+
+
+def plan_of(lease: pb.Lease) -> Plan:
+    return decode_plan(lease.plan)

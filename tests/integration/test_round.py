@@ -1,0 +1,85 @@
+"""A whole deployment on loopback: enrol, check in, fetch, upload, commit, release."""
+
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import torch
+
+from models.codec import decode
+from models.model_settings import schema_of
+from models.parameters import initial_parameters
+from server.closing import Contribution, close_round
+from tests.integration.conftest import Make
+from tests.integration.device import next_lease, wait_finished
+from tests.integration.federation import Federation
+
+
+def run_to_the_end(federation: Federation) -> None:
+    """Let every device take part until the run is over."""
+
+    def work(position: int) -> None:
+        device = federation.devices[position]
+        orders = device.check_in()
+        for _ in range(federation.config.rounds.cap):
+            device.take_part(next_lease(orders))
+        wait_finished(orders)
+
+    with ThreadPoolExecutor(len(federation.devices)) as pool:
+        list(pool.map(work, range(len(federation.devices))))
+
+
+def test_three_rounds_release_what_the_same_updates_aggregate_to(make_federation: Make) -> None:
+    federation = make_federation(cap=3)
+    federation.start()
+    devices = federation.enrol(2)
+
+    run_to_the_end(federation)
+
+    federation.stop()
+    releases = federation.releases()
+    assert [release.round_number for release in releases] == [1, 2, 3]
+    assert [release.contribution_count for release in releases] == [2, 2, 2]
+    assert all(release.is_published for release in releases)
+    digest = expected_digest(federation, [device.name for device in devices], 3)
+    assert releases[-1].parameters_sha256.hex() == digest
+    payload = (federation.folder.releases / "latest" / "parameters.bin").read_bytes()
+    flat = decode(schema_of(federation.config.model), payload)
+    assert hashlib.sha256(flat.data).hexdigest() == digest
+    # Nothing of any device is left: no sealed update and no upload.
+    assert not any(path.is_file() for path in federation.folder.updates.rglob("*"))
+    assert not any(federation.folder.uploads.iterdir())
+
+
+def expected_digest(federation: Federation, names: list[str], rounds: int) -> str:
+    """Aggregate the devices' made-up updates in this process, in the order of sorted names."""
+    from models.seeds import client_seed
+
+    torch.set_num_threads(1)
+    config = federation.config
+    schema = schema_of(config.model)
+    parameters = initial_parameters(config.model, config.seed)
+    for round_number in range(1, rounds + 1):
+        contributions = [
+            Contribution(
+                slot,
+                torch.from_numpy(
+                    np.random.default_rng(client_seed(config.seed, round_number, name))
+                    .normal(0, 0.01, schema.element_count)
+                    .astype(np.float32)
+                ),
+                100,
+                name,
+            )
+            for slot, name in enumerate(sorted(names))
+        ]
+        parameters = close_round(
+            parameters,
+            contributions,
+            schema=schema,
+            aggregation=config.aggregation,
+            privacy=config.privacy,
+            slot_count=len(names),
+            generator=torch.Generator(),
+        ).parameters
+    return hashlib.sha256(parameters.numpy().data).hexdigest()
