@@ -1,0 +1,149 @@
+"""A captured coordinator cannot go below what the device's owner accepts."""
+
+import stat
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from edge_client.floor import (
+    Floor,
+    FloorError,
+    PlanBelowFloorError,
+    check_data,
+    check_plan,
+    read_floor,
+    write_starting_floor,
+)
+from models.model_settings import GruLmSettings, schema_of
+from models.plan import Plan, TrainingSettings, VocabularySettings
+from privacy.settings import NoNoise, PaperNoise
+
+FLOOR = Floor(
+    modes=frozenset({"paper"}),
+    largest_clipping_norm=1.0,
+    least_cohort=10,
+    model_families=frozenset({"gru_lm"}),
+)
+
+
+def plan(**changes: Any) -> Plan:
+    """Return a plan that lies exactly at the floor."""
+    model = GruLmSettings(vocabulary_size=5, hidden_size=2)
+    at_floor = Plan(
+        run="00" * 16,
+        model=model,
+        schema_sha256=schema_of(model).sha256.hex(),
+        vocabulary=VocabularySettings(name="test", size=5, sha256=""),
+        training=TrainingSettings(learning_rate=1.0, batch_size=1, bptt_steps=1),
+        privacy=PaperNoise(clipping_norm=1.0, randomisation_magnitude=0.1),
+        cohort_size=10,
+        seed=1,
+    )
+    return msgspec.structs.replace(at_floor, **changes)
+
+
+def test_a_plan_exactly_at_the_floor_is_accepted() -> None:
+    check_plan(plan(), FLOOR)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"privacy": NoNoise(clipping_norm=1.0)}, "floor_mode"),
+        (
+            {"privacy": PaperNoise(clipping_norm=1.01, randomisation_magnitude=0.1)},
+            "floor_clipping_norm",
+        ),
+        ({"privacy": PaperNoise(randomisation_magnitude=0.1)}, "floor_clipping_norm"),
+        ({"cohort_size": 9}, "floor_cohort"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["train", "evaluate"])
+def test_a_plan_below_the_floor_is_refused_with_its_rule(
+    changes: dict[str, Any], code: str, kind: str
+) -> None:
+    with pytest.raises(PlanBelowFloorError) as refused:
+        check_plan(plan(kind=kind, **changes), FLOOR)
+
+    assert refused.value.code == code
+
+
+def test_a_model_family_that_the_floor_lacks_is_refused() -> None:
+    floor = msgspec.structs.replace(FLOOR, model_families=frozenset({"transformer_lm"}))
+
+    with pytest.raises(PlanBelowFloorError, match="family gru_lm") as refused:
+        check_plan(plan(), floor)
+
+    assert refused.value.code == "floor_model_family"
+
+
+def test_any_norm_also_accepts_no_clipping() -> None:
+    floor = msgspec.structs.replace(FLOOR, largest_clipping_norm="any")
+
+    check_plan(plan(privacy=PaperNoise(randomisation_magnitude=0.1)), floor)
+
+
+def test_data_must_lie_in_the_owners_folders_even_through_a_link(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    (inside / "deep").mkdir(parents=True)
+    outside.mkdir()
+    (inside / "link").symlink_to(outside)
+    floor = msgspec.structs.replace(FLOOR, data_folders=(str(inside),))
+
+    check_data(inside, floor)
+    check_data(inside / "deep" / "texts.jsonl", floor)
+    check_data(outside, FLOOR)
+    for elsewhere in (outside, inside / "link", inside / ".." / "outside", tmp_path):
+        with pytest.raises(PlanBelowFloorError) as refused:
+            check_data(elsewhere, floor)
+        assert refused.value.code == "floor_data_folder"
+
+
+def test_the_starting_floor_is_owner_only_usable_and_never_overwrites(tmp_path: Path) -> None:
+    path = tmp_path / "floor.toml"
+
+    write_starting_floor(path)
+
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert "none" in read_floor(path).modes
+    raised = path.read_text().replace("least_cohort = 2", "least_cohort = 50")
+    path.write_text(raised)
+    write_starting_floor(path)
+    assert read_floor(path).least_cohort == 50
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("least_cohort = 2", "", "least_cohort"),
+        ('modes = ["none"', 'mode = ["none"', "mode"),
+        ("least_cohort = 2", "least_cohort = 2.5", "least_cohort"),
+        ("least_cohort = 2", "least_cohort = 0", "least_cohort must be >= 1, got 0"),
+        ('norm = "any"', "norm = nan", "largest_clipping_norm must be > 0"),
+        ('norm = "any"', "norm = -1.0", "largest_clipping_norm must be > 0"),
+        ('norm = "any"', 'norm = "all"', "largest_clipping_norm"),
+        ("least_cohort = 2", "least_cohort = ", "line"),
+        ("# bytes_a_day = 200_000_000", "bytes_a_day = -1", "bytes_a_day must be >= 0"),
+        ('# data_folders = ["/home/me/texts"]', 'data_folders = ["texts"]', "absolute"),
+    ],
+)
+def test_a_floor_with_a_mistake_is_refused_with_its_key(
+    tmp_path: Path, before: str, after: str, said: str
+) -> None:
+    path = tmp_path / "floor.toml"
+    write_starting_floor(path)
+    content = path.read_text()
+    assert before in content
+    path.write_text(content.replace(before, after, 1))
+
+    with pytest.raises(FloorError, match=said) as refused:
+        read_floor(path)
+
+    assert str(path) in str(refused.value)
+
+
+def test_a_device_without_a_floor_takes_no_part(tmp_path: Path) -> None:
+    with pytest.raises(FloorError, match="is missing"):
+        read_floor(tmp_path / "floor.toml")
