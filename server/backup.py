@@ -213,6 +213,8 @@ def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, root: Path) -> None:
     if stream is None or name.is_absolute() or ".." in name.parts:
         raise BackupError(f"{member.name!r} has no place in a backup")
     target = root / name
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # One by one: what mkdir makes on the way to its target gets the default mode.
+    for folder in reversed(target.relative_to(root).parents[:-1]):
+        (root / folder).mkdir(mode=0o700, exist_ok=True)
     with stream:
         write_chunks_atomically(target, iter(lambda: stream.read(_PIECE_BYTES), b""))
