@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from models.metrics import Counts
 from models.vocabulary import EOS, UNK
+from simulation.population import Population
 
 Tokens = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -105,12 +106,13 @@ class InterpolatedBigram:
         bucket = self._bucket[contexts]
         size = int(self._bucket.max()) + 1
         weights = np.full(size, 0.5)
-        weights[0] = 0.0
-        totals = np.maximum(np.bincount(bucket, minlength=size), 1)
+        totals = np.bincount(bucket, minlength=size)
         for _ in range(_EM_STEPS):
             share = weights[bucket] * relative
             share = share / (share + (1 - weights[bucket]) * below)
-            weights = np.bincount(bucket, weights=share, minlength=size) / totals
+            # One token more on either side: λ = 1 would call a pair not seen yet impossible.
+            weights = (np.bincount(bucket, weights=share, minlength=size) + 1) / (totals + 2)
+        weights[0] = 0.0
         return weights
 
     def _suggest(self, context: int) -> Tokens:
@@ -132,3 +134,25 @@ def _pairs(streams: Sequence[Tokens]) -> tuple[Tokens, Tokens]:
     targets = np.concatenate(streams)
     contexts = np.concatenate([np.concatenate(([EOS], stream[:-1])) for stream in streams])
     return contexts, targets
+
+
+def baseline_figures(population: Population) -> dict[str, dict[str, float]]:
+    """Return the test figures of both baselines, fitted on the pooled training text, by name."""
+    held_out = population.held_out
+    train, valid, test = (
+        [stream.numpy() for stream in streams.values()]
+        for streams in (population.clients, held_out["valid"], held_out["test"])
+    )
+    size = len(population.vocabulary)
+    scores = {
+        "unigram": Unigram(train, size).score(test),
+        "bigram": InterpolatedBigram(train, valid, size).score(test),
+    }
+    return {
+        name: {
+            "test_perplexity": counts.perplexity,
+            "test_top1_recall": counts.top1_recall,
+            "test_top3_recall": counts.top3_recall,
+        }
+        for name, counts in scores.items()
+    }

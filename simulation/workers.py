@@ -35,6 +35,9 @@ from simulation.shared_text import SharedText
 
 # One client being trained and one waiting in the pipe: a worker never idles while the parent adds.
 _JOBS_PER_WORKER = 2
+# Imported once, before the workers are forked. Torch imports its compiler when the first network
+# or optimiser is made, which would cost each worker more than a second.
+_PRELOADED = ["edge_client.local_round", "torch._dynamo"]
 
 
 class WorkerError(RuntimeError):
@@ -149,7 +152,7 @@ class WorkerPool:
         tensors = (self._parameters, self._updates)
         shared = (plan.encode(), tensors, SharedText.pack(text), trainer)
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["edge_client.local_round"])
+        context.set_forkserver_preload(_PRELOADED)
         self._workers: dict[Connection, ForkServerProcess] = {}
         for _ in range(worker_count):
             ours, theirs = context.Pipe()

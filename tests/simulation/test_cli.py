@@ -1,0 +1,103 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from simulation.cli import main
+
+QUICK = ["--rounds", "2", "--workers", "1", "--set", "vocabulary.size=50",
+         "--set", "model.vocabulary_size=50", "--set", "data.client_count=60"]  # fmt: skip
+
+
+def test_a_preset_runs_and_reports_one_flat_object(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = main(["run", "keyboard-tiny", *QUICK, "--out", str(tmp_path / "run"), "--json"])
+
+    figures = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert status == 0
+    assert figures["round"] == 2
+    assert figures["clients"] == 60
+    assert all(isinstance(value, int | float | str) for value in figures.values())
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["round"] for line in lines] == [1, 2]
+
+
+def test_a_sweep_runs_every_value_and_is_drawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--set", "aggregation.attention_strength=0,0.5", "--seeds", "1,2"]
+    command = ["sweep", "keyboard-tiny", *QUICK, *arguments, "--out", str(tmp_path)]
+
+    assert main(command) == 0
+    table = capsys.readouterr().out
+    assert main(command) == 0
+
+    # Two settings, two seeds each; the second call finds them done and says the same.
+    assert capsys.readouterr().out == table
+    assert len(list(tmp_path.glob("*/seed-*/final.json"))) == 4
+    assert len(table.splitlines()) == 4
+    assert (tmp_path / "sweep.png").exists()
+
+
+def test_rounds_to_a_threshold_are_swept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--set", "rounds.cohort_size=2,3", "--until", "valid_perplexity=1e9"]
+
+    status = main(["sweep", "keyboard-tiny", *QUICK, *arguments, "--out", str(tmp_path), "--json"])
+
+    rows = json.loads(capsys.readouterr().out)
+    assert status == 0
+    assert [row["mean"] for row in rows] == [1.0, 1.0]
+
+
+def test_runs_are_plotted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "metrics.jsonl").write_text('{"round":1,"valid_perplexity":9.0}\n')
+    png = tmp_path / "plot.png"
+
+    assert main(["plot", str(tmp_path / "run"), "--png", str(png)]) == 0
+    assert png.exists()
+    assert main(["plot", str(tmp_path / "nothing"), "--png", str(png)]) == 1
+    assert "holds no metrics" in capsys.readouterr().err
+
+
+def test_presets_are_listed_and_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["presets"]) == 0
+    assert "keyboard-tiny" in capsys.readouterr().out
+    assert main(["presets", "keyboard-tiny"]) == 0
+    assert 'dataset = "manual"' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "keyboard-huge"], "preset must be one of"),
+        (["run", "nowhere.toml"], "cannot read nowhere.toml"),
+        (["run", "keyboard-tiny", "--set", "rounds.cap=x"], "Expected `int`, got `str`"),
+        (["run", "keyboard-tiny", "--set", "rounds"], "a setting must read like"),
+        (["run", "keyboard-tiny", "--until", "perplexity"], "a threshold must read like"),
+        (["run", "fedatt-ptb"], "data"),
+    ],
+)
+def test_a_failure_is_one_line(
+    arguments: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("SOTTO_DATA", raising=False)
+
+    assert main(arguments) == 1
+
+    error = capsys.readouterr().err
+    assert message in error
+    assert len(error.strip().splitlines()) == 1
+
+
+def test_wrong_usage_has_its_own_status() -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["run"])
+
+    assert stopped.value.code == 2

@@ -1,0 +1,117 @@
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+
+from models.vocabulary import EOS, UNK
+from simulation.config import SimulationConfig
+from simulation.population import Population, PopulationError, build_population
+
+Configured = Callable[..., tuple[SimulationConfig, dict[str, Any]]]
+
+
+@pytest.fixture
+def ptb(tmp_path: Path) -> Path:
+    """Write a set in PTB's layout: 12 training sentences, 2 to validate, 2 to test."""
+    folder = tmp_path / "ptb"
+    folder.mkdir()
+    train = [f"the {word} of the <unk>" for word in ("time", "people", "way") for _ in range(4)]
+    (folder / "ptb.train.txt").write_text("".join(f" {line} \n" for line in train))
+    (folder / "ptb.valid.txt").write_text(" the time \n" * 2)
+    (folder / "ptb.test.txt").write_text(" the zebra of time \n" * 2)
+    return folder
+
+
+def ptb_config(configured: Configured, *settings: str) -> SimulationConfig:
+    dealt = ("data.dataset=ptb", "data.partition=iid", "data.client_count=4")
+    return configured(*dealt, *settings)[0]
+
+
+def test_shards_are_equal_named_in_order_and_dealt_the_same_each_time(
+    configured: Configured, ptb: Path
+) -> None:
+    config = ptb_config(configured)
+
+    one, other = (build_population(config, ptb) for _ in range(2))
+
+    assert list(one.clients) == ["device-0001", "device-0002", "device-0003", "device-0004"]
+    # Three sentences of five words and an <eos> each.
+    assert [len(stream) for stream in one.clients.values()] == [18] * 4
+    assert one.training_tokens == 72
+    assert all(torch.equal(one.clients[name], other.clients[name]) for name in one.clients)
+
+
+def test_words_are_counted_in_the_training_text_alone(configured: Configured, ptb: Path) -> None:
+    config = ptb_config(
+        configured,
+        'vocabulary={path="training-split", size=7}',
+        "model.vocabulary_size=7",
+    )
+
+    population = build_population(config, ptb)
+
+    # <unk> <eos> the of people time way: zebra occurs in the test text only.
+    assert set(population.vocabulary.words[2:]) == {"the", "of", "people", "time", "way"}
+    (test,) = population.held_out["test"].values()
+    zebra_row = test.tolist()[1]
+    assert zebra_row == UNK
+
+
+def test_a_word_list_larger_than_the_text_is_refused(configured: Configured, ptb: Path) -> None:
+    config = ptb_config(configured, 'vocabulary={path="training-split", size=50}')
+
+    with pytest.raises(PopulationError, match=r"has 7 words, but vocabulary\.size is 50"):
+        build_population(config, ptb)
+
+
+def test_a_set_without_users_cannot_be_dealt_by_user(configured: Configured, ptb: Path) -> None:
+    config, _ = configured("data.dataset=ptb", "data.partition=users")
+
+    with pytest.raises(PopulationError, match="use partition iid or dirichlet"):
+        build_population(config, ptb)
+
+
+def test_clients_with_too_little_text_are_left_out(configured: Configured, tmp_path: Path) -> None:
+    rows = [{"user": "anna", "text": "the time of the people"}] * 3
+    rows += [{"user": "ben", "text": "zzzz"}, {"user": "carl", "text": "the way"}]
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+    config, _ = configured("data.dataset=jsonl", "data.least_tokens=4")
+
+    population = build_population(config, path)
+
+    # Ben wrote no known word and Carl two words and an <eos>.
+    assert len(population.clients) == 1
+    with pytest.raises(PopulationError, match=r"no client has 500 tokens; lower data\.least"):
+        build_population(configured("data.dataset=jsonl", "data.least_tokens=500")[0], path)
+
+
+def test_long_held_out_text_is_cut_between_sentences_and_nothing_is_lost(
+    configured: Configured, ptb: Path
+) -> None:
+    # 9,000 sentences of three tokens: 27,000 tokens, more than three pieces of 8,192.
+    (ptb / "ptb.test.txt").write_text(" the time \n" * 9000)
+
+    population = build_population(ptb_config(configured), ptb)
+
+    pieces = list(population.held_out["test"].values())
+    assert len(pieces) == 4
+    assert sum(len(piece) for piece in pieces) == 27_000
+    assert all(piece[-1] == EOS for piece in pieces)
+    assert [name for group in population.groups("test") for name in group] == list(
+        population.held_out["test"]
+    )
+
+
+def test_the_embedded_text_needs_no_download(configured: Configured) -> None:
+    config, _ = configured("data.partition=groups", "data.client_count=5")
+
+    population: Population = build_population(config, None)
+
+    sizes = [len(stream) for stream in population.clients.values()]
+    assert len(sizes) == 5
+    assert min(sizes) > 0.9 * max(sizes)
+    assert population.held_out["test"]
