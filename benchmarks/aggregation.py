@@ -37,6 +37,7 @@ from server.aggregation.settings import AttentiveSettings
 from server.closing import Contribution, close_round
 
 POOL_SIZE = 10
+UPDATES_IN_HAND = 2
 CLIPPING_NORM = 1.0
 ATTENTION_STRENGTH = 0.5
 
@@ -86,6 +87,7 @@ def streamed(pool: list[Tensor], parameters: Tensor, schema: Schema, client_coun
         privacy=NoNoise(clipping_norm=CLIPPING_NORM),
         slot_count=client_count,
         generator=torch.Generator(),
+        updates_in_hand=UPDATES_IN_HAND,
     ).parameters
 
 
@@ -175,12 +177,12 @@ def measure(client_count: int, repeats: int) -> dict[str, float]:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="25 clients instead of 100")
+    parser.add_argument("--quick", action="store_true", help="50 clients instead of 100")
     parser.add_argument("--json", action="store_true", help="print one object of figures")
     parser.add_argument("--threads", type=int, default=1, help="threads of every side")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    figures = measure(*((25, 4) if arguments.quick else (100, 4)))
+    figures = measure(*((50, 4) if arguments.quick else (100, 4)))
     if arguments.json:
         print(json.dumps(figures))
         return

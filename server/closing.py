@@ -1,8 +1,7 @@
 """Close a round: from the cohort's updates to the next parameters.
 
 Simulation and deployment call this one function, so a simulated and a deployed round that saw the
-same updates end in the same bits. It holds one model and two updates at a time, whatever the
-cohort.
+same updates end in the same bits. It holds one model and the updates in hand, whatever the cohort.
 
 References:
     [FedAtt] Ji et al., IJCNN 2019, arXiv:1812.07108, Eq. 4 (the server's step).
@@ -26,9 +25,6 @@ from server.aggregation.rule import AggregationRule, AggregationWeights, Arrived
 from server.aggregation.settings import AggregationSettings
 from server.personalisation.method import ServerHalf
 from server.personalisation.registry import build_server_half
-
-# Two updates share one pass over the sum: a quarter less traffic to memory than one by one.
-_UPDATES_IN_HAND = 2
 
 
 @dataclass(frozen=True)
@@ -77,13 +73,13 @@ def close_round(
     generator: torch.Generator,
     example_cap: int | None = None,
     personalisation: ServerHalf | None = None,
+    updates_in_hand: int = 1,
 ) -> Closed:
     """Clip again, aggregate, add the server's noise and step.
 
     Args:
         parameters: Shared parameters the cohort received, flat float32, shape ``(elements,)``.
-        contributions: In slot order; each may be made when asked for. Two at a time are held,
-            and let go once added.
+        contributions: In slot order; each may be made when asked for, and is let go once added.
         schema: The model's tensors as uploaded; those with role ``generated`` go to
             ``personalisation``.
         aggregation: The rule and the server step size.
@@ -93,6 +89,9 @@ def close_round(
         generator: Source of the server's uncalibrated draws.
         example_cap: Largest example count a client is weighted by; None for no cap.
         personalisation: Server half of the method; None is ``global``.
+        updates_in_hand: Contributions asked for before they are added together. 2 or 3 save
+            traffic to memory and change no bit; more than 1 only if a contribution's memory is not
+            used again for the next ones.
 
     Raises:
         ValueError: If a contribution is unusable (names its slot), none came, the settings do
@@ -110,8 +109,10 @@ def close_round(
         arrival=mode.arrival,
     )
     split = _UploadSplit(schema, mode.arrival)
+    if updates_in_hand < 1:
+        raise ValueError(f"updates_in_hand must be >= 1, got {updates_in_hand}")
     remaining = iter(contributions)
-    while in_hand := list(islice(remaining, _UPDATES_IN_HAND)):
+    while in_hand := list(islice(remaining, updates_in_hand)):
         _add(in_hand, rule, server_half, split, example_cap)
         in_hand.clear()  # Let go before the next are made.
     weights = None if mode.guarantees_privacy else rule.weights()

@@ -74,7 +74,7 @@ class AggregationRule(Protocol):
         ...
 
     def add_together(self, batch: Sequence[Arrived]) -> None:
-        """Take several updates, as a row of ``add`` would, with less traffic to memory.
+        """Take several updates, to the last bit as a row of ``add``, with less traffic to memory.
 
         Raises:
             ValueError: As ``add``, at the first that cannot be used; those before it count.

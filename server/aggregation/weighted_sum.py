@@ -52,14 +52,17 @@ class WeightedSum:
         self._exponents = [-math.inf] * len(self.layers)
 
     def add(self, addends: Sequence[Addend]) -> None:
-        """Add updates, in order, reading and writing the sum once for all of them."""
-        factors = [
-            self._keep_weights(index, addends, [addend.weights[index] for addend in addends])
-            for index in range(len(self.layers))
-        ]
-        for layer, of_layer in zip(self.layers, factors, strict=True):
-            for where in layer.ranges:
-                self._add_range(where, addends, of_layer)
+        """Add updates, reading and writing the sum once for all of them where that is exact.
+
+        The answer is that of adding one by one, to the last bit.
+        """
+        for index in range(len(self.layers)):
+            largest = max(addend.weights[index].exponent for addend in addends)
+            if largest <= self._exponents[index]:
+                self._add_to_layer(index, addends)
+                continue
+            for addend in addends:  # The sum is rescaled on the way: no one pass can do it.
+                self._add_to_layer(index, [addend])
 
     def merge(self, other: "WeightedSum") -> None:
         """Add another sum over the same layers, its clients behind this one's."""
@@ -104,23 +107,22 @@ class WeightedSum:
             raise ValueError("the rule has given its result; make a new one for the next round")
         return self._sum
 
-    def _keep_weights(
-        self, index: int, addends: Sequence[Addend], weights: Sequence[Weight]
-    ) -> list[float]:
-        """Note the weights of one layer; return what each update's elements are multiplied by."""
+    def _add_to_layer(self, index: int, addends: Sequence[Addend]) -> None:
+        weights = [addend.weights[index] for addend in addends]
         self._raise_exponent(index, max(weight.exponent for weight in weights))
         scaled = [
             weight.factor * math.exp(weight.exponent - self._exponents[index]) for weight in weights
         ]
         self._weights[index].extend(scaled)
-        return [addend.factor * weight for addend, weight in zip(addends, scaled, strict=True)]
+        for where in self.layers[index].ranges:
+            self._add_range(where, addends, scaled)
 
-    def _add_range(self, where: slice, addends: Sequence[Addend], factors: Sequence[float]) -> None:
+    def _add_range(self, where: slice, addends: Sequence[Addend], weights: Sequence[float]) -> None:
         total = self.open_sum()
         for start in range(where.start, where.stop, _BLOCK):
             block = slice(start, min(start + _BLOCK, where.stop))
-            for addend, factor in zip(addends, factors, strict=True):
-                total[block].add_(addend.values[block], alpha=factor)
+            for addend, weight in zip(addends, weights, strict=True):
+                total[block].add_(addend.values[block], alpha=addend.factor * weight)
 
     def _raise_exponent(self, index: int, exponent: float) -> None:
         before = self._exponents[index]

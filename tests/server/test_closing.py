@@ -178,13 +178,14 @@ def test_weights_are_told_by_slot_where_nothing_is_promised() -> None:
     )
 
 
-def test_no_more_than_two_updates_are_alive_at_a_time() -> None:
+@pytest.mark.parametrize("in_hand", [1, 2, 3])
+def test_no_more_updates_are_alive_than_are_in_hand(in_hand: int) -> None:
     made: list[weakref.ref[Tensor]] = []
 
     def contributions() -> Iterator[Contribution]:
-        for slot in range(6):
+        for slot in range(7):
             gc.collect()
-            assert sum(reference() is not None for reference in made) <= slot % 2
+            assert sum(reference() is not None for reference in made) <= slot % in_hand
             update = filled(1.0)
             made.append(weakref.ref(update))
             contribution = Contribution(slot, update, 1)
@@ -198,11 +199,32 @@ def test_no_more_than_two_updates_are_alive_at_a_time() -> None:
         schema=SCHEMA,
         aggregation=EQUAL,
         privacy=NoNoise(),
-        slot_count=6,
+        slot_count=7,
+        generator=torch.Generator(),
+        updates_in_hand=in_hand,
+    )
+
+    assert len(made) == 7
+
+
+def test_one_buffer_may_serve_every_contribution() -> None:
+    buffer = torch.empty(16)
+
+    def contributions() -> Iterator[Contribution]:
+        for slot in range(4):
+            yield Contribution(slot, buffer.fill_(slot), 1)
+
+    closed = close_round(
+        filled(0.0),
+        contributions(),
+        schema=SCHEMA,
+        aggregation=EQUAL,
+        privacy=NoNoise(),
+        slot_count=4,
         generator=torch.Generator(),
     )
 
-    assert len(made) == 6
+    assert_close(closed.parameters, filled(1.5))
 
 
 def test_a_nan_names_its_slot() -> None:

@@ -127,10 +127,7 @@ def test_updates_taken_together_count_as_in_a_row(
             row.add(*one)
 
     assert together.clipped_count == row.clipped_count
-    if isinstance(settings, LiteralSettings):  # Rescaling by a new largest distance rounds.
-        assert_close(together.result(), row.result(), rtol=1e-5, atol=1e-6)
-    else:
-        assert torch.equal(together.result(), row.result())
+    assert torch.equal(together.result(), row.result())
 
 
 def test_those_before_a_refused_update_count() -> None:
