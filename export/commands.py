@@ -96,7 +96,7 @@ def _described(manifest: Manifest) -> Report:
         "model": msgspec.to_builtins(manifest.model),
         "bytes": {name: digest.size_bytes for name, digest in manifest.files.items()},
         "metrics": manifest.metrics,
-        "privacy": f"{manifest.privacy.mode} ({manifest.privacy.guarantee})",
+        "privacy": manifest.privacy.guarantee,
         "languages": " ".join(manifest.languages) or "not said",
     }
 

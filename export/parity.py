@@ -116,7 +116,7 @@ def _network(settings: ModelSettings, parameters: FlatVector) -> "Network":
 def _torch_distributions(
     network: "Network", tokens: NDArray[np.int64], split: int
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return torch's log-probabilities after ``split`` words and after all of them, state carried."""
+    """Return torch's log-probabilities after ``split`` words and, its state carried, after all."""
     import torch
 
     with torch.inference_mode():

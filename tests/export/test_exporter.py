@@ -1,0 +1,34 @@
+import sys
+
+import pytest
+
+from export.exporter import ExportError, exporter_for, parse_graph
+from export.gru_graph import GruGraph
+from models.model_settings import GruLmSettings, TransformerLmSettings
+
+
+def test_the_settings_find_their_exporter() -> None:
+    assert isinstance(exporter_for(GruLmSettings(vocabulary_size=5)), GruGraph)
+
+
+def test_a_family_without_an_exporter_is_refused_in_one_line() -> None:
+    with pytest.raises(ExportError, match=r"must be gru_lm to be exported, got transformer_lm$"):
+        exporter_for(TransformerLmSettings(vocabulary_size=5))
+
+
+@pytest.mark.parametrize("encoded", [b"not a graph", b"\xff" * 100, b"\x0a\xff\xff\xff\x7f"])
+def test_bytes_that_are_no_graph_are_refused(encoded: bytes) -> None:
+    with pytest.raises(ExportError, match="must be ONNX"):
+        parse_graph(encoded)
+
+
+def test_missing_packages_are_named_with_the_extra_that_has_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    monkeypatch.delitem(sys.modules, "export.gru_graph", raising=False)
+
+    with pytest.raises(ExportError, match=r"onnx is missing; install sotto\[export\]"):
+        exporter_for(GruLmSettings(vocabulary_size=5))
+    with pytest.raises(ExportError, match=r"onnx is missing; install sotto\[export\]"):
+        parse_graph(b"")

@@ -1,0 +1,74 @@
+import msgspec
+import pytest
+
+from export.bundle import Bundle
+from export.manifest import BundleError, decode_manifest
+
+Json = dict[str, object]
+
+
+@pytest.fixture
+def fields(bundle: Bundle) -> Json:
+    return msgspec.json.decode(bundle.manifest.encode(), type=Json)
+
+
+def test_a_manifest_comes_back_as_it_was(bundle: Bundle) -> None:
+    assert decode_manifest(bundle.manifest.encode()) == bundle.manifest
+
+
+def test_a_manifest_says_where_the_model_comes_from(fields: Json) -> None:
+    assert fields["run"] == "0123456789abcdef0123456789abcdef"
+    assert fields["round"] == 3
+    assert fields["metrics"] == {"perplexity": 12.5}
+    assert fields["privacy"] == {"mode": "none", "guarantee": "no privacy guarantee"}
+    assert fields["languages"] == ["en"]
+    assert fields["opset"] == 21
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"format_version": 2}, "must be 1, got 2; this sotto is older"),
+        ({"format_version": 0}, "must be 1, got 0; the bundle is older"),
+        ({"format_version": "1"}, r"\$.format_version"),
+        ({"kind": "speech"}, r"\$.kind"),
+        ({"round": 1.5}, r"\$.round"),
+        ({"surprise": 1}, "unknown field `surprise`"),
+        ({"files": {}}, r"files must be \['model.onnx', 'vocabulary.txt'\], got \[\]"),
+        ({"schema_sha256": "0" * 64}, "schema_sha256 must be"),
+        ({"model": {"family": "gru_lm", "vocabulary_size": 20}}, "schema_sha256 must be"),
+        ({"model": {"family": "mystery"}}, r"\$.model"),
+    ],
+)
+def test_what_breaks_a_rule_is_refused_with_its_place(
+    fields: Json, changes: Json, rule: str
+) -> None:
+    with pytest.raises(BundleError, match=rule):
+        decode_manifest(msgspec.json.encode(fields | changes))
+
+
+@pytest.mark.parametrize("missing", ["run", "model", "privacy", "parity", "format_version"])
+def test_a_missing_value_is_refused(fields: Json, missing: str) -> None:
+    del fields[missing]
+
+    with pytest.raises(BundleError, match=f"missing required field `{missing}`"):
+        decode_manifest(msgspec.json.encode(fields))
+
+
+# The tiny model has 19 x 6 + 2 x 18 x 6 + 2 x 18 + 19 = 385 weights, 1,540 bytes.
+@pytest.mark.parametrize("size_bytes", [-1, 0, 1539, 1540 + (1 << 20) + 1])
+def test_a_graph_that_cannot_hold_just_the_weights_is_refused(
+    fields: Json, size_bytes: int
+) -> None:
+    digest = {"sha256": "0" * 64, "size_bytes": size_bytes}
+    vocabulary = {"sha256": "0" * 64, "size_bytes": 10}
+    files = {"model.onnx": digest, "vocabulary.txt": vocabulary}
+
+    with pytest.raises(BundleError, match="must hold 1540 bytes of weights"):
+        decode_manifest(msgspec.json.encode(fields | {"files": files}))
+
+
+@pytest.mark.parametrize("encoded", [b"", b"{", b"[]", b"\xff\xfe", b"null"])
+def test_what_is_no_manifest_is_refused(encoded: bytes) -> None:
+    with pytest.raises(BundleError, match="manifest cannot be read"):
+        decode_manifest(encoded)
