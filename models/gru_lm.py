@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from models.language_model import Dropout, OutputLayer
 from models.model_settings import GruLmSettings
+from models.recurrence import run_gru
 
 EMBEDDING_RANGE = 0.1
 """Embeddings start in U(-0.1, 0.1).
@@ -60,7 +61,7 @@ class GruLm(nn.Module):
             Features, shape ``(batch, time, hidden)``, and the state, shape
             ``(1, batch, hidden)``.
         """
-        hidden, state = self.gru(self.dropout(self.embedding(tokens)), state)
+        hidden, state = run_gru(self.gru, self.dropout(self.embedding(tokens)), state)
         return self.dropout(hidden), state
 
     @torch.no_grad()
