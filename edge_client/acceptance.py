@@ -57,7 +57,7 @@ def accept_plan(lease: wire.Lease, floor: Floor, traffic: Traffic) -> Plan:
 
 def _check_traffic(lease: wire.Lease, floor: Floor, traffic: Traffic) -> None:
     needed = lease.download_bytes + lease.upload_bytes
-    left = None if floor.bytes_a_day is None else floor.bytes_a_day - traffic.bytes_today
+    left = None if floor.bytes_a_day is None else floor.bytes_a_day - traffic.today.bytes_moved
     if left is not None and needed > left:
         raise PlanRefusedError(
             "bytes_a_day", f"a round moves {needed} bytes and {max(left, 0)} are left today"

@@ -83,7 +83,7 @@ async def serve_lease(lease: wire.Lease, device: Device, transport: Transport) -
 async def _fetch(lease: wire.Lease, device: Device, transport: Transport) -> Path:
     sealed_model = device.folder.work / f"{lease.nonce.hex()}.model"
     await transport.fetch_model(lease, sealed_model)
-    device.traffic.add(lease.download_bytes)
+    device.traffic.add(bytes_down=lease.download_bytes)
     return sealed_model
 
 
@@ -142,7 +142,7 @@ async def _deliver(kept: KeptUpdate, device: Device, transport: Transport) -> No
 
     async def attempt() -> None:
         sent = await transport.upload(kept.lease_nonce, kept.message_id, outbox.sealed_update)
-        device.traffic.add(sent)
+        device.traffic.add(bytes_up=sent)
         await transport.commit(kept.lease_nonce, kept.message_id, kept.example_count)
 
     try:

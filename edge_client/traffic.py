@@ -11,13 +11,27 @@ from privacy.atomic import write_atomically
 _DAY_S = 86_400
 
 
-class _Day(msgspec.Struct, frozen=True, kw_only=True):
+class Day(msgspec.Struct, frozen=True, kw_only=True):
+    """Count one day's bytes.
+
+    Attributes:
+        day: Days since 1970 UTC.
+        bytes_down: Bytes fetched.
+        bytes_up: Bytes sent.
+    """
+
     day: int
-    bytes_moved: int
+    bytes_down: int = 0
+    bytes_up: int = 0
+
+    @property
+    def bytes_moved(self) -> int:
+        """Return the bytes of both directions."""
+        return self.bytes_down + self.bytes_up
 
 
 class Traffic:
-    """Keep one number for one UTC day in a file.
+    """Keep the numbers of one UTC day in a file.
 
     A file that cannot be read counts as an empty day: the limit protects a data plan, and a
     device that stopped for good over a broken counter would protect nothing.
@@ -29,18 +43,19 @@ class Traffic:
         self._clock = clock
 
     @property
-    def bytes_today(self) -> int:
-        """Return the bytes moved since midnight UTC."""
+    def today(self) -> Day:
+        """Return what was moved since midnight UTC."""
+        number = int(self._clock() // _DAY_S)
         try:
-            kept = msgspec.json.decode(self._path.read_bytes(), type=_Day)
+            kept = msgspec.json.decode(self._path.read_bytes(), type=Day)
         except (FileNotFoundError, msgspec.DecodeError):
-            return 0
-        return kept.bytes_moved if kept.day == self._today() else 0
+            return Day(day=number)
+        return kept if kept.day == number else Day(day=number)
 
-    def add(self, byte_count: int) -> None:
-        """Count ``byte_count`` more bytes."""
-        moved = _Day(day=self._today(), bytes_moved=self.bytes_today + byte_count)
+    def add(self, *, bytes_down: int = 0, bytes_up: int = 0) -> None:
+        """Count more bytes."""
+        today = self.today
+        moved = msgspec.structs.replace(
+            today, bytes_down=today.bytes_down + bytes_down, bytes_up=today.bytes_up + bytes_up
+        )
         write_atomically(self._path, msgspec.json.encode(moved))
-
-    def _today(self) -> int:
-        return int(self._clock() // _DAY_S)

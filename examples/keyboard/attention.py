@@ -1,0 +1,56 @@
+"""See what attention does: the weight of each device in each layer, from rounds without noise.
+
+The devices' own training and the coordinator's own closing, called in this process: weights are
+functions of private updates, so no deployment publishes them under a guarantee.
+"""
+
+from pathlib import Path
+
+import msgspec
+import torch
+
+from edge_client.device_examples import training_examples
+from edge_client.local_round import LocalTrainer
+from models.model_settings import schema_of
+from models.parameters import initial_parameters
+from models.vocabulary import Vocabulary
+from privacy.settings import NoNoise
+from server.aggregation.rule import AggregationWeights
+from server.closing import Contribution, close_round
+from server.config import FederationConfig, make_plan
+
+
+def attention_weights(
+    config: FederationConfig, texts: tuple[Path, ...], words: Vocabulary, *, rounds: int
+) -> AggregationWeights:
+    """Return the weights of the last of ``rounds`` rounds in mode ``none``."""
+    privacy = NoNoise(clipping_norm=config.privacy.clipping_norm)
+    config = msgspec.structs.replace(config, privacy=privacy)
+    plan = make_plan(config, run="0" * 32, cohort_size=len(texts), vocabulary=words)
+    trainer = LocalTrainer(plan)
+    streams = [training_examples(text, words) for text in texts]
+    parameters = initial_parameters(config.model, config.seed)
+    weights = None
+    for round_number in range(1, rounds + 1):
+        results = [
+            trainer.train(
+                parameters, stream, round_number=round_number, client_name=text.parent.name
+            )
+            for text, stream in zip(texts, streams, strict=True)
+        ]
+        closed = close_round(
+            parameters,
+            [
+                Contribution(slot, result.update, result.example_count)
+                for slot, result in enumerate(results)
+            ],
+            schema=schema_of(config.model),
+            aggregation=config.aggregation,
+            privacy=privacy,
+            slot_count=len(texts),
+            generator=torch.Generator().manual_seed(config.seed),
+        )
+        parameters, weights = closed.parameters, closed.aggregation_weights
+    if weights is None:
+        raise ValueError(f"aggregation rule {config.aggregation} has no weights to show")
+    return weights

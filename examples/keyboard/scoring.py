@@ -1,0 +1,58 @@
+"""Score the keyboard on text that no device has, and say what the devices taught it."""
+
+import json
+
+import msgspec
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from edge_client.local_round import evaluate_users
+from edge_client.traffic import Day
+from examples.keyboard.devices import Deal
+from examples.keyboard.processes import run, sotto
+from examples.keyboard.setting_up import Place
+from models.codec import decode
+from models.metrics import Counts
+from models.model_settings import schema_of
+from models.parameters import initial_parameters
+from server.config import FederationConfig, make_plan
+
+PROMPTS = ("the value of the ", "if the object is ", "this method can be us")
+
+
+def untrained(config: FederationConfig, hands: Deal) -> Counts:
+    """Score the parameters that the run started from."""
+    return _score(config, hands, initial_parameters(config.model, config.seed))
+
+
+def report(
+    place: Place, config: FederationConfig, hands: Deal, before: Counts, console: Console
+) -> None:
+    """Print what changed from before the first round to the last release."""
+    payload = (place.coordinator / "releases" / "latest" / "parameters.bin").read_bytes()
+    parameters = torch.from_numpy(decode(schema_of(config.model), payload).copy())
+    after = _score(config, hands, parameters)
+    table = Table("held-out text", "before", "after", title="What five devices taught it")
+    table.add_row("perplexity", f"{before.perplexity:.0f}", f"{after.perplexity:.1f}")
+    table.add_row("top-1 recall", f"{before.top1_recall:.1%}", f"{after.top1_recall:.1%}")
+    table.add_row("top-3 recall", f"{before.top3_recall:.1%}", f"{after.top3_recall:.1%}")
+    console.print(table)
+    for prompt in PROMPTS:
+        answer = json.loads(run(sotto("export", "suggest", place.bundle, prompt, "--json")))
+        words = ", ".join(each["word"] for each in answer["suggestions"])
+        console.print(f'  "{prompt}" -> {words}', highlight=False)
+    moved = [
+        msgspec.json.decode((text.parent / "traffic.json").read_bytes(), type=Day)
+        for text in hands.folders
+    ]
+    down, up = (sum(getattr(day, name) for day in moved) for name in ("bytes_down", "bytes_up"))
+    console.print(f"Sealed bytes: {down / 1e6:.1f} MB down, {up / 1e6:.1f} MB up.")
+
+
+def _score(config: FederationConfig, hands: Deal, parameters: Tensor) -> Counts:
+    words = config.vocabulary.load()
+    plan = make_plan(config, run="0" * 32, cohort_size=len(hands.folders), vocabulary=words)
+    stream = torch.tensor(words.token_stream(hands.held_out), dtype=torch.int64)
+    return evaluate_users(plan, parameters, [stream])

@@ -1,0 +1,63 @@
+"""Found the federation and enrol its devices, with the commands an operator would type."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from examples.keyboard.devices import Deal
+from examples.keyboard.processes import free_ports, run, run_all, sotto
+from server.config import FederationConfig, read_config
+
+
+@dataclass(frozen=True)
+class Place:
+    """Say where the demonstration keeps its files.
+
+    Attributes:
+        folder: Everything; made anew each time.
+    """
+
+    folder: Path
+
+    @property
+    def coordinator(self) -> Path:
+        """The coordinator's folder."""
+        return self.folder / "coordinator"
+
+    @property
+    def bundle(self) -> Path:
+        """The exported keyboard."""
+        return self.folder / "keyboard"
+
+
+def found_federation(place: Place, hands: Deal, rounds: int | None) -> FederationConfig:
+    """Found a federation on free ports that scores each round on the held-out text."""
+    run(sotto("server", "init", place.coordinator, "--preset", "keyboard-tiny"))
+    (place.coordinator / "held_out.txt").write_text(
+        "\n".join(" ".join(sentence) for sentence in hands.held_out), encoding="utf-8"
+    )
+    settings = place.coordinator / "federation.toml"
+    text = settings.read_text(encoding="utf-8")
+    if rounds is not None:
+        text = re.sub(r"(?m)^cap = \d+$", f"cap = {rounds}", text)
+    text = text.replace('kind = "none"', 'kind = "public"\npublic_text = "held_out.txt"')
+    enrolment, devices = free_ports(2)
+    text += f'\n[listen]\nenrolment = "127.0.0.1:{enrolment}"\ndevices = "127.0.0.1:{devices}"\n'
+    settings.write_text(text, encoding="utf-8")
+    return read_config(settings)
+
+
+def enrol_devices(place: Place, hands: Deal) -> None:
+    """Invite and enrol every device; the coordinator must be running."""
+    count = str(len(hands.folders))
+    invites = run(sotto("server", "token", place.coordinator, "--count", count)).splitlines()
+    devices = [text.parent for text in hands.folders]
+    run_all(
+        [
+            sotto("client", "enrol", device, "--invite", invite)
+            for device, invite in zip(devices, invites, strict=True)
+        ]
+    )
+    for device in devices:
+        # This machine is not idle, and five training processes start faster once than each round.
+        (device / "client.toml").write_text("keep_warm_s = 60.0\n[policy]\nidle = false\n")
