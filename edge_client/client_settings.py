@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from edge_client.local_text import TextSettings
 from edge_client.policy import PolicySettings
 from privacy.atomic import write_atomically
 
@@ -22,6 +23,13 @@ unknown = "allow"
 # least_battery_percent = 50.0
 # largest_temperature_c = 40.0
 # window = "22:00-06:30"
+
+# What is kept of the text in a JSONL file; what is outside a limit is removed from the file.
+[text]
+delete_after_use = false
+# retention_days = 30.0
+# largest_bytes = 5_000_000
+# largest_texts = 20_000
 """
 
 
@@ -30,15 +38,17 @@ class ClientSettingsError(ValueError):
 
 
 class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say when a device works and what it keeps in memory.
+    """Say when a device works and what it keeps.
 
     Attributes:
         policy: When the device may work.
+        text: What is kept of the device's own text.
         keep_warm_s: Seconds that the training process stays in memory after a round (about
             250 MB); 0 ends it at once.
     """
 
     policy: PolicySettings = PolicySettings()
+    text: TextSettings = TextSettings()
     keep_warm_s: float = 0.0
 
     def __post_init__(self) -> None:

@@ -5,61 +5,103 @@ device trains on exactly what a simulation of it would train on. The newest fift
 is read by plans of kind ``evaluate`` only.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
-import msgspec
 import torch
 from torch import Tensor
 
 from edge_client.datasets.federated_text import DatasetError, split_in_order
 from edge_client.datasets.folder import text_files
 from edge_client.datasets.reading import read_rows, read_text
+from edge_client.local_text import LocalText, StoredText, TextSettings, TypedText
 from models.text import split_sentences
-from models.vocabulary import Vocabulary
+from models.vocabulary import EOS, Vocabulary
 
 
-class _Message(msgspec.Struct, frozen=True):
-    text: str
+class OwnText:
+    """Hold what a person typed, within the limits they set, for one round."""
+
+    def __init__(
+        self, typed: Sequence[StoredText], kept: LocalText | None, limits: TextSettings
+    ) -> None:
+        """Take texts, oldest first, and the file they can be removed from, if any."""
+        self._train, *held_out = split_in_order(typed)
+        self._held_out = [stored for part in held_out for stored in part]
+        self._kept = kept
+        self._limits = limits
+
+    @classmethod
+    def read(cls, data: Path, limits: TextSettings, *, now: float) -> Self:
+        """Read a person's text.
+
+        Args:
+            data: A JSONL file (`edge_client.local_text`), to which the limits apply; or, whole, a
+                folder of text files, a text file, or a gzipped JSONL file.
+            limits: What the owner keeps; text outside them is removed from the JSONL file.
+            now: Seconds since 1970 UTC.
+
+        Raises:
+            DatasetError: If the text cannot be read.
+        """
+        if not data.exists():
+            raise DatasetError(f"{data} is missing; --data must name a folder of text or a file")
+        if data.name.endswith(".jsonl"):
+            kept = LocalText(data, limits)
+            if limits != TextSettings(delete_after_use=limits.delete_after_use):
+                kept.tidy(now=now)
+            return cls(kept.read(now=now), kept, limits)
+        return cls([StoredText(text, b"") for text in _typed(data)], None, limits)
+
+    def training_examples(self, words: Vocabulary) -> Tensor:
+        """Return the stream to train on: int64, shape ``(tokens,)``.
+
+        Raises:
+            DatasetError: If no word of the vocabulary is left to train on.
+        """
+        return _stream(self._train, words, "train on")
+
+    def held_out_examples(self, words: Vocabulary) -> Tensor:
+        """Return the stream to score on: int64, shape ``(tokens,)``; not trained on this round.
+
+        Raises:
+            DatasetError: If no word of the vocabulary is there; little text is not held out.
+        """
+        return _stream(self._held_out, words, "score on")
+
+    def delete_trained(self) -> None:
+        """Remove what was trained on, where the owner says so; call once the update is sealed.
+
+        Raises:
+            DatasetError: If the file was damaged in between; nothing is removed.
+        """
+        if self._kept is not None and self._limits.delete_after_use:
+            self._kept.delete(self._train)
 
 
 def training_examples(data: Path, words: Vocabulary) -> Tensor:
-    """Return the stream to train on: int64, shape ``(tokens,)``.
-
-    Args:
-        data: The person's own: a folder of text files, a text file, or a JSONL file with ``text``
-            in each line, oldest first.
-        words: The plan's word list.
+    """Return the stream that a device without limits trains on: int64, shape ``(tokens,)``.
 
     Raises:
-        DatasetError: If the text cannot be read, or no word is left to train on.
+        DatasetError: As `OwnText.read` and `OwnText.training_examples`.
     """
-    train, _, _ = split_in_order(_typed(data))
-    return _stream(train, words, "train on")
-
-
-def held_out_examples(data: Path, words: Vocabulary) -> Tensor:
-    """Return the stream to score on: int64, shape ``(tokens,)``; never trained on.
-
-    Raises:
-        DatasetError: As `training_examples`; a device with little text holds none out.
-    """
-    _, valid, test = split_in_order(_typed(data))
-    return _stream([*valid, *test], words, "score on")
+    return OwnText.read(data, TextSettings(), now=0.0).training_examples(words)
 
 
 def _typed(data: Path) -> list[str]:
     """Return what the person typed, oldest first, one entry a line or message."""
-    if data.name.endswith((".jsonl", ".jsonl.gz")):
-        return [row.text for row in read_rows(data, _Message)]
+    if data.name.endswith(".jsonl.gz"):
+        return [row.text for row in read_rows(data, TypedText) if not row.incognito]
     files = list(text_files(data)) if data.is_dir() else [data]
     if not files:
         raise DatasetError(f"{data} is empty; put text files in it")
     return [line for file in files for line in read_text(file).splitlines() if line.strip()]
 
 
-def _stream(typed: Iterable[str], words: Vocabulary, purpose: str) -> Tensor:
-    sentences = [sentence for text in typed for sentence in split_sentences(text)]
-    if not any(word in words for sentence in sentences for word in sentence):
+def _stream(typed: Sequence[StoredText], words: Vocabulary, purpose: str) -> Tensor:
+    sentences = [sentence for stored in typed for sentence in split_sentences(stored.text)]
+    stream = torch.tensor(words.token_stream(sentences), dtype=torch.int64)
+    if not (stream > EOS).any():
         raise DatasetError(f"the device's text must have a word of the vocabulary to {purpose}")
-    return torch.tensor(words.token_stream(sentences), dtype=torch.int64)
+    return stream

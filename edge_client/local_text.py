@@ -13,7 +13,7 @@ import contextlib
 import fcntl
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +33,8 @@ class TextSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         retention_days: Age at which a text is removed, in days; absent means never.
         largest_bytes: Most bytes kept, newest first; absent means any number.
         largest_texts: Most texts kept, newest first; absent means any number.
-        delete_after_use: Whether a text is removed once an update trained on it has been sealed.
+        delete_after_use: Whether a text is removed once an update trained on it has been sealed;
+            whoever trains acts on it.
     """
 
     retention_days: float | None = None
@@ -67,16 +68,16 @@ class TypedText(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class ReadText:
-    """Hold what one read found.
+class StoredText:
+    """Hold one text as it was read.
 
     Attributes:
-        texts: Texts within the limits, oldest first.
-        lines: Their lines in the file, for `LocalText.delete`.
+        text: What was typed.
+        line: Its line in the file, by which `LocalText.delete` finds it again.
     """
 
-    texts: list[str]
-    lines: frozenset[bytes]
+    text: str
+    line: bytes
 
 
 class LocalText:
@@ -106,15 +107,14 @@ class LocalText:
                 os.close(descriptor)
         return True
 
-    def read(self, *, now: float) -> ReadText:
-        """Return the texts within the limits; the file stays as it is.
+    def read(self, *, now: float) -> list[StoredText]:
+        """Return the texts within the limits, oldest first; nothing is written.
 
         Raises:
             DatasetError: If a line is no such object; names the line, never what it says.
         """
-        with self._locked():
-            kept = list(self._kept(now))
-        return ReadText([typed.text for _, typed in kept], frozenset(line for line, _ in kept))
+        # Without the lock: the file is replaced whole, and an append in progress is no line yet.
+        return [StoredText(typed.text, line) for line, typed in self._kept(now)]
 
     def tidy(self, *, now: float) -> int:
         """Remove what is outside the limits or incognito; return how many lines went.
@@ -129,15 +129,15 @@ class LocalText:
                 self._replace(kept)
             return before - len(kept)
 
-    def delete(self, used: ReadText) -> None:
-        """Remove what was read, where the settings say so; texts added since then stay.
+    def delete(self, used: Iterable[StoredText]) -> None:
+        """Remove texts that were read; those added since then stay.
 
         Raises:
             DatasetError: As `read`; nothing is removed.
         """
-        if self._settings.delete_after_use:
-            with self._locked():
-                self._replace([line for line, _ in self._lines() if line not in used.lines])
+        gone = {stored.line for stored in used}
+        with self._locked():
+            self._replace([line for line, _ in self._lines() if line not in gone])
 
     def _kept(self, now: float) -> Iterator[tuple[bytes, TypedText]]:
         """Yield the lines within the limits, oldest first."""

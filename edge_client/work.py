@@ -10,9 +10,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from edge_client.client_settings import ClientSettingsError, read_client_settings
 from edge_client.compute import ComputeError, prepare_compute
 from edge_client.datasets.federated_text import DatasetError
-from edge_client.device_examples import held_out_examples, training_examples
+from edge_client.device_examples import OwnText
 from edge_client.device_folder import DeviceFolder, DeviceFolderError
 from edge_client.job import Evaluated, Failed, Job, Outcome, Trained
 from edge_client.local_round import run_evaluation, run_training
@@ -35,6 +36,7 @@ _NO_NONCE = bytes(16)
 
 # What can go wrong on a healthy device, and the code that the coordinator is told.
 _FAILURES: dict[type[Exception], str] = {
+    ClientSettingsError: "settings_unusable",
     ComputeError: "device_missing",
     DatasetError: "data_unusable",
     UnusableExamplesError: "data_unusable",
@@ -69,8 +71,10 @@ def _do(job: Job) -> Outcome:
     identity = Identity.load(folder.identity)
     words = word_list(plan.vocabulary, folder.word_lists)
     parameters = _open_model(job, plan, identity, folder)
+    limits = read_client_settings(folder.client_settings).text
+    own_text = OwnText.read(Path(job.data), limits, now=time.time())
     if plan.kind == "evaluate":
-        counts = run_evaluation(plan, parameters, held_out_examples(Path(job.data), words), device)
+        counts = run_evaluation(plan, parameters, own_text.held_out_examples(words), device)
         return Evaluated(
             token_count=counts.token_count,
             log_loss_sum=counts.log_loss_sum,
@@ -80,7 +84,7 @@ def _do(job: Job) -> Outcome:
     result = run_training(
         plan,
         parameters,
-        training_examples(Path(job.data), words),
+        own_text.training_examples(words),
         round_number=job.round_number,
         client_name=job.client_name,
         device=device,
@@ -88,6 +92,7 @@ def _do(job: Job) -> Outcome:
     )
     save_state(folder.optimiser, plan, result.optimiser_state)
     message_id = _seal_update(job, plan, result.update, identity, folder)
+    own_text.delete_trained()
     return Trained(example_count=result.example_count, message_id=message_id)
 
 

@@ -21,12 +21,16 @@ def store(folder: Path, **settings: float | bool | None) -> LocalText:
     return LocalText(folder / "typed.jsonl", msgspec.convert(settings, TextSettings))
 
 
+def texts(text: LocalText, now: float = NOW) -> list[str]:
+    return [stored.text for stored in text.read(now=now)]
+
+
 def test_texts_are_read_in_the_order_they_were_typed(tmp_path: Path) -> None:
     text = store(tmp_path)
     for typed in ("one", "two\nlines", "drei ü"):
         assert text.add(typed, now=NOW, incognito=False)
 
-    assert text.read(now=NOW).texts == ["one", "two\nlines", "drei ü"]
+    assert texts(text) == ["one", "two\nlines", "drei ü"]
     assert stat.S_IMODE((tmp_path / "typed.jsonl").stat().st_mode) == 0o600
 
 
@@ -45,7 +49,7 @@ def test_incognito_text_that_another_program_stored_is_not_read_and_is_removed(
     path.write_text('{"text": "secret", "time": 1, "incognito": true}\n{"text": "open"}\n')
     text = store(tmp_path)
 
-    assert text.read(now=NOW).texts == ["open"]
+    assert texts(text) == ["open"]
     assert text.tidy(now=NOW) == 1
     assert "secret" not in path.read_text()
 
@@ -55,7 +59,7 @@ def test_texts_older_than_the_retention_are_not_read_and_are_removed(tmp_path: P
     for days in (3.0, 2.0, 1.9, 0.0):
         text.add(f"{days} days", now=NOW - days * DAY, incognito=False)
 
-    assert text.read(now=NOW).texts == ["1.9 days", "0.0 days"]
+    assert texts(text) == ["1.9 days", "0.0 days"]
     assert text.tidy(now=NOW) == 2
     assert "3.0 days" not in (tmp_path / "typed.jsonl").read_text()
     assert text.tidy(now=NOW) == 0
@@ -67,8 +71,8 @@ def test_a_text_without_a_time_is_as_old_as_the_file(tmp_path: Path) -> None:
     changed = path.stat().st_mtime
     text = store(tmp_path, retention_days=1)
 
-    assert text.read(now=changed + DAY - 1).texts == ["when?"]
-    assert text.read(now=changed + DAY + 1).texts == []
+    assert texts(text, now=changed + DAY - 1) == ["when?"]
+    assert texts(text, now=changed + DAY + 1) == []
 
 
 def test_the_newest_texts_are_kept_within_a_cap(tmp_path: Path) -> None:
@@ -77,33 +81,32 @@ def test_the_newest_texts_are_kept_within_a_cap(tmp_path: Path) -> None:
         plain.add(f"text {number}", now=NOW, incognito=False)
     line_bytes = (tmp_path / "typed.jsonl").stat().st_size // 5
 
-    by_count = store(tmp_path, largest_texts=2).read(now=NOW)
-    by_bytes = store(tmp_path, largest_bytes=3 * line_bytes).read(now=NOW)
+    by_count = texts(store(tmp_path, largest_texts=2))
+    by_bytes = texts(store(tmp_path, largest_bytes=3 * line_bytes))
 
-    assert by_count.texts == ["text 3", "text 4"]
-    assert by_bytes.texts == ["text 2", "text 3", "text 4"]
-    assert store(tmp_path, largest_bytes=line_bytes - 1).read(now=NOW).texts == []
+    assert by_count == ["text 3", "text 4"]
+    assert by_bytes == ["text 2", "text 3", "text 4"]
+    assert texts(store(tmp_path, largest_bytes=line_bytes - 1)) == []
 
 
-def test_used_text_is_deleted_when_told_and_what_came_since_stays(tmp_path: Path) -> None:
-    text = store(tmp_path, delete_after_use=True)
+def test_deleting_used_text_leaves_what_came_since(tmp_path: Path) -> None:
+    text = store(tmp_path)
     text.add("used", now=NOW, incognito=False)
     used = text.read(now=NOW)
     text.add("new", now=NOW + 1, incognito=False)
 
     text.delete(used)
 
-    assert text.read(now=NOW).texts == ["new"]
+    assert texts(text) == ["new"]
     assert "used" not in (tmp_path / "typed.jsonl").read_text()
 
 
-def test_used_text_stays_when_not_told(tmp_path: Path) -> None:
-    text = store(tmp_path)
-    text.add("used", now=NOW, incognito=False)
+def test_reading_writes_nothing_beside_the_file(tmp_path: Path) -> None:
+    (tmp_path / "typed.jsonl").write_text('{"text": "mine"}\n')
 
-    text.delete(text.read(now=NOW))
+    texts(store(tmp_path))
 
-    assert text.read(now=NOW).texts == ["used"]
+    assert [path.name for path in tmp_path.iterdir()] == ["typed.jsonl"]
 
 
 @given(st.lists(st.text(max_size=20), max_size=4), st.text(min_size=1, max_size=20), st.data())
@@ -120,9 +123,9 @@ def test_an_append_cut_short_costs_only_itself(
     # Less than the whole object: losing only the line's end loses nothing.
     path.write_bytes(whole[: data.draw(st.integers(size, len(whole) - 2))])
 
-    assert text.read(now=NOW).texts == before
+    assert texts(text) == before
     text.add("after", now=NOW, incognito=False)
-    assert text.read(now=NOW).texts == [*before, "after"]
+    assert texts(text) == [*before, "after"]
 
 
 def test_a_last_line_without_its_end_is_not_joined_to_the_next(tmp_path: Path) -> None:
@@ -131,7 +134,7 @@ def test_a_last_line_without_its_end_is_not_joined_to_the_next(tmp_path: Path) -
 
     text.add("next", now=NOW, incognito=False)
 
-    assert text.read(now=NOW).texts == ["whole", "next"]
+    assert texts(text) == ["whole", "next"]
 
 
 def test_nothing_is_lost_when_texts_are_added_while_others_are_removed(tmp_path: Path) -> None:
@@ -150,7 +153,7 @@ def test_nothing_is_lost_when_texts_are_added_while_others_are_removed(tmp_path:
     text.tidy(now=NOW)
 
     expected = {f"{name} {number}" for name in ("a", "b") for number in range(40)}
-    assert sorted(text.read(now=NOW).texts) == sorted(expected)
+    assert sorted(texts(text)) == sorted(expected)
 
 
 def test_a_line_that_is_no_text_is_refused_by_number_and_nothing_is_removed(
@@ -176,7 +179,7 @@ def test_a_binary_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_device_that_has_typed_nothing_has_no_text(tmp_path: Path) -> None:
-    assert store(tmp_path).read(now=NOW).texts == []
+    assert texts(store(tmp_path)) == []
     assert store(tmp_path).tidy(now=NOW) == 0
 
 

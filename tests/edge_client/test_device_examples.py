@@ -1,0 +1,108 @@
+"""What a device trains on: its own text, within its owner's limits, never what is held out."""
+
+from pathlib import Path
+
+import pytest
+
+from edge_client.client_settings import (
+    ClientSettings,
+    read_client_settings,
+    write_starting_settings,
+)
+from edge_client.datasets.federated_text import DatasetError
+from edge_client.device_examples import OwnText, training_examples
+from edge_client.local_text import LocalText, TextSettings
+from models.vocabulary import EOS, Vocabulary
+
+NOW = 1_800_000_000.0
+LETTERS = "abcdefghij"
+WORDS = Vocabulary(("<unk>", "<eos>", *LETTERS, "k"))
+
+
+def expected(letters: str) -> list[int]:
+    """Return each letter as a sentence."""
+    return [token for letter in letters for token in (WORDS.words.index(letter), EOS)]
+
+
+def type_letters(path: Path, letters: str = LETTERS) -> LocalText:
+    text = LocalText(path, TextSettings())
+    for letter in letters:
+        text.add(letter, now=NOW, incognito=False)
+    return text
+
+
+def test_a_device_trains_on_the_oldest_and_is_scored_on_the_newest(tmp_path: Path) -> None:
+    path = tmp_path / "typed.jsonl"
+    type_letters(path)
+
+    own = OwnText.read(path, TextSettings(), now=NOW)
+
+    # 10 texts: 8 to train on, 2 held out.
+    assert own.training_examples(WORDS).tolist() == expected("abcdefgh")
+    assert own.held_out_examples(WORDS).tolist() == expected("ij")
+
+
+def test_a_folder_and_a_file_give_the_same_stream(tmp_path: Path) -> None:
+    (tmp_path / "1.txt").write_text("\n".join(LETTERS))
+
+    from_folder = training_examples(tmp_path, WORDS)
+    from_file = training_examples(tmp_path / "1.txt", WORDS)
+
+    assert from_folder.tolist() == from_file.tolist() == expected("abcdefgh")
+
+
+def test_only_what_was_trained_on_is_deleted_and_only_when_told(tmp_path: Path) -> None:
+    path = tmp_path / "typed.jsonl"
+    typed = type_letters(path)
+    told = OwnText.read(path, TextSettings(delete_after_use=True), now=NOW)
+    typed.add("k", now=NOW + 1, incognito=False)
+
+    OwnText.read(path, TextSettings(), now=NOW).delete_trained()
+    assert len(typed.read(now=NOW)) == 11
+    told.delete_trained()
+
+    assert [stored.text for stored in typed.read(now=NOW)] == ["i", "j", "k"]
+
+
+def test_text_outside_the_limits_is_removed_before_training(tmp_path: Path) -> None:
+    path = tmp_path / "typed.jsonl"
+    typed = type_letters(path, "ab")
+    typed.add("c", now=NOW + 86_400, incognito=False)
+
+    own = OwnText.read(path, TextSettings(retention_days=1), now=NOW + 86_400)
+
+    assert own.training_examples(WORDS).tolist() == expected("c")
+    assert len(path.read_bytes().splitlines()) == 1
+
+
+def test_without_limits_the_owners_file_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "export.jsonl"
+    content = '{"text": "a", "time": 0, "incognito": true}\n\n{"text": "b"}'
+    path.write_text(content)
+
+    own = OwnText.read(path, TextSettings(), now=NOW)
+
+    assert own.training_examples(WORDS).tolist() == expected("b")
+    assert path.read_text() == content
+
+
+@pytest.mark.parametrize("content", ["", "zzz yyy", "123", "..."])
+def test_text_without_a_known_word_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "1.txt").write_text(content)
+
+    with pytest.raises(DatasetError, match="must have a word of the vocabulary to train on"):
+        training_examples(tmp_path, WORDS)
+
+
+def test_missing_data_and_an_empty_folder_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="is missing"):
+        training_examples(tmp_path / "typed.jsonl", WORDS)
+    with pytest.raises(DatasetError, match="is empty"):
+        training_examples(tmp_path, WORDS)
+
+
+def test_the_settings_to_start_from_are_the_defaults(tmp_path: Path) -> None:
+    path = tmp_path / "client.toml"
+    write_starting_settings(path)
+
+    assert read_client_settings(path) == ClientSettings()
