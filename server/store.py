@@ -25,6 +25,8 @@ from server.tables import runs
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _BUSY_MS = 30_000
 _WRITE = "sotto_write"
+# Any number that no other program uses in the same database.
+_POSTGRESQL_LOCK = 0x736F74746F
 
 
 class StoreError(RuntimeError):
@@ -40,7 +42,10 @@ class Store:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """Run one durable transaction; it commits when the block ends and not if it raises."""
+        """Run one durable transaction; it commits when the block ends and not if it raises.
+
+        Writers take turns, so what a transaction reads stays true until it commits.
+        """
         options = {_WRITE: True}
         with (
             self._engine.connect().execution_options(**options) as connection,
@@ -50,7 +55,7 @@ class Store:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """Read from one consistent state."""
+        """Read what is committed; one statement sees one state."""
         with self._engine.connect() as connection, connection.begin():
             yield connection
 
@@ -70,7 +75,9 @@ def open_store(settings: StoreSettings) -> Store:
         with engine.connect() as connection:
             _migrate(connection)
             connection.commit()
-    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
+    except ModuleNotFoundError as error:
+        raise StoreError(f"store.url needs a driver: {error}; install it beside sotto") from None
+    except (ArgumentError, NoSuchModuleError) as error:
         raise StoreError(f"store.url cannot be used: {error}") from None
     except DBAPIError as error:
         raise StoreError(f"the store cannot be opened: {error.orig}") from None
@@ -123,7 +130,9 @@ def check_run(store: Store, seed: int, schema_sha256: bytes) -> str:
 def _make_engine(settings: StoreSettings) -> Engine:
     path = settings.sqlite_path
     if path is None:
-        return create_engine(settings.url, pool_pre_ping=True)
+        engine = create_engine(settings.url, pool_pre_ping=True)
+        event.listen(engine, "begin", _begin_postgresql)
+        return engine
     if not path.exists():
         path.touch(mode=0o600)
     engine = create_engine(settings.url)
@@ -151,6 +160,12 @@ def _begin_sqlite(connection: Connection) -> None:
     # A write transaction takes its lock at once; one that began as a reader could be refused later.
     is_write = connection.get_execution_options().get(_WRITE, False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if is_write else "BEGIN")
+
+
+def _begin_postgresql(connection: Connection) -> None:
+    # The same turn-taking as SQLite's lock, kept until the transaction ends.
+    if connection.get_execution_options().get(_WRITE, False):
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_POSTGRESQL_LOCK})")
 
 
 def _migrate(connection: Connection) -> None:

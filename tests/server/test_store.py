@@ -113,7 +113,7 @@ def test_a_folder_that_is_missing_is_refused(tmp_path: Path) -> None:
 
 
 def test_postgresql_without_its_driver_is_refused_with_a_reason() -> None:
-    with pytest.raises(StoreError, match=r"store.url cannot be used: .*pg8000"):
+    with pytest.raises(StoreError, match=r"needs a driver: .*pg8000.*; install it"):
         open_store(StoreSettings(url="postgresql+pg8000://nobody@localhost/none"))
 
 
