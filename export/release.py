@@ -6,6 +6,7 @@ that does not fit is refused, never passed over.
 """
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +29,8 @@ from models.release_record import (
 from models.vocabulary import Vocabulary, decode_vocabulary
 from privacy.certificates import CertificateError, certificate_der
 from privacy.signatures import Purpose
+
+_POINTERS = ("latest", "best")
 
 
 @dataclass(frozen=True)
@@ -69,12 +72,7 @@ def find_release(source: Path, which: str = "latest") -> Path:
     rounds = {int(path.name): path for path in releases.glob("[0-9]*") if path.name.isdigit()}
     if not rounds:
         raise ReleaseError(f"{source} has no release yet; wait for its first round to end")
-    if which.isdigit():
-        found = rounds.get(int(which))
-    elif (releases / which).is_dir():
-        found = releases / which
-    else:
-        found = rounds[max(rounds)] if which == "latest" else None
+    found = _pick(releases, rounds, which)
     if found is None:
         raise ReleaseError(f"{source} must have release {which}, got {_listed(sorted(rounds))}")
     return found
@@ -125,6 +123,14 @@ def read_authority(path: Path) -> bytes:
 def parameters_sha256(parameters: FlatVector) -> str:
     """Return the hex SHA-256 of the vector's little-endian float32 bytes."""
     return hashlib.sha256(parameters.astype("<f4", copy=False).data).hexdigest()
+
+
+def _pick(releases: Path, rounds: Mapping[int, Path], which: str) -> Path | None:
+    if which.isdecimal():
+        return rounds.get(int(which))
+    if which in _POINTERS and (releases / which).is_dir():
+        return releases / which
+    return rounds[max(rounds)] if which == "latest" else None
 
 
 def _check_signer(folder: Path, record: bytes, authority: bytes | None) -> Signer | None:

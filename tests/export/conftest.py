@@ -1,10 +1,11 @@
 """A tiny model, its release on disk, its bundle, and a federation that can sign them."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -130,20 +131,19 @@ def random_parameters(settings: ModelSettings, seed: int = 0) -> FlatVector:
     return (0.5 * draw).astype(np.float32)
 
 
-def plan_of(settings: ModelSettings, vocabulary: Vocabulary, **changes: object) -> Plan:
-    fields: dict[str, object] = {
-        "run": RUN,
-        "model": settings,
-        "schema_sha256": schema_of(settings).sha256.hex(),
-        "vocabulary": VocabularySettings(
+def plan_of(settings: ModelSettings, vocabulary: Vocabulary) -> Plan:
+    return Plan(
+        run=RUN,
+        model=settings,
+        schema_sha256=schema_of(settings).sha256.hex(),
+        vocabulary=VocabularySettings(
             name="test", size=len(vocabulary), sha256=vocabulary.sha256.hex()
         ),
-        "training": TrainingSettings(learning_rate=1.0, batch_size=1, bptt_steps=5),
-        "privacy": NoNoise(),
-        "cohort_size": 2,
-        "seed": 1,
-    }
-    return Plan(**(fields | changes))  # type: ignore[arg-type]  # fields of many types
+        training=TrainingSettings(learning_rate=1.0, batch_size=1, bptt_steps=5),
+        privacy=NoNoise(),
+        cohort_size=2,
+        seed=1,
+    )
 
 
 def write_release(
@@ -153,9 +153,9 @@ def write_release(
     *,
     plan: Plan | None = None,
     signer: Identity | None = None,
-    **changes: object,
+    changes: Mapping[str, object] | None = None,
 ) -> None:
-    """Write a release by hand; ``changes`` go into its record."""
+    """Write a release by hand; ``changes`` go into its record, fit or not."""
     folder.mkdir(parents=True, exist_ok=True)
     plan = plan or plan_of(SETTINGS, vocabulary)
     schema = schema_of(plan.model)
@@ -163,23 +163,23 @@ def write_release(
         "plan.json": plan.encode(),
         "vocabulary.txt": vocabulary.to_bytes(),
     }
-    fields: dict[str, object] = {
-        "run": RUN,
-        "round": 3,
-        "parameters_sha256": hashlib.sha256(parameters.tobytes()).hexdigest(),
-        "schema_sha256": schema.sha256.hex(),
-        "previous_sha256": "00" * 32,
-        "metrics": {"perplexity": 12.5},
-        "guarantee": "no privacy guarantee",
-        "files": digests_of(described) if signer else {},
-    }
-    record = ReleaseRecord(**(fields | changes))  # type: ignore[arg-type]  # fields of many types
+    record = ReleaseRecord(
+        run=RUN,
+        round=3,
+        parameters_sha256=hashlib.sha256(parameters.tobytes()).hexdigest(),
+        schema_sha256=schema.sha256.hex(),
+        previous_sha256="00" * 32,
+        metrics={"perplexity": 12.5},
+        guarantee="no privacy guarantee",
+        files=digests_of(described) if signer else {},
+    )
+    encoded = msgspec.json.encode(msgspec.to_builtins(record) | dict(changes or {}))
     described |= {
         "parameters.bin": encode(schema, parameters),
-        "release.json": record.encode(),
+        "release.json": encoded,
     }
     if signer is not None:
-        described["release.sig"] = signer.sign(record.encode(), purpose=Purpose.RELEASE)
+        described["release.sig"] = signer.sign(encoded, purpose=Purpose.RELEASE)
         described["signer.der"] = signer.certificates.signing
     for name, content in described.items():
         (folder / name).write_bytes(content)

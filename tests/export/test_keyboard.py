@@ -1,0 +1,151 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+from numpy.testing import assert_array_equal
+
+from export import keyboard
+from export.bundle import load_bundle, write_bundle
+from export.exporter import ExportError, exporter_for
+from export.keyboard import export_keyboard, recover_parameters, verify_bundle
+from export.manifest import BundleError, FileDigest
+from export.parity import SHAPES, ParityError
+from export.release import read_release
+from models.codec import FlatVector, named_tensors
+from models.model_settings import TransformerLmSettings, schema_of
+from models.plan import VocabularySettings
+from models.vocabulary import Vocabulary, shipped_vocabulary
+from tests.export.conftest import (
+    SETTINGS,
+    WORDS,
+    Federation,
+    plan_of,
+    random_parameters,
+    write_release,
+)
+
+
+def test_a_bundle_holds_the_releases_weights_and_words(
+    bundle_folder: Path, parameters: FlatVector
+) -> None:
+    bundle = load_bundle(bundle_folder)
+
+    assert_array_equal(recover_parameters(bundle), parameters)
+    assert bundle.vocabulary.words == WORDS
+    assert bundle.manifest.model == SETTINGS
+    assert bundle.manifest.parity.shapes == SHAPES
+
+
+def test_a_verified_bundle_was_compared_with_torch(bundle_folder: Path) -> None:
+    found = verify_bundle(bundle_folder)
+
+    assert found.parity is not None
+    assert found.parity.largest_difference < 1e-5
+
+
+def test_without_torch_the_digests_and_weights_are_still_checked(
+    bundle_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keyboard, "is_torch_there", lambda: False)
+
+    assert verify_bundle(bundle_folder).parity is None
+
+
+def test_equal_releases_make_equal_bundles(release_folder: Path, tmp_path: Path) -> None:
+    release = read_release(release_folder)
+
+    for name in ("one.zip", "two.zip"):
+        export_keyboard(release, tmp_path / name)
+
+    assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
+
+
+def test_a_graph_with_other_weights_is_refused(bundle_folder: Path, tmp_path: Path) -> None:
+    # A bundle whose digests all fit, and whose graph is sound, but not the release's.
+    bundle = load_bundle(bundle_folder)
+    tensors = named_tensors(schema_of(SETTINGS), random_parameters(SETTINGS, seed=5))
+    graph = exporter_for(SETTINGS).build(tensors).SerializeToString()
+    files = bundle.manifest.files | {"model.onnx": FileDigest.of(graph)}
+    forged = replace(bundle.manifest, files=files)
+    write_bundle(tmp_path / "forged", forged, graph=graph, vocabulary=bundle.vocabulary)
+
+    with pytest.raises(ExportError, match=r"the graph must hold parameters .* of the release"):
+        verify_bundle(tmp_path / "forged")
+
+
+def test_a_family_without_an_exporter_writes_nothing(
+    tmp_path: Path, vocabulary: Vocabulary
+) -> None:
+    settings = TransformerLmSettings(
+        vocabulary_size=len(WORDS), model_size=4, head_count=1, layer_count=1, feedforward_size=4
+    )
+    write_release(
+        tmp_path / "release",
+        vocabulary,
+        random_parameters(settings),
+        plan=plan_of(settings, vocabulary),
+    )
+
+    with pytest.raises(ExportError, match="must be gru_lm to be exported, got transformer_lm"):
+        export_keyboard(read_release(tmp_path / "release"), tmp_path / "bundle")
+    assert not (tmp_path / "bundle").exists()
+
+
+def test_another_task_is_no_keyboard(
+    tmp_path: Path, vocabulary: Vocabulary, parameters: FlatVector
+) -> None:
+    plan = replace(plan_of(SETTINGS, vocabulary), task="speech")
+    write_release(tmp_path / "release", vocabulary, parameters, plan=plan)
+
+    with pytest.raises(ExportError, match="must be next_word for a keyboard, got speech"):
+        export_keyboard(read_release(tmp_path / "release"), tmp_path / "bundle")
+
+
+def test_a_graph_that_disagrees_with_torch_is_not_written(
+    release_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("export.parity.TOLERANCE", -1.0)
+
+    with pytest.raises(ParityError, match="must agree with torch"):
+        export_keyboard(read_release(release_folder), tmp_path / "bundle")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_target_that_exists_is_refused_before_any_work(
+    release_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(keyboard, "check_parity")
+
+    with pytest.raises(BundleError, match="exists; remove it"):
+        export_keyboard(read_release(release_folder), tmp_path)
+
+
+def test_the_shipped_list_is_known_to_be_english(tmp_path: Path) -> None:
+    words = shipped_vocabulary(19)
+    named = VocabularySettings(name="english-10k", size=19, sha256=words.sha256.hex())
+    plan = replace(plan_of(SETTINGS, words), vocabulary=named)
+    write_release(tmp_path / "release", words, np.zeros(385, dtype=np.float32), plan=plan)
+    release = read_release(tmp_path / "release")
+
+    assert export_keyboard(release, tmp_path / "a").languages == ("en",)
+    assert export_keyboard(release, tmp_path / "b", languages=["de", "fr"]).languages == (
+        "de",
+        "fr",
+    )
+
+
+def test_a_list_nobody_named_has_no_language(release_folder: Path, tmp_path: Path) -> None:
+    assert export_keyboard(read_release(release_folder), tmp_path / "a").languages == ()
+
+
+def test_a_coordinator_signs_its_bundle(
+    release_folder: Path, tmp_path: Path, federation: Federation
+) -> None:
+    export_keyboard(
+        read_release(release_folder), tmp_path / "b.zip", signed_with=federation.coordinator
+    )
+
+    found = verify_bundle(tmp_path / "b.zip", authority=federation.authority.certificate)
+    assert found.bundle.signer is not None
+    assert found.bundle.signer.is_trusted
