@@ -14,7 +14,7 @@ from collections.abc import Callable
 from edge_client.backoff import delays
 from edge_client.enrolling import renew_certificates
 from edge_client.lease import Device
-from edge_client.policy import PolicySettings, Wait, decide
+from edge_client.policy import PolicySettings, Verdict, Wait, decide
 from edge_client.refusal import UNSEAL_FAILED, RefusedError, UnreachableError
 from edge_client.sensors import Sensors
 from edge_client.session import Ended, Session
@@ -114,13 +114,15 @@ class Agent:
         while isinstance(verdict := self._decide(), Wait):
             logger.info("waiting up to %.0f s: %s", verdict.seconds, verdict.reason)
             await asyncio.sleep(verdict.seconds)
+        if verdict.unknown:
+            logger.warning("no sensor knows whether: %s; allowed", ", ".join(verdict.unknown))
 
     async def _until_forbidden(self) -> None:
         while not isinstance(verdict := self._decide(), Wait):
             await asyncio.sleep(SENSOR_INTERVAL_S)
         logger.info("giving the device back: %s", verdict.reason)
 
-    def _decide(self) -> object:
+    def _decide(self) -> Verdict:
         return decide(self._policy, self._sensors, self._clock())
 
 

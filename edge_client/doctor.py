@@ -106,7 +106,10 @@ def _policy(folder: DeviceFolder, now: float) -> str:
     policy = read_client_settings(folder.client_settings).policy
     verdict = decide(policy, system_sensors(), now)
     # Waiting is no fault: the device is doing what its owner asked.
-    return f"waits: {verdict.reason}" if isinstance(verdict, Wait) else "may work now"
+    if isinstance(verdict, Wait):
+        return f"waits: {verdict.reason}"
+    unknown = f"; no sensor knows whether: {', '.join(verdict.unknown)}" if verdict.unknown else ""
+    return f"may work now{unknown}"
 
 
 def _training() -> str:

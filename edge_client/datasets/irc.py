@@ -29,7 +29,7 @@ _BOT_LEAST_MESSAGES = 15
 _BOT_REPEATED_SHARE = 0.5
 
 
-class IrcMessage(msgspec.Struct, frozen=True):
+class _Message(msgspec.Struct, frozen=True):
     """Hold one message.
 
     Attributes:
@@ -49,7 +49,7 @@ def load(path: Path | None) -> FederatedText:
     Raises:
         DatasetError: If the file is missing or a line is no message.
     """
-    messages, notes = read_people(path)
+    messages, notes = _people_of(path)
     parts: dict[str, dict[str, list[Sentence]]] = {"train": {}, "dev": {}, "test": {}}
     for message in messages:
         add_sentences(parts[message.split], message.user, [message.text])
@@ -59,13 +59,13 @@ def load(path: Path | None) -> FederatedText:
     return checked(text)
 
 
-def read_people(path: Path | None) -> tuple[list[IrcMessage], str]:
+def _people_of(path: Path | None) -> tuple[list[_Message], str]:
     """Return the messages of people in their order, and a note on what was left out.
 
     Raises:
         DatasetError: As `load`.
     """
-    rows = list(read_rows(find_file(path, "irc", ("ubuntu_irc",), _FILES), IrcMessage))
+    rows = list(read_rows(find_file(path, "irc", ("ubuntu_irc",), _FILES), _Message))
     nicknames = {row.user.lower() for row in rows}
     said: defaultdict[str, list[str]] = defaultdict(list)
     for row in rows:
