@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, select, update
+from sqlalchemy import ColumnElement, Row, and_, not_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from server.attempts import this_attempt
@@ -18,8 +18,6 @@ from server.inbox import Inbox
 from server.round_answers import Lease, Receipt
 from server.store import Store
 from server.tables import attempts, clients, contributions
-
-_COUNTED = contributions.c.state != "expired"
 
 
 class ContributionError(Exception):
@@ -111,12 +109,25 @@ def contributions_of(store: Store, round_number: int, attempt: int) -> list[Stor
 
 
 def find_receipt(store: Store, client: str, nonce: bytes) -> Receipt | None:
-    """Return what a client once committed under a nonce, in any round, or None."""
+    """Return what a client once committed under a nonce, in any round, or None.
+
+    An update that expired while its attempt is still open does not count: the client may send it
+    again under the same nonce.
+    """
+    may_come_again = and_(contributions.c.state == "expired", attempts.c.state == "open")
     with store.read() as connection:
         row = connection.execute(
-            select(contributions).where(
-                contributions.c.nonce == nonce, contributions.c.client == client
+            select(contributions)
+            .join(
+                attempts,
+                and_(
+                    attempts.c.round_number == contributions.c.round_number,
+                    attempts.c.attempt == contributions.c.attempt,
+                ),
             )
+            .where(contributions.c.nonce == nonce, contributions.c.client == client)
+            .where(not_(may_come_again))
+            .order_by(contributions.c.id.desc())
         ).first()
     return None if row is None else _stored(row).receipt
 

@@ -40,6 +40,7 @@ class LeaseBook:
         self._round_and_attempt = (round_number, attempt)
         self._draw_nonce = draw_nonce
         self._leases: dict[str, Lease] = {}
+        self._holders: dict[int, str] = {}
         self._lost: set[str] = set()
         self._evicted: dict[bytes, str] = {}
 
@@ -80,7 +81,7 @@ class LeaseBook:
         self._lost.discard(client)
         if client in self._leases:
             return self._leases[client]
-        slot = self.cohort.slot_for(client, {lease.slot for lease in self})
+        slot = self.cohort.slot_for(client, self._holders.keys())
         return (
             self._claim_left(client, busy)
             if slot is None
@@ -103,7 +104,7 @@ class LeaseBook:
 
     def _claim_left(self, client: str, busy: Collection[str]) -> Lease | None:
         left = {self._leases[name].slot: name for name in self._lost - set(busy)}
-        slot = self.cohort.slot_for(client, {lease.slot for lease in self} - left.keys())
+        slot = self.cohort.slot_for(client, self._holders.keys() - left.keys())
         if slot is None:
             return None
         former = self._leases.pop(left[slot])
@@ -117,4 +118,5 @@ class LeaseBook:
     def _give(self, client: str, slot: int, nonce: bytes) -> Lease:
         lease = Lease(nonce, client, *self._round_and_attempt, slot, self.deadline)
         self._leases[client] = lease
+        self._holders[slot] = client
         return lease

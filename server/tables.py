@@ -88,7 +88,8 @@ attempts = Table(
 contributions = Table(
     "contributions",
     metadata,
-    Column("nonce", LargeBinary, primary_key=True),
+    Column("id", Integer, primary_key=True),
+    Column("nonce", LargeBinary, nullable=False, index=True),
     Column("round_number", Integer, nullable=False),
     Column("attempt", Integer, nullable=False),
     Column("client", String(64), nullable=False, index=True),

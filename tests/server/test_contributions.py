@@ -122,7 +122,7 @@ def test_after_an_abort_the_client_may_contribute_to_the_next_attempt(
     assert len(contributions_of(store, 1, 1)) == 1
 
 
-def test_an_expired_update_may_be_sent_again(
+def test_an_update_that_expired_may_be_sent_again_under_the_same_lease(
     store: Store, inbox: Inbox, first_round: OpenAttempt, lease_of: LeaseOf, keep: Keep
 ) -> None:
     keep(lease_of(ONE), b"x")
@@ -130,8 +130,10 @@ def test_an_expired_update_may_be_sent_again(
     expire_contribution(store, lease_of(ONE).nonce, "unreadable")
 
     assert contributions_of(store, 1, 0) == []
-    keep(replace(lease_of(ONE), nonce=bytes(16)), b"y")
+    assert find_receipt(store, ONE, lease_of(ONE).nonce) is None
+    keep(lease_of(ONE), b"y")
     assert len(contributions_of(store, 1, 0)) == 1
+    assert find_receipt(store, ONE, lease_of(ONE).nonce) is not None
 
 
 def test_the_attempt_is_found_as_it_was_opened(store: Store, first_round: OpenAttempt) -> None:

@@ -86,7 +86,8 @@ def _create_rounds() -> None:
 def _create_contributions() -> None:
     op.create_table(
         "contributions",
-        sa.Column("nonce", sa.LargeBinary, primary_key=True),
+        sa.Column("id", sa.Integer, primary_key=True),
+        sa.Column("nonce", sa.LargeBinary, nullable=False, index=True),
         sa.Column("round_number", sa.Integer, nullable=False),
         sa.Column("attempt", sa.Integer, nullable=False),
         sa.Column("client", sa.String(64), nullable=False, index=True),
