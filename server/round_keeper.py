@@ -13,12 +13,13 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
 
 from models.codec import encode
+from models.metrics import Counts
 from models.model_settings import schema_of
 from models.parameters import initial_parameters
 from models.plan import Plan
@@ -39,6 +40,7 @@ from server.release_files import NewRelease, ReleaseFolder, parameters_digest
 from server.releases import (
     NO_PREVIOUS,
     ReleaseSummary,
+    add_metrics,
     last_release,
     list_releases,
     publish_release,
@@ -54,6 +56,7 @@ from server.store import Store
 _LOG = logging.getLogger(__name__)
 _RELEASES_KEPT = 10
 _Result = TypeVar("_Result")
+PlanKind = Literal["train", "evaluate"]
 
 
 @dataclass(frozen=True)
@@ -230,6 +233,29 @@ class RoundKeeper:
         await self._release(new, closed.parameters, in_hand)
         return True
 
+    async def evaluation_in_hand(self) -> RoundInHand:
+        """Return the current model with a plan of kind ``evaluate``, for devices to measure."""
+        now, model = time.time(), self._current
+        opened = OpenAttempt(
+            round_number=model.round_number + 1,
+            attempt=0,
+            members=None,
+            base_sha256=model.sha256,
+            opened_at=now,
+            deadline_ms=round((now + self._config.evaluation.deadline_s) * 1000),
+        )
+        return await self._in_hand(opened, kind="evaluate")
+
+    async def observe(self, round_number: int, counts: Counts) -> None:
+        """Record what devices counted on the model of a round."""
+        figures = _figures(counts)
+        await self.finish()
+        await self._in_thread(lambda: add_metrics(self._store, round_number, figures))
+        is_best = self._observe(round_number, figures["perplexity"])
+        if is_best and self._config.evaluation.keep_best:
+            await self._in_thread(lambda: self._releases.point("best", round_number))
+        _LOG.info("round %s: perplexity %.2f on devices", round_number, counts.perplexity)
+
     async def abort(self, order: Abort) -> None:
         """Record that an attempt ended without a model; its updates are deleted."""
         number, attempt = order.round_number, order.attempt
@@ -266,6 +292,13 @@ class RoundKeeper:
         )
         self._failpoints.reach(Failpoint.RELEASE_RECORDED)
         self._model, self._sealing = model, sealing
+        _LOG.info(
+            "round %s released: %s updates, %.1f s%s",
+            new.round_number,
+            new.metrics["contributions"],
+            time.time() - opened_at,
+            _perplexity_text(new.metrics),
+        )
         is_best = self._observe(new.round_number, new.metrics.get("perplexity"))
         self._behind = asyncio.create_task(
             self._in_thread(lambda: self._follow_up(new, sha256, opened_at, is_best=is_best))
@@ -302,19 +335,14 @@ class RoundKeeper:
     def _evaluate(self, round_number: int, parameters: Tensor) -> dict[str, Metric]:
         if self._public_text is None or not self._config.evaluation.is_due(round_number):
             return {}
-        counts = self._public_text.score(self._plan(None), parameters)
-        return {
-            "perplexity": counts.perplexity,
-            "top1_recall": counts.top1_recall,
-            "top3_recall": counts.top3_recall,
-        }
+        return _figures(self._public_text.score(self._plan(None), parameters))
 
-    async def _in_hand(self, opened: OpenAttempt) -> RoundInHand:
+    async def _in_hand(self, opened: OpenAttempt, kind: PlanKind = "train") -> RoundInHand:
         if self._sealing is None:
             model = self._current
             self._sealing = asyncio.create_task(self._in_thread(lambda: self._seal(model)))
         return RoundInHand(
-            plan=self._plan(opened.members),
+            plan=self._plan(opened.members, kind),
             round_number=opened.round_number,
             attempt=opened.attempt,
             base_sha256=opened.base_sha256,
@@ -334,12 +362,13 @@ class RoundKeeper:
             sender=self._identity,
         )
 
-    def _plan(self, members: Sequence[str] | None) -> Plan:
+    def _plan(self, members: Sequence[str] | None, kind: PlanKind = "train") -> Plan:
         size = self._config.rounds.cohort_size
         drawn = 1 if members is None else len(members)
         return make_plan(
             self._config,
             self._run,
+            kind,
             cohort_size=drawn if size is None else size,
             vocabulary=self._vocabulary,
         )
@@ -365,3 +394,15 @@ class RoundKeeper:
 
     async def _in_thread(self, work: Callable[[], _Result]) -> _Result:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+
+def _figures(counts: Counts) -> dict[str, Metric]:
+    return {
+        "perplexity": counts.perplexity,
+        "top1_recall": counts.top1_recall,
+        "top3_recall": counts.top3_recall,
+    }
+
+
+def _perplexity_text(metrics: dict[str, Metric]) -> str:
+    return f", perplexity {metrics['perplexity']:.2f}" if "perplexity" in metrics else ""
