@@ -1,0 +1,236 @@
+"""Measure the simulation: what it costs beside training, in time and in memory.
+
+Figures (``--json`` prints them as one object):
+
+    overhead_ms      Milliseconds a client update costs when nobody trains: 1.6 M parameters are
+                     loaded into the network, read back, subtracted, clipped, handed over, checked
+                     and aggregated. A round of ``clients`` clients, best of ``repeats``.
+    bare_ms          The same for the loop in ``comparators/bare_federated_loop.py``.
+    peak_rss_mb      Largest memory of all processes together while that round runs, MB; pages that
+                     processes share count once.
+    gru_round_s      Seconds of one round: tied GRU of 300, 10,000 words, 10 clients of 8,875
+                     tokens, one epoch, two workers of one thread.
+    default_round_s  The same work in ``comparators/default_torch_round.py`` on two threads. Mean
+                     losses differ by at most 1 %, or the benchmark fails.
+
+The text is the manual inside CPython.
+"""
+
+import argparse
+import json
+import multiprocessing
+import threading
+import time
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+import psutil
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from benchmarks.comparators.bare_federated_loop import run_clients
+from benchmarks.comparators.default_torch_round import train_clients
+from edge_client.compute import prepare_compute
+from edge_client.datasets.registry import load_dataset
+from edge_client.local_round import LocalTrainer
+from models.model_settings import schema_of
+from models.next_word import NextWord
+from models.parameters import initial_parameters, load_parameters
+from models.registry import build_network
+from models.seeds import client_seed
+from models.vocabulary import shipped_vocabulary
+from server.config import make_plan
+from simulation.config import SimulationConfig, config_from
+from simulation.federation import Federation
+from simulation.workers import WorkerPool
+
+WORKERS = 2
+GRU_CLIENTS, GRU_TOKENS = 10, 8_875
+SMALL_VOCABULARY, SMALL_HIDDEN = 4_690, 256
+LARGEST_LOSS_DIFFERENCE = 0.01
+LEARNING_RATE, GRADIENT_CLIPPING_NORM = 2.0, 1.0
+
+
+class Untrained(LocalTrainer):
+    """Do everything for a client but train it."""
+
+    def _descend(self, *args: object) -> float:
+        return 0.0
+
+
+class MemoryWatch(threading.Thread):
+    """Note the largest memory of this process and its children, shared pages counted once.
+
+    Attributes:
+        peak_bytes: The largest sum seen.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.peak_bytes = 0
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        """Look a few times a second until stopped."""
+        this = psutil.Process()
+        while not self._stopped.wait(0.2):
+            self.peak_bytes = max(self.peak_bytes, _memory_bytes(this))
+
+    def stop(self) -> None:
+        """End the watch."""
+        self._stopped.set()
+        self.join()
+
+
+def _memory_bytes(process: psutil.Process) -> int:
+    total = 0
+    for one in [process, *process.children(recursive=True)]:
+        try:
+            total += int(one.memory_full_info().pss)
+        except psutil.NoSuchProcess:
+            continue
+    return total
+
+
+def make_config(cohort_size: int, **model: int) -> SimulationConfig:
+    """Return a federation in which everybody takes part."""
+    vocabulary_size = model["vocabulary_size"]
+    tables: dict[str, Any] = {  # TOML values
+        "seed": 1,
+        "data": {"dataset": "manual", "partition": "users"},
+        "vocabulary": {"name": "english-10k", "size": vocabulary_size},
+        "model": {"family": "gru_lm", **model},
+        "training": {
+            "learning_rate": LEARNING_RATE,
+            "gradient_clipping_norm": GRADIENT_CLIPPING_NORM,
+            "batch_size": 25,
+            "bptt_steps": 20,
+            "precision": "bfloat16",
+        },
+        "privacy": {"mode": "none", "clipping_norm": 1000.0},
+        "aggregation": {"rule": "mean"},
+        "rounds": {
+            "cap": 100,
+            "cohort_size": cohort_size,
+            "quorum": cohort_size,
+            "deadline_s": 60.0,
+        },
+    }
+    return config_from(tables, "benchmark")
+
+
+def measure_overhead(client_count: int, repeats: int) -> dict[str, float]:
+    """Return the cost of a client update without training, bare and here."""
+    config = make_config(client_count, vocabulary_size=SMALL_VOCABULARY, hidden_size=SMALL_HIDDEN)
+    plan = make_plan(config, "00" * 16)
+    text = {f"device-{number:04}": torch.arange(2, 22) for number in range(client_count)}
+    bare = [
+        run_clients(initial_parameters(config.model, 1), client_count)[0] for _ in range(repeats)
+    ]
+    watch = MemoryWatch()
+    watch.start()
+    with WorkerPool(plan, text, worker_count=WORKERS, trainer=Untrained) as pool:
+        federation = Federation(config, plan, list(text), pool)
+        federation.run_round()  # warms the workers
+        seconds = [_seconds(federation) for _ in range(repeats)]
+    watch.stop()
+    return {
+        "clients": client_count,
+        "parameters": schema_of(config.model).element_count,
+        "overhead_ms": min(seconds) / client_count * 1e3,
+        "bare_ms": min(bare) / client_count * 1e3,
+        "peak_rss_mb": watch.peak_bytes / 1e6,
+    }
+
+
+def measure_gru_round(repeats: int) -> dict[str, float]:
+    """Return the seconds of a real round, here and in the default loop, at equal loss."""
+    config = make_config(GRU_CLIENTS, vocabulary_size=10_000, hidden_size=300)
+    plan = make_plan(config, "00" * 16)
+    text = _real_text()
+    seconds, losses = [], []
+    for _ in range(repeats):
+        with WorkerPool(plan, text, worker_count=WORKERS) as pool:
+            # A round before the measured one starts from the same parameters and warms the workers.
+            Federation(config, plan, list(text), pool).run_round()
+            figures = Federation(config, plan, list(text), pool).run_round()
+        seconds.append(float(figures["round_s"] or 0))
+        losses.append(float(figures["train_loss"] or 0))
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as fresh_process:
+        default_s, default_loss = fresh_process.submit(default_round, repeats).result()
+    if not abs(losses[0] / default_loss - 1) <= LARGEST_LOSS_DIFFERENCE:
+        raise SystemExit(f"losses must be equal to 1 %, got {losses[0]} and {default_loss}")
+    return {
+        "gru_round_s": min(seconds),
+        "default_round_s": default_s,
+        "gru_loss": losses[0],
+        "default_loss": default_loss,
+    }
+
+
+def default_round(repeats: int) -> tuple[float, float]:
+    """Return the seconds and the mean loss of the default loop; for a process of its own."""
+    torch.set_num_threads(WORKERS)
+    config = make_config(GRU_CLIENTS, vocabulary_size=10_000, hidden_size=300)
+    network = build_network(config.model)
+    load_parameters(network, schema_of(config.model), initial_parameters(config.model, 1))
+    initial = dict(network.state_dict())
+    initial["output.weight"] = initial["embedding.weight"]
+    windows = []
+    for name, stream in _real_text().items():
+        generator = torch.Generator().manual_seed(client_seed(config.seed, 1, name))
+        batches = NextWord().batches(stream, config.training, network, generator)
+        windows.append([(window.inputs, window.targets) for window in batches])
+    runs = [
+        train_clients(
+            initial,
+            windows,
+            learning_rate=LEARNING_RATE,
+            gradient_clipping_norm=GRADIENT_CLIPPING_NORM,
+        )
+        for _ in range(repeats)
+    ]
+    return min(seconds for seconds, _, _ in runs), runs[0][1]
+
+
+def _real_text() -> dict[str, Tensor]:
+    """Return ten clients' streams of the embedded manual, which is read twice over."""
+    words = shipped_vocabulary(10_000)
+    users = load_dataset("manual", None).train
+    numbers = [row for user in sorted(users) for row in words.token_stream(users[user])]
+    stream = torch.tensor(numbers * 2)[: GRU_CLIENTS * GRU_TOKENS]
+    return {
+        f"device-{number:04}": part
+        for number, part in enumerate(torch.split(stream, GRU_TOKENS), start=1)
+    }
+
+
+def _seconds(federation: Federation) -> float:
+    started = time.perf_counter()
+    federation.run_round()
+    return time.perf_counter() - started
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="one repeat instead of three")
+    parser.add_argument("--json", action="store_true", help="print one object of figures")
+    arguments = parser.parse_args()
+    prepare_compute("cpu", threads=1)
+    repeats = 1 if arguments.quick else 3
+    figures = {**measure_overhead(1000, repeats), **measure_gru_round(repeats)}
+    if arguments.json:
+        print(json.dumps(figures))
+        return
+    table = Table("figure", "value", title="Simulation")
+    for name, value in figures.items():
+        table.add_row(name, f"{value:,.3f}" if isinstance(value, float) else f"{value:,}")
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
