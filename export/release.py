@@ -31,6 +31,8 @@ from privacy.certificates import CertificateError, certificate_der
 from privacy.signatures import Purpose
 
 _POINTERS = ("latest", "best")
+# What a coordinator's folder and a run's folder hold before their first release.
+_MARKS = ("federation.toml", "run.json")
 
 
 @dataclass(frozen=True)
@@ -63,9 +65,9 @@ def find_release(source: Path, which: str = "latest") -> Path:
         ReleaseError: If there is no such release.
     """
     releases = source / "releases"
-    if not releases.is_dir():
-        if (source / RECORD_FILE).is_file() and which == "latest":
-            return source
+    if (source / RECORD_FILE).is_file() and which == "latest":
+        return source
+    if not releases.is_dir() and not any((source / mark).is_file() for mark in _MARKS):
         raise ReleaseError(
             f"{source} must be the folder of a coordinator, of a simulated run or of one release"
         )

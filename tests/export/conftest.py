@@ -23,6 +23,7 @@ from privacy.authority import CertificateAuthority
 from privacy.identity import Identity
 from privacy.settings import NoNoise
 from privacy.signatures import Purpose
+from server.folder import ServerFolder
 
 RUN = "0123456789abcdef" * 2
 NOW = 1_800_000_000.0
@@ -114,13 +115,14 @@ def other_federation(tmp_path_factory: pytest.TempPathFactory) -> Federation:
 
 def found_federation(folder: Path) -> Federation:
     """Make an authority and a coordinator in the places where a coordinator's folder has them."""
-    authority = CertificateAuthority.create(folder / "authority", RUN, now=NOW)
-    requests = Identity.create_requests(folder / "identity", "coordinator")
+    places = ServerFolder(folder)
+    authority = CertificateAuthority.create(places.authority, RUN, now=NOW)
+    requests = Identity.create_requests(places.identity, "coordinator")
     issued = authority.issue_all(
         requests, name="coordinator", role="coordinator", hostnames=("localhost",), now=NOW
     )
     coordinator = Identity.install(
-        folder / "identity", issued, ca=authority.certificate, role="coordinator", now=NOW
+        places.identity, issued, ca=authority.certificate, role="coordinator", now=NOW
     )
     return Federation(authority, coordinator, folder)
 

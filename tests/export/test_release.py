@@ -10,7 +10,9 @@ from models.codec import FlatVector
 from models.plan import VocabularySettings
 from models.release_record import ReleaseError
 from models.vocabulary import Vocabulary
+from server.folder import ServerFolder
 from server.release_files import NewRelease, ReleaseFolder
+from simulation.checkpoint import RUN_FILE
 from tests.export.conftest import (
     RUN,
     SETTINGS,
@@ -211,8 +213,9 @@ def test_a_release_that_is_not_there_is_refused_with_those_that_are(run_folder: 
         find_release(run_folder, "best")
 
 
-def test_before_the_first_round_there_is_nothing_to_export(tmp_path: Path) -> None:
-    (tmp_path / "releases").mkdir()
+@pytest.mark.parametrize("mark", [ServerFolder(Path()).config.name, RUN_FILE])
+def test_before_the_first_round_there_is_nothing_to_export(tmp_path: Path, mark: str) -> None:
+    (tmp_path / mark).touch()
 
     with pytest.raises(ReleaseError, match="has no release yet; wait for its first round to end"):
         find_release(tmp_path)
