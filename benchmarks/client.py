@@ -47,7 +47,7 @@ from privacy.settings import NoNoise
 
 MODEL = GruLmSettings(vocabulary_size=10_000, hidden_size=300, tied=True)
 CLIENT = "device-0001"
-BATCH_SIZE = 10
+BATCH_SIZE = 20
 LARGEST_LOSS_DIFFERENCE = 0.01
 
 
@@ -74,10 +74,10 @@ def make_work(
             name="english-10k", size=len(words), sha256=words.sha256.hex()
         ),
         training=TrainingSettings(
-            learning_rate=2.0,
+            learning_rate=1.0,
             gradient_clipping_norm=1.0,
             batch_size=BATCH_SIZE,
-            bptt_steps=20,
+            bptt_steps=35,
             precision=precision,
         ),
         privacy=NoNoise(),

@@ -113,8 +113,8 @@ class _Layer:
             self.weight_gradient = weight_gradient.float()
         else:
             self.weight_gradient += weight_gradient
-        bias_gradient = logits_gradient.sum(0, dtype=torch.float32)
-        self.bias_gradient.add_(bias_gradient, alpha=self.scale)
+        # Not sum(dtype=float32): that would first copy every logit. Sums are in float32 inside.
+        self.bias_gradient.add_(logits_gradient.sum(0), alpha=self.scale)
 
     def gradients(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return the gradients by features, weight and bias."""
