@@ -9,6 +9,7 @@ from edge_client.transport import Transport, enrol
 from privacy.certificates import Certificates, KeyUse, check_certificate
 from privacy.identity import Identity
 from privacy.invite import Invite
+from privacy.keys import KeyFileError
 from privacy.signing_requests import SigningRequests
 from protos import federation_pb2 as wire
 
@@ -28,23 +29,37 @@ async def enrol_device(folder: DeviceFolder, invite: Invite, *, now: float) -> E
         CertificateError: If the answer was not certified by the invite's authority.
     """
     folder.create()
-    requests = Identity.create_requests(folder.identity, "device")
-    answer = await enrol(
-        invite.enrolment_address,
-        invite.ca_certificate,
-        bytes.fromhex(invite.token),
-        _on_the_wire(requests),
-    )
-    _keep(folder, answer.device, answer.coordinator, ca=invite.ca_certificate, now=now)
+    name = _installed_name(folder)
+    if name is None:
+        requests = Identity.create_requests(folder.identity, "device")
+        answer = await enrol(
+            invite.enrolment_address,
+            invite.ca_certificate,
+            bytes.fromhex(invite.token),
+            _on_the_wire(requests),
+        )
+        _keep(folder, answer.device, answer.coordinator, ca=invite.ca_certificate, now=now)
+        name = answer.client_name
     enrolment = Enrolment(
-        client_name=answer.client_name,
-        run=answer.run,
+        client_name=name,
+        run=invite.run,
         device_address=invite.device_address,
         ca_certificate=invite.ca_certificate,
     )
     # Last, because this file is what says that the device is enrolled.
     folder.save(enrolment)
     return enrolment
+
+
+def _installed_name(folder: DeviceFolder) -> str | None:
+    """Return the name that an interrupted enrolment was given, if it got that far.
+
+    The token is used by then, so asking again with new keys would be refused.
+    """
+    try:
+        return Identity.load(folder.identity).name
+    except KeyFileError:
+        return None
 
 
 async def renew_certificates(

@@ -1,0 +1,82 @@
+"""Devices as their owners run them: the command ``sotto-client``, in processes of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+TEXTS = (
+    "the train is late again\ni will be home at eight\ncan you buy bread and milk\n",
+    "see you at the station\nthe game was good last night\ncall me when you are home\n",
+    "i do not know what to say\nthank you so much for the book\nit was good to see you\n",
+)
+
+
+class RealDevice:
+    """Hold one device's folder and, between ``start`` and ``stop``, its agent."""
+
+    def __init__(self, folder: Path, text: str) -> None:
+        self.folder = folder
+        self.data = folder.parent / f"{folder.name}-text"
+        self.data.mkdir()
+        (self.data / "messages.txt").write_text(text * 4)
+        self.log = folder.parent / f"{folder.name}.log"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def enrol(self, invite: Path, *, keep_warm_s: float = 60.0) -> None:
+        done = self.command("enrol", str(self.folder), "--invite", str(invite))
+        assert done.returncode == 0, done.stderr
+        # The machine that runs the tests is never idle.
+        settings = f"keep_warm_s = {keep_warm_s}\n[policy]\nidle = false\n"
+        (self.folder / "client.toml").write_text(settings)
+
+    def start(self, *more: str) -> None:
+        run = [*_CLIENT, "--verbose", "run", str(self.folder), "--data", str(self.data)]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*run, "--device", "cpu", *more], stdout=log, stderr=subprocess.STDOUT
+            )
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            self.process.wait(timeout=20)
+
+    @staticmethod
+    def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run ``sotto-client`` to its end."""
+        return subprocess.run(
+            [*_CLIENT, *arguments], capture_output=True, text=True, check=False, timeout=60
+        )
+
+
+_CLIENT = [sys.executable, "-P", "-m", "edge_client.cli"]
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the processes whose parent is ``pid``."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if int(fields[1]) == pid:
+                found.append(int(entry.name))
+    return found
+
+
+def is_running(pid: int) -> bool:
+    """Return whether a process exists and is no zombie."""
+    try:
+        os.kill(pid, 0)
+        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return False
