@@ -1,16 +1,15 @@
 """Close a round: from the cohort's updates to the next parameters.
 
 Simulation and deployment call this one function, so a simulated and a deployed round that saw the
-same updates end in the same bits. It holds one model and the updates in hand, whatever the cohort.
+same updates end in the same bits. It holds one model and one update at a time, whatever the cohort.
 
 References:
     [FedAtt] Ji et al., IJCNN 2019, arXiv:1812.07108, Eq. 4 (the server's step).
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import islice
 
 import torch
 from torch import Tensor
@@ -21,7 +20,7 @@ from privacy.noise import noise_mode
 from privacy.noise_mode import Arrival
 from privacy.settings import PrivacySettings
 from server.aggregation.registry import build_rule
-from server.aggregation.rule import AggregationRule, AggregationWeights, Arrived
+from server.aggregation.rule import AggregationRule, AggregationWeights
 from server.aggregation.settings import AggregationSettings
 from server.personalisation.method import ServerHalf
 from server.personalisation.registry import build_server_half
@@ -73,13 +72,13 @@ def close_round(
     generator: torch.Generator,
     example_cap: int | None = None,
     personalisation: ServerHalf | None = None,
-    updates_in_hand: int = 1,
 ) -> Closed:
     """Clip again, aggregate, add the server's noise and step.
 
     Args:
         parameters: Shared parameters the cohort received, flat float32, shape ``(elements,)``.
-        contributions: In slot order; each may be made when asked for, and is let go once added.
+        contributions: In slot order; each may be made when asked for, and is let go, its memory
+            free for the next, once added.
         schema: The model's tensors as uploaded; those with role ``generated`` go to
             ``personalisation``.
         aggregation: The rule and the server step size.
@@ -89,9 +88,6 @@ def close_round(
         generator: Source of the server's uncalibrated draws.
         example_cap: Largest example count a client is weighted by; None for no cap.
         personalisation: Server half of the method; None is ``global``.
-        updates_in_hand: Contributions asked for before they are added together. 2 or 3 save
-            traffic to memory and change no bit; more than 1 only if a contribution's memory is not
-            used again for the next ones.
 
     Raises:
         ValueError: If a contribution is unusable (names its slot), none came, the settings do
@@ -109,12 +105,9 @@ def close_round(
         arrival=mode.arrival,
     )
     split = _UploadSplit(schema, mode.arrival)
-    if updates_in_hand < 1:
-        raise ValueError(f"updates_in_hand must be >= 1, got {updates_in_hand}")
-    remaining = iter(contributions)
-    while in_hand := list(islice(remaining, updates_in_hand)):
-        _add(in_hand, rule, server_half, split, example_cap)
-        in_hand.clear()  # Let go before the next are made.
+    for contribution in contributions:
+        _add(contribution, rule, server_half, split, example_cap)
+        del contribution  # Let go before the next one is made.
     weights = None if mode.guarantees_privacy else rule.weights()
     aggregate = mode.at_server(rule.result(), generator)
     stepped = torch.add(parameters, aggregate, alpha=aggregation.server_step_size, out=aggregate)
@@ -157,24 +150,18 @@ class _UploadSplit:
 
 
 def _add(
-    contributions: Sequence[Contribution],
+    contribution: Contribution,
     rule: AggregationRule,
     server_half: ServerHalf,
     split: _UploadSplit,
     example_cap: int | None,
 ) -> None:
-    cap = math.inf if example_cap is None else example_cap
-    counts = [int(min(contribution.example_count, cap)) for contribution in contributions]
-    parts = [split(contribution.update) for contribution in contributions]
-    rule.add_together(
-        [
-            Arrived(contribution.slot, shared, count)
-            for contribution, (shared, _), count in zip(contributions, parts, counts, strict=True)
-        ]
-    )
-    for contribution, (_, generated), count in zip(contributions, parts, counts, strict=True):
-        if generated is not None:
-            server_half.take(contribution.client_name, generated, count)
+    count = contribution.example_count
+    count = count if example_cap is None else min(count, example_cap)
+    shared, generated = split(contribution.update)
+    rule.add(contribution.slot, shared, count)
+    if generated is not None:
+        server_half.take(contribution.client_name, generated, count)
 
 
 def _check_parameters(parameters: Tensor, shared: Schema) -> None:

@@ -5,9 +5,8 @@ with the cohort. Two rules that saw neighbouring slot ranges merge into one, so 
 closed in shards along a fixed tree.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 from torch import Tensor
 
@@ -26,14 +25,6 @@ class AggregationWeights:
     slots: tuple[int, ...]
     layers: tuple[str, ...]
     shares: tuple[tuple[float, ...], ...]
-
-
-class Arrived(NamedTuple):
-    """Hold the arguments of one ``AggregationRule.add``."""
-
-    slot: int
-    client_update: Tensor
-    example_count: int
 
 
 class AggregationRule(Protocol):
@@ -70,14 +61,6 @@ class AggregationRule(Protocol):
         Raises:
             ValueError: If the slot is out of order or has no place, the shape or dtype is wrong, or
                 the update holds NaN or infinity; the rule is then as it was.
-        """
-        ...
-
-    def add_together(self, batch: Sequence[Arrived]) -> None:
-        """Take several updates, to the last bit as a row of ``add``, with less traffic to memory.
-
-        Raises:
-            ValueError: As ``add``, at the first that cannot be used; those before it count.
         """
         ...
 

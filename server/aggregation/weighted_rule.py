@@ -1,14 +1,13 @@
 """The aggregation rule Σ w_k D_k / Σ w_k, for any weighing."""
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 from torch import Tensor
 
 from server.aggregation.intake import Intake, IntakeSettings
-from server.aggregation.rule import AggregationWeights, Arrived
+from server.aggregation.rule import AggregationWeights
 from server.aggregation.weighing import Weighing
-from server.aggregation.weighted_sum import Addend, WeightedSum
+from server.aggregation.weighted_sum import WeightedSum
 
 
 class WeightedRule:
@@ -34,20 +33,10 @@ class WeightedRule:
 
     def add(self, slot: int, client_update: Tensor, example_count: int) -> None:
         """Measure one update, weigh it and add it: two reads of it, no copy."""
-        self.add_together([Arrived(slot, client_update, example_count)])
-
-    def add_together(self, batch: Sequence[Arrived]) -> None:
-        """Measure each update, then add them all in one pass over the sum."""
         self._sum.open_sum()
-        addends: list[Addend] = []
-        try:
-            for arrived in batch:
-                taken = self._intake.take(*arrived)
-                weights = self._weighing.weigh(taken, arrived.example_count)
-                addends.append(Addend(taken.values, taken.factor, weights))
-        finally:
-            if addends:  # What came before a refused update counts, as in a row of ``add``.
-                self._sum.add(addends)
+        taken = self._intake.take(slot, client_update, example_count)
+        weights = self._weighing.weigh(taken, example_count)
+        self._sum.add(taken.values, weights, factor=taken.factor)
 
     def merge(self, other: "WeightedRule") -> None:
         """Add what a rule of a later slot range has summed; ``other`` stays as it is."""

@@ -10,7 +10,6 @@ import math
 from array import array
 from collections.abc import Sequence
 from itertools import repeat
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,23 +17,6 @@ from torch import Tensor
 
 from server.aggregation.layers import Layer
 from server.aggregation.weighing import Weight
-
-# Elements of the sum that stay in cache while each update in hand is added to them: 1 MiB.
-_BLOCK = 1 << 18
-
-
-class Addend(NamedTuple):
-    """Hold one update to be added.
-
-    Attributes:
-        values: Flat float32, shape ``(elements,)``.
-        factor: What every element is multiplied by besides its weight.
-        weights: One a layer.
-    """
-
-    values: Tensor
-    factor: float
-    weights: Sequence[Weight]
 
 
 class WeightedSum:
@@ -51,18 +33,21 @@ class WeightedSum:
         self._weights = [array("d") for _ in self.layers]
         self._exponents = [-math.inf] * len(self.layers)
 
-    def add(self, addends: Sequence[Addend]) -> None:
-        """Add updates, reading and writing the sum once for all of them where that is exact.
+    def add(self, values: Tensor, weights: Sequence[Weight], *, factor: float) -> None:
+        """Add one update.
 
-        The answer is that of adding one by one, to the last bit.
+        Args:
+            values: Flat float32, shape ``(elements,)``.
+            weights: One a layer.
+            factor: What every element is multiplied by besides its weight.
         """
-        for index in range(len(self.layers)):
-            largest = max(addend.weights[index].exponent for addend in addends)
-            if largest <= self._exponents[index]:
-                self._add_to_layer(index, addends)
-                continue
-            for addend in addends:  # The sum is rescaled on the way: no one pass can do it.
-                self._add_to_layer(index, [addend])
+        total = self.open_sum()
+        for index, (layer, weight) in enumerate(zip(self.layers, weights, strict=True)):
+            self._raise_exponent(index, weight.exponent)
+            scaled = weight.factor * math.exp(weight.exponent - self._exponents[index])
+            self._weights[index].append(scaled)
+            for where in layer.ranges:
+                total[where].add_(values[where], alpha=scaled * factor)
 
     def merge(self, other: "WeightedSum") -> None:
         """Add another sum over the same layers, its clients behind this one's."""
@@ -106,23 +91,6 @@ class WeightedSum:
         if self._sum is None:
             raise ValueError("the rule has given its result; make a new one for the next round")
         return self._sum
-
-    def _add_to_layer(self, index: int, addends: Sequence[Addend]) -> None:
-        weights = [addend.weights[index] for addend in addends]
-        self._raise_exponent(index, max(weight.exponent for weight in weights))
-        scaled = [
-            weight.factor * math.exp(weight.exponent - self._exponents[index]) for weight in weights
-        ]
-        self._weights[index].extend(scaled)
-        for where in self.layers[index].ranges:
-            self._add_range(where, addends, scaled)
-
-    def _add_range(self, where: slice, addends: Sequence[Addend], weights: Sequence[float]) -> None:
-        total = self.open_sum()
-        for start in range(where.start, where.stop, _BLOCK):
-            block = slice(start, min(start + _BLOCK, where.stop))
-            for addend, weight in zip(addends, weights, strict=True):
-                total[block].add_(addend.values[block], alpha=addend.factor * weight)
 
     def _raise_exponent(self, index: int, exponent: float) -> None:
         before = self._exponents[index]

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from models.schema import Schema, TensorSpec
 from server.aggregation.registry import build_rule
-from server.aggregation.rule import AggregationRule, Arrived
+from server.aggregation.rule import AggregationRule
 from server.aggregation.settings import (
     AggregationSettings,
     AttentiveSettings,
@@ -107,39 +107,6 @@ def test_merging_leaves_the_other_rule_as_it_was(settings: AggregationSettings) 
     left.merge(right)
 
     assert torch.equal(right.result(), alone.result())
-
-
-@given(
-    settings=st.sampled_from(RULES),
-    seed=st.integers(0, 10_000),
-    sizes=st.lists(st.integers(1, 4), min_size=1, max_size=4),
-)
-def test_updates_taken_together_count_as_in_a_row(
-    settings: AggregationSettings, seed: int, sizes: list[int]
-) -> None:
-    updates = drawn_updates(seed, sum(sizes))
-    row, together = empty_rule(settings, 20), empty_rule(settings, 20)
-    arrived = iter(Arrived(slot, update, slot + 1) for slot, update in enumerate(updates))
-    for size in sizes:
-        batch = [next(arrived) for _ in range(size)]
-        together.add_together(batch)
-        for one in batch:
-            row.add(*one)
-
-    assert together.clipped_count == row.clipped_count
-    assert torch.equal(together.result(), row.result())
-
-
-def test_those_before_a_refused_update_count() -> None:
-    good = drawn_updates(7, 1)[0]
-    together, alone = empty_rule(MeanSettings(), 3), empty_rule(MeanSettings(), 3)
-    alone.add(0, good, 1)
-
-    with pytest.raises(ValueError, match="slot 1: client update must be finite"):
-        together.add_together([Arrived(0, good, 1), Arrived(1, good * math.nan, 1)])
-
-    assert together.contribution_count == 1
-    assert torch.equal(together.result(), alone.result())
 
 
 def test_rules_of_different_settings_do_not_merge() -> None:
