@@ -12,18 +12,21 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
+from models.metrics import Counts
 from protos import federation_pb2 as pb
 from server.answering import RefusedError
-from server.failpoints import Failpoint, Failpoints
+from server.device_evaluation import DeviceEvaluation
+from server.dispatcher import Dispatcher, come_back
+from server.failpoints import Failpoints
 from server.intake import Intake
 from server.membership import Membership
 from server.operator_switch import OperatorSwitch
 from server.refusals import RefusalCode
-from server.round_answers import Abort, Close, ComeBack, ComeBackReason, LeaseGiven, Phase
+from server.round_answers import Abort, Close, ComeBack, ComeBackReason, LeaseGiven, Phase, Refused
 from server.round_in_hand import RoundInHand
 from server.round_keeper import RoundKeeper
 from server.rounds import RoundMachine
-from server.sessions import Session, Sessions
+from server.sessions import Session
 
 _LOG = logging.getLogger(__name__)
 _FINISHED_RETRY_S = 3600
@@ -43,6 +46,7 @@ class Coordinator:
         *,
         keeper: RoundKeeper,
         intake: Intake,
+        evaluation: DeviceEvaluation,
         membership: Membership,
         switch: OperatorSwitch,
         failpoints: Failpoints,
@@ -55,6 +59,7 @@ class Coordinator:
             machine: At the round that comes next.
             keeper: Makes and remembers what rounds leave behind.
             intake: Takes updates.
+            evaluation: Asks devices how good a model is.
             membership: Knows the devices.
             switch: What the operator wants.
             failpoints: Armed in tests only.
@@ -64,11 +69,11 @@ class Coordinator:
         self.intake = intake
         self._machine = machine
         self._keeper = keeper
+        self._evaluation = evaluation
         self._membership = membership
         self._switch = switch
-        self._failpoints = failpoints
         self._quorum = quorum
-        self._sessions = Sessions()
+        self._dispatcher = Dispatcher(self._work_for, failpoints)
         self._changed = changed
         self._plan_refusals: Counter[str] = Counter()
 
@@ -84,16 +89,16 @@ class Coordinator:
             raise RefusedError(
                 RefusalCode.DRAINING, "the coordinator is about to stop; check in again later"
             )
-        session = self._sessions.open(client)
-        self._offer(session)
-        self.wake()
+        session = self._dispatcher.open(client)
+        self._changed.set()
         return session
 
     def leave(self, session: Session) -> None:
         """Note that a device's stream ended; its place may go to one that waits."""
-        if self._sessions.close(session):
+        if self._dispatcher.close(session):
             self._machine.lease_lost(session.client)
-            self._offer_all()
+            self._evaluation.leave(session.client)
+            self._dispatcher.offer_all()
 
     async def model_pieces(self, client: str, nonce: bytes, offset: int) -> Iterator[pb.ModelChunk]:
         """Return the sealed parameters for the holder of a lease, from an offset on.
@@ -101,7 +106,7 @@ class Coordinator:
         Raises:
             RefusedError: If there is no such lease, or the offset is past the end.
         """
-        _, in_hand = self.intake.lease_of(client, nonce)
+        in_hand = self._in_hand_of(client, nonce)
         if offset > in_hand.downlink.total_bytes:
             raise RefusedError(
                 RefusalCode.WRONG_OFFSET,
@@ -110,26 +115,30 @@ class Coordinator:
         return in_hand.downlink.pieces(await self._membership.wrapping_key(client), offset)
 
     def refuse_plan(self, client: str, nonce: bytes, code: str) -> None:
-        """Release a device from a plan that it will not run.
+        """Release a device from a plan that it will not run, and count its reason.
 
         Raises:
             RefusedError: If there is no such lease.
         """
-        self.intake.lease_of(client, nonce)
-        self._plan_refusals[code if code.isidentifier() else "other"] += 1
+        self._in_hand_of(client, nonce)
+        # A device chooses the text: only a short word may become the name of a figure.
+        self._plan_refusals[code if code.isidentifier() and len(code) < 40 else "other"] += 1
         _LOG.warning("a device refused the plan of round %s", self._machine.round_number)
-        self._machine.decline(client)
-        self._offer_all()
-        self.wake()
+        self._drop(client)
 
-    def report_evaluation(self, client: str, request: pb.ReportEvaluationRequest) -> None:
+    def report_evaluation(self, client: str, report: pb.ReportEvaluationRequest) -> None:
         """Take a device's counts.
 
         Raises:
-            RefusedError: If the nonce is no live lease of the caller, or one for training.
+            RefusedError: If the device was not asked, or the counts are impossible.
         """
-        self.intake.lease_of(client, request.lease_nonce)
-        raise RefusedError(RefusalCode.WRONG_PLAN_KIND, "this lease is for training")
+        now = time.monotonic()
+        if not isinstance(self._machine.lease_of(client, report.lease_nonce, now), Refused):
+            raise RefusedError(RefusalCode.WRONG_PLAN_KIND, "this lease is for training")
+        self._evaluation.report(client, report, now)
+        self._changed.set()
+
+    # What the operator does.
 
     async def revoke(self, client: str) -> None:
         """Withdraw a device's certificates and end its stream.
@@ -138,13 +147,8 @@ class Coordinator:
             RefusedError: If there is no such device.
         """
         await self._membership.revoke(client)
-        self._machine.decline(client)
-        session = self._sessions.get(client)
-        if session is not None:
-            session.refuse(RefusedError(RefusalCode.CERTIFICATE_REVOKED, f"{client} was revoked"))
-        self.wake()
-
-    # What the operator does.
+        self._dispatcher.expel(client)
+        self._drop(client)
 
     def pause(self) -> None:
         """Open no new round until ``resume``, also after a restart."""
@@ -155,12 +159,12 @@ class Coordinator:
         self._switch.resume()
         if self._machine.phase is Phase.GIVEN_UP:
             self._machine.resume()
-        self.wake()
+        self._changed.set()
 
     def drain(self) -> None:
         """Finish the running round, then end ``run``."""
         self._switch.drain()
-        self.wake()
+        self._changed.set()
 
     async def status(self) -> pb.StatusResponse:
         """Say where the run stands; who serves the operator adds what is fixed."""
@@ -170,7 +174,7 @@ class Coordinator:
             round_number=self._machine.round_number,
             phase=self._machine.phase.value,
             enrolled_clients=len(await self._membership.population()),
-            connected_clients=len(self._sessions),
+            connected_clients=len(self._dispatcher),
             leased_clients=self._machine.leased_count,
             committed_clients=self._machine.committed_count,
             remaining_ms=round(remaining_s * 1000),
@@ -179,10 +183,6 @@ class Coordinator:
         )
 
     # The rounds.
-
-    def wake(self) -> None:
-        """Ask the machine again: something has happened."""
-        self._changed.set()
 
     async def run(self, restored: RoundInHand | None) -> None:
         """Run rounds until the coordinator is drained.
@@ -194,7 +194,7 @@ class Coordinator:
             OSError: If the disk is full while a round is closed; nothing is lost.
         """
         self.intake.in_hand = restored
-        self._offer_all()
+        self._dispatcher.offer_all()
         while True:
             self._changed.clear()
             if await self._step():
@@ -202,11 +202,16 @@ class Coordinator:
             if self._switch.is_draining and self._machine.phase is not Phase.OPEN:
                 break
             await self._wait()
-        self._dismiss("draining", _DRAINING_RETRY_S)
+        self._dispatcher.dismiss_all("draining", _DRAINING_RETRY_S)
         await self._keeper.finish()
 
     async def _step(self) -> bool:
         """Do what is due; return whether there was anything."""
+        if self._evaluation.in_hand is not None:
+            counts = self._evaluation.tick(time.monotonic())
+            if counts is not None:
+                await self._end_evaluation(counts)
+            return counts is not None
         if self._machine.phase is Phase.WAITING:
             return await self._open_round()
         order = self._machine.tick(time.monotonic())
@@ -217,8 +222,8 @@ class Coordinator:
         return order is not None
 
     async def _wait(self) -> None:
-        """Sleep until something happens or the round's deadline passes."""
-        wakeup = self._machine.next_wakeup
+        """Sleep until something happens or a deadline passes."""
+        wakeup = self._evaluation.next_wakeup or self._machine.next_wakeup
         left_s = None if wakeup is None else wakeup - time.monotonic()
         # Past the deadline only a running commit holds the round open, and its end wakes us.
         timeout_s = left_s if left_s is not None and left_s > 0 else None
@@ -229,7 +234,7 @@ class Coordinator:
 
     async def _open_round(self) -> bool:
         may_open = not (self._switch.is_paused or self._switch.is_draining)
-        if not may_open or len(self._sessions) < self._quorum:
+        if not may_open or len(self._dispatcher) < self._quorum:
             return False
         population = await self._membership.population()
         now = time.monotonic()
@@ -238,66 +243,84 @@ class Coordinator:
         # Until the new round's model is at hand, nobody gets a lease with the old one.
         self.intake.in_hand = None
         cohort, deadline = self._machine.cohort, self._machine.next_wakeup
-        remaining_s = 0.0 if deadline is None else deadline - now
         self.intake.in_hand = await self._keeper.open(
             self._machine.round_number,
             self._machine.attempt,
             None if cohort is None else cohort.members,
-            remaining_s,
+            0.0 if deadline is None else deadline - now,
         )
-        self._offer_all()
+        self._dispatcher.offer_all()
         return True
 
     async def _close_round(self, order: Close) -> None:
         in_hand = self.intake.in_hand
         if in_hand is None:
             raise RuntimeError("a round must be in hand to be closed")
-        self._tell_unfinished("the round closed", {receipt.client for receipt in order.receipts})
+        contributors = {receipt.client for receipt in order.receipts}
+        self._dispatcher.end_leases("the round closed", contributors)
         if not await self._keeper.close(order, in_hand, dict(self._plan_refusals)):
             await self._abort_round(self._machine.abort("the updates could not be aggregated"))
             return
         self._plan_refusals.clear()
         self._machine.released()
-        if self._keeper.has_converged:
-            self._machine.finish()
-        if self._machine.phase is Phase.FINISHED:
-            self._dismiss("finished", _FINISHED_RETRY_S)
+        if self._evaluation.is_due(order.round_number):
+            await self._begin_evaluation(contributors)
+        self._finish_if_over()
 
     async def _abort_round(self, order: Abort) -> None:
         _LOG.warning("round %s, attempt %s: %s", order.round_number, order.attempt, order.reason)
-        self._tell_unfinished(order.reason, set())
+        self._dispatcher.end_leases(order.reason)
         await self._keeper.abort(order)
 
-    # Streams.
+    async def _begin_evaluation(self, contributors: set[str]) -> None:
+        candidates = [name for name in self._dispatcher.clients if name not in contributors]
+        in_hand = await self._keeper.evaluation_in_hand()
+        if self._evaluation.begin(candidates, in_hand, time.monotonic()):
+            self._dispatcher.offer_all()
 
-    def _offer(self, session: Session) -> None:
-        """Give a connected device its lease, once."""
-        answer = self._machine.check_in(session.client, time.monotonic())
-        in_hand = self.intake.in_hand
+    async def _end_evaluation(self, counts: Counts) -> None:
+        self._dispatcher.end_leases("the evaluation ended")
+        if counts.token_count:
+            await self._keeper.observe(self._machine.round_number - 1, counts)
+        self._finish_if_over()
+
+    def _finish_if_over(self) -> None:
+        if self._evaluation.in_hand is not None:
+            return
+        if self._keeper.has_converged:
+            self._machine.finish()
+        if self._machine.phase is Phase.FINISHED:
+            self._dispatcher.dismiss_all("finished", _FINISHED_RETRY_S)
+
+    # Work.
+
+    def _work_for(self, client: str) -> pb.WorkOrder | None:
+        now = time.monotonic()
+        if self._evaluation.in_hand is not None:
+            return self._evaluation.work_for(client, now)
+        answer, in_hand = self._machine.check_in(client, now), self.intake.in_hand
         match answer:
-            case LeaseGiven(lease) if in_hand is not None and session.nonce != lease.nonce:
-                session.nonce = lease.nonce
-                session.push(in_hand.work_order(lease, time.monotonic()))
-                self._failpoints.reach(Failpoint.LEASE_GIVEN)
+            case LeaseGiven(lease) if in_hand is not None:
+                return in_hand.work_order(lease, now)
             case ComeBack(reason=ComeBackReason.FINISHED):
-                _retry_after(session, "finished", _FINISHED_RETRY_S)
+                return come_back("finished", _FINISHED_RETRY_S)
+            case _:
+                return None
 
-    def _offer_all(self) -> None:
-        for session in self._sessions:
-            self._offer(session)
+    def _in_hand_of(self, client: str, nonce: bytes) -> RoundInHand:
+        """Return what the holder of a lease, for training or for evaluation, works on.
 
-    def _tell_unfinished(self, reason: str, done: set[str]) -> None:
-        """Tell every device whose lease came to nothing."""
-        for session in self._sessions:
-            if session.nonce is not None and session.client not in done:
-                ended = pb.LeaseEnded(nonce=session.nonce, reason=reason)
-                session.push(pb.WorkOrder(lease_ended=ended))
-            session.nonce = None
+        Raises:
+            RefusedError: If there is no such lease.
+        """
+        asked = self._evaluation.in_hand
+        if asked is not None and self._evaluation.lease_of(client, nonce, time.monotonic()):
+            return asked
+        return self.intake.lease_of(client, nonce)[1]
 
-    def _dismiss(self, reason: str, seconds: int) -> None:
-        for session in self._sessions:
-            _retry_after(session, reason, seconds)
-
-
-def _retry_after(session: Session, reason: str, seconds: int) -> None:
-    session.push(pb.WorkOrder(retry_after=pb.RetryAfter(seconds=seconds, reason=reason)))
+    def _drop(self, client: str) -> None:
+        """Wait no longer for a client, and give its place to another."""
+        self._machine.decline(client)
+        self._evaluation.decline(client)
+        self._dispatcher.offer_all()
+        self._changed.set()

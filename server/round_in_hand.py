@@ -47,14 +47,14 @@ class RoundInHand:
         return pb.WorkOrder(
             lease=pb.Lease(
                 nonce=lease.nonce,
-                round_number=lease.round_number,
+                round_number=self.round_number,
                 slot=lease.slot,
                 remaining_ms=max(0, round((lease.deadline - now) * 1000)),
                 plan=self.plan.encode(),
                 base_sha256=self.base_sha256,
                 upload_bytes=self.upload_bytes,
                 download_bytes=self.downlink.total_bytes,
-                attempt=lease.attempt,
+                attempt=self.attempt,
                 deadline_ms=self.deadline_ms,
             )
         )

@@ -54,7 +54,6 @@ from server.rounds import RoundMachine
 from server.store import Store
 
 _LOG = logging.getLogger(__name__)
-_RELEASES_KEPT = 10
 _Result = TypeVar("_Result")
 PlanKind = Literal["train", "evaluate"]
 
@@ -312,7 +311,8 @@ class RoundKeeper:
         self._failpoints.reach(Failpoint.PUBLISHED)
         if is_best and self._config.evaluation.keep_best:
             self._releases.point("best", number)
-        self._releases.prune(range(number - _RELEASES_KEPT + 1, number + 1))
+        kept = self._config.store.keep_releases
+        self._releases.prune(range(number - kept + 1, number + 1))
         self._inbox.clear(number, new.attempt)
         self._metrics.write(
             {

@@ -20,6 +20,7 @@ from privacy.random import SecureSource
 from server.admin import AdminService
 from server.config import FederationConfig, make_plan
 from server.coordinator import Coordinator
+from server.device_evaluation import DeviceEvaluation
 from server.enrolment import EnrolmentService
 from server.failpoints import UNARMED, Failpoints
 from server.folder import ServerFolder
@@ -181,6 +182,7 @@ class _Parts:
             machine,
             keeper=self._keeper,
             intake=intake,
+            evaluation=DeviceEvaluation(self._config.evaluation, SecureSource()),
             membership=self._membership,
             switch=self._switch,
             failpoints=self._failpoints,

@@ -1,0 +1,84 @@
+"""Push work down the streams that devices hold open, and say when it has ended."""
+
+from collections.abc import Callable, Collection
+
+from protos import federation_pb2 as pb
+from server.answering import RefusedError
+from server.failpoints import Failpoint, Failpoints
+from server.refusals import RefusalCode
+from server.sessions import Session, Sessions
+
+
+class Dispatcher:
+    """Give every connected device the work there is for it, once."""
+
+    def __init__(
+        self, work_for: Callable[[str], pb.WorkOrder | None], failpoints: Failpoints
+    ) -> None:
+        """Serve one coordinator.
+
+        Args:
+            work_for: Returns the work there is now for a client, or None.
+            failpoints: Armed in tests only.
+        """
+        self._work_for = work_for
+        self._failpoints = failpoints
+        self._sessions = Sessions()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def clients(self) -> list[str]:
+        """Return the names of all connected devices."""
+        return [session.client for session in self._sessions]
+
+    def open(self, client: str) -> Session:
+        """Return a new stream for a device, with the work there is for it."""
+        session = self._sessions.open(client)
+        self._offer(session)
+        return session
+
+    def close(self, session: Session) -> bool:
+        """Forget a stream; return whether it was the device's current one."""
+        return self._sessions.close(session)
+
+    def offer_all(self) -> None:
+        """Give work to every device that has none."""
+        for session in self._sessions:
+            self._offer(session)
+
+    def end_leases(self, reason: str, finished: Collection[str] = ()) -> None:
+        """Take every device's work away, and tell those that have not finished it."""
+        for session in self._sessions:
+            if session.nonce is not None and session.client not in finished:
+                ended = pb.LeaseEnded(nonce=session.nonce, reason=reason)
+                session.push(pb.WorkOrder(lease_ended=ended))
+            session.nonce = None
+
+    def dismiss_all(self, reason: str, seconds: int) -> None:
+        """End every stream and say when to come back."""
+        for session in self._sessions:
+            session.push(come_back(reason, seconds))
+
+    def expel(self, client: str) -> None:
+        """End the stream of a device that was revoked."""
+        session = self._sessions.get(client)
+        if session is not None:
+            session.refuse(RefusedError(RefusalCode.CERTIFICATE_REVOKED, f"{client} was revoked"))
+
+    def _offer(self, session: Session) -> None:
+        order = self._work_for(session.client)
+        if order is None:
+            return
+        if not order.HasField("lease"):
+            session.push(order)
+        elif session.nonce != order.lease.nonce:
+            session.nonce = order.lease.nonce
+            session.push(order)
+            self._failpoints.reach(Failpoint.LEASE_GIVEN)
+
+
+def come_back(reason: str, seconds: int) -> pb.WorkOrder:
+    """Return the order that ends a stream until later."""
+    return pb.WorkOrder(retry_after=pb.RetryAfter(seconds=seconds, reason=reason))
