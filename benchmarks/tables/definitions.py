@@ -1,0 +1,193 @@
+"""Say what stands in each results table: which runs, and at which length.
+
+Every federated run of a table has the same server step size and sees the same number of training
+tokens, repeats included: at a larger client fraction there are fewer rounds.
+"""
+
+from dataclasses import dataclass
+
+FEDAVG = ('aggregation={rule="mean", server_step_size=1.0}', 'privacy={mode="none"}')
+EQUAL = (
+    'aggregation={rule="mean", weighting="equal", server_step_size=1.0}',
+    'privacy={mode="none"}',
+)
+LITERAL = (
+    'aggregation={rule="literal", norm="frobenius", server_step_size=1.0}',
+    'privacy={mode="none"}',
+)
+# Clipping norm and attention strength are the preset's.
+CLIPPED = ("aggregation.server_step_size=1.0",)
+RULES = {"FedAvg": FEDAVG, "FedAtt, literal": LITERAL, "FedAtt, clipped": CLIPPED}
+
+RANKED = ("test_perplexity", "test_top1_recall", "test_top3_recall")
+KEYBOARD = (*RANKED, "keystroke_savings", "keystroke_ceiling")
+
+
+@dataclass(frozen=True)
+class Row:
+    """Name a run, once for each seed.
+
+    Attributes:
+        name: Name of the row.
+        settings: Changes to the table's preset, as ``sotto-simulate --set`` takes them.
+        seeds: Seeds of the runs.
+        x: Position on the picture's axis, where the table varies one number.
+    """
+
+    name: str
+    settings: tuple[str, ...]
+    seeds: tuple[int, ...] = (1,)
+    x: float | None = None
+
+
+@dataclass(frozen=True)
+class TableDefinition:
+    """Name a table.
+
+    Attributes:
+        title: One line.
+        preset: What the rows start from.
+        rows: The runs.
+        figures: Final figures to report.
+        settings: Changes to the preset for every row and for the baselines.
+        setting: Name of the number that ``Row.x`` is, or None.
+        million_tokens: Training tokens of all runs together, in millions, for the estimate.
+    """
+
+    title: str
+    preset: str
+    rows: tuple[Row, ...]
+    million_tokens: float
+    figures: tuple[str, ...] = RANKED
+    settings: tuple[str, ...] = ()
+    setting: str | None = None
+
+
+def _length(rounds: int) -> tuple[str, ...]:
+    """Return the settings of a run of that many rounds, measured ten times on the way."""
+    return (f"rounds.cap={rounds}", f"evaluation.every_rounds={max(1, rounds // 10)}")
+
+
+def _fraction(rate: float, rounds: int) -> tuple[str, ...]:
+    return (f"rounds.participation_rate={rate}", *_length(rounds))
+
+
+def _central(partition: str, passes: int) -> Row:
+    """Return the same model and optimiser on all training text at once: one client, every round."""
+    settings = (
+        *FEDAVG,
+        f"data.partition={partition}",
+        "data.client_count=1",
+        f"rounds={{cap={passes}, cohort_size=1, quorum=1, deadline_s=600.0}}",
+        "evaluation.every_rounds=1",
+    )
+    return Row("central", settings)
+
+
+def _rules(length: tuple[str, ...], seeds: tuple[int, ...]) -> tuple[Row, ...]:
+    return tuple(Row(name, (*rule, *length), seeds) for name, rule in RULES.items())
+
+
+THREE = (1, 2, 3)
+
+TABLES = {
+    "fedatt-ptb": TableDefinition(
+        title="Penn Treebank, 100 IID clients, one local epoch, 9.3 million tokens a run",
+        preset="fedatt-ptb",
+        rows=(
+            Row("FedSGD (C = 1, E = 1)", (*FEDAVG, *_fraction(1.0, 10))),
+            *_rules(_length(100), THREE),
+            Row("FedAvg, C = 0.5", (*FEDAVG, *_fraction(0.5, 20))),
+            Row("FedAtt, clipped, C = 0.5", (*CLIPPED, *_fraction(0.5, 20))),
+            _central("iid", 10),
+        ),
+        million_tokens=9.3 * 13,
+    ),
+    "keyboard-sms": TableDefinition(
+        title="NUS SMS, every phone user a client, one local epoch, 3 million tokens a run",
+        preset="keyboard-sms",
+        rows=(
+            Row("FedSGD (C = 1, E = 1)", (*FEDAVG, *_fraction(1.0, 6))),
+            *_rules(_length(60), THREE),
+            Row("FedAvg, equal weights", (*EQUAL, *_length(60))),
+            Row("FedAvg, C = 0.5", (*FEDAVG, *_fraction(0.5, 12))),
+            Row("FedAtt, clipped, C = 0.5", (*CLIPPED, *_fraction(0.5, 12))),
+            _central("groups", 6),
+        ),
+        figures=KEYBOARD,
+        million_tokens=3.0 * 14,
+    ),
+    "fedatt-wikitext2": TableDefinition(
+        title="WikiText-2, 100 IID clients, 10,000 words, 3.1 million tokens a run",
+        preset="fedatt-wikitext2",
+        rows=(*_rules(_length(15), (1,)), _central("iid", 2)),
+        million_tokens=3.1 * 3 + 4.2,
+    ),
+    "fedatt-reddit": TableDefinition(
+        title="Reddit comments, 100 IID clients, 3.1 million tokens a run",
+        preset="fedatt-reddit",
+        rows=(*_rules(_length(50), (1,)), _central("iid", 5)),
+        million_tokens=3.1 * 4,
+    ),
+    "noise": TableDefinition(
+        title="Randomisation by each client (Eq. 6), FedAtt literal, PTB, 3 million tokens a run",
+        preset="fedatt-ptb",
+        rows=tuple(
+            Row(
+                f"β = {beta:g}",
+                (
+                    LITERAL[0],
+                    f'privacy={{mode="paper", randomisation_magnitude={beta}}}',
+                    *_length(32),
+                ),
+                x=beta,
+            )
+            for beta in (0.0, 0.001, 0.005, 0.01, 0.05)
+        ),
+        setting="randomisation magnitude β",
+        million_tokens=3.0 * 5,
+    ),
+    "scale": TableDefinition(
+        title="Model scale, FedAvg, PTB, 3 million tokens a run; large as 20 steps",
+        preset="fedatt-ptb",
+        rows=(
+            *(
+                Row(
+                    f"{name} ({hidden}), {'tied' if tied else 'untied'}",
+                    (
+                        *FEDAVG,
+                        f"model.hidden_size={hidden}",
+                        f"model.tied={str(tied).lower()}",
+                        *_length(32),
+                    ),
+                )
+                for name, hidden in (("small", 300), ("medium", 650))
+                for tied in (True, False)
+            ),
+            Row(
+                "large (1500), untied, 20 steps",
+                (
+                    *FEDAVG,
+                    "model.hidden_size=1500",
+                    "model.tied=false",
+                    # One client of about 2,000 tokens: 20 windows of 10 x 10.
+                    "data.client_count=460",
+                    "rounds={cap=1, cohort_size=1, quorum=1, deadline_s=600.0}",
+                ),
+            ),
+        ),
+        # Medium costs about three times as much a token as small.
+        million_tokens=3.0 * 2 + 3.0 * 2 * 3 + 1,
+    ),
+}
+
+QUICK = {
+    "quick": TableDefinition(
+        title="The machinery at the scale of keyboard-tiny",
+        preset="keyboard-tiny",
+        rows=(*_rules(_length(3), (1, 2)), _central("groups", 1)),
+        figures=KEYBOARD,
+        settings=("vocabulary.size=200", "model.vocabulary_size=200", "data.keystrokes=true"),
+        million_tokens=0.5,
+    )
+}

@@ -1,0 +1,124 @@
+"""Write a results table as JSON, Markdown and PNG."""
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from benchmarks.tables.definitions import TableDefinition
+from simulation.metrics import read_metrics
+from simulation.plots import plot_bars, plot_runs, plot_table
+
+FLOORS = ("unigram", "bigram")
+
+Final = Mapping[str, float | int | str | None]
+
+
+def figures_of(finals: Sequence[Final], names: Sequence[str]) -> dict[str, float | None]:
+    """Return each figure's mean over the seeds, and its sample standard deviation."""
+    figures: dict[str, float | None] = {"seeds": len(finals)}
+    for name in names:
+        values = [
+            float(value) for final in finals if isinstance(value := final.get(name), int | float)
+        ]
+        figures[name] = statistics.fmean(values) if values else None
+        figures[f"{name}_spread"] = statistics.stdev(values) if len(values) > 1 else None
+    return figures
+
+
+def write_report(
+    name: str,
+    table: TableDefinition,
+    rows: Mapping[str, Mapping[str, float | None]],
+    folder: Path,
+    *,
+    command: str,
+    runs: Mapping[str, Path],
+) -> None:
+    """Write ``NAME.json``, ``NAME.md`` and ``NAME.png``.
+
+    Args:
+        name: Name of the files.
+        table: What the rows are.
+        rows: Figures by row, baselines first.
+        folder: Where to write.
+        command: What made the table.
+        runs: Folder of one run of each row, for the picture.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    document = {"table": name, "title": table.title, "command": command, "rows": rows}
+    (folder / f"{name}.json").write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    (folder / f"{name}.md").write_text(_markdown(table, rows, command))
+    _draw(table, rows, folder / f"{name}.png", runs)
+
+
+def _markdown(
+    table: TableDefinition, rows: Mapping[str, Mapping[str, float | None]], command: str
+) -> str:
+    lines = [
+        f"# {table.title}",
+        "",
+        f"Made by `{command}` with the preset `{table.preset}`; mean ± sample standard deviation "
+        "over the seeds.",
+        "",
+        "| | " + " | ".join(name.replace("_", " ") for name in table.figures) + " | seeds |",
+        "| --- " * (len(table.figures) + 2) + "|",
+    ]
+    for name, figures in rows.items():
+        cells = [_cell(figures, figure) for figure in table.figures]
+        seeds = figures.get("seeds")
+        lines.append(f"| {name} | {' | '.join(cells)} | {'' if seeds is None else int(seeds)} |")
+    return "\n".join([*lines, "", *_remarks(rows)]) + "\n"
+
+
+def _cell(figures: Mapping[str, float | None], name: str) -> str:
+    value, spread = figures.get(name), figures.get(f"{name}_spread")
+    if value is None:
+        return ""
+    digits = 1 if value > 10 else 4
+    return f"{value:.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}")
+
+
+def _remarks(rows: Mapping[str, Mapping[str, float | None]]) -> list[str]:
+    """Say how the federated rows stand to the bigram and to central training."""
+    remarks = []
+    for reference in ("bigram", "central"):
+        level = rows.get(reference, {}).get("test_perplexity")
+        for name, figures in rows.items():
+            value = figures.get("test_perplexity")
+            if level is None or value is None or name in (*FLOORS, "central"):
+                continue
+            remarks.append(f"- {name}: {100 * (value / level - 1):+.1f} % against {reference}.")
+    return remarks
+
+
+def _draw(
+    table: TableDefinition,
+    rows: Mapping[str, Mapping[str, float | None]],
+    path: Path,
+    runs: Mapping[str, Path],
+) -> None:
+    done = {
+        name: (value, figures.get("test_perplexity_spread") or 0.0)
+        for name, figures in rows.items()
+        if (value := figures.get("test_perplexity")) is not None
+    }
+    floors: dict[str, float] = {
+        name: done[name][0] for name in ("bigram", "central") if name in done
+    }
+    positions = {row.name: row.x for row in table.rows if row.x is not None}
+    if table.setting is not None:
+        points = [(positions[name], *done[name]) for name in positions if name in done]
+        if points:
+            plot_table(
+                {table.preset: points},
+                path,
+                setting=table.setting,
+                figure="test_perplexity",
+                levels=floors,
+            )
+    elif runs:
+        lines = {name: read_metrics(run) for name, run in runs.items() if name != "central"}
+        plot_runs(lines, path, levels=floors)
+    elif done:
+        plot_bars(done, path, figure="test_perplexity")
