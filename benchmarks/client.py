@@ -9,6 +9,8 @@ Figures (``--json`` prints them as one object):
                           The same with the plan's precision left at float32.
     client_s, client_float32_s, default_loop_s
                           Seconds of one client's round: ``tokens`` target tokens, one epoch.
+    agent_rss_mb          Resident memory of ``sotto-client run`` while it waits for work, MB.
+    start_to_checkin_s    Seconds from starting it to the coordinator counting it as checked in.
 
 The model is the tied GRU of width 300 with 10,000 words; the text is the manual inside CPython,
 unless ``--data`` names another. Each side is a process of its own, prepared as such a process is,
@@ -33,6 +35,7 @@ from rich.table import Table
 from torch import Tensor
 
 from benchmarks.comparators.default_torch_round import train_clients
+from benchmarks.parts.resting_agent import measure_agent
 from edge_client.compute import prepare_compute
 from edge_client.datasets.registry import load_dataset
 from edge_client.local_round import run_training
@@ -124,10 +127,10 @@ def leave_defaults(threads: int) -> None:
     torch.set_num_threads(threads)
 
 
-def measure(
+def measure_training(
     tokens: int, repeats: int, threads: int, data: tuple[str, Path | None]
 ) -> dict[str, float]:
-    """Run the sides in turns and return the figures."""
+    """Run the sides in turns and return the figures of local training."""
     fast, exact = make_work(tokens, "bfloat16", data), make_work(tokens, "float32", data)
     sides: dict[str, tuple[Callable[[int], None], Callable[[Work], tuple[float, float]], Work]] = {
         "client": (prepare_device, train_as_device, fast),
@@ -172,18 +175,18 @@ def check_losses(losses: dict[str, float]) -> None:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="8,870 tokens instead of 40,000")
+    parser.add_argument("--quick", action="store_true", help="8,860 tokens instead of 40,000")
     parser.add_argument("--json", action="store_true", help="print one object of figures")
     parser.add_argument("--data", type=Path, help="PTB folder; without it the embedded manual")
     parser.add_argument("--threads", type=int, default=1, help="threads of every side")
     arguments = parser.parse_args()
     data = ("ptb", arguments.data) if arguments.data else ("manual", None)
-    tokens, repeats = (8_870, 2) if arguments.quick else (40_000, 3)
-    figures = measure(tokens, repeats, arguments.threads, data)
+    tokens, repeats = (8_860, 2) if arguments.quick else (40_000, 3)
+    figures = measure_agent(3) | measure_training(tokens, repeats, arguments.threads, data)
     if arguments.json:
         print(json.dumps(figures))
         return
-    table = Table("figure", "value", title="Local training on a device")
+    table = Table("figure", "value", title="One device")
     for name, value in figures.items():
         table.add_row(name, f"{value:,.3f}" if isinstance(value, float) else f"{value:,}")
     Console().print(table)
