@@ -181,7 +181,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="threads of every side")
     arguments = parser.parse_args()
     data = ("ptb", arguments.data) if arguments.data else ("manual", None)
-    tokens, repeats = (8_860, 2) if arguments.quick else (40_000, 3)
+    tokens, repeats = (8_860, 3) if arguments.quick else (40_000, 3)
     figures = measure_agent(3) | measure_training(tokens, repeats, arguments.threads, data)
     if arguments.json:
         print(json.dumps(figures))

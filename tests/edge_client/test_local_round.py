@@ -306,3 +306,17 @@ def test_many_users_count_as_one_after_the_other() -> None:
     assert together.token_count == total.token_count == 230
     assert together.log_loss_sum == pytest.approx(total.log_loss_sum, rel=1e-6)
     assert math.isfinite(together.perplexity)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-3), ("bfloat16", 0.05)])
+def test_cuda_ends_near_where_the_processor_ends(precision: str, tolerance: float) -> None:
+    plan = make_plan(momentum=0.5, precision=precision, optimiser_state="kept")
+
+    on_cuda = train(plan, device="cuda")
+
+    exact = train(make_plan(momentum=0.5)).update
+    assert on_cuda.update.device.type == "cpu"
+    assert float((on_cuda.update - exact).norm() / exact.norm()) < tolerance
+    counts = run_evaluation(plan, PARAMETERS, make_text(50), "cuda")
+    assert counts.token_count == 50
