@@ -211,11 +211,12 @@ class WorkerPool:
         return [answer.counts for answer in self._run(jobs)]
 
     def close(self) -> None:
-        """End the processes."""
-        for connection, process in self._workers.items():
+        """Let the processes finish what they do and end them."""
+        for connection in self._workers:
             with suppress(OSError):
                 connection.send(None)
             connection.close()
+        for process in self._workers.values():
             process.join()
 
     def __enter__(self) -> Self:
@@ -227,6 +228,9 @@ class WorkerPool:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if error is not None:
+            for process in self._workers.values():
+                process.terminate()
         self.close()
 
     def _run(self, jobs: Sequence[_Job]) -> Iterator[_Answer]:
@@ -243,9 +247,12 @@ class WorkerPool:
                 if answer.failure is not None:
                     raise WorkerError(f"{', '.join(jobs[wanted].names)}: {answer.failure}")
                 yield answer
-        finally:
+        except (WorkerError, GeneratorExit):
+            # The pool stays usable: what was under way must not answer the next call. Not for an
+            # interrupt, whose user waits for no client.
             while any(busy.values()):
                 self._receive(busy)
+            raise
 
     def _send(self, jobs: Sequence[_Job], busy: dict[Connection, int]) -> int:
         """Give jobs to the least busy workers and return how many were given."""

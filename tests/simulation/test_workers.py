@@ -1,4 +1,8 @@
+import multiprocessing
 import os
+import signal
+import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -23,6 +27,17 @@ class Dying:
 
     def train(self, *args: object, **kwargs: object) -> LocalResult:
         os._exit(7)
+
+
+class Sleeping:
+    """Train for a minute."""
+
+    def __init__(self, plan: Plan) -> None:
+        pass
+
+    def train(self, *args: object, **kwargs: object) -> LocalResult:
+        time.sleep(60)
+        raise ValueError("nobody waited")
 
 
 def plan_of(config: SimulationConfig, population: Population) -> Plan:
@@ -116,3 +131,25 @@ def test_a_pool_needs_a_worker(configured: Configured, population: Population) -
 
     with pytest.raises(ValueError, match="worker_count must be >= 1, got 0"):
         WorkerPool(plan_of(config, population), population.clients, worker_count=0)
+
+
+def test_an_interrupt_does_not_wait_for_the_clients_under_way(
+    configured: Configured, population: Population
+) -> None:
+    config, _ = configured()
+    plan = plan_of(config, population)
+    started = time.monotonic()
+
+    with (
+        pytest.raises(KeyboardInterrupt),
+        WorkerPool(plan, population.clients, worker_count=1, trainer=Sleeping) as pool,
+    ):
+        results = pool.train(
+            initial_parameters(plan.model, 1), [(0, "device-0001")], round_number=1
+        )
+        main_thread = threading.main_thread().ident or 0
+        threading.Timer(0.5, signal.pthread_kill, [main_thread, signal.SIGINT]).start()
+        next(results)
+
+    assert time.monotonic() - started < 30
+    assert not multiprocessing.active_children()
