@@ -16,6 +16,16 @@ if TYPE_CHECKING:
 
 DATA_VARIABLE = "SOTTO_DATA"
 
+_SWEEP_EXAMPLES = """\
+examples:
+  attention strength, three seeds:
+    sotto-simulate sweep keyboard-sms --set aggregation.attention_strength=0,0.5,1 --seeds 1,2,3
+  rounds until a perplexity of 250, by client fraction C, local epochs E and batch size B:
+    sotto-simulate sweep fedatt-ptb --until valid_perplexity=250 \\
+      --set rounds.participation_rate=0.1,0.3,0.5,0.7,0.9 \\
+      --set training.local_epochs=1,5 --set training.batch_size=10,20
+"""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
@@ -40,7 +50,14 @@ def _parser() -> argparse.ArgumentParser:
     presets.add_argument("name", nargs="?", help="preset to print as TOML")
     presets.set_defaults(command=_presets)
     _add_run(commands.add_parser("run", help="run a federation, or go on with one that stopped"))
-    _add_sweep(commands.add_parser("sweep", help="run over lists of settings and seeds"))
+    _add_sweep(
+        commands.add_parser(
+            "sweep",
+            help="run over lists of settings and seeds",
+            epilog=_SWEEP_EXAMPLES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+    )
     _add_plot(commands.add_parser("plot", help="draw a figure of one or more runs by round"))
     return parser
 

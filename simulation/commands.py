@@ -9,7 +9,7 @@ from simulation.metrics import Figures, read_metrics
 from simulation.overrides import Override
 from simulation.plots import plot_runs
 from simulation.population import Population, build_population
-from simulation.progress import ProgressReport
+from simulation.progress import ProgressReport, tell
 from simulation.runner import RunOptions, run_simulation
 from simulation.sweep import Cell, Row, cells, run_sweep
 from simulation.threshold import Threshold
@@ -47,6 +47,7 @@ def run_one(request: Request, *, out: Path | None) -> Figures:
     config = config_from(tables, request.name)
     folder = out or Path("runs") / f"{request.short_name}-seed-{config.seed}"
     population = build_population(config, request.data)
+    tell(population.notes)
     final = _run(request, config, tables, population, folder)
     return {**final, "out": str(folder)}
 

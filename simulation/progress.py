@@ -1,6 +1,7 @@
 """Say how a run goes: a live bar on a terminal, plain lines elsewhere."""
 
 import sys
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -16,6 +17,13 @@ _SHOWN = {
     "valid_top3_recall": "top-3 {:.1%}",
     "round_s": "{:.1f} s",
 }
+
+
+def tell(notes: Iterable[str]) -> None:
+    """Show notes, one a line, on standard error."""
+    console = Console(file=sys.stderr, highlight=False, markup=False)
+    for note in notes:
+        console.print(note)
 
 
 class Reporter(Protocol):

@@ -35,6 +35,8 @@ from simulation.shared_text import SharedText
 
 # One client being trained and one waiting in the pipe: a worker never idles while the parent adds.
 _JOBS_PER_WORKER = 2
+_BUFFERS_PER_WORKER = 8
+_BUFFER_BYTES = 256 * 2**20
 # Imported once, before the workers are forked. Torch imports its compiler when the first network
 # or optimiser is made, which would cost each worker more than a second.
 _PRELOADED = ["edge_client.local_round", "torch._dynamo"]
@@ -66,25 +68,28 @@ class Trained(NamedTuple):
 
 
 class _Job(NamedTuple):
-    """Ask a worker to train one client (``buffer`` given), or to evaluate users.
+    """Ask a worker to train one client, or to evaluate users.
 
     Attributes:
         position: Place among the jobs of this call.
         names: The client, or the users to evaluate.
         round_number: Round, from 1.
-        buffer: Which update buffer to write to.
+        trains: Whether the work is training.
+        buffer: Which update buffer training writes to; chosen when the job is sent.
         optimiser_state: What the client's last round left, where the plan keeps it.
     """
 
     position: int
     names: tuple[str, ...]
     round_number: int
-    buffer: int | None = None
+    trains: bool
+    buffer: int = 0
     optimiser_state: OptimiserState | None = None
 
 
 class _Answer(NamedTuple):
     position: int
+    buffer: int = 0
     example_count: int = 0
     mean_loss: float = 0.0
     update_norm: float = 0.0
@@ -147,7 +152,10 @@ class WorkerPool:
             raise ValueError(f"worker_count must be >= 1, got {worker_count}")
         self.worker_count = worker_count
         self._parameters = _shared(schema_of(plan.model).element_count)
-        self._updates = _shared(worker_count * _JOBS_PER_WORKER, upload_schema(plan).element_count)
+        upload = upload_schema(plan)
+        self._updates = _shared(
+            _buffer_count(worker_count, upload.payload_bytes), upload.element_count
+        )
         self._optimiser_states: dict[str, OptimiserState] = {}
         tensors = (self._parameters, self._updates)
         shared = (plan.encode(), tensors, SharedText.pack(text), trainer)
@@ -180,8 +188,8 @@ class WorkerPool:
                 index,
                 (name,),
                 round_number,
-                index % len(self._updates),
-                self._optimiser_states.get(name),
+                trains=True,
+                optimiser_state=self._optimiser_states.get(name),
             )
             for index, (_, name) in enumerate(cohort)
         ]
@@ -189,9 +197,7 @@ class WorkerPool:
             slot, name = cohort[answer.position]
             if answer.optimiser_state is not None:
                 self._optimiser_states[name] = answer.optimiser_state
-            update = (
-                None if answer.diverged else self._updates[answer.position % len(self._updates)]
-            )
+            update = None if answer.diverged else self._updates[answer.buffer]
             yield Trained(
                 slot, name, update, answer.example_count, answer.mean_loss, answer.update_norm
             )
@@ -207,7 +213,7 @@ class WorkerPool:
             WorkerError: If an evaluation failed or its process died.
         """
         self._parameters.copy_(parameters)
-        jobs = [_Job(index, tuple(names), 0) for index, names in enumerate(groups)]
+        jobs = [_Job(index, tuple(names), 0, trains=False) for index, names in enumerate(groups)]
         return [answer.counts for answer in self._run(jobs)]
 
     def close(self) -> None:
@@ -234,19 +240,23 @@ class WorkerPool:
         self.close()
 
     def _run(self, jobs: Sequence[_Job]) -> Iterator[_Answer]:
-        """Yield the answers in the jobs' order, never more than a buffer's worth ahead."""
+        """Yield the answers in the jobs' order, as far ahead as there are free buffers."""
         busy = dict.fromkeys(self._workers, 0)
+        free = list(range(len(self._updates)))
         answers: dict[int, _Answer] = {}
         sent = 0
         try:
-            for wanted in range(len(jobs)):
+            for wanted, job in enumerate(jobs):
                 while wanted not in answers:
-                    sent = self._send(jobs[sent : wanted + len(self._updates)], busy) + sent
+                    sent += self._send(jobs[sent:], busy, free)
                     answers.update(self._receive(busy))
                 answer = answers.pop(wanted)
                 if answer.failure is not None:
-                    raise WorkerError(f"{', '.join(jobs[wanted].names)}: {answer.failure}")
+                    raise WorkerError(f"{', '.join(job.names)}: {answer.failure}")
                 yield answer
+                if job.trains:
+                    # The last buffer read is the next one written: it is still in the cache.
+                    free.append(answer.buffer)
         except (WorkerError, GeneratorExit):
             # The pool stays usable: what was under way must not answer the next call. Not for an
             # interrupt, whose user waits for no client.
@@ -254,13 +264,13 @@ class WorkerPool:
                 self._receive(busy)
             raise
 
-    def _send(self, jobs: Sequence[_Job], busy: dict[Connection, int]) -> int:
+    def _send(self, jobs: Sequence[_Job], busy: dict[Connection, int], free: list[int]) -> int:
         """Give jobs to the least busy workers and return how many were given."""
         for count, job in enumerate(jobs):
             connection = min(busy, key=lambda worker: busy[worker])
-            if busy[connection] >= _JOBS_PER_WORKER:
+            if busy[connection] >= _JOBS_PER_WORKER or (job.trains and not free):
                 return count
-            connection.send(job)
+            connection.send(job._replace(buffer=free.pop()) if job.trains else job)
             busy[connection] += 1
         return len(jobs)
 
@@ -282,6 +292,12 @@ class WorkerPool:
             busy[ready] -= 1
             answers[answer.position] = answer
         return answers
+
+
+def _buffer_count(worker_count: int, update_bytes: int) -> int:
+    """Return how many updates may wait: more let small clients pass a large one that is slow."""
+    affordable = _BUFFER_BYTES // (update_bytes * worker_count)
+    return worker_count * max(_JOBS_PER_WORKER, min(affordable, _BUFFERS_PER_WORKER))
 
 
 def _shared(*shape: int) -> Tensor:
@@ -326,14 +342,14 @@ class _Worker:
     def answer(self, job: _Job) -> _Answer:
         """Do a job; what went wrong is told to the parent, which knows what it means."""
         try:
-            if job.buffer is None:
+            if not job.trains:
                 users = [self._text[name] for name in job.names]
                 return _Answer(
                     job.position, counts=evaluate_users(self._plan, self._parameters, users)
                 )
             return self._train(job, self._updates[job.buffer])
         except UnusableUpdateError:
-            return _Answer(job.position, diverged=True)
+            return _Answer(job.position, job.buffer, diverged=True)
         except (ValueError, RuntimeError) as error:
             return _Answer(job.position, failure=str(error))
 
@@ -351,6 +367,7 @@ class _Worker:
         update.copy_(result.update)
         return _Answer(
             job.position,
+            job.buffer,
             result.example_count,
             result.mean_loss,
             l2_norm(result.update),
