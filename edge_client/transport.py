@@ -8,6 +8,7 @@ import base64
 import contextlib
 import os
 from collections.abc import AsyncGenerator, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO, Self
 
@@ -23,6 +24,7 @@ from protos.federation_pb2_grpc import EnrolmentStub, FederationStub
 PIECE_BYTES = 1 << 20
 CALL_TIMEOUT_S = 30.0
 VOCABULARY_LIMIT_BYTES = 16 << 20
+UPLOAD = f"/{wire.DESCRIPTOR.services_by_name['Federation'].full_name}/Upload"
 
 # A closed connection is seen at once; these find one that went silent (a lost radio link).
 CHANNEL_OPTIONS = [
@@ -99,6 +101,10 @@ class Transport:
         )
         self._channel = grpc.aio.secure_channel(address, credentials, options=CHANNEL_OPTIONS)
         self._stub = FederationStub(self._channel)
+        # Chunks are encoded below; the generated method would copy them through fresh memory.
+        self._upload: grpc.aio.StreamUnaryMultiCallable[bytes, wire.UploadResponse] = (
+            self._channel.stream_unary(UPLOAD, response_deserializer=wire.UploadResponse.FromString)
+        )
 
     async def __aenter__(self) -> Self:
         return self
@@ -124,10 +130,11 @@ class Transport:
             os.fchmod(file.fileno(), 0o600)
             with _failures():
                 async for piece in self._stub.FetchModel(request):
-                    have += len(piece.data)
+                    data = piece.data  # every look at it copies it
+                    have += len(data)
                     if have > lease.download_bytes:
                         raise UnreachableError("the model is longer than the lease says")
-                    file.write(piece.data)
+                    file.write(data)
         if have != lease.download_bytes:
             raise UnreachableError(f"the model ended after {have} of {lease.download_bytes} bytes")
 
@@ -154,7 +161,7 @@ class Transport:
                 return 0
             with sealed.open("rb") as file:
                 file.seek(opened.offset)
-                await self._stub.Upload(_chunks(file, nonce, opened.offset))
+                await self._upload(encoded_chunks(file, nonce, opened.offset))
         return total - opened.offset
 
     async def commit(self, nonce: bytes, message_id: bytes, example_count: int) -> None:
@@ -190,8 +197,20 @@ class Transport:
             return await self._stub.RenewCertificates(request, timeout=CALL_TIMEOUT_S)
 
 
-def _chunks(file: BinaryIO, nonce: bytes, offset: int) -> Iterator[wire.UploadChunk]:
-    first = wire.UploadChunk(lease_nonce=nonce, offset=offset, data=file.read(PIECE_BYTES))
-    yield first
+def encoded_chunks(file: BinaryIO, nonce: bytes, offset: int) -> Iterator[bytes]:
+    """Yield the rest of a file as encoded ``UploadChunk`` messages; the first names the lease."""
+    head = wire.UploadChunk(lease_nonce=nonce, offset=offset).SerializeToString()
     while data := file.read(PIECE_BYTES):
-        yield wire.UploadChunk(data=data)
+        yield encode_chunk(head, data)
+        head = b""
+
+
+def encode_chunk(head: bytes, data: bytes) -> bytes:
+    """Return an encoded ``UploadChunk`` of the encoded other fields and the data, copied once."""
+    return b"".join((head, _start_of_data(len(data)), data))
+
+
+@lru_cache(16)
+def _start_of_data(data_bytes: int) -> bytes:
+    """Return what stands before a chunk's data on the wire."""
+    return wire.UploadChunk(data=bytes(data_bytes)).SerializeToString()[:-data_bytes]

@@ -100,8 +100,8 @@ class Coordinator:
             self._evaluation.leave(session.client)
             self._dispatcher.offer_all()
 
-    async def model_pieces(self, client: str, nonce: bytes, offset: int) -> Iterator[pb.ModelChunk]:
-        """Return the sealed parameters for the holder of a lease, from an offset on.
+    async def model_pieces(self, client: str, nonce: bytes, offset: int) -> Iterator[bytes]:
+        """Return the sealed parameters for the holder of a lease as encoded messages.
 
         Raises:
             RefusedError: If there is no such lease, or the offset is past the end.

@@ -1,10 +1,11 @@
 """Hold a round's sealed parameters, encrypted once, for every device of the cohort.
 
 Only the slip in front differs from device to device: the content key wrapped for it. The body is
-kept as the messages that go down the wire, so that serving one more device copies nothing.
+kept as the encoded messages that go down the wire, so that serving one more device copies nothing.
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Self
 
 from privacy.atomic import BytesLike
@@ -28,8 +29,8 @@ class Downlink:
         """Encrypt the body; takes the time to encrypt a model."""
         self.total_bytes = sealed_bytes(body.payload_bytes)
         self._body = body
-        # The sizes stand beside the messages: a look at ``data`` would copy it.
-        self._pieces = [(len(piece), pb.ModelChunk(data=piece)) for piece in body.chunks()]
+        self._messages = [(len(chunk), encode_chunk(chunk)) for chunk in body.chunks()]
+        self._slips: dict[bytes, bytes] = {}
 
     @classmethod
     def seal(
@@ -64,17 +65,39 @@ class Downlink:
         )
         return cls(seal_body(payload, context, sender=sender))
 
-    def pieces(self, recipient: CertifiedKey, offset: int) -> Iterator[pb.ModelChunk]:
-        """Yield the message for one device from an offset on, in pieces of about 1 MiB.
+    def pieces(self, recipient: CertifiedKey, offset: int) -> Iterator[bytes]:
+        """Yield the message for one device from an offset on, as encoded ``ModelChunk`` messages.
 
         Args:
             recipient: The device's wrapping key.
             offset: First byte wanted, from 0 up to ``total_bytes``.
         """
-        slip = self._body.for_recipient(recipient)
-        for size, piece in ((len(slip), pb.ModelChunk(data=slip)), *self._pieces):
+        slip = self._slip(recipient)
+        for size, message in ((len(slip), encode_chunk(slip)), *self._messages):
             if offset >= size:
                 offset -= size
                 continue
-            yield piece if offset == 0 else pb.ModelChunk(data=piece.data[offset:])
+            yield message if offset == 0 else encode_chunk(message[offset - size :])
             offset = 0
+
+    def _slip(self, recipient: CertifiedKey) -> bytes:
+        """Return the same slip each time: a device that comes back has kept a part of it."""
+        slip = self._slips.get(recipient.sha256)
+        if slip is None:
+            slip = self._slips[recipient.sha256] = self._body.for_recipient(recipient)
+        return slip
+
+
+def encode_chunk(data: bytes) -> bytes:
+    """Return ``ModelChunk(data=data).SerializeToString()``, with one copy of the data."""
+    return _start_of_chunk(len(data)) + data
+
+
+@lru_cache(16)
+def _start_of_chunk(data_bytes: int) -> bytes:
+    """Return what stands before the data in an encoded chunk.
+
+    Protobuf copies the data through memory that it takes anew for every message, which costs more
+    than sealing them does.
+    """
+    return pb.ModelChunk(data=bytes(data_bytes)).SerializeToString()[: -data_bytes or None]

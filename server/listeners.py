@@ -14,6 +14,7 @@ from pathlib import Path
 
 import grpc
 
+from protos import federation_pb2 as pb
 from protos import federation_pb2_grpc as pb_grpc
 
 # A broken connection that was closed is seen at once. One that just fell silent (a phone that
@@ -71,11 +72,24 @@ async def open_devices(
         ListenError: If the address is taken or cannot be used.
     """
     grpc_server = grpc.aio.server(options=_OPTIONS)
-    pb_grpc.add_FederationServicer_to_server(servicer, grpc_server)
+    add_federation(servicer, grpc_server)
     credentials = grpc.ssl_server_credentials(
         [(tls.key, tls.certificate)], root_certificates=tls.authority, require_client_auth=True
     )
     return grpc_server, await _start(grpc_server, address, credentials)
+
+
+def add_federation(servicer: pb_grpc.FederationServicer, grpc_server: grpc.aio.Server) -> None:
+    """Register the methods for devices; ``FetchModel`` yields messages that are encoded already."""
+    pb_grpc.add_FederationServicer_to_server(servicer, grpc_server)
+    fetch_model: grpc.RpcMethodHandler[pb.FetchModelRequest, bytes] = (
+        grpc.unary_stream_rpc_method_handler(
+            servicer.FetchModel, request_deserializer=pb.FetchModelRequest.FromString
+        )
+    )
+    service = pb.DESCRIPTOR.services_by_name["Federation"].full_name
+    # In place of the generated handler, which would encode the model for each device anew.
+    grpc_server.add_registered_method_handlers(service, {"FetchModel": fetch_model})
 
 
 async def open_admin(servicer: pb_grpc.AdminServicer, socket: Path) -> grpc.aio.Server:

@@ -62,10 +62,11 @@ class FederationService(pb_grpc.FederationServicer):
             finally:
                 self._coordinator.leave(session)
 
-    async def FetchModel(  # noqa: N802
+    # Override: the listener registers this method for messages that are encoded already.
+    async def FetchModel(  # type: ignore[override]  # noqa: N802
         self, request: pb.FetchModelRequest, context: _Context
-    ) -> AsyncIterator[pb.ModelChunk]:
-        """Stream the round's sealed parameters to the holder of a lease."""
+    ) -> AsyncIterator[bytes]:
+        """Stream the round's sealed parameters, encoded once for all, to the holder of a lease."""
         async with answering(context):
             client = await self._caller(context)
             pieces = await self._coordinator.model_pieces(

@@ -1,0 +1,191 @@
+"""Measure what sealing, signing and verifying cost on top of bare gRPC with TLS.
+
+Figures (``--json`` prints them as one object); a ratio is of medians, 1 would cost nothing:
+
+    uplink_ratio          Bare upload's time over that of a sealed one: hashed, signed, encrypted,
+                          sent, verified, decrypted and hashed again, from memory to memory.
+    downlink_ratio        The same for a model, sealed for this one device. A cohort shares one
+                          sealing: ``downlink_shared_ratio`` leaves it out.
+    uplink_durable_ratio  Bare upload from memory to memory over a sealed one to the coordinator's
+                          disk: written, opened, checked, flushed.
+    versus_unary          Time of one bare gRPC message with all of it over the sealed upload's.
+    ..._256               The same at 256 MiB.
+
+Two processes, one device, loopback, chunks of 1 MiB on every side but the unary one. The sides
+take turns, so that a busy moment hits all, in an order that turns too. Buffers are made once;
+``comparators/`` holds the bare sides.
+"""
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import grpc
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.comparators import bare_stream, unary_message
+from benchmarks.parts.sealed_stream import SEAL_NOW, Device, DiskSide, MemorySide
+from benchmarks.parts.two_parties import Parties, drawn_vector, schema_of_size
+from models.codec import encode
+from privacy.digest import chunks_of
+
+MIB = 1 << 20
+SIZES_MIB = (64, 256)
+Work = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Say where each side listens."""
+
+    memory: int
+    disk: int
+    unary: int
+
+
+def payload_of(payload_bytes: int) -> memoryview:
+    """Return the payload that every side moves."""
+    schema = schema_of_size(payload_bytes)
+    return memoryview(encode(schema, drawn_vector(schema))).cast("B")
+
+
+async def serve(folder: Path, payload_bytes: int, ports: Connection) -> None:
+    """Open all listeners, tell their ports, and serve until the other end hangs up."""
+    parties = Parties.load(folder)
+    payload, buffer = payload_of(payload_bytes), memoryview(bytearray(payload_bytes))
+    bare = bare_stream.BareStream([bytes(chunk) for chunk in chunks_of(payload)], buffer)
+    credentials = grpc.ssl_server_credentials(
+        [(parties.coordinator.tls_key_pem, parties.coordinator.tls_certificate_pem)],
+        root_certificates=parties.coordinator.authority_pem,
+        require_client_auth=True,
+    )
+    memory, disk = grpc.aio.server(), grpc.aio.server()
+    unary = grpc.aio.server(options=unary_message.OPTIONS)
+    sealed = MemorySide(parties, payload, buffer)
+    memory.add_generic_rpc_handlers((bare.handler(), sealed.handler()))
+    disk.add_generic_rpc_handlers((DiskSide(parties, payload_bytes, folder).handler(),))
+    unary.add_generic_rpc_handlers((unary_message.handler(),))
+    listeners = (memory, disk, unary)
+    numbers = [each.add_secure_port("localhost:0", credentials) for each in listeners]
+    for each in listeners:
+        await each.start()
+    ports.send(Ports(*numbers))
+    await asyncio.to_thread(ports.poll, None)
+    for each in listeners:
+        await each.stop(None)
+
+
+def serve_in_process(folder: Path, payload_bytes: int, ports: Connection) -> None:
+    """Run ``serve``; for a process of its own."""
+    asyncio.run(serve(folder, payload_bytes, ports))
+
+
+async def take_turns(sides: dict[str, tuple[int, Work]]) -> dict[str, float]:
+    """Return the median seconds of each side over its number of runs, after one to warm up."""
+    times: dict[str, list[float]] = {name: [] for name in sides}
+    for turn in range(1 + max(runs for runs, _ in sides.values())):
+        names = list(sides)
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            runs, work = sides[name]
+            if turn > runs:
+                continue
+            start = time.perf_counter()
+            await work()
+            times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(each[1:]) for name, each in times.items()}
+
+
+async def measure_sides(
+    folder: Path, payload_bytes: int, ports: Ports, runs: int
+) -> dict[str, float]:
+    """Return the median seconds of every side."""
+    parties = Parties.load(folder)
+    payload, buffer = payload_of(payload_bytes), memoryview(bytearray(payload_bytes))
+    chunks, whole = [bytes(chunk) for chunk in chunks_of(payload)], bytes(payload)
+    credentials = grpc.ssl_channel_credentials(
+        parties.device.authority_pem,
+        parties.device.tls_key_pem,
+        parties.device.tls_certificate_pem,
+    )
+    device = Device(parties, payload, buffer)
+    memory = grpc.aio.secure_channel(f"localhost:{ports.memory}", credentials)
+    disk = grpc.aio.secure_channel(f"localhost:{ports.disk}", credentials)
+    unary = grpc.aio.secure_channel(
+        f"localhost:{ports.unary}", credentials, options=unary_message.OPTIONS
+    )
+    async with memory, disk, unary:
+        return await take_turns(
+            {
+                "bare_up": (runs, lambda: bare_stream.send(memory, chunks)),
+                "sealed_up": (runs, lambda: device.send(memory)),
+                "bare_down": (runs, lambda: bare_stream.fetch(memory, buffer)),
+                "sealed_down": (runs, lambda: device.fetch(memory, SEAL_NOW)),
+                "shared_down": (runs, lambda: device.fetch(memory)),
+                "durable_up": (runs, lambda: device.send_durably(disk)),
+                "unary_up": (3, lambda: unary_message.send(unary, whole)),
+            }
+        )
+
+
+def measure(size_mib: int, runs: int) -> dict[str, float]:
+    """Start the other end and return the median seconds of every side."""
+    with tempfile.TemporaryDirectory(prefix="sotto-transport-") as name:
+        folder = Path(name)
+        Parties.certify(folder)
+        here, there = multiprocessing.Pipe()
+        process = multiprocessing.get_context("spawn").Process(
+            target=serve_in_process, args=(folder, size_mib * MIB, there)
+        )
+        process.start()
+        try:
+            there.close()
+            return asyncio.run(measure_sides(folder, size_mib * MIB, here.recv(), runs))
+        finally:
+            here.close()
+            process.join()
+
+
+def figures_of(times: dict[str, float], size_mib: int) -> dict[str, float]:
+    """Return the figures of one size; those of 64 MiB have the plain names."""
+    ratios = {
+        "uplink_ratio": times["bare_up"] / times["sealed_up"],
+        "downlink_ratio": times["bare_down"] / times["sealed_down"],
+        "downlink_shared_ratio": times["bare_down"] / times["shared_down"],
+        "uplink_durable_ratio": times["bare_up"] / times["durable_up"],
+        "versus_unary": times["unary_up"] / times["sealed_up"],
+        **{f"{side}_ms": seconds * 1e3 for side, seconds in times.items()},
+    }
+    suffix = "" if size_mib == SIZES_MIB[0] else f"_{size_mib}"
+    return {f"{name}{suffix}": value for name, value in ratios.items()}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="64 MiB only, 7 runs instead of 15")
+    parser.add_argument("--json", action="store_true", help="print one object of figures")
+    arguments = parser.parse_args()
+    sizes = SIZES_MIB[:1] if arguments.quick else SIZES_MIB
+    figures: dict[str, float] = {}
+    for size_mib in sizes:
+        figures |= figures_of(measure(size_mib, 7 if arguments.quick else 15), size_mib)
+    if arguments.json:
+        print(json.dumps(figures))
+        return
+    table = Table("figure", "value", title=f"Transport of {' and '.join(map(str, sizes))} MiB")
+    for name, value in figures.items():
+        table.add_row(name, f"{value:,.3f}")
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
