@@ -44,15 +44,15 @@ class ChildTrainer:
     async def run(self, job: Job) -> Outcome:
         """Do one job in the child, starting one where none is warm."""
         process = await self._warm_process()
+        answered = False
         try:
             outcome = await _exchange(process, job)
-        except BaseException:
+            answered = process.returncode is None
+        finally:
             # Cancelled, or the child broke: whatever it was doing must not go on.
-            await self.close()
-            raise
-        if self.keep_warm_s == 0 or process.returncode is not None:
-            await self.close()
-        else:
+            if not answered or self.keep_warm_s == 0:
+                await self.close()
+        if answered and self.keep_warm_s > 0:
             loop = asyncio.get_running_loop()
             self._cooling = loop.call_later(self.keep_warm_s, _kill, process)
         return outcome

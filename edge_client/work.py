@@ -25,7 +25,7 @@ from models.next_word import UnusableExamplesError
 from models.plan import Plan, decode_plan, upload_schema
 from models.vocabulary import VocabularyError
 from privacy.atomic import write_chunks_atomically
-from privacy.certificates import CertificateError, KeyUse, check_certificate
+from privacy.certificates import CertificateError, CertifiedKey, KeyUse, check_certificate
 from privacy.clipping import UnusableUpdateError
 from privacy.envelope import Direction, MessageContext, UnsealError, open_sealed, seal
 from privacy.identity import Identity
@@ -99,19 +99,12 @@ def _do(job: Job) -> Outcome:
 def _open_model(job: Job, plan: Plan, identity: Identity, folder: DeviceFolder) -> Tensor:
     """Return the received parameters, flat float32, shape ``(elements,)``, writable."""
     schema = schema_of(plan.model)
-    sender = check_certificate(
-        folder.coordinator().signing,
-        ca=identity.authority,
-        use=KeyUse.SIGNING,
-        role="coordinator",
-        now=time.time(),
-    )
     payload = open_sealed(
         _pieces(Path(job.sealed_model)),
         _context(job, plan, Direction.DOWNLINK),
         payload_bytes=payload_size(schema),
         recipient=identity,
-        sender=sender,
+        sender=_coordinator_key(folder, identity, KeyUse.SIGNING),
     )
     # Copied once: the payload is read-only, and torch would not promise to leave it alone.
     return torch.from_numpy(decode(schema, payload).copy())
@@ -121,21 +114,23 @@ def _seal_update(
     job: Job, plan: Plan, update: Tensor, identity: Identity, folder: DeviceFolder
 ) -> bytes:
     """Write the sealed update to the job's path and return its message id."""
-    recipient = check_certificate(
-        folder.coordinator().wrapping,
-        ca=identity.authority,
-        use=KeyUse.WRAPPING,
-        role="coordinator",
-        now=time.time(),
-    )
     sealed = seal(
         encode(upload_schema(plan), update.numpy()),
         _context(job, plan, Direction.UPLINK),
         sender=identity,
-        recipient=recipient,
+        recipient=_coordinator_key(folder, identity, KeyUse.WRAPPING),
     )
     write_chunks_atomically(Path(job.sealed_update), sealed.chunks())
     return sealed.message_id
+
+
+def _coordinator_key(folder: DeviceFolder, identity: Identity, use: KeyUse) -> CertifiedKey:
+    """Return the coordinator's key for ``use`` after checking that it may be used now."""
+    keys = folder.coordinator()
+    der = keys.signing if use is KeyUse.SIGNING else keys.wrapping
+    return check_certificate(
+        der, ca=identity.authority, use=use, role="coordinator", now=time.time()
+    )
 
 
 def _context(job: Job, plan: Plan, direction: Direction) -> MessageContext:
