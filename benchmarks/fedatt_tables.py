@@ -29,7 +29,7 @@ from simulation.progress import ProgressReport
 from simulation.runner import RunOptions, run_simulation
 from simulation.workers import processor_count
 
-# Measured with the preset fedatt-ptb, two workers on two cores: the time of a run over its tokens.
+# What two workers on two quiet cores need for the small model; a busy machine needs more.
 MINUTES_PER_MILLION_TOKENS = 1.5
 
 
