@@ -1,7 +1,8 @@
 """Sum a round: open its sealed updates in slot order and hand them to ``server.closing``."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing
 from itertools import chain
 
 import torch
@@ -10,12 +11,13 @@ from torch import Tensor
 from models.model_settings import schema_of
 from models.seeds import client_seed
 from privacy.certificates import CertifiedKey, read_certificate
+from privacy.clipping import UnusableUpdateError
 from server.closing import Closed, Contribution, close_round
 from server.config import FederationConfig
 from server.contributions import StoredContribution, contributions_of, expire_contribution
 from server.device_certificates import find_certificate
 from server.inbox import Inbox
-from server.round_answers import Close
+from server.round_answers import Close, Receipt
 from server.round_in_hand import RoundInHand
 from server.sealed_updates import SealedUpdate, UpdateOpener
 from server.store import Store
@@ -24,6 +26,7 @@ _LOG = logging.getLogger(__name__)
 # The server's own draws have a seed of their own; a device is never called this.
 _COORDINATOR = "coordinator"
 _UNREADABLE = "its sealed file no longer opens"
+_UNUSABLE = "it could not be aggregated under the settings of its round"
 
 
 class RoundSum:
@@ -54,26 +57,47 @@ class RoundSum:
             base: Parameters it started from, flat float32, shape ``(elements,)``.
 
         Raises:
-            ValueError: If the updates cannot be aggregated.
+            ValueError: If the updates cannot be aggregated; one that alone is at fault expires
+                instead.
         """
-        contributions = self._contributions(order, in_hand)
-        first = next(contributions, None)
-        if first is None:
-            return None
-        seed = client_seed(self._config.seed, order.round_number, _COORDINATOR, purpose="noise")
-        closed = close_round(
-            base,
-            chain((first,), contributions),
-            schema=schema_of(self._config.model),
-            aggregation=self._config.aggregation,
-            privacy=self._config.privacy,
-            slot_count=order.slot_count,
-            generator=torch.Generator().manual_seed(seed),
-            example_cap=self._config.training.example_cap,
-        )
-        return closed if closed.contribution_count >= self._config.rounds.quorum else None
+        while True:
+            adding: list[Receipt] = []
+            try:
+                closed = self._sum(order, in_hand, base, adding)
+            except UnusableUpdateError:
+                # It was measured before it was acknowledged, so settings have changed since; even
+                # then one update must not keep the others from counting.
+                if not adding:
+                    raise
+                # The error's own text has the update's norm, which is for no log and no disk.
+                self._expire(adding[-1], _UNUSABLE)
+            else:
+                quorum = self._config.rounds.quorum
+                return closed if closed and closed.contribution_count >= quorum else None
 
-    def _contributions(self, order: Close, in_hand: RoundInHand) -> Iterator[Contribution]:
+    def _sum(
+        self, order: Close, in_hand: RoundInHand, base: Tensor, adding: list[Receipt]
+    ) -> Closed | None:
+        """Try once; ``adding`` ends in the update that was last handed over."""
+        with closing(self._contributions(order, in_hand, adding)) as contributions:
+            first = next(contributions, None)
+            if first is None:
+                return None
+            seed = client_seed(self._config.seed, order.round_number, _COORDINATOR, purpose="noise")
+            return close_round(
+                base,
+                chain((first,), contributions),
+                schema=schema_of(self._config.model),
+                aggregation=self._config.aggregation,
+                privacy=self._config.privacy,
+                slot_count=order.slot_count,
+                generator=torch.Generator().manual_seed(seed),
+                example_cap=self._config.training.example_cap,
+            )
+
+    def _contributions(
+        self, order: Close, in_hand: RoundInHand, adding: list[Receipt]
+    ) -> Generator[Contribution, None, None]:
         """Yield what is committed, in slot order, each valid until the next is asked for."""
         places = order.places()
         stored = contributions_of(self._store, order.round_number, order.attempt)
@@ -81,12 +105,16 @@ class RoundSum:
         for contribution, update in zip(stored, self._opener.each(sealed), strict=True):
             receipt = contribution.receipt
             if update is None:
-                expire_contribution(self._store, receipt.nonce, _UNREADABLE)
-                _LOG.error("an update of round %s expired: %s", order.round_number, _UNREADABLE)
+                self._expire(receipt, _UNREADABLE)
                 continue
+            adding.append(receipt)
             # Under a guarantee no count was told, and every update weighs alike.
             count = 1 if contribution.example_count is None else contribution.example_count
             yield Contribution(places[receipt.client], update, count, receipt.client)
+
+    def _expire(self, receipt: Receipt, reason: str) -> None:
+        expire_contribution(self._store, receipt.nonce, reason)
+        _LOG.error("an update of round %s expired: %s", receipt.round_number, reason)
 
     def _sealed(self, stored: StoredContribution, in_hand: RoundInHand) -> SealedUpdate:
         receipt = stored.receipt

@@ -8,7 +8,7 @@ made once and used again.
 import mmap
 import queue
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ from torch import Tensor
 from models.codec import CodecError, decode, payload_size
 from models.schema import Schema
 from privacy.certificates import CertifiedKey
+from privacy.clipping import UnusableUpdateError, check_finite
 from privacy.envelope import MessageContext, Opener, UnsealError
 from privacy.identity import Identity
 from server.answering import RefusedError
@@ -50,16 +51,25 @@ class SealedUpdate:
 class UpdateOpener:
     """Open updates of one schema."""
 
-    def __init__(self, schema: Schema, identity: Identity, *, buffer_count: int = 2) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        identity: Identity,
+        *,
+        measure: Callable[[Tensor], object] = check_finite,
+        buffer_count: int = 2,
+    ) -> None:
         """Prepare memory for the updates that are open at one time.
 
         Args:
             schema: Tensors of an update.
             identity: The coordinator, to whom updates are sealed.
+            measure: Raises ``UnusableUpdateError`` for an update that could not be aggregated.
             buffer_count: Updates open at one time; who wants one more waits.
         """
         self._schema = schema
         self._identity = identity
+        self._measure = measure
         self._payload_bytes = payload_size(schema)
         self._buffers: queue.SimpleQueue[memoryview] = queue.SimpleQueue()
         for _ in range(buffer_count):
@@ -72,10 +82,15 @@ class UpdateOpener:
             SHA-256 of the signing certificate that it was signed with.
 
         Raises:
-            RefusedError: If it does not open, does not fit the schema, or is not finite.
+            RefusedError: If it does not open, does not fit the schema, is not finite, or could
+                not be aggregated.
             OSError: If the file cannot be read.
         """
-        with self.opened(sealed) as (_, signing_sha256):
+        with self.opened(sealed) as (update, signing_sha256):
+            try:
+                self._measure(update)
+            except UnusableUpdateError as error:
+                raise RefusedError(RefusalCode.MALFORMED_UPDATE, str(error)) from None
             return signing_sha256
 
     @contextmanager
@@ -83,7 +98,7 @@ class UpdateOpener:
         """Lend an update, flat float32 of shape ``(elements,)``, and its signer's certificate.
 
         Raises:
-            RefusedError: As ``check``.
+            RefusedError: If it does not open, does not fit the schema, or is not finite.
             OSError: If the file cannot be read.
         """
         buffer = self._buffers.get()

@@ -16,8 +16,10 @@ from models.plan import upload_schema
 from models.vocabulary import Vocabulary
 from privacy.authority import CertificateAuthority
 from privacy.identity import Identity
+from privacy.noise import noise_mode
 from privacy.random import SecureSource
 from server.admin import AdminService
+from server.aggregation.intake import IntakeSettings
 from server.config import FederationConfig, make_plan
 from server.coordinator import Coordinator
 from server.device_evaluation import DeviceEvaluation
@@ -122,7 +124,9 @@ class _Parts:
         self._vocabulary = config.vocabulary.load()
         self._inbox = Inbox(folder.updates, failpoints)
         plan = make_plan(config, run, cohort_size=1, vocabulary=self._vocabulary)
-        self._opener = UpdateOpener(upload_schema(plan), self._identity)
+        self._opener = UpdateOpener(
+            upload_schema(plan), self._identity, measure=intake_settings(config).measure
+        )
         self._membership = Membership(
             store, CertificateAuthority.load(folder.authority), self._identity, executor
         )
@@ -211,6 +215,16 @@ class _Parts:
             yield Ports(enrolment=enrolment_port, devices=devices_port)
         finally:
             await asyncio.gather(*(grpc_server.stop(_GRACE_S) for grpc_server in opened))
+
+
+def intake_settings(config: FederationConfig) -> IntakeSettings:
+    """Return how a round measures updates, so that none is acknowledged which its close refuses."""
+    return IntakeSettings(
+        schema=schema_of(config.model),
+        slot_count=1,  # Measuring is the same for any number.
+        clipping_norm=config.privacy.clipping_norm,
+        arrival=noise_mode(config.privacy).arrival,
+    )
 
 
 def _public_text(config: FederationConfig, vocabulary: Vocabulary) -> PublicText | None:

@@ -66,6 +66,27 @@ class IntakeSettings:
         norms = self.arrival is Arrival.NOISED_WITH_CLEAN_NORMS
         return self.schema.element_count + (len(self.schema.tensors) if norms else 0)
 
+    def measure(self, upload: Tensor) -> Measured:
+        """Measure one upload; the coordinator also does so before it acknowledges one.
+
+        Args:
+            upload: What the client sent, contiguous float32, shape ``(upload_elements,)``.
+
+        Raises:
+            UnusableUpdateError: If an element is NaN or infinite, the norm is above
+                ``privacy.clipping.LARGEST_UPDATE_NORM``, or a clean norm is impossible.
+        """
+        values = upload[: self.schema.element_count]
+        norms = tensor_norms(values, list(self.schema.slices.values()))
+        if self.arrival is Arrival.NOISED_WITH_CLEAN_NORMS:
+            clean = upload[self.schema.element_count :].double().tolist()
+            return Measured(values, 1.0, _checked_norms(clean, self.clipping_norm))
+        factor = clipping_factor(math.hypot(*norms), self.clipping_norm)
+        scores = tuple(norm * factor for norm in norms)
+        # Noise on top of the clip is no fault: only what attention scores stays within the clip.
+        kept = factor if self.arrival is Arrival.CLIPPED else 1.0
+        return Measured(values, kept, scores)
+
 
 class Intake:
     """Take the updates of one slot range, in slot order.
@@ -100,7 +121,7 @@ class Intake:
         self._check_slot(slot)
         self._check_upload(slot, upload, example_count)
         try:
-            measured = self._measure(upload)
+            measured = self.settings.measure(upload)
         except UnusableUpdateError as error:
             raise UnusableUpdateError(f"slot {slot}: {error}") from None
         self.slots.append(slot)
@@ -145,19 +166,6 @@ class Intake:
                 f"slot {slot}: example_count must lie in [1, {LARGEST_EXAMPLE_COUNT}], "
                 f"got {example_count}"
             )
-
-    def _measure(self, upload: Tensor) -> Measured:
-        schema, limit = self.settings.schema, self.settings.clipping_norm
-        values = upload[: schema.element_count]
-        norms = tensor_norms(values, list(schema.slices.values()))
-        if self.settings.arrival is Arrival.NOISED_WITH_CLEAN_NORMS:
-            clean = upload[schema.element_count :].double().tolist()
-            return Measured(values, 1.0, _checked_norms(clean, limit))
-        factor = clipping_factor(math.hypot(*norms), limit)
-        scores = tuple(norm * factor for norm in norms)
-        # Noise on top of the clip is no fault: only what attention scores stays within the clip.
-        kept = factor if self.settings.arrival is Arrival.CLIPPED else 1.0
-        return Measured(values, kept, scores)
 
 
 def _checked_norms(norms: list[float], clipping_norm: float | None) -> tuple[float, ...]:

@@ -1,0 +1,147 @@
+"""What the coordinator looks at before it acknowledges an update."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from models.model_settings import schema_of
+from models.plan import upload_schema
+from server.answering import RefusedError
+from server.refusals import RefusalCode
+from server.round_in_hand import RoundInHand
+from server.sealed_updates import SealedUpdate, UpdateOpener
+from server.serving import intake_settings
+from tests.server.sealing import Parties, configure, make_parties, round_in_hand, send
+
+CLEAN = 'mode = "paper"\nrandomisation_magnitude = 0.1\nscore = "clean"\nclipping_norm = 1.0\n'
+
+
+class Send(Protocol):
+    """Send an update of device-0001."""
+
+    def __call__(
+        self, update: NDArray[np.float32], last_element: float | None = None
+    ) -> SealedUpdate: ...
+
+
+CONFIG = configure(privacy=CLEAN)
+SCHEMA = schema_of(CONFIG.model)
+NONCE = bytes(range(16))
+
+
+@pytest.fixture(scope="module")
+def parties(tmp_path_factory: pytest.TempPathFactory) -> Parties:
+    return make_parties(tmp_path_factory.mktemp("parties"), ("device-0001",))
+
+
+@pytest.fixture
+def in_hand(parties: Parties) -> RoundInHand:
+    return round_in_hand(CONFIG, parties.coordinator)
+
+
+@pytest.fixture
+def opener(parties: Parties, in_hand: RoundInHand) -> UpdateOpener:
+    measure = intake_settings(CONFIG).measure
+    return UpdateOpener(
+        upload_schema(in_hand.plan), parties.coordinator, measure=measure, buffer_count=1
+    )
+
+
+@pytest.fixture
+def sent(parties: Parties, in_hand: RoundInHand, tmp_path: Path) -> Send:
+    def make(update: NDArray[np.float32], last_element: float | None = None) -> SealedUpdate:
+        return send(
+            tmp_path / "update.sealed",
+            in_hand,
+            update,
+            last_element=last_element,
+            context=in_hand.uplink_context(0, NONCE),
+            sender=parties.devices[0],
+            recipient=parties.coordinator,
+        )
+
+    return make
+
+
+def upload(value: float, *norms: float) -> NDArray[np.float32]:
+    """Return an update of one value everywhere, and clean norms; those left out are 0."""
+    count = len(SCHEMA.tensors)
+    padded = [*norms, *[0.0] * (count - len(norms))]
+    return np.array([value] * SCHEMA.element_count + padded, dtype=np.float32)
+
+
+def test_a_sound_update_is_lent_and_its_signer_told(
+    opener: UpdateOpener, sent: Send, parties: Parties
+) -> None:
+    sealed = sent(upload(0.5, 1.0))
+
+    with opener.opened(sealed) as (update, signer):
+        assert set(update[: SCHEMA.element_count].tolist()) == {0.5}
+
+    assert signer == opener.check(sealed) == parties.devices[0].signing.certified.sha256
+
+
+@pytest.mark.parametrize(
+    ("update", "rule"),
+    [
+        # Any one element of 2e18 is above the largest usable norm, 1e18; its square is 4e36.
+        (upload(2e18), "L2 norm <= 1e"),
+        (upload(3e38), "L2 norm <= 1e"),
+        (upload(0.5, 1.5), "clean norms"),
+        (upload(0.5, -0.1), "clean norms"),
+        (upload(0.5, 3e38), "clean norms"),
+    ],
+    ids=["2e18", "3e38", "norm-above-the-clip", "norm-below-zero", "norm-of-3e38"],
+)
+def test_an_update_that_could_not_be_aggregated_is_refused_before_it_counts(
+    opener: UpdateOpener, sent: Send, update: NDArray[np.float32], rule: str
+) -> None:
+    sealed = sent(update)
+
+    with pytest.raises(RefusedError, match=rule) as refused:
+        opener.check(sealed)
+
+    assert refused.value.code is RefusalCode.MALFORMED_UPDATE
+    # The one buffer is back: the next update opens.
+    opener.check(sent(upload(0.5)))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_payload_that_is_not_finite_is_refused(
+    opener: UpdateOpener, sent: Send, value: float
+) -> None:
+    with pytest.raises(RefusedError, match="finite") as refused:
+        opener.check(sent(upload(0.5), value))
+
+    assert refused.value.code is RefusalCode.MALFORMED_UPDATE
+
+
+def test_an_update_of_another_slot_nonce_or_message_does_not_open(
+    opener: UpdateOpener, sent: Send
+) -> None:
+    sealed = sent(upload(0.5))
+    others = [
+        replace(sealed, context=replace(sealed.context, slot=1)),
+        replace(sealed, context=replace(sealed.context, lease_nonce=bytes(16))),
+        replace(sealed, message_id=bytes(16)),
+        replace(sealed, senders=[]),
+    ]
+
+    for other in others:
+        with pytest.raises(RefusedError) as refused:
+            opener.check(other)
+        assert refused.value.code is RefusalCode.UNSEAL_FAILED
+
+
+def test_an_empty_file_does_not_open(opener: UpdateOpener, sent: Send) -> None:
+    sealed = sent(upload(0.5))
+    sealed.path.write_bytes(b"")
+
+    with pytest.raises(RefusedError) as refused:
+        opener.check(sealed)
+
+    assert refused.value.code is RefusalCode.UNSEAL_FAILED
