@@ -2,7 +2,7 @@
 
 import importlib.util
 import sys
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
@@ -50,8 +50,9 @@ def test_a_package_that_is_not_installed_is_no_error(monkeypatch: pytest.MonkeyP
     check_installation()
 
 
-def test_the_check_imports_nothing() -> None:
-    # A stranger's package must not run before it is refused.
-    assert PathFinder.find_spec("simulation") is None or "simulation.cli" not in sys.modules
-    check_installation()
-    assert "simulation.cli" not in sys.modules
+def test_a_strangers_package_does_not_run_before_it_is_refused(elsewhere: Path) -> None:
+    (elsewhere / "models").mkdir()
+    (elsewhere / "models" / "__init__.py").write_text('raise RuntimeError("a stranger ran")')
+
+    with pytest.raises(InstallationError):
+        check_installation()
