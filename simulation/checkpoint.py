@@ -15,6 +15,7 @@ from models.release_record import ReleaseError
 from privacy.atomic import write_atomically
 from server.release_files import NewRelease, ReleaseFolder, StoredRelease
 from simulation.metrics import Figures, Value
+from simulation.threshold import Threshold
 
 RUN_FILE = "run.json"
 FINAL_FILE = "final.json"
@@ -26,18 +27,22 @@ class CheckpointError(ValueError):
     """Raised when a run's folder cannot be resumed; the text says why."""
 
 
-class RunDescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RunDescription(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """Fix what a run computes, so that it is never resumed as another run.
 
     Attributes:
         run: Identifier, 32 hex digits.
         seed: Seed of the run.
         configuration: The TOML tables.
+        until: What ends the run early, or None.
     """
 
     run: str
     seed: int
     configuration: dict[str, Any]  # TOML values.
+    until: Threshold | None = None
 
 
 class RunFolder:

@@ -77,7 +77,9 @@ def run_simulation(
     # The coordinator's side of the bit-identity with a deployment: one thread an operation.
     prepare_compute("cpu", threads=1)
     plan = _plan(config, tables, population)
-    description = RunDescription(run=plan.run, seed=config.seed, configuration=dict(tables))
+    description = RunDescription(
+        run=plan.run, seed=config.seed, configuration=dict(tables), until=options.until
+    )
     folder = RunFolder(out, description)
     final = folder.final_figures()
     if final is not None:

@@ -13,25 +13,23 @@ of the pool's update buffers is free.
 import multiprocessing
 import multiprocessing.connection
 import os
-import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
 
-from edge_client.compute import prepare_compute
-from edge_client.local_round import LocalResult, LocalTrainer, evaluate_users
+from edge_client.local_round import LocalTrainer
 from edge_client.optimisers import OptimiserState
 from models.metrics import Counts
 from models.model_settings import schema_of
-from models.plan import Plan, decode_plan, upload_schema
-from privacy.clipping import UnusableUpdateError, l2_norm
+from models.plan import Plan, upload_schema
 from simulation.shared_text import SharedText
+from simulation.worker_process import Answer, Job, TrainerFactory, serve
 
 # One client being trained and one waiting in the pipe: a worker never idles while the parent adds.
 _JOBS_PER_WORKER = 2
@@ -65,57 +63,6 @@ class Trained(NamedTuple):
     example_count: int
     mean_loss: float
     update_norm: float
-
-
-class _Job(NamedTuple):
-    """Ask a worker to train one client, or to evaluate users.
-
-    Attributes:
-        position: Place among the jobs of this call.
-        names: The client, or the users to evaluate.
-        round_number: Round, from 1.
-        trains: Whether the work is training.
-        buffer: Which update buffer training writes to; chosen when the job is sent.
-        optimiser_state: What the client's last round left, where the plan keeps it.
-    """
-
-    position: int
-    names: tuple[str, ...]
-    round_number: int
-    trains: bool
-    buffer: int = 0
-    optimiser_state: OptimiserState | None = None
-
-
-class _Answer(NamedTuple):
-    position: int
-    buffer: int = 0
-    example_count: int = 0
-    mean_loss: float = 0.0
-    update_norm: float = 0.0
-    optimiser_state: OptimiserState | None = None
-    counts: Counts = Counts()
-    diverged: bool = False
-    failure: str | None = None
-
-
-class ClientTrainer(Protocol):
-    """Train client after client, as ``edge_client.local_round.LocalTrainer`` does."""
-
-    def train(
-        self,
-        parameters: Tensor,
-        examples: Tensor,
-        *,
-        round_number: int,
-        client_name: str,
-        optimiser_state: OptimiserState | None = None,
-    ) -> LocalResult:
-        """Return the client's result."""
-        ...
-
-
-TrainerFactory = Callable[[Plan], ClientTrainer]
 
 
 def processor_count() -> int:
@@ -164,7 +111,7 @@ class WorkerPool:
         self._workers: dict[Connection, ForkServerProcess] = {}
         for _ in range(worker_count):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_work, args=(theirs, *shared), daemon=True)
+            process = context.Process(target=serve, args=(theirs, *shared), daemon=True)
             process.start()
             theirs.close()
             self._workers[ours] = process
@@ -184,7 +131,7 @@ class WorkerPool:
         """
         self._parameters.copy_(parameters)
         jobs = [
-            _Job(
+            Job(
                 index,
                 (name,),
                 round_number,
@@ -213,7 +160,7 @@ class WorkerPool:
             WorkerError: If an evaluation failed or its process died.
         """
         self._parameters.copy_(parameters)
-        jobs = [_Job(index, tuple(names), 0, trains=False) for index, names in enumerate(groups)]
+        jobs = [Job(index, tuple(names), 0, trains=False) for index, names in enumerate(groups)]
         return [answer.counts for answer in self._run(jobs)]
 
     def close(self) -> None:
@@ -239,11 +186,11 @@ class WorkerPool:
                 process.terminate()
         self.close()
 
-    def _run(self, jobs: Sequence[_Job]) -> Iterator[_Answer]:
+    def _run(self, jobs: Sequence[Job]) -> Iterator[Answer]:
         """Yield the answers in the jobs' order, as far ahead as there are free buffers."""
         busy = dict.fromkeys(self._workers, 0)
         free = list(range(len(self._updates)))
-        answers: dict[int, _Answer] = {}
+        answers: dict[int, Answer] = {}
         sent = 0
         try:
             for wanted, job in enumerate(jobs):
@@ -264,7 +211,7 @@ class WorkerPool:
                 self._receive(busy)
             raise
 
-    def _send(self, jobs: Sequence[_Job], busy: dict[Connection, int], free: list[int]) -> int:
+    def _send(self, jobs: Sequence[Job], busy: dict[Connection, int], free: list[int]) -> int:
         """Give jobs to the least busy workers and return how many were given."""
         for count, job in enumerate(jobs):
             connection = min(busy, key=lambda worker: busy[worker])
@@ -274,13 +221,13 @@ class WorkerPool:
             busy[connection] += 1
         return len(jobs)
 
-    def _receive(self, busy: dict[Connection, int]) -> dict[int, _Answer]:
+    def _receive(self, busy: dict[Connection, int]) -> dict[int, Answer]:
         """Wait for at least one answer and return all that are there, by job index."""
         ready_now = multiprocessing.connection.wait([one for one, count in busy.items() if count])
         answers = {}
         for ready in [connection for connection in busy if connection in ready_now]:
             try:
-                answer: _Answer = ready.recv()
+                answer: Answer = ready.recv()
             except (EOFError, ConnectionResetError):
                 busy[ready] = 0
                 process = self._workers[ready]
@@ -304,72 +251,3 @@ def _shared(*shape: int) -> Tensor:
     zeros = torch.zeros(*shape)
     zeros.share_memory_()  # type: ignore[no-untyped-call]  # torch leaves it untyped
     return zeros
-
-
-def _work(
-    connection: Connection,
-    plan: bytes,
-    tensors: tuple[Tensor, Tensor],
-    text: SharedText,
-    trainer: TrainerFactory,
-) -> None:
-    """Answer jobs until told to stop or the parent is gone."""
-    # The parent decides what an interrupt means; a worker ends with its pipe.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    prepare_compute("cpu", threads=1)
-    worker = _Worker(decode_plan(plan), tensors, text, trainer)
-    with suppress(EOFError, OSError):
-        while (job := connection.recv()) is not None:
-            connection.send(worker.answer(job))
-
-
-class _Worker:
-    """Hold what a worker process keeps between jobs."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        tensors: tuple[Tensor, Tensor],
-        text: SharedText,
-        trainer: TrainerFactory,
-    ) -> None:
-        self._plan = plan
-        self._parameters, self._updates = tensors
-        self._text = text
-        self._make_trainer = trainer
-        self._trainer: ClientTrainer | None = None
-
-    def answer(self, job: _Job) -> _Answer:
-        """Do a job; what went wrong is told to the parent, which knows what it means."""
-        try:
-            if not job.trains:
-                users = [self._text[name] for name in job.names]
-                return _Answer(
-                    job.position, counts=evaluate_users(self._plan, self._parameters, users)
-                )
-            return self._train(job, self._updates[job.buffer])
-        except UnusableUpdateError:
-            return _Answer(job.position, job.buffer, diverged=True)
-        except (ValueError, RuntimeError) as error:
-            return _Answer(job.position, failure=str(error))
-
-    def _train(self, job: _Job, update: Tensor) -> _Answer:
-        if self._trainer is None:
-            self._trainer = self._make_trainer(self._plan)
-        (name,) = job.names
-        result = self._trainer.train(
-            self._parameters,
-            self._text[name],
-            round_number=job.round_number,
-            client_name=name,
-            optimiser_state=job.optimiser_state,
-        )
-        update.copy_(result.update)
-        return _Answer(
-            job.position,
-            job.buffer,
-            result.example_count,
-            result.mean_loss,
-            l2_norm(result.update),
-            result.optimiser_state,
-        )
