@@ -151,6 +151,10 @@ def _backup(arguments: argparse.Namespace) -> None:
 def _restore(arguments: argparse.Namespace) -> None:
     manifest = restore_backup(arguments.archive, ServerFolder(arguments.folder.absolute()))
     print(f"restored run {manifest.run} at round {manifest.last_round} into {arguments.folder}")
+    print(
+        f"rounds after {manifest.last_round} will be trained again; do not run the folder that was "
+        "backed up beside this one"
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
