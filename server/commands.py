@@ -7,7 +7,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 from models.model_settings import schema_of
-from privacy.noise import noise_mode
 from protos import federation_pb2 as pb
 from server.admin_client import NotRunningError, admin_stub
 from server.attempts import current_attempt, next_attempt
@@ -122,6 +121,9 @@ class Federation:
             store.close()
 
     def _stopped(self, store: Store, run: str) -> StatusReport:
+        # Here, because it imports torch, which takes a second.
+        from privacy.noise import noise_mode
+
         opened = current_attempt(store)
         clients = list_clients(store)
         return StatusReport(

@@ -6,8 +6,9 @@ it can be told to misbehave. Its updates depend on its name and the round alone.
 
 import hashlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Protocol, cast
 
 import grpc
 import numpy as np
@@ -28,14 +29,21 @@ CHUNK_BYTES = 1 << 20
 TIMEOUT_S = 30.0
 
 
-class Refused(Exception):
-    """Raised when the coordinator refuses a call."""
+class Orders(Protocol):
+    """The stream of work orders, as long as the device stays."""
 
-    def __init__(self, error: grpc.Call) -> None:
-        self.code = dict(error.trailing_metadata() or ()).get("sotto-code")
-        self.status = error.code()
-        self.details = error.details()
-        super().__init__(f"{self.code} {self.status} {self.details}")
+    def __iter__(self) -> Iterator[pb.WorkOrder]: ...
+    def cancel(self) -> bool: ...
+
+
+def call_of(error: grpc.RpcError) -> grpc.Call:
+    """Return the failed call: every error of a call that was made is also that call."""
+    return cast("grpc.Call", error)
+
+
+def code_of(error: grpc.RpcError) -> str:
+    """Return the ``sotto-code`` of a refusal."""
+    return str(dict(call_of(error).trailing_metadata() or ()).get("sotto-code"))
 
 
 class Device:
@@ -64,15 +72,24 @@ class Device:
     def close(self) -> None:
         self.channel.close()
 
-    def check_in(self, **changes: object) -> "grpc.CallIterator[pb.WorkOrder]":
-        """Open the stream; ``changes`` replace fields of the request."""
-        fields: dict[str, object] = {
-            "protocol_version": PROTOCOL_VERSION,
-            "plan_version": PLAN_VERSION,
-            "software_version": "test",
-            "device_time_ms": round(time.time() * 1000),
-        }
-        return self.stub.CheckIn(pb.CheckInRequest(**(fields | changes)))
+    def check_in(
+        self,
+        *,
+        protocol_version: int = PROTOCOL_VERSION,
+        plan_version: int = PLAN_VERSION,
+        model_families: Sequence[str] = (),
+        clock_error_s: float = 0.0,
+    ) -> Orders:
+        """Open the stream."""
+        return self.stub.CheckIn(
+            pb.CheckInRequest(
+                protocol_version=protocol_version,
+                plan_version=plan_version,
+                software_version="test",
+                model_families=model_families,
+                device_time_ms=round((time.time() + clock_error_s) * 1000),
+            )
+        )
 
     def fetch(self, lease: pb.Lease, offset: int = 0) -> bytes:
         request = pb.FetchModelRequest(lease_nonce=lease.nonce, offset=offset)
@@ -175,6 +192,21 @@ class Device:
             self.upload(lease, sealed, opened.offset)
         return self.commit(lease, message_id)
 
+    def report(
+        self, lease: pb.Lease, *, tokens: int, loss: float, top1_hits: int = 0, top3_hits: int = 0
+    ) -> None:
+        """Send evaluation counts; the loss is a sum in nats."""
+        self.stub.ReportEvaluation(
+            pb.ReportEvaluationRequest(
+                lease_nonce=lease.nonce,
+                token_count=tokens,
+                log_loss_sum=loss,
+                top1_hits=top1_hits,
+                top3_hits=top3_hits,
+            ),
+            timeout=TIMEOUT_S,
+        )
+
     def take_part(self, lease: pb.Lease) -> int:
         """Do a whole round."""
         self.open_model(lease, self.fetch(lease))
@@ -207,7 +239,7 @@ def install(folder: Path, invite: Invite, given: pb.Certificates) -> Identity:
     )
 
 
-def next_lease(orders: "grpc.CallIterator[pb.WorkOrder]") -> pb.Lease:
+def next_lease(orders: Orders) -> pb.Lease:
     """Return the next lease on a stream, passing over leases that ended."""
     for order in orders:
         if order.HasField("lease"):
@@ -216,7 +248,7 @@ def next_lease(orders: "grpc.CallIterator[pb.WorkOrder]") -> pb.Lease:
     raise AssertionError("the stream ended without a lease")
 
 
-def wait_finished(orders: "grpc.CallIterator[pb.WorkOrder]") -> None:
+def wait_finished(orders: Orders) -> None:
     """Read the stream until the coordinator says that the run is over."""
     for order in orders:
         if order.HasField("retry_after"):

@@ -1,21 +1,24 @@
 """A federation on loopback: its folder, its coordinator's process, its devices."""
 
 import os
+import shutil
 import signal
 import socket
-import subprocess
-import sys
+import tempfile
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from models.model_settings import schema_of
+from server.config import FederationConfig, parse_config, read_config
 from server.folder import ServerFolder
 from server.founding import found, write_invites
 from server.releases import ReleaseSummary, list_releases
 from server.store import open_store
 from tests.integration.device import Device, enrol
+from tests.integration.keys import lay_out_keys
+from tests.integration.serving_process import start_serving
 
-ROOT = Path(__file__).parents[2]
-START_TIMEOUT_S = 60.0
-
+_TEMPLATES = Path(tempfile.mkdtemp(prefix="sotto-test-federations-"))
 SETTINGS = """
 seed = 1
 
@@ -94,34 +97,23 @@ class Federation:
 
     def __init__(self, root: Path, text: str) -> None:
         self.root = root
-        self.config = found(root, text, [])
+        self.config = _found_quickly(root, text)
         self.folder = ServerFolder(root)
-        self.process: subprocess.Popen[str] | None = None
+        self.process: BaseProcess | None = None
         self.devices: list[Device] = []
 
     def start(self, failpoint: str | None = None) -> None:
         """Start the coordinator and wait until it listens."""
-        command = [sys.executable, "-P", "-m", "server.cli", "run", str(self.root)]
-        if failpoint is not None:
-            script = Path(__file__).with_name("serve_armed.py")
-            command = [sys.executable, "-P", str(script), str(self.root), failpoint]
-        log = (self.root.parent / f"{self.root.name}.log").open("ab")
-        with log:
-            self.process = subprocess.Popen(
-                command,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-            )
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert "devices on port" in line, self.log
+        self.process = start_serving(self.root, self._log, failpoint)
 
     @property
     def log(self) -> str:
-        """What the coordinator wrote to stderr."""
-        return (self.root.parent / f"{self.root.name}.log").read_text()
+        """What the coordinator logged."""
+        return self._log.read_text() if self._log.exists() else ""
+
+    @property
+    def _log(self) -> Path:
+        return self.root.parent / f"{self.root.name}.log"
 
     def invite(self, count: int = 1, client: str | None = None) -> list[Path]:
         return write_invites(
@@ -130,23 +122,13 @@ class Federation:
 
     def enrol(self, count: int) -> list[Device]:
         """Enrol devices with the running coordinator."""
-        new = [
-            enrol(invite, self.root.parent / f"{self.root.name}-{invite.stem}")
-            for invite in self.invite(count)
-        ]
+        new: list[Device] = []
+        for invite in self.invite(count):
+            identity = self.root.parent / f"{self.root.name}-{invite.stem}"
+            lay_out_keys(identity, len(self.devices) + len(new))
+            new.append(enrol(invite, identity))
         self.devices += new
         return new
-
-    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run ``sotto-server COMMAND DIR ...``."""
-        first, *rest = arguments
-        return subprocess.run(
-            [sys.executable, "-P", "-m", "server.cli", first, str(self.root), *rest],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
 
     def releases(self) -> list[ReleaseSummary]:
         """Return every released round, read from the store."""
@@ -159,33 +141,31 @@ class Federation:
     def wait_killed(self) -> None:
         """Wait until the coordinator has died of its failpoint."""
         assert self.process is not None
-        assert self.process.wait(timeout=30) == -signal.SIGKILL, self.log
+        self.process.join(30)
+        assert self.process.exitcode == -signal.SIGKILL, self.log
 
     def kill(self) -> None:
         assert self.process is not None
         self.process.kill()
-        self.process.wait()
-        self._close()
+        self.process.join()
 
     def stop(self) -> None:
         """End the coordinator, if it runs, and every connection to it."""
         for device in self.devices:
             device.close()
-        if self.process is not None and self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)
-            try:
-                self.process.wait(timeout=10)
-            except subprocess.TimeoutExpired:
+        if self.process is not None and self.process.pid is not None and self.process.is_alive():
+            os.kill(self.process.pid, signal.SIGINT)
+            self.process.join(10)
+            if self.process.is_alive():
                 self.kill()
-        self._close()
-
-    def _close(self) -> None:
-        if self.process is not None and self.process.stdout is not None:
-            self.process.stdout.close()
 
 
-def reopen(federation: Federation) -> None:
-    """Give every device a fresh connection, as after a restart of the coordinator."""
-    for device in federation.devices:
-        device.close()
-        device.connect()
+def _found_quickly(root: Path, text: str) -> FederationConfig:
+    """Found a federation with keys that an earlier test of this process made."""
+    config = parse_config(text, "the test's settings")
+    template = _TEMPLATES / schema_of(config.model).sha256.hex()[:16]
+    if not template.exists():
+        found(template, text, [])
+    shutil.copytree(template, root)
+    (root / "federation.toml").write_text(text)
+    return read_config(root / "federation.toml")

@@ -1,0 +1,23 @@
+"""Keys made once for a test process: an RSA key takes up to a second, and a test needs many."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from privacy.identity import Identity
+
+_POOL = Path(tempfile.mkdtemp(prefix="sotto-test-keys-"))
+
+
+def lay_out_keys(identity: Path, owner: int) -> None:
+    """Put pending keys into an identity folder: the same for the same owner.
+
+    Args:
+        identity: The folder; made here.
+        owner: Number of the party within one test; two parties of a test never share keys.
+    """
+    kept = _POOL / str(owner)
+    if not kept.exists():
+        Identity.create_requests(kept, "party")
+    identity.mkdir(mode=0o700, parents=True)
+    shutil.copytree(kept / "pending", identity / "pending")

@@ -1,0 +1,81 @@
+"""Devices outside a round measure its model; the run keeps the best and stops in time."""
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+
+from models.plan import decode_plan
+from tests.integration.conftest import Make
+from tests.integration.device import Device, next_lease
+
+
+def test_counts_of_other_devices_choose_the_best_round_and_end_the_run(
+    make_federation: Make,
+) -> None:
+    federation = make_federation(
+        cap=50,
+        cohort=1,
+        quorum=1,
+        tables='[evaluation]\nkind = "devices"\ncohort_size = 1\ndeadline_s = 60.0\n'
+        "[convergence]\npatience = 2\n",
+    )
+    federation.start()
+    federation.enrol(2)
+    # Losses in nats per token of the models of rounds 1, 2, ...: round 2 is best, and two
+    # evaluations in a row without improvement end the run after round 4.
+    losses = {1: 2.0, 2: 1.0, 3: 1.5, 4: 1.2}
+
+    def work(device: Device) -> list[str]:
+        kinds: list[str] = []
+        for order in device.check_in():
+            if order.HasField("retry_after"):
+                assert order.retry_after.reason == "finished"
+                break
+            if order.HasField("lease"):
+                lease = order.lease
+                kinds.append(decode_plan(lease.plan).kind)
+                if kinds[-1] == "train":
+                    device.take_part(lease)
+                else:
+                    device.open_model(lease, device.fetch(lease))
+                    # The model of round r is what round r + 1 starts from.
+                    loss = losses[lease.round_number - 1]
+                    device.report(lease, tokens=10, loss=10 * loss, top1_hits=2, top3_hits=5)
+        return kinds
+
+    with ThreadPoolExecutor(2) as pool:
+        kinds = list(pool.map(work, federation.devices))
+
+    federation.stop()
+    releases = federation.releases()
+    assert [release.round_number for release in releases] == [1, 2, 3, 4]
+    for release in releases:
+        perplexity = release.metrics["perplexity"]
+        assert isinstance(perplexity, float)
+        assert math.isclose(perplexity, math.exp(losses[release.round_number]))
+        assert release.metrics["top3_recall"] == 0.5
+    assert (federation.folder.releases / "best").readlink().name == "000002"
+    # Whoever trained a round did not evaluate it.
+    assert sorted([*kinds[0], *kinds[1]]) == ["evaluate"] * 4 + ["train"] * 4
+
+
+def test_a_public_text_is_scored_at_every_release(make_federation: Make) -> None:
+    federation = make_federation(
+        cap=1,
+        cohort=1,
+        quorum=1,
+        tables='[evaluation]\nkind = "public"\npublic_text = "public.txt"\n',
+    )
+    (federation.root / "public.txt").write_text("i will be home\nsee you at the game\n")
+    federation.start()
+    (device,) = federation.enrol(1)
+    orders = device.check_in()
+
+    device.take_part(next_lease(orders))
+    list(orders)
+
+    federation.stop()
+    (release,) = federation.releases()
+    # 200 words at random have a perplexity of about 200; the updates are small noise.
+    perplexity = release.metrics["perplexity"]
+    assert isinstance(perplexity, float)
+    assert 150 < perplexity < 260
