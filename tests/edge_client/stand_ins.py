@@ -1,0 +1,186 @@
+"""A coordinator and a training process that do as they are told, for tests of the agent."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+from edge_client.device_folder import DeviceFolder
+from edge_client.floor import Floor
+from edge_client.job import Evaluated, Job, Outcome, Trained
+from edge_client.lease import Device
+from edge_client.refusal import RefusedError, UnreachableError
+from edge_client.traffic import Traffic
+from edge_client.transport import Transport
+from models.model_settings import schema_of
+from models.plan import Plan, VocabularySettings
+from models.vocabulary import SHIPPED_NAME, shipped_vocabulary
+from protos import federation_pb2 as wire
+from tests.edge_client.training_plan import MODEL, make_plan
+
+FLOOR = Floor(
+    modes=frozenset({"none"}),
+    largest_clipping_norm="any",
+    least_cohort=1,
+    model_families=frozenset({"gru_lm"}),
+)
+SEALED_MODEL = b"sealed model"
+SEALED_UPDATE = b"sealed update"
+MESSAGE_ID = b"message-id-of-16"
+
+
+class StandInTransport(Transport):
+    """Answer every call at once and note it.
+
+    Attributes:
+        calls: What was called, with what matters of it.
+        refusals: Codes that the next calls of a name are refused with, first to last.
+        orders: What the coordinator pushes; None ends the stream.
+        checked_in: Requests that opened a stream.
+        vocabulary: The word list that is served.
+        unreachable: How many check-ins fail before one gets through.
+        commit_hangs: Whether commits are never answered.
+    """
+
+    def __init__(self) -> None:  # No channel: nothing here speaks gRPC.
+        self.calls: list[tuple[object, ...]] = []
+        self.refusals: dict[str, list[str]] = {}
+        self.orders: asyncio.Queue[wire.WorkOrder | None] = asyncio.Queue()
+        self.checked_in: list[wire.CheckInRequest] = []
+        self.vocabulary = b""
+        self.unreachable = 0
+        self.commit_hangs = False
+
+    async def __aexit__(self, *_: object) -> None:
+        self.calls.append(("closed",))
+
+    def _note(self, name: str, *what: object) -> None:
+        self.calls.append((name, *what))
+        if codes := self.refusals.get(name):
+            raise RefusedError(codes.pop(0), "as told")
+
+    async def work_orders(
+        self, request: wire.CheckInRequest
+    ) -> AsyncGenerator[wire.WorkOrder, None]:
+        self.checked_in.append(request)
+        if self.unreachable:
+            self.unreachable -= 1
+            raise UnreachableError("unavailable: as told")
+        self._note("check_in")
+        while (order := await self.orders.get()) is not None:
+            yield order
+
+    async def fetch_model(self, lease: wire.Lease, target: Path) -> None:
+        self._note("fetch_model")
+        target.write_bytes(SEALED_MODEL)
+
+    async def fetch_vocabulary(self, sha256: bytes) -> bytes:
+        self._note("fetch_vocabulary", sha256)
+        return self.vocabulary
+
+    async def upload(self, nonce: bytes, message_id: bytes, sealed: Path) -> int:
+        self._note("upload", nonce, message_id, sealed.read_bytes())
+        return sealed.stat().st_size
+
+    async def commit(self, nonce: bytes, message_id: bytes, example_count: int) -> None:
+        self._note("commit", nonce, message_id, example_count)
+        if self.commit_hangs:
+            await asyncio.Event().wait()
+
+    async def report(self, nonce: bytes, counts: Evaluated) -> None:
+        self._note("report", nonce, counts)
+
+    async def refuse_plan(self, nonce: bytes, code: str, reason: str) -> None:
+        self._note("refuse_plan", nonce, code)
+
+    async def renew(self, requests: wire.SigningRequests) -> wire.RenewCertificatesResponse:
+        self._note("renew")
+        return wire.RenewCertificatesResponse()
+
+    @property
+    def named(self) -> list[object]:
+        """What was called, by name."""
+        return [name for name, *_ in self.calls]
+
+
+class StandInTrainer:
+    """Give a prepared outcome, or work until cancelled.
+
+    Attributes:
+        outcome: What comes of every job; None for work without end.
+        jobs: What was asked for.
+        stopped: How often work was cancelled.
+        closed: Whether it was closed.
+    """
+
+    def __init__(self, outcome: Outcome | None = None) -> None:
+        self.outcome = outcome
+        self.jobs: list[Job] = []
+        self.stopped = 0
+        self.closed = False
+
+    async def run(self, job: Job) -> Outcome:
+        self.jobs.append(job)
+        if self.outcome is None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.stopped += 1
+        assert self.outcome is not None
+        if isinstance(self.outcome, Trained):
+            Path(job.sealed_update).write_bytes(SEALED_UPDATE)
+        return self.outcome
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+def make_device(folder: Path, trainer: StandInTrainer, floor: Floor = FLOOR) -> Device:
+    """Return a device in a fresh folder."""
+    device_folder = DeviceFolder(folder)
+    device_folder.create()
+    device_folder.empty_work()
+    return Device(
+        folder=device_folder,
+        client_name="device-0001",
+        data=folder / "text",
+        compute="cpu",
+        floor=floor,
+        trainer=trainer,
+        traffic=Traffic(folder / "traffic.json"),
+    )
+
+
+def shipped_plan(**changes: object) -> Plan:
+    """Return a plan whose word list is the shipped one."""
+    words = shipped_vocabulary(MODEL.vocabulary_size)
+    plan = make_plan()
+    named = VocabularySettings(name=SHIPPED_NAME, size=len(words), sha256=words.sha256.hex())
+    return _replaced(plan, {"vocabulary": named, **changes})
+
+
+def _replaced(plan: Plan, changes: dict[str, object]) -> Plan:
+    fields = {name: getattr(plan, name) for name in plan.__struct_fields__}
+    return Plan(**{**fields, **changes})
+
+
+def make_lease(
+    plan: Plan | bytes | None = None,
+    *,
+    number: int = 1,
+    download_bytes: int = len(SEALED_MODEL),
+    upload_bytes: int = len(SEALED_UPDATE),
+) -> wire.Lease:
+    """Return a lease; its nonce is its number, sixteen times."""
+    encoded = plan if isinstance(plan, bytes) else (plan or shipped_plan()).encode()
+    return wire.Lease(
+        nonce=bytes([number]) * 16,
+        round_number=number,
+        plan=encoded,
+        base_sha256=bytes([number]) * 32,
+        deadline_ms=number * 1000,
+        download_bytes=download_bytes,
+        upload_bytes=upload_bytes,
+    )
+
+
+PAYLOAD_BYTES = schema_of(MODEL).payload_bytes

@@ -1,0 +1,205 @@
+"""A lease ends in an answer that the coordinator has, whatever breaks in between."""
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import edge_client.lease as lease_module
+from edge_client.job import Evaluated, Failed, Job, Outcome, Trained
+from edge_client.lease import Device, serve_lease
+from edge_client.refusal import RefusedError
+from protos import federation_pb2 as wire
+from tests.edge_client.stand_ins import (
+    FLOOR,
+    MESSAGE_ID,
+    SEALED_MODEL,
+    SEALED_UPDATE,
+    StandInTrainer,
+    StandInTransport,
+    make_device,
+    make_lease,
+    shipped_plan,
+)
+
+TRAINED = Trained(example_count=12, message_id=MESSAGE_ID)
+COUNTS = Evaluated(token_count=10, log_loss_sum=23.0, top1_hits=2, top3_hits=4)
+NONCE = make_lease().nonce
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease_module, "delays", lambda _: iter([0.0] * 20))
+
+
+@pytest.fixture
+def transport() -> StandInTransport:
+    return StandInTransport()
+
+
+def serve(lease: wire.Lease, device: Device, transport: StandInTransport) -> None:
+    asyncio.run(serve_lease(lease, device, transport))
+
+
+def cut_short(device: Device, transport: StandInTransport) -> None:
+    """Serve lease 1 until its commit is under way, and no further."""
+    transport.commit_hangs = True
+
+    async def serve_and_cancel() -> None:
+        work = asyncio.create_task(serve_lease(make_lease(), device, transport))
+        while "commit" not in transport.named:
+            await asyncio.sleep(0)
+        work.cancel()
+        await asyncio.wait({work})
+
+    asyncio.run(serve_and_cancel())
+
+
+def with_outcome(folder: Path, outcome: Outcome) -> tuple[Device, StandInTrainer]:
+    trainer = StandInTrainer(outcome)
+    return make_device(folder, trainer), trainer
+
+
+def test_a_model_is_fetched_trained_sent_committed_and_forgotten(
+    tmp_path: Path, transport: StandInTransport
+) -> None:
+    device, trainer = with_outcome(tmp_path, TRAINED)
+    lease = make_lease()
+
+    serve(lease, device, transport)
+
+    assert transport.calls == [
+        ("fetch_model",),
+        ("upload", NONCE, MESSAGE_ID, SEALED_UPDATE),
+        ("commit", NONCE, MESSAGE_ID, 12),
+    ]
+    job: Job = trainer.jobs[0]
+    assert (job.plan, job.round_number, job.lease_nonce) == (lease.plan, 1, NONCE)
+    # The sealed model goes with the job, the sealed update with its acknowledgement.
+    assert list(device.folder.work.iterdir()) == []
+    assert not device.folder.outbox().sealed_update.exists()
+    assert device.traffic.today.bytes_moved == len(SEALED_MODEL) + len(SEALED_UPDATE)
+
+
+def test_counts_are_the_answer_to_an_evaluation(
+    tmp_path: Path, transport: StandInTransport
+) -> None:
+    device, _ = with_outcome(tmp_path, COUNTS)
+
+    serve(make_lease(shipped_plan(kind="evaluate")), device, transport)
+
+    assert transport.calls == [("fetch_model",), ("report", NONCE, COUNTS)]
+
+
+def test_a_refused_plan_is_told_before_a_byte_is_fetched(
+    tmp_path: Path, transport: StandInTransport
+) -> None:
+    trainer = StandInTrainer(TRAINED)
+    floor = msgspec.structs.replace(FLOOR, least_cohort=50)
+    device = make_device(tmp_path, trainer, floor)
+
+    serve(make_lease(), device, transport)
+
+    assert transport.calls == [("refuse_plan", NONCE, "floor_cohort")]
+    assert trainer.jobs == []
+
+
+def test_a_word_list_that_does_not_fit_is_told(tmp_path: Path, transport: StandInTransport) -> None:
+    device, _ = with_outcome(tmp_path, TRAINED)
+    named = msgspec.structs.replace(shipped_plan().vocabulary, sha256="00" * 32)
+
+    serve(make_lease(shipped_plan(vocabulary=named)), device, transport)
+
+    assert transport.calls == [("refuse_plan", NONCE, "vocabulary_mismatch")]
+
+
+@pytest.mark.parametrize("code", ["data_unusable", "disk", "training_died"])
+def test_work_that_failed_is_told_with_its_code(
+    tmp_path: Path, transport: StandInTransport, code: str
+) -> None:
+    device, _ = with_outcome(tmp_path, Failed(code=code, reason="why"))
+
+    serve(make_lease(), device, transport)
+
+    assert transport.calls == [("fetch_model",), ("refuse_plan", NONCE, code)]
+    assert list(device.folder.work.iterdir()) == []
+
+
+def test_a_model_that_does_not_open_asks_for_fresh_keys(
+    tmp_path: Path, transport: StandInTransport
+) -> None:
+    device, _ = with_outcome(tmp_path, Failed(code="unseal_failed", reason="why"))
+
+    with pytest.raises(RefusedError) as refused:
+        serve(make_lease(), device, transport)
+
+    assert refused.value.code == "unseal_failed"
+    assert "refuse_plan" not in transport.named
+
+
+def test_an_update_that_waits_is_sent_again_byte_for_byte_without_training(
+    tmp_path: Path, transport: StandInTransport
+) -> None:
+    device, trainer = with_outcome(tmp_path, TRAINED)
+
+    cut_short(device, transport)
+    again = StandInTransport()
+    serve(make_lease(), device, again)
+
+    assert again.calls == [
+        ("upload", NONCE, MESSAGE_ID, SEALED_UPDATE),
+        ("commit", NONCE, MESSAGE_ID, 12),
+    ]
+    assert len(trainer.jobs) == 1
+
+
+def test_an_update_of_another_lease_is_never_sent(
+    tmp_path: Path, transport: StandInTransport
+) -> None:
+    device, trainer = with_outcome(tmp_path, TRAINED)
+    cut_short(device, transport)
+
+    again = StandInTransport()
+    serve(make_lease(number=2), device, again)
+
+    assert [job.round_number for job in trainer.jobs] == [1, 2]
+    assert again.calls[1] == ("upload", make_lease(number=2).nonce, MESSAGE_ID, SEALED_UPDATE)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "wrong_offset",
+        "upload_superseded",
+        "incomplete_upload",
+        "disk_full",
+        "rate_limited",
+        "commit_running",
+    ],
+)
+def test_a_delivery_that_may_succeed_later_is_tried_again(
+    tmp_path: Path, transport: StandInTransport, code: str
+) -> None:
+    device, trainer = with_outcome(tmp_path, TRAINED)
+    transport.refusals["upload"] = [code]
+    transport.refusals["commit"] = [code]
+
+    serve(make_lease(), device, transport)
+
+    assert transport.named == ["fetch_model", "upload", "upload", "commit", "upload", "commit"]
+    assert len(trainer.jobs) == 1
+
+
+@pytest.mark.parametrize("code", ["late", "malformed_update", "unseal_failed", "duplicate"])
+def test_a_delivery_that_can_never_succeed_is_given_up_and_forgotten(
+    tmp_path: Path, transport: StandInTransport, code: str
+) -> None:
+    device, _ = with_outcome(tmp_path, TRAINED)
+    transport.refusals["commit"] = [code]
+
+    with pytest.raises(RefusedError) as refused:
+        serve(make_lease(), device, transport)
+
+    assert refused.value.code == code
+    assert device.folder.outbox().kept_for(make_lease()) is None

@@ -1,0 +1,186 @@
+"""One stream, one lease at a time, and the device's owner above both."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from edge_client.job import Evaluated, Trained
+from edge_client.refusal import RefusedError, UnreachableError
+from edge_client.session import Ended, Session
+from protos import federation_pb2 as wire
+from tests.edge_client.stand_ins import (
+    MESSAGE_ID,
+    StandInTrainer,
+    StandInTransport,
+    make_device,
+    make_lease,
+)
+
+TRAINED = Trained(example_count=12, message_id=MESSAGE_ID)
+COUNTS = Evaluated(token_count=10, log_loss_sum=23.0, top1_hits=2, top3_hits=4)
+
+
+class Scene:
+    """Hold a device on a stream that the test pushes orders down."""
+
+    def __init__(self, folder: Path, trainer: StandInTrainer) -> None:
+        self.transport = StandInTransport()
+        self.trainer = trainer
+        self.device = make_device(folder, trainer)
+        self.needed_elsewhere = asyncio.Event()
+
+    def push(self, order: wire.WorkOrder | None) -> None:
+        self.transport.orders.put_nowait(order)
+
+    def lease(self, number: int = 1) -> None:
+        self.push(wire.WorkOrder(lease=make_lease(number=number)))
+
+    def lease_ended(self, number: int) -> None:
+        ended = wire.LeaseEnded(nonce=make_lease(number=number).nonce)
+        self.push(wire.WorkOrder(lease_ended=ended))
+
+    def come_back(self, reason: str, seconds: int) -> None:
+        retry = wire.RetryAfter(reason=reason, seconds=seconds)
+        self.push(wire.WorkOrder(retry_after=retry))
+
+    async def run(self, *, once: bool = False) -> Ended:
+        async def leave() -> None:
+            await self.needed_elsewhere.wait()
+
+        session = Session(self.device, self.transport, once=once)
+        return await asyncio.wait_for(session.run(leave), 20)
+
+
+def play(folder: Path, act: Callable[[Scene], Awaitable[None]], trainer: StandInTrainer) -> Scene:
+    """Run a scene inside an event loop."""
+
+    async def on_stage() -> Scene:
+        scene = Scene(folder, trainer)
+        await act(scene)
+        return scene
+
+    return asyncio.run(on_stage())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+def test_a_check_in_says_what_the_device_is(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        scene.come_back("finished", 3600)
+        assert await scene.run() == Ended(3600.0, "finished")
+
+    scene = play(tmp_path, act, StandInTrainer())
+
+    (request,) = scene.transport.checked_in
+    assert list(request.model_families) == ["gru_lm"]
+    assert request.software_version
+    assert request.device_time_ms > 1_700_000_000_000
+
+
+def test_leases_are_served_one_after_the_other(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        scene.lease(1)
+        running = asyncio.create_task(scene.run())
+        await until(lambda: "commit" in scene.transport.named)
+        scene.lease(2)
+        await until(lambda: scene.transport.named.count("commit") == 2)
+        scene.come_back("draining", 10)
+        assert await running == Ended(10.0, "draining")
+
+    scene = play(tmp_path, act, StandInTrainer(TRAINED))
+
+    assert [job.round_number for job in scene.trainer.jobs] == [1, 2]
+
+
+def test_once_ends_after_one_lease(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        scene.lease(1)
+        assert await scene.run(once=True) == Ended(0.0, "served")
+
+    play(tmp_path, act, StandInTrainer(COUNTS))
+
+
+def test_an_ended_lease_stops_the_work_and_another_ones_end_does_not(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        scene.lease(1)
+        running = asyncio.create_task(scene.run())
+        await until(lambda: len(scene.trainer.jobs) == 1)
+        scene.lease_ended(7)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert scene.trainer.stopped == 0
+        scene.lease_ended(1)
+        await until(lambda: scene.trainer.stopped == 1)
+        scene.come_back("finished", 1)
+        await running
+
+    scene = play(tmp_path, act, StandInTrainer())
+
+    assert scene.transport.named == ["check_in", "fetch_model"]
+
+
+def test_a_new_lease_takes_the_place_of_the_work_before(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        scene.lease(1)
+        running = asyncio.create_task(scene.run())
+        await until(lambda: len(scene.trainer.jobs) == 1)
+        scene.lease(2)
+        await until(lambda: len(scene.trainer.jobs) == 2)
+        assert scene.trainer.stopped == 1
+        scene.come_back("finished", 1)
+        await running
+
+    play(tmp_path, act, StandInTrainer())
+
+
+def test_the_owner_gets_the_device_back_at_once(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        scene.lease(1)
+        running = asyncio.create_task(scene.run())
+        await until(lambda: len(scene.trainer.jobs) == 1)
+        scene.needed_elsewhere.set()
+        assert await running == Ended(0.0, "policy")
+        assert scene.trainer.stopped == 1
+
+    play(tmp_path, act, StandInTrainer())
+
+
+def test_a_stream_that_ends_without_a_word_is_a_broken_connection(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        scene.push(None)
+        with pytest.raises(UnreachableError, match="closed the stream"):
+            await scene.run()
+
+    play(tmp_path, act, StandInTrainer())
+
+
+def test_a_lease_that_came_too_late_leaves_the_stream_open(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        scene.transport.refusals["commit"] = ["late"]
+        scene.lease(1)
+        running = asyncio.create_task(scene.run())
+        await until(lambda: "commit" in scene.transport.named)
+        scene.lease(2)
+        await until(lambda: scene.transport.named.count("commit") == 2)
+        scene.come_back("finished", 1)
+        await running
+
+    play(tmp_path, act, StandInTrainer(TRAINED))
+
+
+@pytest.mark.parametrize("code", ["certificate_revoked", "identity_in_use", "unseal_failed"])
+def test_a_refusal_that_concerns_the_device_ends_the_session(tmp_path: Path, code: str) -> None:
+    async def act(scene: Scene) -> None:
+        scene.transport.refusals["commit"] = [code]
+        scene.lease(1)
+        with pytest.raises(RefusedError) as refused:
+            await scene.run()
+        assert refused.value.code == code
+
+    play(tmp_path, act, StandInTrainer(TRAINED))
