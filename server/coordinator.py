@@ -194,7 +194,8 @@ class Coordinator:
             OSError: If the disk is full while a round is closed; nothing is lost.
         """
         self.intake.in_hand = restored
-        self._dispatcher.offer_all()
+        if restored is None:
+            self.intake.end_round()
         while True:
             self._changed.clear()
             if await self._step():
@@ -258,6 +259,7 @@ class Coordinator:
             raise RuntimeError("a round must be in hand to be closed")
         contributors = {receipt.client for receipt in order.receipts}
         self._dispatcher.end_leases("the round closed", contributors)
+        self.intake.end_round()
         if not await self._keeper.close(order, in_hand, dict(self._plan_refusals)):
             await self._abort_round(self._machine.abort("the updates could not be aggregated"))
             return
@@ -270,6 +272,7 @@ class Coordinator:
     async def _abort_round(self, order: Abort) -> None:
         _LOG.warning("round %s, attempt %s: %s", order.round_number, order.attempt, order.reason)
         self._dispatcher.end_leases(order.reason)
+        self.intake.end_round()
         await self._keeper.abort(order)
 
     async def _begin_evaluation(self, contributors: set[str]) -> None:

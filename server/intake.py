@@ -89,6 +89,10 @@ class Intake:
             raise RefusedError(RefusalCode.NO_ROUND)
         return lease, self.in_hand
 
+    def end_round(self) -> None:
+        """Drop what was uploaded and not committed: its leases have ended."""
+        self._uploads.sweep(())
+
     def open(self, client: str, request: pb.OpenUploadRequest) -> pb.OpenUploadResponse:
         """Start an upload, or say where it stopped.
 
