@@ -62,6 +62,8 @@ class Agent:
         """Serve leases; with ``once``, return after one lease or at the end of the run.
 
         Raises:
+            CertificateError: If the device's certificates have expired, or its clock is wrong.
+            KeyFileError: If its keys cannot be read.
             RefusedError: If the coordinator refuses for a reason that waiting cannot cure.
         """
         self._device.folder.empty_work()
@@ -71,7 +73,8 @@ class Agent:
                 await self._until_allowed()
                 try:
                     ended = await self._session(once=once)
-                except UnreachableError as error:
+                except (UnreachableError, OSError) as error:
+                    # A full disk is no reason to stop: what is sealed is kept for the next try.
                     await _pause(next(waits), str(error))
                 except RefusedError as refusal:
                     if refusal.is_fatal:
@@ -89,6 +92,8 @@ class Agent:
 
     async def _session(self, *, once: bool) -> Ended:
         identity = Identity.load(self._device.folder.identity)
+        # Told here: TLS would only say that the connection failed, again and again.
+        identity.check_time(self._clock())
         async with self._transport(identity) as transport:
             if self._renew or identity.due_for_renewal(self._clock()):
                 await self._renew_certificates(transport)
