@@ -103,7 +103,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", action="append", choices=sorted(TABLES), help="make this table")
     parser.add_argument("--data", type=Path, help="folder with the data sets ($SOTTO_DATA)")
-    parser.add_argument("--runs", type=Path, default=Path("runs/fedatt"), help="folder of the runs")
+    parser.add_argument(
+        "--runs", type=Path, default=Path("docs/results/runs"), help="folder of the runs"
+    )
     parser.add_argument("--out", type=Path, default=Path("docs/results"), help="folder of tables")
     parser.add_argument("--workers", type=int, help="processes that train (default: one a core)")
     parser.add_argument("--list", action="store_true", help="show the tables and their time")
