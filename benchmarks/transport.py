@@ -8,7 +8,8 @@ Figures (``--json`` prints them as one object); a ratio is of medians, 1 would c
                           sealing: ``downlink_shared_ratio`` leaves it out.
     uplink_durable_ratio  Bare upload from memory to memory over a sealed one to the coordinator's
                           disk: written, opened, checked, flushed.
-    versus_unary          Time of one bare gRPC message with all of it over the sealed upload's.
+    versus_unary          Time of one protobuf message with all of it over the sealed upload's;
+                          ``versus_unary_raw``: of one message without protobuf.
     ..._256               The same at 256 MiB.
 
 Two processes, one device, loopback, chunks of 1 MiB on every side but the unary one. The sides
@@ -132,6 +133,7 @@ async def measure_sides(
                 "shared_down": (runs, lambda: device.fetch(memory)),
                 "durable_up": (runs, lambda: device.send_durably(disk)),
                 "unary_up": (3, lambda: unary_message.send(unary, whole)),
+                "unary_raw_up": (3, lambda: unary_message.send_raw(unary, whole)),
             }
         )
 
@@ -162,6 +164,7 @@ def figures_of(times: dict[str, float], size_mib: int) -> dict[str, float]:
         "downlink_shared_ratio": times["bare_down"] / times["shared_down"],
         "uplink_durable_ratio": times["bare_up"] / times["durable_up"],
         "versus_unary": times["unary_up"] / times["sealed_up"],
+        "versus_unary_raw": times["unary_raw_up"] / times["sealed_up"],
         **{f"{side}_ms": seconds * 1e3 for side, seconds in times.items()},
     }
     suffix = "" if size_mib == SIZES_MIB[0] else f"_{size_mib}"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from privacy.atomic import write_atomically
+from privacy.atomic import sync_file, write_atomically
 from protos import federation_pb2 as wire
 
 
@@ -49,7 +49,8 @@ class Outbox:
         self._description = folder / "update.json"
 
     def keep(self, update: KeptUpdate) -> None:
-        """Remember that ``sealed_update`` is complete; survives a crash from here on."""
+        """Remember that ``sealed_update`` is complete; both survive a crash from here on."""
+        sync_file(self.sealed_update)
         write_atomically(self._description, msgspec.json.encode(update))
 
     def kept_for(self, lease: wire.Lease) -> KeptUpdate | None:

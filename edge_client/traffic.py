@@ -58,4 +58,5 @@ class Traffic:
         moved = msgspec.structs.replace(
             today, bytes_down=today.bytes_down + bytes_down, bytes_up=today.bytes_up + bytes_up
         )
-        write_atomically(self._path, msgspec.json.encode(moved))
+        # Not flushed: a power cut may forget the last round, and waiting would cost each one.
+        write_atomically(self._path, msgspec.json.encode(moved), flush=False)

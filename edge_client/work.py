@@ -22,7 +22,7 @@ from edge_client.word_lists import word_list
 from models.codec import CodecError, decode, encode, payload_size
 from models.model_settings import schema_of
 from models.next_word import UnusableExamplesError
-from models.plan import Plan, decode_plan, upload_schema
+from models.plan import Plan, PlanError, decode_plan, upload_schema
 from models.vocabulary import VocabularyError
 from privacy.atomic import write_chunks_atomically
 from privacy.certificates import CertificateError, CertifiedKey, KeyUse, check_certificate
@@ -50,6 +50,9 @@ _FAILURES: dict[type[Exception], str] = {
     MemoryError: "out_of_memory",
     torch.OutOfMemoryError: "out_of_memory",
     OSError: "disk",
+    PlanError: "plan_unreadable",
+    # Last, as some above are kinds of it: a task or a method that only the other side knows.
+    ValueError: "plan_unusable",
 }
 
 
@@ -120,7 +123,8 @@ def _seal_update(
         sender=identity,
         recipient=_coordinator_key(folder, identity, KeyUse.WRAPPING),
     )
-    write_chunks_atomically(Path(job.sealed_update), sealed.chunks())
+    # The agent flushes it together with what it writes about it, before a byte is sent.
+    write_chunks_atomically(Path(job.sealed_update), sealed.chunks(), flush=False)
     return sealed.message_id
 
 

@@ -13,22 +13,27 @@ from pathlib import Path
 BytesLike = bytes | bytearray | memoryview
 
 
-def write_atomically(path: Path, data: BytesLike, mode: int = 0o600) -> None:
+def write_atomically(path: Path, data: BytesLike, mode: int = 0o600, *, flush: bool = True) -> None:
     """Put ``data`` at ``path``, replacing what is there, durably and all at once.
 
     Args:
         path: Target; its folder must exist.
         data: Whole content.
         mode: Permission bits of the new file, set whatever the umask is; owner-only by default.
+        flush: Whether to wait for the disk. Without it the file is old or new after the process
+            was killed, but a power cut may take it: for what can be made again, or is flushed
+            by somebody else.
 
     Raises:
         OSError: If the disk is full or the folder cannot be written; the old file is untouched
             and no temporary file stays behind.
     """
-    write_chunks_atomically(path, (data,), mode)
+    write_chunks_atomically(path, (data,), mode, flush=flush)
 
 
-def write_chunks_atomically(path: Path, chunks: Iterable[BytesLike], mode: int = 0o600) -> int:
+def write_chunks_atomically(
+    path: Path, chunks: Iterable[BytesLike], mode: int = 0o600, *, flush: bool = True
+) -> int:
     """Do what `write_atomically` does with content that arrives in pieces; return its bytes.
 
     Raises:
@@ -36,7 +41,7 @@ def write_chunks_atomically(path: Path, chunks: Iterable[BytesLike], mode: int =
             leaves the old file as it was.
     """
     written = 0
-    with _replacement(path, mode) as descriptor:
+    with _replacement(path, mode, flush=flush) as descriptor:
         for chunk in chunks:
             written += _write_all(descriptor, chunk)
     return written
@@ -44,7 +49,12 @@ def write_chunks_atomically(path: Path, chunks: Iterable[BytesLike], mode: int =
 
 def sync_folder(folder: Path) -> None:
     """Flush a folder's list of names to the disk, after a file in it was renamed or removed."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    sync_file(folder, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def sync_file(path: Path, flags: int = os.O_RDONLY) -> None:
+    """Flush a file's content to the disk; its name may need `sync_folder`."""
+    descriptor = os.open(path, flags)
     try:
         os.fsync(descriptor)
     finally:
@@ -52,7 +62,7 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def _replacement(path: Path, mode: int) -> Iterator[int]:
+def _replacement(path: Path, mode: int, *, flush: bool) -> Iterator[int]:
     """Open a temporary file beside ``path``; rename it over ``path`` if the block succeeds."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -60,13 +70,15 @@ def _replacement(path: Path, mode: int) -> Iterator[int]:
         try:
             yield descriptor
             os.fchmod(descriptor, mode)
-            os.fsync(descriptor)
+            if flush:
+                os.fsync(descriptor)
         finally:
             os.close(descriptor)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-    sync_folder(path.parent)
+    if flush:
+        sync_folder(path.parent)
 
 
 def _write_all(descriptor: int, data: BytesLike) -> int:

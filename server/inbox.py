@@ -5,12 +5,11 @@ then does a row in the store point to it. A file without a row was never acknowl
 deleted at the next start.
 """
 
-import os
 import shutil
 from collections.abc import Collection
 from pathlib import Path
 
-from privacy.atomic import sync_folder
+from privacy.atomic import sync_file, sync_folder
 from server.failpoints import UNARMED, Failpoint, Failpoints
 from server.round_answers import Lease
 
@@ -49,8 +48,7 @@ class Inbox:
         attempt = _attempt_folder(lease.round_number, lease.attempt)
         blob = f"{attempt}/{lease.slot:06d}-{lease.nonce.hex()}-{message_id.hex()}.sealed"
         target = self._folder / blob
-        with partial.open("rb") as upload:
-            os.fsync(upload.fileno())
+        sync_file(partial)
         if not target.parent.exists():
             target.parent.mkdir(mode=0o700, exist_ok=True)
             sync_folder(self._folder)

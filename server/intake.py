@@ -9,9 +9,11 @@ same answer.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor
+from typing import TypeVar
 
+from privacy.atomic import sync_file
 from privacy.noise import noise_mode
 from protos import federation_pb2 as pb
 from server.answering import RefusedError, disk_refusal
@@ -29,6 +31,7 @@ from server.uploads import UploadDesk
 
 _LOG = logging.getLogger(__name__)
 _ID_BYTES = 16
+_Result = TypeVar("_Result")
 
 
 class Intake:
@@ -75,6 +78,7 @@ class Intake:
         self._failpoints = failpoints
         self._changed = changed
         self._running: dict[tuple[bytes, bytes], asyncio.Task[Committed]] = {}
+        self._checking = asyncio.Semaphore(opener.buffer_count)
 
     def lease_of(self, client: str, nonce: bytes) -> tuple[Lease, RoundInHand]:
         """Return the caller's live lease and its round.
@@ -170,8 +174,8 @@ class Intake:
             RefusedError: If there was no such commit.
         """
         if refused.code is RefusalCode.UNKNOWN_LEASE:
-            receipt = await asyncio.get_running_loop().run_in_executor(
-                self._executor, find_receipt, self._store, client, request.lease_nonce
+            receipt = await self._in_thread(
+                lambda: find_receipt(self._store, client, request.lease_nonce)
             )
             if receipt is not None and receipt.message_id == request.message_id:
                 return receipt.round_number
@@ -208,21 +212,25 @@ class Intake:
             senders=await self._membership.signing_keys(lease.client),
         )
 
-        def verify_and_keep() -> None:
+        def keep(signing_sha256: bytes) -> None:
             keep_contribution(
                 self._store,
                 self._inbox,
                 partial,
                 lease,
                 message_id=message_id,
-                signing_sha256=self._opener.check(sealed),
+                signing_sha256=signing_sha256,
                 example_count=kept_count,
                 now=time.time(),
                 failpoints=self._failpoints,
             )
 
         try:
-            await asyncio.get_running_loop().run_in_executor(self._executor, verify_and_keep)
+            # What will most likely be kept is flushed while it is opened.
+            signing_sha256, _ = await asyncio.gather(
+                self._check(sealed), self._in_thread(lambda: sync_file(partial))
+            )
+            await self._in_thread(lambda: keep(signing_sha256))
         except ContributionError as error:
             raise RefusedError(RefusalCode.DUPLICATE, str(error)) from None
         except RefusedError:
@@ -231,6 +239,14 @@ class Intake:
             raise
         except OSError as error:
             raise (disk_refusal(error) or error) from None
+
+    async def _check(self, sealed: SealedUpdate) -> bytes:
+        # No thread may wait for a buffer: those that write other uploads would run out.
+        async with self._checking:
+            return await self._in_thread(lambda: self._opener.check(sealed))
+
+    async def _in_thread(self, work: Callable[[], _Result]) -> _Result:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
 
 def _checked_count(in_hand: RoundInHand, example_count: int) -> int | None:

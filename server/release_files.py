@@ -97,7 +97,9 @@ class ReleaseFolder:
         link = self._folder / pointer
         return int(link.readlink().name) if link.is_symlink() else None
 
-    def build(self, new: NewRelease, signer: Identity | None) -> ReleaseRecord:
+    def build(
+        self, new: NewRelease, signer: Identity | None, *, sha256: bytes | None = None
+    ) -> ReleaseRecord:
         """Write and flush the files of a release, without naming it.
 
         What an earlier attempt at this round left is replaced: it was never published.
@@ -105,6 +107,7 @@ class ReleaseFolder:
         Args:
             new: The release.
             signer: The coordinator; None leaves the release unsigned.
+            sha256: ``parameters_digest`` of the parameters, where it is known.
 
         Raises:
             CodecError: If the parameters do not fit the plan's model or are not finite.
@@ -118,7 +121,7 @@ class ReleaseFolder:
         record = ReleaseRecord(
             run=new.plan.run,
             round=new.round_number,
-            parameters_sha256=parameters_digest(new.parameters).hex(),
+            parameters_sha256=(sha256 or parameters_digest(new.parameters)).hex(),
             schema_sha256=new.plan.schema_sha256,
             previous_sha256=new.previous_sha256.hex(),
             metrics=new.metrics,

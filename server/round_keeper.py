@@ -282,7 +282,9 @@ class RoundKeeper:
         sha256 = await self._in_thread(lambda: parameters_digest(new.parameters))
         model = _Model(new.round_number, parameters, sha256)
         sealing = asyncio.create_task(self._in_thread(lambda: self._seal(model)))
-        record = await self._in_thread(lambda: self._releases.build(new, self._identity))
+        record = await self._in_thread(
+            lambda: self._releases.build(new, self._identity, sha256=sha256)
+        )
         self._failpoints.reach(Failpoint.NOISED)
         await self.finish()
         opened_at = in_hand.opened_at

@@ -49,7 +49,11 @@ class SealedUpdate:
 
 
 class UpdateOpener:
-    """Open updates of one schema."""
+    """Open updates of one schema.
+
+    Attributes:
+        buffer_count: Updates open at one time; who wants one more waits.
+    """
 
     def __init__(
         self,
@@ -70,6 +74,7 @@ class UpdateOpener:
         self._schema = schema
         self._identity = identity
         self._measure = measure
+        self.buffer_count = buffer_count
         self._payload_bytes = payload_size(schema)
         self._buffers: queue.SimpleQueue[memoryview] = queue.SimpleQueue()
         for _ in range(buffer_count):

@@ -1,0 +1,254 @@
+"""Run a real federation on loopback: one coordinator, some devices, each a process of its own."""
+
+import asyncio
+import contextlib
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import psutil
+from sqlalchemy import Row, select
+
+from edge_client.device_folder import DeviceFolder
+from edge_client.enrolling import enrol_device
+from edge_client.floor import write_starting_floor
+from privacy.invite import read_invite
+from server.folder import ServerFolder
+from server.founding import found, write_invites
+from server.store import open_store
+from server.tables import releases
+
+STOP_TIMEOUT_S = 10.0
+START_TIMEOUT_S = 60.0
+_SETTINGS = """
+seed = 1
+
+[model]
+family = "gru_lm"
+vocabulary_size = {words}
+hidden_size = {hidden}
+tied = true
+
+[vocabulary]
+name = "english-10k"
+size = {words}
+
+[training]
+optimiser = "sgd"
+learning_rate = 1.0
+batch_size = 4
+bptt_steps = 10
+example_cap = 1000
+
+[privacy]
+mode = "none"
+clipping_norm = 100.0
+
+[aggregation]
+rule = "attentive"
+attention_strength = 0.5
+server_step_size = 1.0
+
+[rounds]
+cap = {cap}
+cohort_size = {cohort}
+quorum = {quorum}
+deadline_s = {deadline_s}
+
+[listen]
+enrolment = "127.0.0.1:{enrolment}"
+devices = "127.0.0.1:{devices}"
+"""
+
+
+class BenchmarkError(RuntimeError):
+    """Raised when a federation does not do what is to be measured."""
+
+
+class Deployment:
+    """Hold one federation below a folder; use it as a context manager.
+
+    Attributes:
+        root: The coordinator's folder.
+        devices: The devices' processes, in the order of their names.
+        coordinator: The coordinator's process.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        words: int,
+        hidden: int,
+        cohort: int,
+        quorum: int | None = None,
+        deadline_s: float = 600.0,
+        cap: int = 1_000_000,
+    ) -> None:
+        """Found a federation.
+
+        Args:
+            folder: An empty folder.
+            words: Size of the vocabulary.
+            hidden: Width of the tied GRU.
+            cohort: Devices of a round.
+            quorum: Fewest updates of a round; the cohort if absent.
+            deadline_s: Seconds of a round at most.
+            cap: Rounds of the run.
+        """
+        self.root = folder / "coordinator"
+        self.devices: list[subprocess.Popen[bytes]] = []
+        self.coordinator: subprocess.Popen[str] | None = None
+        self._folder = folder
+        self._cohort = cohort
+        enrolment, devices = _free_ports(2)
+        settings = _SETTINGS.format(
+            words=words,
+            hidden=hidden,
+            cohort=cohort,
+            quorum=cohort if quorum is None else quorum,
+            deadline_s=deadline_s,
+            cap=cap,
+            enrolment=enrolment,
+            devices=devices,
+        )
+        self._config = found(self.root, settings, [])
+
+    def __enter__(self) -> "Deployment":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in (*self.devices, self.coordinator):
+            if process is not None:
+                _stop(process)
+
+    def start_coordinator(self) -> None:
+        """Start ``sotto-server run`` and wait until it listens."""
+        with (self._folder / "coordinator.log").open("ab") as log:
+            self.coordinator = subprocess.Popen(
+                [sys.executable, "-P", "-m", "server.cli", "run", str(self.root)],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        line = self.coordinator.stdout.readline() if self.coordinator.stdout else ""
+        if "devices on port" not in line:
+            raise BenchmarkError((self._folder / "coordinator.log").read_text())
+
+    def enrol(self) -> None:
+        """Enrol as many devices as a cohort has."""
+        invites = write_invites(
+            ServerFolder(self.root), self._config, self._folder / "invites", count=self._cohort
+        )
+        for number, invite in enumerate(invites):
+            folder = self.device_folder(number)
+            asyncio.run(enrol_device(folder, read_invite(invite), now=time.time()))
+            write_starting_floor(folder.floor)
+
+    def device_folder(self, number: int) -> DeviceFolder:
+        """Return a device's folder; devices count from 0."""
+        return DeviceFolder(self._folder / f"device-{number}")
+
+    def start_idle_device(self, number: int, *arguments: str) -> None:
+        """Start a device that does not train; see ``idle_device`` for the arguments."""
+        self.start_device(
+            number, "benchmarks.parts.idle_device", str(self.device_folder(number).path), *arguments
+        )
+
+    def start_device(self, number: int, module: str, *arguments: str) -> None:
+        """Start a device's agent."""
+        with (self._folder / f"device-{number}.log").open("ab") as log:
+            self.devices.append(
+                subprocess.Popen(
+                    [sys.executable, "-P", "-m", module, *arguments],
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                )
+            )
+
+    # Any row: the columns of the table of releases.
+    def released(self) -> Sequence[Row[tuple[object, ...]]]:
+        """Return every released round but the initial parameters, oldest first."""
+        store = open_store(self._config.store)
+        try:
+            with store.read() as connection:
+                return connection.execute(
+                    select(releases).where(releases.c.round_number > 0).order_by("round_number")
+                ).all()
+        finally:
+            store.close()
+
+    def rounds_logged(self) -> int:
+        """Return how many rounds the metrics file holds; cheap enough to ask often."""
+        metrics = ServerFolder(self.root).metrics
+        return metrics.read_bytes().count(b"\n") if metrics.exists() else 0
+
+    def await_rounds(self, count: int, timeout_s: float) -> None:
+        """Wait until that many rounds are released.
+
+        Raises:
+            BenchmarkError: If a process ends or the time is up.
+        """
+        wait_until(lambda: self.rounds_logged() >= count or self._ended(), timeout_s)
+        if self.rounds_logged() < count:
+            raise BenchmarkError(f"a process ended early; see the logs in {self._folder}")
+
+    def _ended(self) -> bool:
+        processes = (*self.devices, self.coordinator)
+        return any(process is not None and process.poll() is not None for process in processes)
+
+    def cpu_s(self) -> float:
+        """Return the processor seconds that all processes and their ended children have used."""
+        pids = [process.pid for process in (*self.devices, self.coordinator) if process]
+        times = [psutil.Process(pid).cpu_times() for pid in pids]
+        return sum(
+            each.user + each.system + each.children_user + each.children_system for each in times
+        )
+
+    def connected(self) -> int:
+        """Return how many devices the coordinator holds a stream to."""
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "server.cli", "status", str(self.root), "--json"],
+            capture_output=True,
+            check=True,
+        )
+        return int(json.loads(done.stdout)["connected_clients"])
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float, every_s: float = 0.05) -> float:
+    """Ask until something holds; return the seconds that took.
+
+    Raises:
+        BenchmarkError: If the time is up.
+    """
+    started = time.monotonic()
+    while not condition():
+        if time.monotonic() - started > timeout_s:
+            raise BenchmarkError(f"nothing happened in {timeout_s:.0f} s")
+        time.sleep(every_s)
+    return time.monotonic() - started
+
+
+def _stop(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_TIMEOUT_S)
+        process.kill()
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def _free_ports(count: int) -> Iterator[int]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return iter([each.getsockname()[1] for each in sockets])

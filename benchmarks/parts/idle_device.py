@@ -1,0 +1,149 @@
+"""Run a device that does everything but train: fetches, opens, seals, delivers.
+
+``python -P -m benchmarks.parts.idle_device FOLDER [--never-answer]``. The agent is the product's;
+only the child that would train is replaced, by one in the agent's own process and without torch.
+The update is a hundredth of what the device received, a share that depends on its name, so that
+equal rounds end in equal models.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import mmap
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+
+from edge_client.agent import Agent
+from edge_client.device_folder import DeviceFolder
+from edge_client.floor import read_floor
+from edge_client.job import Job, Outcome, Trained
+from edge_client.lease import Device
+from edge_client.policy import PolicySettings
+from edge_client.sensors import Reading
+from edge_client.traffic import Traffic
+from models.codec import decode, payload_size
+from models.model_settings import schema_of
+from models.plan import Plan, decode_plan
+from models.schema import Schema
+from privacy.atomic import write_chunks_atomically
+from privacy.certificates import read_certificate
+from privacy.envelope import Direction, MessageContext, Opener, seal
+from privacy.identity import Identity
+
+
+class IdleTrainer:
+    """Answer jobs at once, or never."""
+
+    def __init__(self, folder: DeviceFolder, *, answers: bool) -> None:
+        """Answer for a device; one that does not answer holds its lease until the deadline."""
+        self._folder = folder
+        self._answers = answers
+        self._identity = Identity.load(folder.identity)
+        self._payload = memoryview(b"")
+
+    async def run(self, job: Job) -> Outcome:
+        """Open the model, make up an update and seal it, as the child process does."""
+        if not self._answers:
+            await asyncio.Event().wait()
+        plan = decode_plan(job.plan)
+        schema = schema_of(plan.model)
+        self._open(job, plan, schema)
+        received = decode(schema, self._payload)
+        share = np.float32(0.001 * int(job.client_name.rpartition("-")[2]))
+        # The received header fits the update too, and the elements are changed where they lie.
+        elements = np.frombuffer(
+            self._payload, np.float32, offset=len(self._payload) - received.nbytes
+        )
+        np.multiply(received, share, out=elements)
+        message = seal(
+            self._payload,
+            _context(job, plan.run, schema, Direction.UPLINK),
+            sender=self._identity,
+            recipient=read_certificate(self._folder.coordinator().wrapping),
+        )
+        write_chunks_atomically(Path(job.sealed_update), message.chunks(), flush=False)
+        return Trained(example_count=100, message_id=message.message_id)
+
+    def _open(self, job: Job, plan: Plan, schema: Schema) -> None:
+        if len(self._payload) != payload_size(schema):
+            self._payload = memoryview(bytearray(payload_size(schema)))
+        opener = Opener(
+            _context(job, plan.run, schema, Direction.DOWNLINK),
+            payload_bytes=len(self._payload),
+            recipient=self._identity,
+            sender=read_certificate(self._folder.coordinator().signing),
+            into=self._payload,
+        )
+        with Path(job.sealed_model).open("rb") as file:
+            opener.feed(memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)))
+        opener.finish()
+
+    async def close(self) -> None:
+        """Hold nothing."""
+
+
+class AlwaysReady:
+    """Know that the device may work."""
+
+    def read(self) -> Reading:
+        """Return what allows everything."""
+        return Reading(is_charging=True, is_idle=True, is_unmetered=True)
+
+
+def _context(job: Job, run: str, schema: Schema, direction: Direction) -> MessageContext:
+    up = direction is Direction.UPLINK
+    return MessageContext(
+        direction=direction,
+        run=bytes.fromhex(run),
+        round_number=job.round_number,
+        slot=job.slot if up else 0,
+        lease_nonce=job.lease_nonce if up else bytes(16),
+        base_sha256=job.base_sha256,
+        schema_sha256=schema.sha256,
+        deadline_ms=job.deadline_ms if up else 0,
+    )
+
+
+async def serve(folder: DeviceFolder, *, answers: bool) -> None:
+    """Run the agent until it is stopped."""
+    enrolment = folder.enrolment()
+    device = Device(
+        folder=folder,
+        client_name=enrolment.client_name,
+        data=folder.path,
+        compute="cpu",
+        floor=read_floor(folder.floor),
+        trainer=IdleTrainer(folder, answers=answers),
+        traffic=Traffic(folder.path / "traffic.json"),
+    )
+    agent = Agent(
+        device,
+        address=enrolment.device_address,
+        ca_certificate=enrolment.ca_certificate,
+        policy=PolicySettings(),
+        sensors=AlwaysReady(),
+        clock=time.time,
+    )
+    running = asyncio.ensure_future(agent.run(once=False))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+def main() -> None:
+    """Serve one device folder."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--never-answer", action="store_true", help="take leases and keep them")
+    arguments = parser.parse_args()
+    os.umask(0o077)
+    folder = DeviceFolder(arguments.folder)
+    asyncio.run(serve(folder, answers=not arguments.never_answer))
+
+
+if __name__ == "__main__":
+    main()
