@@ -1,0 +1,240 @@
+"""The command ``sotto-client`` as a device's owner meets it: one line and a status."""
+
+import json
+import os
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from edge_client.cli import main
+from edge_client.client_settings import write_starting_settings
+from edge_client.device_folder import CoordinatorKeys, DeviceFolder, Enrolment
+from edge_client.floor import write_starting_floor
+from privacy.authority import CertificateAuthority
+from tests.privacy.conftest import RUN, enrol
+
+DAY_S = 86_400
+NOBODY = "127.0.0.1:1"
+
+
+@pytest.fixture(autouse=True)
+def _umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+@dataclass(frozen=True)
+class Device:
+    """Hold an enrolled device and its text."""
+
+    folder: DeviceFolder
+    data: Path
+
+    def run(self, *more: str) -> int:
+        return main(["run", str(self.folder.path), "--data", str(self.data), "--once", *more])
+
+
+@pytest.fixture(scope="module")
+def templates(tmp_path_factory: pytest.TempPathFactory) -> Callable[[float], Path]:
+    """Return a function that gives a device enrolled some days ago, made once for all tests."""
+    root = tmp_path_factory.mktemp("templates")
+    long_ago = time.time() - 365 * DAY_S
+    authority = CertificateAuthority.create(root / "authority", RUN.hex(), now=long_ago)
+
+    def make(days_ago: float) -> Path:
+        path = root / f"enrolled-{days_ago}"
+        if path.exists():
+            return path
+        now = time.time() - days_ago * DAY_S
+        folder = DeviceFolder(path)
+        folder.create()
+        enrol(authority, folder.identity, "device-0001", "device", now=now)
+        coordinator = enrol(authority, root / f"c{days_ago}", "coordinator", "coordinator", now=now)
+        given = coordinator.certificates
+        folder.save_coordinator(CoordinatorKeys(wrapping=given.wrapping, signing=given.signing))
+        write_starting_floor(folder.floor)
+        write_starting_settings(folder.client_settings)
+        # A machine that runs tests is never idle, and may be on battery.
+        folder.client_settings.write_text(
+            "[policy]\ncharging = false\nidle = false\nunmetered = false\n"
+        )
+        folder.save(
+            Enrolment(
+                client_name="device-0001",
+                run=RUN.hex(),
+                device_address=NOBODY,
+                ca_certificate=authority.certificate,
+            )
+        )
+        return path
+
+    return make
+
+
+@pytest.fixture
+def device(tmp_path: Path, templates: Callable[[float], Path]) -> Device:
+    return placed(tmp_path, templates(0.0))
+
+
+def placed(tmp_path: Path, template: Path) -> Device:
+    shutil.copytree(template, tmp_path / "device")
+    data = tmp_path / "text"
+    data.mkdir()
+    (data / "messages.txt").write_text("good morning\n")
+    return Device(DeviceFolder(tmp_path / "device"), data)
+
+
+def failure(capsys: pytest.CaptureFixture[str]) -> str:
+    """Return the one line that was printed."""
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("sotto-client: ")
+    assert printed.err.count("\n") == 1
+    return printed.err
+
+
+def test_a_folder_that_is_not_enrolled_says_how_to_enrol(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", str(tmp_path), "--data", str(tmp_path)]) == 1
+    assert "sotto-client enrol" in failure(capsys)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{}", b"\xff\x00", b'{"token": 5}'])
+def test_an_invite_that_is_none_is_refused_and_leaves_no_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None
+) -> None:
+    invite = tmp_path / "invite.json"
+    if content is not None:
+        invite.write_bytes(content)
+
+    assert main(["enrol", str(tmp_path / "device"), "--invite", str(invite)]) == 1
+    assert "invite.json" in failure(capsys)
+    assert not (tmp_path / "device").exists()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda device: shutil.rmtree(device.data), "--data must be a folder or a file"),
+        (lambda device: device.folder.floor.unlink(), "floor.toml"),
+        (lambda device: device.folder.floor.write_text("modes = 1"), "modes"),
+        (
+            lambda device: device.folder.client_settings.write_text("keep_warm = 1"),
+            "keep_warm",
+        ),
+        (
+            lambda device: device.folder.floor.write_text(
+                device.folder.floor.read_text() + 'data_folders = ["/elsewhere"]\n'
+            ),
+            "one of the floor's data_folders",
+        ),
+        (lambda device: shutil.rmtree(device.folder.identity), "identity"),
+        (lambda device: device.folder.identity.chmod(0o755), "chmod"),
+    ],
+    ids=["no-data", "no-floor", "bad-floor", "typo", "data-folder", "no-identity", "open-keys"],
+)
+def test_what_is_wrong_on_the_device_is_told_in_one_line(
+    device: Device,
+    capsys: pytest.CaptureFixture[str],
+    spoil: Callable[[Device], object],
+    said: str,
+) -> None:
+    spoil(device)
+
+    assert device.run() == 1
+    assert said in failure(capsys)
+
+
+def test_an_expired_device_is_told_so(
+    tmp_path: Path, templates: Callable[[float], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert placed(tmp_path, templates(91.0)).run() == 1
+    assert "expired" in failure(capsys)
+
+
+def test_a_second_agent_on_the_same_folder_is_refused(
+    device: Device, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with device.folder.sole_agent():
+        assert device.run() == 1
+
+    assert "another sotto-client runs on" in failure(capsys)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["run"],
+        ["run", "DIR"],
+        ["run", "DIR", "--data", "PATH", "--device", "tpu"],
+        ["enrol", "DIR"],
+        ["enrol", "DIR", "--token", "00"],
+    ],
+)
+def test_wrong_usage_exits_with_two(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as exited:
+        main(arguments)
+
+    assert exited.value.code == 2
+
+
+def examined(device: Device, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, bool]]:
+    status = main(["doctor", str(device.folder.path), "--json"])
+    found = json.loads(capsys.readouterr().out)
+    return status, {subject: finding["good"] for subject, finding in found.items()}
+
+
+def test_the_doctor_finds_nothing_wrong_where_a_coordinator_listens(
+    device: Device, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        content = (device.folder.path / "enrolment.json").read_text()
+        (device.folder.path / "enrolment.json").write_text(content.replace(NOBODY, address))
+
+        status, good = examined(device, capsys)
+
+    assert status == 0
+    assert all(good.values())
+    assert {"enrolment", "certificates", "settings", "floor", "policy", "coordinator"} <= set(good)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "subject"),
+    [
+        (lambda device: device.folder.floor.unlink(), "floor"),
+        (lambda device: device.folder.client_settings.write_text("x = 1"), "settings"),
+        (lambda device: shutil.rmtree(device.folder.identity), "certificates"),
+        (lambda device: (device.folder.path / "enrolment.json").unlink(), "enrolment"),
+    ],
+)
+def test_the_doctor_names_what_is_wrong_and_goes_on(
+    device: Device,
+    capsys: pytest.CaptureFixture[str],
+    spoil: Callable[[Device], object],
+    subject: str,
+) -> None:
+    spoil(device)
+
+    status, good = examined(device, capsys)
+
+    assert status == 1
+    assert not good[subject]
+    # Nobody listens where this device's coordinator should be; the disk is fine all the same.
+    assert (good["coordinator"], good["training"]) == (False, True)
+
+
+def test_the_doctor_shows_a_table(device: Device, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", str(device.folder.path)]) == 1
+
+    shown = capsys.readouterr().out
+    assert "certificates" in shown
+    assert "cannot be reached" in shown
