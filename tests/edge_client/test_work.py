@@ -1,0 +1,283 @@
+"""One job, from the sealed model to the sealed answer; what goes wrong has a code."""
+
+import errno
+import hashlib
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from edge_client.device_folder import CoordinatorKeys, DeviceFolder
+from edge_client.job import Evaluated, Failed, Job, Trained
+from edge_client.local_round import run_evaluation, run_training
+from edge_client.work import do_job
+from models.codec import decode, encode, payload_size
+from models.model_settings import schema_of
+from models.parameters import initial_parameters
+from models.plan import Plan, TrainingSettings
+from models.vocabulary import shipped_vocabulary
+from privacy.authority import CertificateAuthority
+from privacy.envelope import Direction, MessageContext, open_sealed, seal
+from privacy.identity import Identity
+from tests.edge_client.stand_ins import shipped_plan
+from tests.edge_client.training_plan import MODEL
+from tests.privacy.conftest import RUN, enrol
+
+SCHEMA = schema_of(MODEL)
+PARAMETERS = initial_parameters(MODEL, 1)
+NONCE = bytes(range(16))
+DEADLINE_MS = 60_000
+# Words that stand first in the shipped list; the last two of ten sentences are held out.
+SENTENCES = [*["the to and", "and the to", "to the and the", "to and"] * 2, "the and to", "and to"]
+
+
+@dataclass(frozen=True)
+class Enrolled:
+    """Hold a device's folder as enrolment leaves it, and the coordinator."""
+
+    device: Path
+    coordinator: Identity
+
+
+@pytest.fixture(scope="module")
+def enrolled(tmp_path_factory: pytest.TempPathFactory) -> Enrolled:
+    root = tmp_path_factory.mktemp("enrolled")
+    now = time.time()
+    authority = CertificateAuthority.create(root / "authority", RUN.hex(), now=now)
+    coordinator = enrol(authority, root / "coordinator", "coordinator", "coordinator", now=now)
+    folder = DeviceFolder(root / "device")
+    folder.create()
+    enrol(authority, folder.identity, "device-0001", "device", now=now)
+    given = coordinator.certificates
+    folder.save_coordinator(CoordinatorKeys(wrapping=given.wrapping, signing=given.signing))
+    return Enrolled(folder.path, coordinator)
+
+
+class Scene:
+    """Hold one job that nothing is wrong with, until a test changes it."""
+
+    def __init__(self, folder: Path, enrolled: Enrolled) -> None:
+        self.coordinator = enrolled.coordinator
+        self.device = folder / "device"
+        shutil.copytree(enrolled.device, self.device)
+        self.data = folder / "text"
+        self.data.mkdir()
+        (self.data / "messages.txt").write_text("\n".join(SENTENCES))
+        self.model = folder / "model.sealed"
+        self.update = folder / "update.sealed"
+        self.plan = msgspec.structs.replace(shipped_plan(), run=RUN.hex())
+        self.seal_model()
+
+    def seal_model(self, base: bytes = bytes(32)) -> None:
+        """Seal the round's model to the device."""
+        recipient = Identity.load(self.device / "identity").wrapping.certified
+        sealed = seal(
+            encode(SCHEMA, PARAMETERS.numpy()),
+            self.context(Direction.DOWNLINK, base),
+            sender=self.coordinator,
+            recipient=recipient,
+        )
+        self.model.write_bytes(b"".join(sealed.chunks()))
+
+    def context(self, direction: Direction, base: bytes = bytes(32)) -> MessageContext:
+        up = direction is Direction.UPLINK
+        return MessageContext(
+            direction=direction,
+            run=RUN,
+            round_number=1,
+            slot=2 if up else 0,
+            lease_nonce=NONCE if up else bytes(16),
+            base_sha256=base,
+            schema_sha256=SCHEMA.sha256,
+            deadline_ms=DEADLINE_MS if up else 0,
+        )
+
+    def job(self, plan: Plan | None = None, **changes: str) -> Job:
+        job = Job(
+            device_folder=str(self.device),
+            plan=(plan or self.plan).encode(),
+            client_name="device-0001",
+            round_number=1,
+            slot=2,
+            lease_nonce=NONCE,
+            base_sha256=bytes(32),
+            sealed_model=str(self.model),
+            sealed_update=str(self.update),
+            deadline_ms=DEADLINE_MS,
+            data=str(self.data),
+            device="cpu",
+        )
+        return msgspec.structs.replace(job, **changes)
+
+    def failure(self, plan: Plan | None = None, **changes: str) -> Failed:
+        outcome = do_job(self.job(plan, **changes))
+        assert isinstance(outcome, Failed)
+        assert not self.update.exists()
+        return outcome
+
+
+@pytest.fixture
+def scene(tmp_path: Path, enrolled: Enrolled) -> Scene:
+    return Scene(tmp_path, enrolled)
+
+
+def examples(sentences: list[str]) -> torch.Tensor:
+    words = shipped_vocabulary(MODEL.vocabulary_size)
+    stream = words.token_stream([sentence.split() for sentence in sentences])
+    return torch.tensor(stream, dtype=torch.int64)
+
+
+def test_the_coordinator_opens_the_very_update_that_the_text_trains(scene: Scene) -> None:
+    outcome = do_job(scene.job())
+
+    assert isinstance(outcome, Trained)
+    device = Identity.load(scene.device / "identity")
+    payload = open_sealed(
+        [scene.update.read_bytes()],
+        scene.context(Direction.UPLINK),
+        payload_bytes=payload_size(SCHEMA),
+        recipient=scene.coordinator,
+        sender=device.signing.certified,
+    )
+    expected = run_training(
+        scene.plan, PARAMETERS, examples(SENTENCES[:8]), round_number=1, client_name="device-0001"
+    )
+    assert np.array_equal(decode(SCHEMA, payload), expected.update.numpy())
+    assert outcome.example_count == expected.example_count
+    assert scene.update.stat().st_mode & 0o077 == 0
+
+
+def test_an_evaluation_counts_on_the_held_out_text_and_sends_no_update(scene: Scene) -> None:
+    plan = msgspec.structs.replace(scene.plan, kind="evaluate")
+
+    outcome = do_job(scene.job(plan))
+
+    expected = run_evaluation(plan, PARAMETERS, examples(SENTENCES[8:]), torch.device("cpu"))
+    # Three words and two, and the ends of both sentences.
+    assert expected.token_count == 7
+    assert isinstance(outcome, Evaluated)
+    assert (outcome.token_count, outcome.top1_hits, outcome.top3_hits) == (
+        7,
+        expected.top1_hits,
+        expected.top3_hits,
+    )
+    assert_close(outcome.log_loss_sum, expected.log_loss_sum)
+    assert not scene.update.exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "is empty"),
+        (b"", "a word of the vocabulary"),
+        ("übermäßig 12345 zzzzzz".encode(), "a word of the vocabulary"),
+        (b"\x00\x01\xff\xfe" * 50, "messages.txt"),
+    ],
+    ids=["empty-folder", "empty-file", "no-known-word", "binary"],
+)
+def test_text_that_cannot_be_used_is_told_without_a_word_of_it(
+    scene: Scene, content: bytes | None, said: str
+) -> None:
+    file = scene.data / "messages.txt"
+    if content is None:
+        file.unlink()
+    else:
+        file.write_bytes(content)
+
+    failed = scene.failure()
+
+    assert failed.code == "data_unusable"
+    assert said in failed.reason
+    assert "zzzzzz" not in failed.reason
+
+
+def test_missing_text_is_told(scene: Scene) -> None:
+    assert scene.failure(data="/no/such/folder").code == "data_unusable"
+
+
+@pytest.mark.parametrize("place", [0, 700, -1])
+def test_a_model_with_one_flipped_bit_is_not_trained(scene: Scene, place: int) -> None:
+    sealed = bytearray(scene.model.read_bytes())
+    sealed[place] ^= 1
+    scene.model.write_bytes(sealed)
+
+    assert scene.failure().code == "unseal_failed"
+
+
+def test_the_model_of_another_round_is_not_trained(scene: Scene) -> None:
+    scene.seal_model(base=hashlib.sha256(b"another").digest())
+
+    assert scene.failure().code == "unseal_failed"
+
+
+def test_another_word_list_is_a_mismatch(scene: Scene) -> None:
+    own = msgspec.structs.replace(scene.plan.vocabulary, name="own")
+    plan = msgspec.structs.replace(scene.plan, vocabulary=own)
+
+    assert scene.failure(plan).code == "vocabulary_mismatch"
+
+
+def test_a_full_disk_is_told_and_nothing_half_written_is_left(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("privacy.atomic.os.write", full)
+
+    failed = scene.failure()
+
+    assert failed.code == "disk"
+    assert "No space left" in failed.reason
+    assert {path.name for path in scene.update.parent.iterdir()} == {
+        "device",
+        "text",
+        "model.sealed",
+    }
+
+
+def test_training_that_diverges_is_told(scene: Scene) -> None:
+    training = TrainingSettings(learning_rate=1e30, batch_size=3, bptt_steps=4, local_epochs=3)
+    plan = msgspec.structs.replace(scene.plan, training=training)
+
+    assert scene.failure(plan).code == "update_not_finite"
+
+
+def test_a_task_that_only_the_coordinator_knows_is_told(scene: Scene) -> None:
+    plan = msgspec.structs.replace(scene.plan, task="speech")
+
+    failed = scene.failure(plan)
+
+    assert failed.code == "plan_unusable"
+    assert "'speech'" in failed.reason
+
+
+def test_keys_settings_and_devices_that_cannot_be_used_are_told_apart(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert scene.failure(device="cuda").code == "device_missing"
+
+    (scene.device / "client.toml").write_text("keep_warm = 1\n")
+    assert scene.failure().code == "settings_unusable"
+
+    (scene.device / "coordinator.json").write_text("{}")
+    assert scene.failure().code == "identity_unusable"
+
+    assert scene.failure(device_folder="/no/such/folder").code == "identity_unusable"
+
+
+def test_a_coordinator_whose_certificates_are_over_is_not_trained_for(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_a_year = time.time() + 365 * 86_400
+    monkeypatch.setattr("edge_client.work.time.time", lambda: in_a_year)
+
+    assert scene.failure().code == "certificate_unusable"
