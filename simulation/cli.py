@@ -34,6 +34,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         check_installation()
         return int(arguments.command(arguments))
+    except ModuleNotFoundError as error:
+        print(
+            f"sotto-simulate: {error.name} is missing; install sotto[simulation]", file=sys.stderr
+        )
+        return 1
     # Torch is imported below this point; its errors and ours are RuntimeError and ValueError.
     except (ValueError, RuntimeError, OSError, InstallationError) as error:
         print(f"sotto-simulate: {error}", file=sys.stderr)
