@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.integration.federation import Federation, settings
+from tests.integration.real_device import TEXTS, RealDevice
 
 Make = Callable[..., Federation]
+MakeDevices = Callable[[Federation, int], list[RealDevice]]
 
 
 @pytest.fixture
@@ -23,3 +25,20 @@ def make_federation(tmp_path: Path) -> Iterator[Make]:
     yield make
     for federation in made:
         federation.stop()
+
+
+@pytest.fixture
+def make_devices(tmp_path: Path) -> Iterator[MakeDevices]:
+    """Return a function that enrols real devices with a running federation."""
+    made: list[RealDevice] = []
+
+    def make(federation: Federation, count: int) -> list[RealDevice]:
+        for invite, text in zip(federation.invite(count), TEXTS, strict=False):
+            device = RealDevice(tmp_path / invite.stem, text)
+            device.enrol(invite)
+            made.append(device)
+        return made
+
+    yield make
+    for device in made:
+        device.stop()

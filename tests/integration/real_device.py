@@ -4,8 +4,15 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
+from tests.integration.federation import Federation
+
+LIMIT_S = 60.0
+Found = TypeVar("Found")
 TEXTS = (
     "the train is late again\ni will be home at eight\ncan you buy bread and milk\n",
     "see you at the station\nthe game was good last night\ncall me when you are home\n",
@@ -80,3 +87,20 @@ def is_running(pid: int) -> bool:
         return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (ProcessLookupError, FileNotFoundError):
         return False
+
+
+def await_rounds(federation: Federation, count: int) -> None:
+    until(lambda: len(federation.releases()) >= count)
+
+
+def await_line(device: RealDevice, line: str) -> None:
+    until(lambda: device.log.exists() and line in device.log.read_text())
+
+
+def until(condition: Callable[[], Found]) -> Found:
+    """Return the first true answer of ``condition``, asked again and again for a minute."""
+    deadline = time.monotonic() + LIMIT_S
+    while not (found := condition()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return found

@@ -1,9 +1,6 @@
 """Real agents with their training processes, against a real coordinator."""
 
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 import torch
@@ -15,38 +12,20 @@ from models.model_settings import schema_of
 from models.parameters import initial_parameters, parameters_sha256
 from server.closing import Contribution, close_round
 from server.config import FederationConfig, make_plan
-from tests.integration.conftest import Make
-from tests.integration.federation import Federation
-from tests.integration.real_device import TEXTS, RealDevice, children_of, is_running
+from tests.integration.conftest import Make, MakeDevices
+from tests.integration.real_device import (
+    await_line,
+    await_rounds,
+    children_of,
+    is_running,
+    until,
+)
 
 pytestmark = pytest.mark.xdist_group("processes")
 
-LIMIT_S = 60.0
-Found = TypeVar("Found")
-
-
-@pytest.fixture
-def make_devices(tmp_path: Path) -> Iterator[Callable[[Federation, int], list[RealDevice]]]:
-    """Return a function that enrols real devices with a running federation."""
-    made: list[RealDevice] = []
-
-    def make(federation: Federation, count: int) -> list[RealDevice]:
-        for invite, text in zip(federation.invite(count), TEXTS, strict=False):
-            device = RealDevice(tmp_path / invite.stem, text)
-            device.enrol(invite)
-            made.append(device)
-        return made
-
-    yield make
-    for device in made:
-        device.stop()
-
-
-Devices = Callable[[Federation, int], list[RealDevice]]
-
 
 def test_simulated_and_deployed_rounds_end_in_the_same_bits(
-    make_federation: Make, make_devices: Devices
+    make_federation: Make, make_devices: MakeDevices
 ) -> None:
     federation = make_federation(cap=3, cohort=3, quorum=3)
     federation.start()
@@ -61,7 +40,7 @@ def test_simulated_and_deployed_rounds_end_in_the_same_bits(
 
 
 def test_a_coordinator_killed_in_mid_round_ends_where_an_undisturbed_one_does(
-    make_federation: Make, make_devices: Devices
+    make_federation: Make, make_devices: MakeDevices
 ) -> None:
     federation = make_federation(cap=3, cohort=2, quorum=1)
     federation.start()
@@ -83,7 +62,7 @@ def test_a_coordinator_killed_in_mid_round_ends_where_an_undisturbed_one_does(
 
 
 def test_a_device_killed_while_it_trains_comes_back_into_the_same_round(
-    make_federation: Make, make_devices: Devices
+    make_federation: Make, make_devices: MakeDevices
 ) -> None:
     federation = make_federation(cap=1, cohort=2, quorum=1)
     federation.start()
@@ -102,7 +81,7 @@ def test_a_device_killed_while_it_trains_comes_back_into_the_same_round(
 
 
 def test_a_killed_agent_leaves_no_training_process(
-    make_federation: Make, make_devices: Devices
+    make_federation: Make, make_devices: MakeDevices
 ) -> None:
     federation = make_federation(cap=1, cohort=2, quorum=1)
     federation.start()
@@ -149,20 +128,3 @@ def simulated(config: FederationConfig, texts: list[Path], *, rounds: int) -> li
         ).parameters
         digests.append(parameters_sha256(parameters))
     return digests
-
-
-def await_rounds(federation: Federation, count: int) -> None:
-    until(lambda: len(federation.releases()) >= count)
-
-
-def await_line(device: RealDevice, line: str) -> None:
-    until(lambda: device.log.exists() and line in device.log.read_text())
-
-
-def until(condition: Callable[[], Found]) -> Found:
-    """Return the first true answer of ``condition``, asked again and again for a minute."""
-    deadline = time.monotonic() + LIMIT_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return found
