@@ -1,0 +1,198 @@
+"""What real agents do when they, their owner or the coordinator cannot go on."""
+
+import contextlib
+import math
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+import torch
+
+from edge_client.device_examples import OwnText
+from edge_client.local_round import run_evaluation, run_training
+from edge_client.local_text import TextSettings
+from models.model_settings import schema_of
+from models.parameters import initial_parameters
+from protos import federation_pb2 as pb
+from protos import federation_pb2_grpc as pb_grpc
+from server.closing import Contribution, close_round
+from server.config import make_plan
+from tests.integration.conftest import Make, MakeDevices
+from tests.integration.federation import Federation
+from tests.integration.real_device import RealDevice, await_rounds, until
+from tests.integration.test_real_devices import simulated
+
+pytestmark = pytest.mark.xdist_group("real refusals")
+
+
+def set_floor(device: RealDevice, least_cohort: int) -> None:
+    """Let a device accept cohorts of at least this many."""
+    floor = device.folder / "floor.toml"
+    floor.write_text(
+        floor.read_text().replace("least_cohort = 2", f"least_cohort = {least_cohort}")
+    )
+
+
+@contextlib.contextmanager
+def operator(federation: Federation) -> Iterator[pb_grpc.AdminStub]:
+    with grpc.insecure_channel(f"unix:{federation.root}/admin.sock") as channel:
+        yield pb_grpc.AdminStub(channel)
+
+
+def connected(federation: Federation) -> int:
+    with operator(federation) as admin:
+        return admin.Status(pb.StatusRequest(), timeout=10).connected_clients
+
+
+def ended(device: RealDevice) -> tuple[int, str]:
+    """Wait until an agent has ended; return its status and what it printed last."""
+    assert device.process is not None
+    status = device.process.wait(timeout=60)
+    return status, device.log.read_text().splitlines()[-1]
+
+
+def test_an_upload_cut_in_the_middle_goes_on_with_the_same_bytes(
+    make_federation: Make, make_devices: MakeDevices
+) -> None:
+    # 3,000 words in 128 dimensions: an update of more than one chunk of 1 MiB.
+    federation = make_federation(words=3000, hidden=128, cap=1, cohort=1, quorum=1)
+    federation.start(failpoint="mid_chunk")
+    (device,) = make_devices(federation, 1)
+    set_floor(device, least_cohort=1)
+
+    device.start()
+    federation.wait_killed()
+    sealed = (device.folder / "outbox" / "update.sealed").read_bytes()
+    (partial,) = federation.folder.uploads.iterdir()
+    assert sealed.startswith(partial.read_bytes())
+    assert partial.stat().st_size < len(sealed)
+    federation.start()
+    await_rounds(federation, 1)
+
+    expected = simulated(federation.config, [device.data], rounds=1)
+    assert [release.parameters_sha256 for release in federation.releases()] == expected
+    log = device.log.read_text()
+    assert (log.count("train started"), log.count("update delivered")) == (1, 1)
+
+
+def test_a_revoked_device_stops_and_says_why(
+    make_federation: Make, make_devices: MakeDevices
+) -> None:
+    federation = make_federation()
+    federation.start()
+    (device,) = make_devices(federation, 1)
+    device.start()
+    until(lambda: connected(federation) == 1)
+
+    with operator(federation) as admin:
+        admin.Revoke(pb.RevokeRequest(client_name="device-0001"), timeout=10)
+
+    for _ in range(2):
+        status, last_line = ended(device)
+        assert status == 1
+        assert last_line.startswith("sotto-client: the coordinator refused (certificate_revoked)")
+        device.start()
+    ended(device)
+
+
+def test_the_older_of_two_agents_with_one_identity_stops_and_the_newer_goes_on(
+    make_federation: Make, make_devices: MakeDevices, tmp_path: Path
+) -> None:
+    federation = make_federation()
+    federation.start()
+    (device,) = make_devices(federation, 1)
+    copy = RealDevice(tmp_path / "copy", "")
+    shutil.copytree(device.folder, copy.folder)
+    device.start()
+    until(lambda: connected(federation) == 1)
+
+    copy.start()
+    try:
+        status, last_line = ended(device)
+
+        assert status == 1
+        assert last_line.startswith("sotto-client: the coordinator refused (identity_in_use)")
+        assert connected(federation) == 1
+        assert copy.process is not None
+        assert copy.process.poll() is None
+    finally:
+        copy.stop()
+
+
+def test_devices_that_refuse_the_plan_are_counted_and_not_waited_for(
+    make_federation: Make, make_devices: MakeDevices
+) -> None:
+    federation = make_federation(cap=1, cohort=3, quorum=1, deadline=600.0)
+    federation.start()
+    willing, careful, silent = make_devices(federation, 3)
+    set_floor(careful, least_cohort=50)
+    (silent.data / "messages.txt").unlink()
+
+    for device in (silent, careful, willing):
+        device.start()
+    await_rounds(federation, 1)
+
+    (release,) = federation.releases()
+    assert release.contribution_count == 1
+    assert release.metrics["refused_floor_cohort"] == 1
+    assert release.metrics["refused_data_unusable"] == 1
+    # A refusal is no failure: the agents wait for a plan that they accept.
+    assert all(device.process and device.process.poll() is None for device in (careful, silent))
+
+
+def test_a_device_outside_the_round_scores_its_model_on_held_out_text(
+    make_federation: Make, make_devices: MakeDevices
+) -> None:
+    evaluation = '[evaluation]\nkind = "devices"\ncohort_size = 1\ndeadline_s = 60.0\n'
+    federation = make_federation(cap=1, cohort=1, quorum=1, tables=evaluation)
+    federation.start()
+    devices = make_devices(federation, 2)
+    with operator(federation) as admin:
+        admin.Pause(pb.PauseRequest(), timeout=10)
+        for device in devices:
+            set_floor(device, least_cohort=1)
+            device.start()
+        until(lambda: connected(federation) == 2)
+        admin.Resume(pb.ResumeRequest(), timeout=10)
+    (release,) = until(
+        lambda: [found for found in federation.releases() if "perplexity" in found.metrics]
+    )
+
+    trainer = int("train started" in devices[1].log.read_text())
+    trained, scored = devices[trainer], devices[1 - trainer]
+    assert "evaluate started" in scored.log.read_text()
+    assert release.metrics["perplexity"] == pytest.approx(
+        expected_perplexity(federation, f"device-{trainer + 1:04d}", trained.data, scored.data),
+        rel=1e-6,
+    )
+
+
+def expected_perplexity(
+    federation: Federation, client: str, trained_on: Path, scored_on: Path
+) -> float:
+    """Return the perplexity of the model after round 1, from the functions of either side."""
+    config, words = federation.config, federation.config.vocabulary.load()
+    plan = make_plan(config, run="0" * 32, vocabulary=words)
+    parameters = initial_parameters(config.model, config.seed)
+    texts = [OwnText.read(path, TextSettings(), now=0.0) for path in (trained_on, scored_on)]
+    result = run_training(
+        plan,
+        parameters,
+        texts[0].training_examples(words),
+        round_number=1,
+        client_name=client,
+    )
+    closed = close_round(
+        parameters,
+        [Contribution(0, result.update, result.example_count)],
+        schema=schema_of(config.model),
+        aggregation=config.aggregation,
+        privacy=config.privacy,
+        slot_count=1,
+        generator=torch.Generator(),
+    )
+    held_out = texts[1].held_out_examples(words)
+    counts = run_evaluation(plan, closed.parameters, held_out, torch.device("cpu"))
+    return math.exp(counts.log_loss_sum / counts.token_count)
