@@ -10,8 +10,9 @@ from protos import federation_pb2 as pb
 from protos import federation_pb2_grpc as pb_grpc
 from server.answering import answering
 from server.coordinator import Coordinator
-from server.releases import ReleaseSummary
-from server.round_keeper import RoundKeeper
+from server.releases import ReleaseSummary, list_releases
+from server.store import Store
+from server.threads import Threads
 
 # Any: the message types differ for every method and do not matter here.
 _Context = grpc.aio.ServicerContext[Any, Any]
@@ -20,9 +21,10 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 class AdminService(pb_grpc.AdminServicer):
     """Answer ``sotto-server``'s other commands."""
 
-    def __init__(self, coordinator: Coordinator, keeper: RoundKeeper, run: str) -> None:
+    def __init__(self, coordinator: Coordinator, store: Store, threads: Threads, run: str) -> None:
         self._coordinator = coordinator
-        self._keeper = keeper
+        self._store = store
+        self._threads = threads
         self._run = run
 
     async def Status(  # noqa: N802 (the contract's name, here and below)
@@ -37,7 +39,8 @@ class AdminService(pb_grpc.AdminServicer):
         self, request: pb.ListRoundsRequest, context: _Context
     ) -> pb.ListRoundsResponse:
         """List released rounds."""
-        releases = await self._keeper.summaries(request.first_round)
+        first_round = max(1, request.first_round)
+        releases = await self._threads.run(lambda: list_releases(self._store, first_round))
         return pb.ListRoundsResponse(rounds=[_summary(release) for release in releases])
 
     async def Pause(self, request: pb.PauseRequest, context: _Context) -> pb.PauseResponse:  # noqa: N802

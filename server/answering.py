@@ -15,6 +15,7 @@ import grpc
 from server.refusals import TEXTS, RefusalCode
 
 CODE_KEY = "sotto-code"
+DISK_FULL_TEXT = "the coordinator's disk is full; try again later"
 
 _UNAUTHENTICATED = (
     RefusalCode.TOKEN_INVALID,
@@ -82,7 +83,5 @@ async def answering(context: "grpc.aio.ServicerContext[Any, Any]") -> AsyncItera
 def disk_refusal(error: OSError) -> RefusedError | None:
     """Return the refusal for a disk without room, or None for any other failure."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return RefusedError(
-            RefusalCode.DISK_FULL, "the coordinator's disk is full; try again later"
-        )
+        return RefusedError(RefusalCode.DISK_FULL, DISK_FULL_TEXT)
     return None

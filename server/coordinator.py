@@ -20,6 +20,7 @@ from server.dispatcher import Dispatcher, come_back
 from server.failpoints import Failpoints
 from server.intake import Intake
 from server.membership import Membership
+from server.model_shelf import ModelShelf
 from server.operator_switch import OperatorSwitch
 from server.refusals import RefusalCode
 from server.round_answers import Abort, Close, ComeBack, ComeBackReason, LeaseGiven, Phase, Refused
@@ -44,6 +45,7 @@ class Coordinator:
         self,
         machine: RoundMachine,
         *,
+        shelf: ModelShelf,
         keeper: RoundKeeper,
         intake: Intake,
         evaluation: DeviceEvaluation,
@@ -57,7 +59,8 @@ class Coordinator:
 
         Args:
             machine: At the round that comes next.
-            keeper: Makes and remembers what rounds leave behind.
+            shelf: Keeps the current model.
+            keeper: Opens, closes and aborts rounds on disk.
             intake: Takes updates.
             evaluation: Asks devices how good a model is.
             membership: Knows the devices.
@@ -68,6 +71,7 @@ class Coordinator:
         """
         self.intake = intake
         self._machine = machine
+        self._shelf = shelf
         self._keeper = keeper
         self._evaluation = evaluation
         self._membership = membership
@@ -179,7 +183,7 @@ class Coordinator:
             committed_clients=self._machine.committed_count,
             remaining_ms=round(remaining_s * 1000),
             paused=self._switch.is_paused,
-            guarantee=self._keeper.guarantee,
+            guarantee=self._shelf.guarantee,
         )
 
     # The rounds.
@@ -204,7 +208,7 @@ class Coordinator:
                 break
             await self._wait()
         self._dispatcher.dismiss_all("draining", _DRAINING_RETRY_S)
-        await self._keeper.finish()
+        await self._shelf.finish()
 
     async def _step(self) -> bool:
         """Do what is due; return whether there was anything."""
@@ -277,20 +281,20 @@ class Coordinator:
 
     async def _begin_evaluation(self, contributors: set[str]) -> None:
         candidates = [name for name in self._dispatcher.clients if name not in contributors]
-        in_hand = await self._keeper.evaluation_in_hand()
+        in_hand = await self._keeper.open_evaluation(self._evaluation.deadline_s)
         if self._evaluation.begin(candidates, in_hand, time.monotonic()):
             self._dispatcher.offer_all()
 
     async def _end_evaluation(self, counts: Counts) -> None:
         self._dispatcher.end_leases("the evaluation ended")
         if counts.token_count:
-            await self._keeper.observe(self._machine.round_number - 1, counts)
+            await self._shelf.observe(self._machine.round_number - 1, counts)
         self._finish_if_over()
 
     def _finish_if_over(self) -> None:
         if self._evaluation.in_hand is not None:
             return
-        if self._keeper.has_converged:
+        if self._shelf.has_converged:
             self._machine.finish()
         if self._machine.phase is Phase.FINISHED:
             self._dispatcher.dismiss_all("finished", _FINISHED_RETRY_S)

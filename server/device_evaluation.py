@@ -47,6 +47,11 @@ class DeviceEvaluation:
         """Return when the running evaluation ends at the latest, or None."""
         return None if self._machine is None else self._machine.next_wakeup
 
+    @property
+    def deadline_s(self) -> float:
+        """Return the seconds that devices have to report."""
+        return self._settings.deadline_s
+
     def is_due(self, round_number: int) -> bool:
         """Return whether devices evaluate the model of this round."""
         return self._settings.kind == "devices" and self._settings.is_due(round_number)

@@ -9,14 +9,12 @@ same answer.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
-from concurrent.futures import Executor
-from typing import TypeVar
+from collections.abc import AsyncIterator
 
 from privacy.atomic import sync_file
 from privacy.noise import noise_mode
 from protos import federation_pb2 as pb
-from server.answering import RefusedError, disk_refusal
+from server.answering import DISK_FULL_TEXT, RefusedError, disk_refusal
 from server.contributions import ContributionError, find_receipt, keep_contribution
 from server.failpoints import Failpoint, Failpoints
 from server.inbox import Inbox
@@ -26,12 +24,12 @@ from server.round_answers import CommitBegun, Committed, Lease, Refused
 from server.round_in_hand import RoundInHand
 from server.rounds import RoundMachine
 from server.sealed_updates import SealedUpdate, UpdateOpener
-from server.store import Store
+from server.store import Store, StoreFullError
+from server.threads import Threads
 from server.uploads import UploadDesk
 
 _LOG = logging.getLogger(__name__)
 _ID_BYTES = 16
-_Result = TypeVar("_Result")
 
 
 class Intake:
@@ -50,7 +48,7 @@ class Intake:
         uploads: UploadDesk,
         opener: UpdateOpener,
         membership: Membership,
-        executor: Executor,
+        threads: Threads,
         failpoints: Failpoints,
         changed: asyncio.Event,
     ) -> None:
@@ -63,7 +61,7 @@ class Intake:
             uploads: Receives them.
             opener: Verifies them.
             membership: Knows the devices' keys.
-            executor: Threads for disk, store and cryptography.
+            threads: Do disk, store and cryptography.
             failpoints: Armed in tests only.
             changed: Set when the machine may have an order.
         """
@@ -74,7 +72,7 @@ class Intake:
         self._uploads = uploads
         self._opener = opener
         self._membership = membership
-        self._executor = executor
+        self._threads = threads
         self._failpoints = failpoints
         self._changed = changed
         self._running: dict[tuple[bytes, bytes], asyncio.Task[Committed]] = {}
@@ -174,7 +172,7 @@ class Intake:
             RefusedError: If there was no such commit.
         """
         if refused.code is RefusalCode.UNKNOWN_LEASE:
-            receipt = await self._in_thread(
+            receipt = await self._threads.run(
                 lambda: find_receipt(self._store, client, request.lease_nonce)
             )
             if receipt is not None and receipt.message_id == request.message_id:
@@ -197,56 +195,56 @@ class Intake:
                 self._machine.fail_commit(begun.lease)
                 self._changed.set()
         committed = self._machine.finish_commit(begun.lease)
-        self._uploads.forget(begun.lease.nonce)
         self._changed.set()
         return committed
 
     async def _make_durable(self, lease: Lease, message_id: bytes, example_count: int) -> None:
         _, in_hand = self.lease_of(lease.client, lease.nonce)
         kept_count = _checked_count(in_hand, example_count)
-        partial = self._uploads.completed(lease.nonce, message_id)
         sealed = SealedUpdate(
-            path=partial,
+            path=self._uploads.completed(lease.nonce, message_id),
             context=in_hand.uplink_context(lease.slot, lease.nonce),
             message_id=message_id,
             senders=await self._membership.signing_keys(lease.client),
         )
+        try:
+            await self._verify_and_keep(sealed, lease, kept_count)
+        except ContributionError as error:
+            raise RefusedError(RefusalCode.DUPLICATE, str(error)) from None
+        except StoreFullError:
+            raise RefusedError(RefusalCode.DISK_FULL, DISK_FULL_TEXT) from None
+        except OSError as error:
+            raise (disk_refusal(error) or error) from None
+        finally:
+            # Counted, or never to be opened, or perhaps moved away before the disk was full: in
+            # no case may the device be told that these bytes are still held.
+            self._uploads.forget(lease.nonce)
 
-        def keep(signing_sha256: bytes) -> None:
-            keep_contribution(
+    async def _verify_and_keep(
+        self, sealed: SealedUpdate, lease: Lease, example_count: int | None
+    ) -> None:
+        # What will most likely be kept is flushed while it is opened.
+        signing_sha256, _ = await asyncio.gather(
+            self._check(sealed), self._threads.run(lambda: sync_file(sealed.path))
+        )
+        await self._threads.run(
+            lambda: keep_contribution(
                 self._store,
                 self._inbox,
-                partial,
+                sealed.path,
                 lease,
-                message_id=message_id,
+                message_id=sealed.message_id,
                 signing_sha256=signing_sha256,
-                example_count=kept_count,
+                example_count=example_count,
                 now=time.time(),
                 failpoints=self._failpoints,
             )
-
-        try:
-            # What will most likely be kept is flushed while it is opened.
-            signing_sha256, _ = await asyncio.gather(
-                self._check(sealed), self._in_thread(lambda: sync_file(partial))
-            )
-            await self._in_thread(lambda: keep(signing_sha256))
-        except ContributionError as error:
-            raise RefusedError(RefusalCode.DUPLICATE, str(error)) from None
-        except RefusedError:
-            # These bytes will never open: the device must not be told that they are held.
-            self._uploads.forget(lease.nonce)
-            raise
-        except OSError as error:
-            raise (disk_refusal(error) or error) from None
+        )
 
     async def _check(self, sealed: SealedUpdate) -> bytes:
         # No thread may wait for a buffer: those that write other uploads would run out.
         async with self._checking:
-            return await self._in_thread(lambda: self._opener.check(sealed))
-
-    async def _in_thread(self, work: Callable[[], _Result]) -> _Result:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+            return await self._threads.run(lambda: self._opener.check(sealed))
 
 
 def _checked_count(in_hand: RoundInHand, example_count: int) -> int | None:

@@ -6,14 +6,11 @@ another process wrote takes effect within that second. One that this process mak
 once.
 """
 
-import asyncio
 import hashlib
 import ssl
 import time
-from collections.abc import Callable
-from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc
 
@@ -41,10 +38,10 @@ from server.clients import (
 from server.device_certificates import StoredCertificate, certificates_of
 from server.refusals import RefusalCode
 from server.store import Store
+from server.threads import Threads
 from server.tokens import TokenError, check_token, redeem_token
 
 TRUSTED_S = 1.0
-_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +58,7 @@ class Membership:
         store: Store,
         authority: CertificateAuthority,
         identity: Identity,
-        executor: Executor,
+        threads: Threads,
     ) -> None:
         """Serve one federation.
 
@@ -69,12 +66,12 @@ class Membership:
             store: Holds devices, certificates and tokens.
             authority: Certifies devices.
             identity: The coordinator's own.
-            executor: Threads that may wait for the store.
+            threads: Wait for the store.
         """
         self._store = store
         self._authority = authority
         self._identity = identity
-        self._executor = executor
+        self._threads = threads
         self._callers: dict[bytes, _Known] = {}
         self._keys: dict[tuple[str, KeyUse], list[CertifiedKey]] = {}
 
@@ -94,7 +91,7 @@ class Membership:
         if known is not None and time.monotonic() < known.until:
             return known.client
         self._callers.pop(pem, None)
-        client = await self._in_thread(lambda: self._look_up(pem))
+        client = await self._threads.run(lambda: self._look_up(pem))
         self._callers[pem] = _Known(client, time.monotonic() + TRUSTED_S)
         return client
 
@@ -106,7 +103,7 @@ class Membership:
         Raises:
             RefusedError: If the token or a request is no good.
         """
-        client, given = await self._in_thread(lambda: self._enrol(token, requests))
+        client, given = await self._threads.run(lambda: self._enrol(token, requests))
         self._forget(client)
         return pb.EnrolResponse(
             client_name=client, device=given, coordinator=self.coordinator_certificates()
@@ -120,7 +117,7 @@ class Membership:
         Raises:
             RefusedError: If a request is no good, or the device was revoked meanwhile.
         """
-        given = await self._in_thread(lambda: self._renew(client, requests))
+        given = await self._threads.run(lambda: self._renew(client, requests))
         self._forget(client)
         return pb.RenewCertificatesResponse(
             device=given, coordinator=self.coordinator_certificates()
@@ -144,7 +141,7 @@ class Membership:
 
     async def population(self) -> list[str]:
         """Return the names of every device that may be drawn, sorted."""
-        return await self._in_thread(lambda: population(self._store))
+        return await self._threads.run(lambda: population(self._store))
 
     async def revoke(self, client: str) -> None:
         """Withdraw a device's certificates.
@@ -153,7 +150,7 @@ class Membership:
             RefusedError: If there is no such device.
         """
         try:
-            await self._in_thread(lambda: revoke_client(self._store, client, now=time.time()))
+            await self._threads.run(lambda: revoke_client(self._store, client, now=time.time()))
         except UnknownClientError as error:
             raise RefusedError(RefusalCode.UNKNOWN_CLIENT, str(error)) from None
         self._forget(client)
@@ -199,7 +196,9 @@ class Membership:
     async def _keys_of(self, client: str, use: KeyUse) -> list[CertifiedKey]:
         keys = self._keys.get((client, use))
         if keys is None:
-            stored = await self._in_thread(lambda: certificates_of(self._store, client, use.value))
+            stored = await self._threads.run(
+                lambda: certificates_of(self._store, client, use.value)
+            )
             keys = self._keys[client, use] = [read_certificate(row.der) for row in stored]
         if not keys:
             raise RefusedError(RefusalCode.CERTIFICATE_REVOKED, f"{client} was revoked")
@@ -212,9 +211,6 @@ class Membership:
         }
         for use in KeyUse:
             self._keys.pop((client, use), None)
-
-    async def _in_thread(self, work: Callable[[], _Result]) -> _Result:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
 
 def _key_ids(requests: pb.SigningRequests) -> bytes:

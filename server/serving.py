@@ -33,6 +33,7 @@ from server.listeners import TlsFiles, open_admin, open_devices, open_enrolment
 from server.lock import only_one
 from server.membership import Membership
 from server.metrics_log import MetricsLog
+from server.model_shelf import ModelShelf
 from server.operator_switch import OperatorSwitch
 from server.public_evaluation import PublicText
 from server.release_files import ReleaseFolder
@@ -42,6 +43,7 @@ from server.rounds import RoundMachine
 from server.sealed_updates import UpdateOpener
 from server.service import FederationService
 from server.store import Store, check_run, open_store
+from server.threads import Threads
 from server.uploads import UploadDesk
 
 _THREADS = 8
@@ -94,7 +96,7 @@ async def serve(
         try:
             run = check_run(store, config.seed, schema_of(config.model).sha256)
             parts = _Parts(
-                folder, config, run, store=store, executor=executor, failpoints=failpoints
+                folder, config, run, store=store, threads=Threads(executor), failpoints=failpoints
             )
             await parts.serve(on_ready)
         finally:
@@ -111,14 +113,14 @@ class _Parts:
         run: str,
         *,
         store: Store,
-        executor: ThreadPoolExecutor,
+        threads: Threads,
         failpoints: Failpoints,
     ) -> None:
         self._folder = folder
         self._config = config
         self._run = run
         self._store = store
-        self._executor = executor
+        self._threads = threads
         self._failpoints = failpoints
         self._identity = Identity.load(folder.identity)
         self._vocabulary = config.vocabulary.load()
@@ -128,10 +130,20 @@ class _Parts:
             upload_schema(plan), self._identity, measure=intake_settings(config).measure
         )
         self._membership = Membership(
-            store, CertificateAuthority.load(folder.authority), self._identity, executor
+            store, CertificateAuthority.load(folder.authority), self._identity, threads
         )
         self._switch = OperatorSwitch(folder.pause_mark)
-        self._keeper = self._make_keeper()
+        self._releases = ReleaseFolder(folder.releases)
+        self._shelf = self._make_shelf()
+        self._keeper = RoundKeeper(
+            self._shelf,
+            store=store,
+            inbox=self._inbox,
+            releases=self._releases,
+            round_sum=RoundSum(config, store, self._inbox, self._opener),
+            threads=threads,
+            failpoints=failpoints,
+        )
 
     async def serve(self, on_ready: Callable[[Ports], None]) -> None:
         recovered = await self._keeper.start()
@@ -143,7 +155,7 @@ class _Parts:
             draw_nonce=derived_nonces(self._folder.lease_secret.read_bytes()),
         )
         restored = await self._keeper.take_up(machine, recovered)
-        if self._keeper.has_converged and restored is None:
+        if self._shelf.has_converged and restored is None:
             machine.finish()
         coordinator = self._make_coordinator(machine)
         running = asyncio.create_task(coordinator.run(restored))
@@ -153,19 +165,17 @@ class _Parts:
                 with contextlib.suppress(asyncio.CancelledError):
                     await running
 
-    def _make_keeper(self) -> RoundKeeper:
-        return RoundKeeper(
+    def _make_shelf(self) -> ModelShelf:
+        return ModelShelf(
             self._config,
             self._run,
             self._vocabulary,
             store=self._store,
-            inbox=self._inbox,
-            releases=ReleaseFolder(self._folder.releases),
+            releases=self._releases,
             metrics=MetricsLog(self._folder.metrics),
-            round_sum=RoundSum(self._config, self._store, self._inbox, self._opener),
             identity=self._identity,
             public_text=_public_text(self._config, self._vocabulary),
-            executor=self._executor,
+            threads=self._threads,
             failpoints=self._failpoints,
         )
 
@@ -175,15 +185,16 @@ class _Parts:
             machine,
             store=self._store,
             inbox=self._inbox,
-            uploads=UploadDesk(self._folder.uploads, self._executor),
+            uploads=UploadDesk(self._folder.uploads, self._threads),
             opener=self._opener,
             membership=self._membership,
-            executor=self._executor,
+            threads=self._threads,
             failpoints=self._failpoints,
             changed=changed,
         )
         return Coordinator(
             machine,
+            shelf=self._shelf,
             keeper=self._keeper,
             intake=intake,
             evaluation=DeviceEvaluation(self._config.evaluation, SecureSource()),
@@ -204,7 +215,7 @@ class _Parts:
         )
         service = FederationService(coordinator, self._membership, self._config, self._vocabulary)
         enrolment = EnrolmentService(self._membership, self._run)
-        admin = AdminService(coordinator, self._keeper, self._run)
+        admin = AdminService(coordinator, self._store, self._threads, self._run)
         opened: list[grpc.aio.Server] = []
         try:
             grpc_server, devices_port = await open_devices(service, listen.devices, tls)

@@ -17,7 +17,7 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from alembic.util.exc import CommandError
 from sqlalchemy import Connection, Engine, create_engine, event, select
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
 
 from server.store_settings import StoreSettings
 from server.tables import runs
@@ -33,6 +33,10 @@ class StoreError(RuntimeError):
     """Raised when the store cannot be opened or does not belong to this run."""
 
 
+class StoreFullError(StoreError):
+    """Raised when the disk has no room for a transaction; nothing of it is kept."""
+
+
 class Store:
     """Give transactions on the coordinator's tables."""
 
@@ -45,13 +49,21 @@ class Store:
         """Run one durable transaction; it commits when the block ends and not if it raises.
 
         Writers take turns, so what a transaction reads stays true until it commits.
+
+        Raises:
+            StoreFullError: If the disk is full.
         """
         options = {_WRITE: True}
-        with (
-            self._engine.connect().execution_options(**options) as connection,
-            connection.begin(),
-        ):
-            yield connection
+        try:
+            with (
+                self._engine.connect().execution_options(**options) as connection,
+                connection.begin(),
+            ):
+                yield connection
+        except OperationalError as error:
+            if getattr(error.orig, "sqlite_errorname", None) != "SQLITE_FULL":
+                raise
+            raise StoreFullError("the disk is full; free some space and start again") from None
 
     @contextmanager
     def read(self) -> Iterator[Connection]:

@@ -10,11 +10,11 @@ import contextlib
 import os
 import stat
 from collections.abc import AsyncIterator, Iterable, Iterator
-from concurrent.futures import Executor
 from pathlib import Path
 
 from server.answering import RefusedError, disk_refusal
 from server.refusals import RefusalCode
+from server.threads import Threads
 
 LARGEST_CHUNK_BYTES = 2 << 20
 _SUFFIX = ".part"
@@ -40,16 +40,16 @@ class _Upload:
 class UploadDesk:
     """Take in the uploads of the current round."""
 
-    def __init__(self, folder: Path, executor: Executor) -> None:
+    def __init__(self, folder: Path, threads: Threads) -> None:
         """Use a folder for files that are not complete yet.
 
         Args:
             folder: Where uploads grow; made if missing.
-            executor: Threads that write to disk.
+            threads: Write to disk.
         """
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
-        self._executor = executor
+        self._threads = threads
         self._uploads: dict[bytes, _Upload] = {}
         # What an earlier process received, by the lease's nonce in hex.
         self._left: dict[str, Path] = {
@@ -117,11 +117,10 @@ class UploadDesk:
                 await asyncio.shield(writing)
 
     async def _append(self, upload: _Upload, descriptor: int, piece: bytes) -> None:
-        loop = asyncio.get_running_loop()
         # Two streams may briefly write to one place: the same message, so the same bytes.
         start = upload.held_bytes
         with _disk_refusals():
-            await loop.run_in_executor(self._executor, _write, descriptor, piece, start)
+            await self._threads.run(lambda: _write(descriptor, piece, start))
         upload.held_bytes = max(upload.held_bytes, start + len(piece))
 
     def completed(self, lease_nonce: bytes, message_id: bytes) -> Path:

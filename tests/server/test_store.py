@@ -9,9 +9,9 @@ from sqlalchemy import insert, select
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from server.store import Store, StoreError, check_run, open_store, start_run
+from server.store import Store, StoreError, StoreFullError, check_run, open_store, start_run
 from server.store_settings import StoreSettings
-from server.tables import clients, contributions, metadata
+from server.tables import clients, contributions, metadata, tokens
 
 RUN = "ab" * 16
 
@@ -127,3 +127,22 @@ def test_the_tables_can_be_made_in_postgresql() -> None:
 
     assert any("blob_bytes BIGINT" in text for text in tables)
     assert sum("UNIQUE" in text and "WHERE state <> 'expired'" in text for text in indexes) == 2
+
+
+def test_a_full_disk_keeps_nothing_of_the_transaction(store: Store) -> None:
+    with store.read() as connection:
+        page_count = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+        # As if the disk ended here; the engine lends the same connection again.
+        connection.exec_driver_sql(f"PRAGMA max_page_count={page_count + 1}")
+
+    with pytest.raises(StoreFullError, match="free some space"), store.write() as connection:
+        connection.execute(
+            tokens.insert(),
+            [
+                {"token_sha256": bytes([number]) * 4096, "client": "a", "expires_at": 1.0}
+                for number in range(20)
+            ],
+        )
+
+    with store.read() as connection:
+        assert connection.execute(select(tokens)).first() is None

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from server.answering import RefusedError
 from server.refusals import RefusalCode
+from server.threads import Threads
 from server.uploads import LARGEST_CHUNK_BYTES, UploadDesk
 
 NONCE, OTHER_NONCE = b"n" * 16, b"o" * 16
@@ -18,14 +19,14 @@ FIRST, SECOND = b"1" * 16, b"2" * 16
 
 
 @pytest.fixture(scope="module")
-def executor() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(2) as threads:
-        yield threads
+def threads() -> Iterator[Threads]:
+    with ThreadPoolExecutor(2) as executor:
+        yield Threads(executor)
 
 
 @pytest.fixture
-def desk(tmp_path: Path, executor: ThreadPoolExecutor) -> UploadDesk:
-    return UploadDesk(tmp_path / "uploads", executor)
+def desk(tmp_path: Path, threads: Threads) -> UploadDesk:
+    return UploadDesk(tmp_path / "uploads", threads)
 
 
 async def pieces_of(*pieces: bytes) -> AsyncIterator[bytes]:
@@ -55,10 +56,10 @@ def test_pieces_end_up_in_their_order(desk: UploadDesk) -> None:
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.lists(st.binary(min_size=1, max_size=8), max_size=4), max_size=5))
 def test_any_number_of_broken_connections_leaves_the_same_bytes(
-    executor: ThreadPoolExecutor, tmp_path_factory: pytest.TempPathFactory, runs: list[list[bytes]]
+    threads: Threads, tmp_path_factory: pytest.TempPathFactory, runs: list[list[bytes]]
 ) -> None:
     whole = b"".join(piece for pieces in runs for piece in pieces)
-    desk = UploadDesk(tmp_path_factory.mktemp("uploads"), executor)
+    desk = UploadDesk(tmp_path_factory.mktemp("uploads"), threads)
 
     for pieces in runs:
         offset = desk.open(NONCE, FIRST, len(whole))
@@ -69,12 +70,12 @@ def test_any_number_of_broken_connections_leaves_the_same_bytes(
 
 
 def test_a_restarted_process_goes_on_where_the_file_ends(
-    desk: UploadDesk, tmp_path: Path, executor: ThreadPoolExecutor
+    desk: UploadDesk, tmp_path: Path, threads: Threads
 ) -> None:
     desk.open(NONCE, FIRST, 6)
     receive(desk, 0, b"abc")
 
-    again = UploadDesk(tmp_path / "uploads", executor)
+    again = UploadDesk(tmp_path / "uploads", threads)
 
     assert again.open(NONCE, FIRST, 6) == 3
     assert receive(again, 3, b"def") == 6
@@ -82,13 +83,13 @@ def test_a_restarted_process_goes_on_where_the_file_ends(
 
 
 def test_another_message_takes_the_place_of_the_one_before(
-    desk: UploadDesk, tmp_path: Path, executor: ThreadPoolExecutor
+    desk: UploadDesk, tmp_path: Path, threads: Threads
 ) -> None:
     desk.open(NONCE, FIRST, 6)
     receive(desk, 0, b"abcdef")
 
     # In the same process, and in one that only finds the file.
-    for current in (desk, UploadDesk(tmp_path / "uploads", executor)):
+    for current in (desk, UploadDesk(tmp_path / "uploads", threads)):
         assert current.open(NONCE, SECOND, 6) == 0
         assert [path.name for path in (tmp_path / "uploads").iterdir()] == [
             f"{NONCE.hex()}.{SECOND.hex()}.part"
@@ -156,11 +157,11 @@ def test_a_full_disk_is_told_and_keeps_what_was_written(desk: UploadDesk, tmp_pa
 
 
 def test_sweeping_keeps_the_uploads_of_live_leases(
-    desk: UploadDesk, tmp_path: Path, executor: ThreadPoolExecutor
+    desk: UploadDesk, tmp_path: Path, threads: Threads
 ) -> None:
     desk.open(NONCE, FIRST, 6)
     desk.open(OTHER_NONCE, FIRST, 6)
-    again = UploadDesk(tmp_path / "uploads", executor)
+    again = UploadDesk(tmp_path / "uploads", threads)
 
     again.sweep([NONCE])
 

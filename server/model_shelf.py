@@ -1,0 +1,320 @@
+"""Hold the current model: load it, seal it for devices, put the next one in its place.
+
+A model is released in an order that no crash can break: files first, then one transaction. Only
+then does it leave, as the next round's downlink, which was sealed while the files were flushed.
+Naming the files, figures and clearing up follow behind the next round's back; after a crash the
+next start does them.
+"""
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from models.codec import encode
+from models.metrics import Counts
+from models.model_settings import schema_of
+from models.parameters import initial_parameters
+from models.plan import Plan
+from models.release_record import Metric
+from models.vocabulary import Vocabulary
+from privacy.identity import Identity
+from privacy.noise import noise_mode
+from server.config import FederationConfig, make_plan
+from server.convergence import ConvergenceTracker
+from server.downlink import Downlink
+from server.failpoints import Failpoint, Failpoints
+from server.metrics_log import MetricsLog
+from server.public_evaluation import PublicText
+from server.release_files import NewRelease, ReleaseFolder, parameters_digest
+from server.releases import (
+    NO_PREVIOUS,
+    add_metrics,
+    last_release,
+    list_releases,
+    publish_release,
+    record_release,
+    release_round,
+)
+from server.round_in_hand import RoundInHand
+from server.store import Store
+from server.threads import Threads
+
+_LOG = logging.getLogger(__name__)
+PlanKind = Literal["train", "evaluate"]
+
+
+@dataclass(frozen=True)
+class Model:
+    """Hold the parameters that the next round starts from.
+
+    Attributes:
+        round_number: Round that ended in them; 0 for the initial ones.
+        parameters: Flat float32, shape ``(elements,)``.
+        sha256: Their digest, 32 bytes.
+    """
+
+    round_number: int
+    parameters: Tensor
+    sha256: bytes
+
+
+class ModelShelf:
+    """Keep the current model of one federation.
+
+    Attributes:
+        guarantee: What the noise mode promises, in words.
+        has_converged: Whether the run has met its convergence criterion.
+    """
+
+    def __init__(
+        self,
+        config: FederationConfig,
+        run: str,
+        vocabulary: Vocabulary,
+        *,
+        store: Store,
+        releases: ReleaseFolder,
+        metrics: MetricsLog,
+        identity: Identity,
+        public_text: PublicText | None,
+        threads: Threads,
+        failpoints: Failpoints,
+    ) -> None:
+        """Serve one federation; call ``load`` before anything else.
+
+        Args:
+            config: The federation.
+            run: Identifier of the run, 32 hex digits.
+            vocabulary: Its words.
+            store: Remembers releases.
+            releases: Holds their files.
+            metrics: Takes each round's figures.
+            identity: Signs models and releases.
+            public_text: What models are evaluated on; None for nothing.
+            threads: Do everything that takes time.
+            failpoints: Armed in tests only.
+        """
+        self.guarantee = noise_mode(config.privacy).guarantee
+        self.has_converged = False
+        self._config = config
+        self._run = run
+        self._vocabulary = vocabulary
+        self._store = store
+        self._releases = releases
+        self._metrics = metrics
+        self._identity = identity
+        self._public_text = public_text
+        self._threads = threads
+        self._failpoints = failpoints
+        self._tracker = ConvergenceTracker(config.convergence)
+        self._model: Model | None = None
+        self._sealing: asyncio.Task[Downlink] | None = None
+        self._behind: asyncio.Task[None] | None = None
+
+    @property
+    def current(self) -> Model:
+        """Return the model that the next round starts from.
+
+        Raises:
+            RuntimeError: Before ``load``.
+        """
+        if self._model is None:
+            raise RuntimeError("the model must be loaded first")
+        return self._model
+
+    def load(self) -> None:
+        """Load the newest release, or make the first one; blocks.
+
+        Raises:
+            ReleaseError: If the files of the release are gone or damaged.
+            OSError: If the disk is full.
+        """
+        last = last_release(self._store)
+        if last is None:
+            self._model = self._release_initial()
+            return
+        stored = self._releases.read(last.round_number)
+        parameters = torch.tensor(stored.parameters)
+        self._model = Model(last.round_number, parameters, last.parameters_sha256)
+        for release in list_releases(self._store):
+            self._observe(release.round_number, release.metrics)
+
+    async def sealed(self) -> Downlink:
+        """Return the current model as devices get it."""
+        if self._sealing is None:
+            model = self.current
+            self._sealing = asyncio.create_task(self._threads.run(lambda: self._seal(model)))
+        return await self._sealing
+
+    def plan(self, members: Sequence[str] | None, kind: PlanKind = "train") -> Plan:
+        """Return what devices of a round do.
+
+        Args:
+            members: The cohort, or None for ``first-come``.
+            kind: Whether they train or evaluate.
+        """
+        size = self._config.rounds.cohort_size
+        drawn = 1 if members is None else len(members)
+        return make_plan(
+            self._config,
+            self._run,
+            kind,
+            cohort_size=drawn if size is None else size,
+            vocabulary=self._vocabulary,
+        )
+
+    async def release(
+        self,
+        parameters: Tensor,
+        in_hand: RoundInHand,
+        figures: Mapping[str, Metric],
+        clear_up: Callable[[], None],
+    ) -> None:
+        """Put a round's outcome in the current model's place.
+
+        Args:
+            parameters: The outcome, flat float32, shape ``(elements,)``.
+            in_hand: The round.
+            figures: Figures of the round; those of an evaluation are added.
+            clear_up: Removes what the round needs no more; runs behind the next round's back.
+
+        Raises:
+            OSError: If the disk is full; the current model stays.
+        """
+        number = in_hand.round_number
+        evaluated = await self._threads.run(lambda: self._evaluate(number, parameters))
+        new = self._new_release(
+            number, in_hand.attempt, parameters, self.current.sha256, {**figures, **evaluated}
+        )
+        sha256 = await self._threads.run(lambda: parameters_digest(new.parameters))
+        model = Model(number, parameters, sha256)
+        sealing = asyncio.create_task(self._threads.run(lambda: self._seal(model)))
+        record = await self._threads.run(
+            lambda: self._releases.build(new, self._identity, sha256=sha256)
+        )
+        self._failpoints.reach(Failpoint.NOISED)
+        await self.finish()
+        opened_at = in_hand.opened_at
+        await self._threads.run(
+            lambda: record_release(self._store, new, record, opened_at=opened_at, now=time.time())
+        )
+        self._failpoints.reach(Failpoint.RELEASE_RECORDED)
+        self._model, self._sealing = model, sealing
+        duration_s = time.time() - opened_at
+        _LOG.info("round %s released in %.1f s: %s", number, duration_s, _in_words(new.metrics))
+        is_best = self._observe(number, new.metrics)
+
+        def follow_up() -> None:
+            self._publish(new, is_best=is_best)
+            clear_up()
+            self._metrics.write(
+                {
+                    "round": number,
+                    "attempt": new.attempt,
+                    "model_sha256": sha256.hex(),
+                    "duration_s": duration_s,
+                    **new.metrics,
+                }
+            )
+
+        self._behind = asyncio.create_task(self._threads.run(follow_up))
+
+    async def observe(self, round_number: int, counts: Counts) -> None:
+        """Record what devices counted on the model of a round."""
+        figures = _figures(counts)
+        await self.finish()
+        await self._threads.run(lambda: add_metrics(self._store, round_number, figures))
+        if self._observe(round_number, figures) and self._config.evaluation.keep_best:
+            await self._threads.run(lambda: self._releases.point("best", round_number))
+        _LOG.info("round %s on devices: %s", round_number, _in_words(figures))
+
+    async def finish(self) -> None:
+        """Wait for what follows behind the last round."""
+        if self._behind is not None:
+            await self._behind
+
+    def _release_initial(self) -> Model:
+        parameters = initial_parameters(self._config.model, self._config.seed)
+        new = self._new_release(0, 0, parameters, NO_PREVIOUS, self._evaluate(0, parameters))
+        now = time.time()
+        record = release_round(
+            self._store, self._releases, new, self._identity, opened_at=now, now=now
+        )
+        return Model(0, parameters, bytes.fromhex(record.parameters_sha256))
+
+    def _publish(self, new: NewRelease, *, is_best: bool) -> None:
+        publish_release(self._store, self._releases, new.round_number, now=time.time())
+        self._failpoints.reach(Failpoint.PUBLISHED)
+        if is_best and self._config.evaluation.keep_best:
+            self._releases.point("best", new.round_number)
+        first_kept = new.round_number + 1 - self._config.store.keep_releases
+        self._releases.prune(range(first_kept, new.round_number + 1))
+
+    def _observe(self, round_number: int, figures: Mapping[str, Metric]) -> bool:
+        """Take in an evaluation, if there was one; return whether it is the best so far."""
+        if round_number < 1 or "perplexity" not in figures:
+            return False
+        perplexity = figures["perplexity"]
+        # JSON has no infinity: what is missing was too large.
+        value = math.inf if perplexity is None else float(perplexity)
+        verdict = self._tracker.observe(round_number, value)
+        self.has_converged = verdict.has_converged
+        return verdict.is_best
+
+    def _evaluate(self, round_number: int, parameters: Tensor) -> dict[str, Metric]:
+        if self._public_text is None or not self._config.evaluation.is_due(round_number):
+            return {}
+        return _figures(self._public_text.score(self.plan(None), parameters))
+
+    def _seal(self, model: Model) -> Downlink:
+        schema = schema_of(self._config.model)
+        return Downlink.seal(
+            encode(schema, model.parameters.numpy()),
+            run=bytes.fromhex(self._run),
+            round_number=model.round_number + 1,
+            base_sha256=model.sha256,
+            schema_sha256=schema.sha256,
+            sender=self._identity,
+        )
+
+    def _new_release(
+        self,
+        round_number: int,
+        attempt: int,
+        parameters: Tensor,
+        previous_sha256: bytes,
+        metrics: dict[str, Metric],
+    ) -> NewRelease:
+        return NewRelease(
+            round_number=round_number,
+            attempt=attempt,
+            plan=self.plan(None),
+            vocabulary=self._vocabulary,
+            parameters=parameters.numpy(),
+            previous_sha256=previous_sha256,
+            metrics=metrics,
+            guarantee=self.guarantee,
+        )
+
+
+def _figures(counts: Counts) -> dict[str, Metric]:
+    perplexity = counts.perplexity
+    return {
+        "perplexity": perplexity if math.isfinite(perplexity) else None,
+        "top1_recall": counts.top1_recall,
+        "top3_recall": counts.top3_recall,
+    }
+
+
+def _in_words(figures: Mapping[str, Metric]) -> str:
+    return ", ".join(
+        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in figures.items()
+    )
