@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import signal
 import socket
 import subprocess
@@ -19,6 +18,8 @@ from edge_client.device_folder import DeviceFolder
 from edge_client.enrolling import enrol_device
 from edge_client.floor import write_starting_floor
 from privacy.invite import read_invite
+from protos import federation_pb2 as pb
+from server.admin_client import admin_stub
 from server.folder import ServerFolder
 from server.founding import found, write_invites
 from server.store import open_store
@@ -211,14 +212,16 @@ class Deployment:
             each.user + each.system + each.children_user + each.children_system for each in times
         )
 
-    def connected(self) -> int:
-        """Return how many devices the coordinator holds a stream to."""
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "server.cli", "status", str(self.root), "--json"],
-            capture_output=True,
-            check=True,
-        )
-        return int(json.loads(done.stdout)["connected_clients"])
+    def status(self) -> pb.StatusResponse:
+        """Ask the coordinator where the run stands."""
+        with admin_stub(self.root / self._config.listen.admin_socket) as stub:
+            return stub.Status(pb.StatusRequest())
+
+    def kill_coordinator(self) -> None:
+        """End the coordinator as a power cut would."""
+        if self.coordinator is not None:
+            self.coordinator.kill()
+            self.coordinator.wait()
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float, every_s: float = 0.05) -> float:
