@@ -21,7 +21,7 @@ def load_state(folder: Path, plan: Plan) -> OptimiserState | None:
     try:
         with np.load(_path(folder, plan), allow_pickle=False) as arrays:
             return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
-    except (OSError, ValueError, zipfile.BadZipFile):
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile):
         # Momentum is a convenience: a device that lost it starts afresh, as in its first round.
         return None
 
