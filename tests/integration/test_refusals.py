@@ -3,6 +3,7 @@
 import re
 import socket
 import sqlite3
+import ssl
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -167,6 +168,23 @@ def test_a_plain_text_client_fails_and_the_coordinator_goes_on(scene: Scene) -> 
             assert b"HTTP/1.1 200" not in connection.recv(4096)
 
     assert scene.device.fetch(scene.lease)
+
+
+@pytest.mark.parametrize("listener", ["enrolment_address", "device_address"])
+def test_tls_1_3_is_negotiated(scene: Scene, tmp_path: Path, listener: str) -> None:
+    identity, invite = scene.device.identity, scene.device.invite
+    pem = tmp_path / "device.pem"
+    pem.write_bytes(identity.tls_key_pem + identity.tls_certificate_pem)
+    context = ssl.create_default_context(cadata=certificate_pem(invite.ca_certificate).decode())
+    context.load_cert_chain(pem)
+    context.set_alpn_protocols(["h2"])
+    host, _, port = getattr(invite, listener).rpartition(":")
+
+    with (
+        socket.create_connection((host, int(port)), timeout=5) as connection,
+        context.wrap_socket(connection, server_hostname=host) as secured,
+    ):
+        assert secured.version() == "TLSv1.3"
 
 
 def test_a_device_without_a_certificate_does_not_connect(scene: Scene) -> None:
@@ -377,6 +395,17 @@ def test_an_update_announced_under_another_identifier_is_refused(scene: Scene) -
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_an_update_that_is_not_finite_is_refused(scene: Scene, value: float) -> None:
+    payload = bytearray(scene.payload())
+    payload[-4:] = np.float32(value).tobytes()
+    context = scene.device.uplink_context(scene.lease)
+
+    assert scene.refused_commit(*scene.device.seal_payload(bytes(payload), context)) == (
+        "malformed_update"
+    )
+
+
+@pytest.mark.parametrize("value", [1e38, -3e38, 2e18])
+def test_an_update_too_large_to_aggregate_is_refused(scene: Scene, value: float) -> None:
     payload = bytearray(scene.payload())
     payload[-4:] = np.float32(value).tobytes()
     context = scene.device.uplink_context(scene.lease)
