@@ -9,7 +9,9 @@ lets chunks be hashed side by side, and while the next one is still on its way.
 
 import hashlib
 import struct
+from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Thread
 
 CHUNK_BYTES = 1024 * 1024
 
@@ -43,11 +45,9 @@ class TreeDigest:
 
     def finish(self) -> bytes:
         """Return the digest of all chunks, 32 bytes."""
-        root = hashlib.sha256(_TAG + struct.pack("!Q", self._payload_bytes))
-        for leaf in self._leaves:
-            root.update(leaf if isinstance(leaf, bytes) else leaf.result())
+        leaves = [leaf if isinstance(leaf, bytes) else leaf.result() for leaf in self._leaves]
         self.abandon()
-        return root.digest()
+        return _root(self._payload_bytes, leaves)
 
     def abandon(self) -> None:
         """Let go of threads and chunks; no digest will be asked for any more."""
@@ -58,16 +58,31 @@ class TreeDigest:
 
 def payload_digest(payload: memoryview) -> bytes:
     """Return the digest of a whole payload, 32 bytes."""
-    digest = TreeDigest(len(payload))
-    for chunk in chunks_of(payload):
-        digest.add(chunk)
-    return digest.finish()
+    chunks = chunks_of(payload)
+    leaves = [b""] * len(chunks)
+
+    def hash_every_other(first: int) -> None:
+        for index in range(first, len(chunks), _THREADS):
+            leaves[index] = _leaf(chunks[index])
+
+    if len(chunks) < _THREADED_CHUNKS:
+        leaves = [_leaf(chunk) for chunk in chunks]
+    else:
+        helper = Thread(target=hash_every_other, args=(1,), name="sotto-digest")
+        helper.start()
+        hash_every_other(0)  # in this thread, which would only wait
+        helper.join()
+    return _root(len(payload), leaves)
 
 
 def chunks_of(payload: memoryview) -> list[memoryview]:
     """Cut a payload into views of 1 MiB, without copying; the last may be shorter."""
     count = chunk_count_of(len(payload))
     return [payload[i * CHUNK_BYTES : (i + 1) * CHUNK_BYTES] for i in range(count)]
+
+
+def _root(payload_bytes: int, leaves: Iterable[bytes]) -> bytes:
+    return hashlib.sha256(_TAG + struct.pack("!Q", payload_bytes) + b"".join(leaves)).digest()
 
 
 def _leaf(chunk: memoryview) -> bytes:

@@ -26,7 +26,6 @@ from privacy.identity import Identity
 from server.answering import RefusedError
 from server.refusals import RefusalCode
 
-_OPEN_AHEAD = 2
 _Lent = AbstractContextManager[tuple[Tensor, bytes]]
 
 
@@ -118,18 +117,18 @@ class UpdateOpener:
             self._buffers.put(buffer)
 
     def each(self, updates: Iterable[SealedUpdate]) -> Iterator[Tensor | None]:
-        """Open updates in their order, the next one while the caller works on this one.
+        """Open updates in their order, the next ones while the caller works on this one.
 
         Yields:
             The update, valid until the next is asked for; None for one that no longer opens.
         """
-        with ThreadPoolExecutor(1, thread_name_prefix="sotto-unseal") as ahead:
+        with ThreadPoolExecutor(self.buffer_count, thread_name_prefix="sotto-unseal") as ahead:
             lent: deque[tuple[_Lent, Future[Tensor | None]]] = deque()
             try:
                 for sealed in updates:
                     loan: _Lent = self.opened(sealed)
                     lent.append((loan, ahead.submit(_enter, loan)))
-                    if len(lent) == _OPEN_AHEAD:
+                    if len(lent) == self.buffer_count:
                         yield from _until_returned(*lent.popleft())
                 while lent:
                     yield from _until_returned(*lent.popleft())
