@@ -22,6 +22,7 @@ from privacy.envelope import Direction, MessageContext, open_sealed, seal
 from privacy.identity import Identity
 from privacy.invite import Invite, read_invite
 from privacy.protocol import PROTOCOL_VERSION
+from privacy.signing_requests import SigningRequests
 from protos import federation_pb2 as pb
 from protos import federation_pb2_grpc as pb_grpc
 
@@ -207,6 +208,18 @@ class Device:
             timeout=TIMEOUT_S,
         )
 
+    def renew(self) -> None:
+        """Exchange all certificates and connect with the new ones."""
+        requests = Identity.create_requests(self.folder, "device")
+        answer = self.stub.RenewCertificates(
+            pb.RenewCertificatesRequest(signing_requests=_as_message(requests)), timeout=TIMEOUT_S
+        )
+        self.identity = install(self.folder, self.invite, answer.device)
+        self.coordinator_wrapping = read_certificate(answer.coordinator.wrapping)
+        self.coordinator_signing = read_certificate(answer.coordinator.signing)
+        self.close()
+        self.connect()
+
     def take_part(self, lease: pb.Lease) -> int:
         """Do a whole round."""
         self.open_model(lease, self.fetch(lease))
@@ -222,14 +235,18 @@ def enrol(
     request = pb.EnrolRequest(
         protocol_version=version,
         token=bytes.fromhex(invite.token) if token is None else token,
-        signing_requests=pb.SigningRequests(
-            tls=requests.tls, wrapping=requests.wrapping, signing=requests.signing
-        ),
+        signing_requests=_as_message(requests),
     )
     credentials = grpc.ssl_channel_credentials(certificate_pem(invite.ca_certificate))
     with grpc.secure_channel(invite.enrolment_address, credentials) as channel:
         answer = pb_grpc.EnrolmentStub(channel).Enrol(request, timeout=TIMEOUT_S)
     return Device(folder, invite, answer)
+
+
+def _as_message(requests: SigningRequests) -> pb.SigningRequests:
+    return pb.SigningRequests(
+        tls=requests.tls, wrapping=requests.wrapping, signing=requests.signing
+    )
 
 
 def install(folder: Path, invite: Invite, given: pb.Certificates) -> Identity:
