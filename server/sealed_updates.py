@@ -1,12 +1,10 @@
 """Open sealed updates from disk: once before they are acknowledged, once when they are summed.
 
 Between the two they stay sealed: no plaintext update is ever on the coordinator's disk, and in
-memory there are never more than a few, whatever the cohort. The buffers they are opened into are
-made once and used again.
+memory there are never more than a few (`server.update_buffers`), whatever the cohort.
 """
 
 import mmap
-import queue
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,6 +23,7 @@ from privacy.envelope import MessageContext, Opener, UnsealError
 from privacy.identity import Identity
 from server.answering import RefusedError
 from server.refusals import RefusalCode
+from server.update_buffers import UpdateBuffers
 
 _Lent = AbstractContextManager[tuple[Tensor, bytes]]
 
@@ -75,9 +74,7 @@ class UpdateOpener:
         self._measure = measure
         self.buffer_count = buffer_count
         self._payload_bytes = payload_size(schema)
-        self._buffers: queue.SimpleQueue[memoryview] = queue.SimpleQueue()
-        for _ in range(buffer_count):
-            self._buffers.put(memoryview(mmap.mmap(-1, self._payload_bytes)))
+        self._buffers = UpdateBuffers(buffer_count, self._payload_bytes)
 
     def check(self, sealed: SealedUpdate) -> bytes:
         """Open an update, look whether it is usable, and let it go again.
@@ -101,20 +98,22 @@ class UpdateOpener:
     def opened(self, sealed: SealedUpdate) -> Iterator[tuple[Tensor, bytes]]:
         """Lend an update, flat float32 of shape ``(elements,)``, and its signer's certificate.
 
+        It must not be changed: it may be lent again from where it lies.
+
         Raises:
             RefusedError: If it does not open, does not fit the schema, or is not finite.
             OSError: If the file cannot be read.
         """
-        buffer = self._buffers.get()
+        message = (sealed.context, sealed.message_id)
+        buffer = self._buffers.take(message)
         try:
-            payload, signing_sha256 = self._unseal(sealed, buffer)
-            try:
-                decode(self._schema, payload)
-            except CodecError as error:
-                raise RefusedError(RefusalCode.MALFORMED_UPDATE, str(error)) from None
-            yield self._elements(buffer), signing_sha256
+            if buffer.holds != message:
+                buffer.holds = None
+                buffer.signing_sha256 = self._fill(buffer.memory, sealed)
+                buffer.holds = message
+            yield self._elements(buffer.memory), buffer.signing_sha256
         finally:
-            self._buffers.put(buffer)
+            self._buffers.give_back(buffer)
 
     def each(self, updates: Iterable[SealedUpdate]) -> Iterator[Tensor | None]:
         """Open updates in their order, the next ones while the caller works on this one.
@@ -137,14 +136,23 @@ class UpdateOpener:
                 for left, entering in lent:
                     _return(left, entering.result())
 
-    def _unseal(self, sealed: SealedUpdate, buffer: memoryview) -> tuple[memoryview, bytes]:
+    def _fill(self, memory: memoryview, sealed: SealedUpdate) -> bytes:
+        """Open an update into memory and return the signing certificate that fitted."""
+        payload, signing_sha256 = self._unseal(sealed, memory)
+        try:
+            decode(self._schema, payload)
+        except CodecError as error:
+            raise RefusedError(RefusalCode.MALFORMED_UPDATE, str(error)) from None
+        return signing_sha256
+
+    def _unseal(self, sealed: SealedUpdate, memory: memoryview) -> tuple[memoryview, bytes]:
         with sealed.path.open("rb") as file:
             if file.seek(0, 2) == 0:
                 raise RefusedError(RefusalCode.UNSEAL_FAILED, "the upload is empty")
             content = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
         for sender in sealed.senders:
             try:
-                return self._open(sealed, sender, content, buffer), sender.sha256
+                return self._open(sealed, sender, content, memory), sender.sha256
             except UnsealError:
                 continue
         raise RefusedError(
@@ -152,7 +160,7 @@ class UpdateOpener:
         )
 
     def _open(
-        self, sealed: SealedUpdate, sender: CertifiedKey, content: mmap.mmap, buffer: memoryview
+        self, sealed: SealedUpdate, sender: CertifiedKey, content: mmap.mmap, memory: memoryview
     ) -> memoryview:
         opener = Opener(
             sealed.context,
@@ -160,7 +168,7 @@ class UpdateOpener:
             recipient=self._identity,
             sender=sender,
             message_id=sealed.message_id,
-            into=buffer,
+            into=memory,
         )
         try:
             opener.feed(memoryview(content))
@@ -168,11 +176,11 @@ class UpdateOpener:
         finally:
             opener.close()
 
-    def _elements(self, buffer: memoryview) -> Tensor:
+    def _elements(self, memory: memoryview) -> Tensor:
         """Return the elements where they lie; torch wants writable memory, which decode hides."""
         offset = self._payload_bytes - self._schema.payload_bytes
         return torch.frombuffer(
-            buffer, dtype=torch.float32, count=self._schema.element_count, offset=offset
+            memory, dtype=torch.float32, count=self._schema.element_count, offset=offset
         )
 
 

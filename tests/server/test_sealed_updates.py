@@ -145,3 +145,30 @@ def test_an_empty_file_does_not_open(opener: UpdateOpener, sent: Send) -> None:
         opener.check(sealed)
 
     assert refused.value.code is RefusalCode.UNSEAL_FAILED
+
+
+def test_an_update_that_is_still_at_hand_is_not_opened_again(
+    opener: UpdateOpener, sent: Send
+) -> None:
+    sealed = sent(upload(0.5, 1.0))
+    opener.check(sealed)
+    sealed.path.unlink()
+
+    with opener.opened(sealed) as (update, _):
+        assert float(update[0]) == 0.5
+
+    # Another message of the same lease is another update, and takes the only buffer.
+    other = replace(sealed, message_id=bytes(16))
+    with pytest.raises(FileNotFoundError):
+        opener.check(other)
+    with pytest.raises(FileNotFoundError):
+        opener.check(sealed)
+
+
+def test_what_did_not_open_is_not_at_hand(opener: UpdateOpener, sent: Send) -> None:
+    sealed = sent(upload(0.5, 1.0), last_element=float("nan"))
+
+    for _ in range(2):
+        with pytest.raises(RefusedError) as caught:
+            opener.check(sealed)
+        assert caught.value.code is RefusalCode.MALFORMED_UPDATE

@@ -1,0 +1,42 @@
+"""A bounded number of buffers, each remembering what it holds."""
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier, Lock
+
+from server.update_buffers import UpdateBuffers
+
+
+def test_a_buffer_that_holds_what_is_wanted_is_preferred() -> None:
+    buffers = UpdateBuffers(3, 8)
+    taken = [buffers.take(None) for _ in range(3)]
+    for name, buffer in zip("abc", taken, strict=True):
+        buffer.holds = name
+        buffers.give_back(buffer)
+
+    assert buffers.take("b") is taken[1]
+    # What nobody holds goes into the one that was given back longest ago.
+    assert buffers.take("d") is taken[0]
+    assert buffers.take("b") is taken[2]
+
+
+def test_no_more_are_lent_than_there_are() -> None:
+    buffers = UpdateBuffers(2, 8)
+    both, lock = Barrier(2), Lock()
+    lent: set[int] = set()
+    most: list[int] = []
+
+    def work(number: int) -> None:
+        buffer = buffers.take(number)
+        with lock:
+            lent.add(number)
+            most.append(len(lent))
+        if number < 2:
+            both.wait(timeout=10)
+        with lock:
+            lent.remove(number)
+        buffers.give_back(buffer)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(50)))
+
+    assert max(most) == 2
