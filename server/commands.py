@@ -3,10 +3,12 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
 from models.model_settings import schema_of
+from privacy.identity import Identity
 from protos import federation_pb2 as pb
 from server.admin_client import NotRunningError, admin_stub
 from server.attempts import current_attempt, next_attempt
@@ -41,7 +43,8 @@ class Federation:
             clients = list_clients(store)
             try:
                 with admin_stub(self.socket) as stub:
-                    return from_answer(stub.Status(pb.StatusRequest()), clients)
+                    answer = stub.Status(pb.StatusRequest())
+                return from_answer(answer, clients, self._certificates_end_at())
             except NotRunningError:
                 return self._stopped(store, run)
 
@@ -111,6 +114,12 @@ class Federation:
         with only_one(self.folder):
             rotate_keys(self.folder, self.config, hostnames)
 
+    def _certificates_end_at(self) -> str:
+        identity = Identity.load(self.folder.identity)
+        pairs = (identity.tls, identity.wrapping, identity.signing)
+        end = min(pair.certified.not_after for pair in pairs)
+        return datetime.fromtimestamp(end, UTC).isoformat(timespec="minutes")
+
     @contextmanager
     def _store(self) -> Iterator[tuple[Store, str]]:
         store = open_store(self.config.store)
@@ -135,5 +144,6 @@ class Federation:
             guarantee=noise_mode(self.config.privacy).guarantee,
             enrolled_clients=sum(client.revoked_at is None for client in clients),
             software_version=version("sotto"),
+            certificates_end_at=self._certificates_end_at(),
             clients=clients,
         )

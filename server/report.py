@@ -27,6 +27,8 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         committed_clients: Devices whose update is in.
         remaining_s: Seconds until the round closes; 0 when none is open.
         software_version: Version of the serving process, or of this one.
+        certificates_end_at: When the coordinator's certificates expire, ISO 8601 UTC;
+            ``sotto-server rotate-keys`` makes new ones.
         clients: Every enrolled device.
     """
 
@@ -42,10 +44,13 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     committed_clients: int = 0
     remaining_s: float = 0.0
     software_version: str
+    certificates_end_at: str
     clients: list[ClientSummary] = []
 
 
-def from_answer(answer: pb.StatusResponse, clients: list[ClientSummary]) -> StatusReport:
+def from_answer(
+    answer: pb.StatusResponse, clients: list[ClientSummary], certificates_end_at: str
+) -> StatusReport:
     """Return the report of a running coordinator."""
     return StatusReport(
         run=answer.run,
@@ -60,6 +65,7 @@ def from_answer(answer: pb.StatusResponse, clients: list[ClientSummary]) -> Stat
         committed_clients=answer.committed_clients,
         remaining_s=answer.remaining_ms / 1000,
         software_version=answer.software_version,
+        certificates_end_at=certificates_end_at,
         clients=clients,
     )
 

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import logging
 import signal
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -46,6 +48,7 @@ from server.store import Store, check_run, open_store
 from server.threads import Threads
 from server.uploads import UploadDesk
 
+_LOG = logging.getLogger(__name__)
 _THREADS = 8
 # Streams get this long to end by themselves when the coordinator stops.
 _GRACE_S = 1.0
@@ -146,6 +149,11 @@ class _Parts:
         )
 
     async def serve(self, on_ready: Callable[[Ports], None]) -> None:
+        if self._identity.due_for_renewal(time.time()):
+            _LOG.warning(
+                "the coordinator's certificates are past two thirds of their life; "
+                "drain it and run `sotto-server rotate-keys`"
+            )
         recovered = await self._keeper.start()
         machine = RoundMachine(
             self._config.rounds,

@@ -1,37 +1,16 @@
 """Whom the coordinator trusts, for how long, and what it leaves on its disk."""
 
-import socket
-import ssl
 from pathlib import Path
 
 import grpc
 import pytest
 
-from privacy.certificates import certificate_pem
 from privacy.identity import Identity
 from protos import federation_pb2 as pb
 from tests.integration.conftest import Make
 from tests.integration.device import Device, code_of, enrol, next_lease
 from tests.integration.federation import Federation
 from tests.integration.keys import lay_out_keys
-
-
-def test_both_listeners_negotiate_tls_1_3(make_federation: Make) -> None:
-    federation = make_federation()
-    federation.start()
-    (device,) = federation.enrol(1)
-    context = ssl.create_default_context(
-        cadata=certificate_pem(device.invite.ca_certificate).decode()
-    )
-    context.set_alpn_protocols(["h2"])
-
-    for address in (device.invite.enrolment_address, device.invite.device_address):
-        host, _, port = address.rpartition(":")
-        with (
-            socket.create_connection((host, int(port)), timeout=10) as plain,
-            context.wrap_socket(plain, server_hostname=host) as connection,
-        ):
-            assert connection.version() == "TLSv1.3"
 
 
 def test_renewed_certificates_work_and_what_was_under_way_still_counts(
