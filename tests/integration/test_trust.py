@@ -95,3 +95,11 @@ def test_the_coordinators_own_keys_stay_its_own(make_federation: Make) -> None:
     for path in (federation.folder.identity, *federation.folder.identity.rglob("*")):
         assert path.stat().st_mode & 0o077 == 0, path
     assert identity.role == "coordinator"
+
+
+def test_only_its_owner_can_open_the_operators_socket(make_federation: Make) -> None:
+    federation = make_federation()
+    federation.start()
+
+    for path in (federation.root, federation.root / "admin.sock"):
+        assert path.stat().st_mode & 0o077 == 0
