@@ -9,8 +9,8 @@ Figures (``--json`` prints them as one object):
     round10_s            Median round of 10 devices and 10 million parameters, seconds.
     round_with_child_ms  Median round of 2 devices whose agents start a process with torch each
                          round and train on a few sentences.
-    bare10_s             The exchange of 10 devices with bare gRPC-TLS; see
-                         ``comparators/bare_exchange.py``.
+    bare_ms, bare10_s    The same bytes between as many processes with bare gRPC-TLS and nothing
+                         else: ``comparators/bare_exchange.py``.
 
 Rounds are timed by the coordinator's own records, over and over in one run; the first are left out.
 """
@@ -25,6 +25,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.comparators.bare_exchange import exchange_seconds
 from benchmarks.parts.deployment import Deployment
 
 WARM_UP_ROUNDS = 3
@@ -32,6 +33,7 @@ TIMEOUT_S = 300.0
 # Words and width of a tied GRU: 2,097,138 and 10,009,472 parameters.
 MODEL_8_MIB = {"words": 9_714, "hidden": 192}
 MODEL_10_M = {"words": 10_000, "hidden": 703}
+LARGE_BYTES = 4 * 10_009_472
 TEXT = "the train is late again\ni will be home at eight\ncan you buy bread and milk\n"
 
 
@@ -82,12 +84,16 @@ def measure(rounds: int, large_rounds: int, child_rounds: int) -> dict[str, floa
     """Run all federations and return the figures."""
     seconds, cpu_s = idle_rounds(MODEL_8_MIB, 2, rounds)
     large, _ = idle_rounds(MODEL_10_M, 10, large_rounds)
+    bare = exchange_seconds(8 << 20, 2, rounds)
+    bare_large = exchange_seconds(LARGE_BYTES, 10, large_rounds)
     return {
         "round_ms": statistics.median(seconds) * 1e3,
         "round_ms_p90": statistics.quantiles(seconds, n=10)[-1] * 1e3,
         "cpu_s_per_10_rounds": cpu_s * 10,
         "round10_s": statistics.median(large),
         "round_with_child_ms": statistics.median(training_rounds(child_rounds)) * 1e3,
+        "bare_ms": statistics.median(bare) * 1e3,
+        "bare10_s": statistics.median(bare_large),
         "rounds": len(seconds),
     }
 

@@ -4,7 +4,6 @@ Between the two they stay sealed: no plaintext update is ever on the coordinator
 memory there are never more than a few (`server.update_buffers`), whatever the cohort.
 """
 
-import mmap
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -146,22 +145,16 @@ class UpdateOpener:
         return signing_sha256
 
     def _unseal(self, sealed: SealedUpdate, memory: memoryview) -> tuple[memoryview, bytes]:
-        with sealed.path.open("rb") as file:
-            if file.seek(0, 2) == 0:
-                raise RefusedError(RefusalCode.UNSEAL_FAILED, "the upload is empty")
-            content = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
         for sender in sealed.senders:
             try:
-                return self._open(sealed, sender, content, memory), sender.sha256
+                return self._open(sealed, sender, memory), sender.sha256
             except UnsealError:
                 continue
         raise RefusedError(
             RefusalCode.UNSEAL_FAILED, "the sealed update could not be opened; train again"
         )
 
-    def _open(
-        self, sealed: SealedUpdate, sender: CertifiedKey, content: mmap.mmap, memory: memoryview
-    ) -> memoryview:
+    def _open(self, sealed: SealedUpdate, sender: CertifiedKey, memory: memoryview) -> memoryview:
         opener = Opener(
             sealed.context,
             payload_bytes=self._payload_bytes,
@@ -171,7 +164,8 @@ class UpdateOpener:
             into=memory,
         )
         try:
-            opener.feed(memoryview(content))
+            with sealed.path.open("rb", buffering=0) as file:
+                opener.feed_file(file)
             return opener.finish()
         finally:
             opener.close()

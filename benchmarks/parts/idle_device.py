@@ -9,7 +9,6 @@ equal rounds end in equal models.
 import argparse
 import asyncio
 import contextlib
-import mmap
 import os
 import signal
 import time
@@ -78,8 +77,8 @@ class IdleTrainer:
             sender=read_certificate(self._folder.coordinator().signing),
             into=self._payload,
         )
-        with Path(job.sealed_model).open("rb") as file:
-            opener.feed(memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)))
+        with Path(job.sealed_model).open("rb", buffering=0) as file:
+            opener.feed_file(file)
         opener.finish()
 
     async def close(self) -> None:

@@ -5,7 +5,6 @@ coordinator's own way: sealed chunks go to a file, which is opened and checked, 
 renamed, and its folder flushed.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,6 +21,7 @@ from server.downlink import Downlink
 from server.inbox import Inbox
 from server.round_answers import Lease
 from server.sealed_updates import SealedUpdate, UpdateOpener
+from server.threads import Threads
 from server.uploads import UploadDesk
 
 SEAL_NOW = b"seal now"
@@ -97,8 +97,8 @@ class DiskSide:
         self._context = context_of(schema, Direction.UPLINK)
         self._sender = parties.device.signing.certified
         self._opener = UpdateOpener(schema, parties.coordinator, buffer_count=1)
-        self._executor = ThreadPoolExecutor(2)
-        self._desk = UploadDesk(folder / "uploads", self._executor)
+        self._threads = Threads(ThreadPoolExecutor(2))
+        self._desk = UploadDesk(folder / "uploads", self._threads)
         self._inbox = Inbox(folder / "updates")
 
     def handler(self) -> grpc.GenericRpcHandler:
@@ -139,8 +139,7 @@ class DiskSide:
         self, request: pb.CommitUploadRequest, _context: _Context
     ) -> pb.CommitUploadResponse:
         """Check an update and keep it."""
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._executor, self._keep, request.message_id)
+        await self._threads.run(lambda: self._keep(request.message_id))
         return pb.CommitUploadResponse(round_number=1)
 
     def _keep(self, message_id: bytes) -> None:

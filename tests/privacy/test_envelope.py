@@ -1,6 +1,7 @@
 """Sealing and opening when nobody interferes, against a second implementation too."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -42,6 +43,20 @@ def opened_update(
     )
 
 
+def opened_file(
+    path: Path, payload_bytes: int, context: MessageContext, home: Federation
+) -> memoryview:
+    opener = Opener(
+        context,
+        payload_bytes=payload_bytes,
+        recipient=home.coordinator,
+        sender=home.device.signing.certified,
+    )
+    with path.open("rb", buffering=0) as file:
+        opener.feed_file(file)
+    return opener.finish()
+
+
 @settings(max_examples=60, deadline=None)
 @given(payload=st.binary(max_size=3000), piece_bytes=st.integers(1, 5000))
 def test_any_payload_comes_back_whatever_pieces_it_arrives_in(
@@ -61,6 +76,35 @@ def test_payloads_about_the_chunk_size_come_back(
     sealed = sealed_update(payload, uplink, federation)
 
     assert opened_update(sealed, piece_bytes, payload_bytes, uplink, federation) == payload
+
+
+@pytest.mark.parametrize("payload_bytes", [0, 5, MIB, 2 * MIB + 5])
+def test_a_message_is_opened_from_its_file(
+    federation: Federation, uplink: MessageContext, tmp_path: Path, payload_bytes: int
+) -> None:
+    payload = SecureSource().bytes(payload_bytes)
+    path = tmp_path / "update.sealed"
+    path.write_bytes(sealed_update(payload, uplink, federation))
+
+    assert opened_file(path, payload_bytes, uplink, federation) == payload
+
+
+@pytest.mark.parametrize("cut", ["empty", "first byte", "last byte", "one byte more"])
+def test_a_file_that_is_not_the_whole_message_does_not_open(
+    federation: Federation, uplink: MessageContext, tmp_path: Path, cut: str
+) -> None:
+    sealed = sealed_update(bytes(MIB + 5), uplink, federation)
+    cuts = {
+        "empty": b"",
+        "first byte": sealed[1:],
+        "last byte": sealed[:-1],
+        "one byte more": sealed + b"\0",
+    }
+    path = tmp_path / "update.sealed"
+    path.write_bytes(cuts[cut])
+
+    with pytest.raises(UnsealError):
+        opened_file(path, MIB + 5, uplink, federation)
 
 
 def test_the_sealed_size_is_prefix_and_payload_and_a_tag_a_chunk() -> None:
