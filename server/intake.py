@@ -76,7 +76,7 @@ class Intake:
         self._failpoints = failpoints
         self._changed = changed
         self._running: dict[tuple[bytes, bytes], asyncio.Task[Committed]] = {}
-        self._checking = asyncio.Semaphore(opener.buffer_count)
+        self._checking = asyncio.Semaphore(opener.open_at_once)
 
     def lease_of(self, client: str, nonce: bytes) -> tuple[Lease, RoundInHand]:
         """Return the caller's live lease and its round.

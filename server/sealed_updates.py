@@ -24,6 +24,8 @@ from server.answering import RefusedError
 from server.refusals import RefusalCode
 from server.update_buffers import UpdateBuffers
 
+# Decrypting and hashing two keep two processors busy.
+_OPEN_AT_ONCE = 2
 _Lent = AbstractContextManager[tuple[Tensor, bytes]]
 
 
@@ -49,7 +51,7 @@ class UpdateOpener:
     """Open updates of one schema.
 
     Attributes:
-        buffer_count: Updates open at one time; who wants one more waits.
+        open_at_once: Updates that should be opened at one time.
     """
 
     def __init__(
@@ -66,12 +68,13 @@ class UpdateOpener:
             schema: Tensors of an update.
             identity: The coordinator, to whom updates are sealed.
             measure: Raises ``UnusableUpdateError`` for an update that could not be aggregated.
-            buffer_count: Updates open at one time; who wants one more waits.
+            buffer_count: Updates held at one time, open or opened before; see
+                ``server.update_buffers.buffer_count_for``.
         """
         self._schema = schema
         self._identity = identity
         self._measure = measure
-        self.buffer_count = buffer_count
+        self.open_at_once = min(_OPEN_AT_ONCE, buffer_count)
         self._payload_bytes = payload_size(schema)
         self._buffers = UpdateBuffers(buffer_count, self._payload_bytes)
 
@@ -120,13 +123,13 @@ class UpdateOpener:
         Yields:
             The update, valid until the next is asked for; None for one that no longer opens.
         """
-        with ThreadPoolExecutor(self.buffer_count, thread_name_prefix="sotto-unseal") as ahead:
+        with ThreadPoolExecutor(self.open_at_once, thread_name_prefix="sotto-unseal") as ahead:
             lent: deque[tuple[_Lent, Future[Tensor | None]]] = deque()
             try:
                 for sealed in updates:
                     loan: _Lent = self.opened(sealed)
                     lent.append((loan, ahead.submit(_enter, loan)))
-                    if len(lent) == self.buffer_count:
+                    if len(lent) == self.open_at_once:
                         yield from _until_returned(*lent.popleft())
                 while lent:
                     yield from _until_returned(*lent.popleft())

@@ -46,6 +46,7 @@ from server.sealed_updates import UpdateOpener
 from server.service import FederationService
 from server.store import Store, check_run, open_store
 from server.threads import Threads
+from server.update_buffers import buffer_count_for
 from server.uploads import UploadDesk
 
 _LOG = logging.getLogger(__name__)
@@ -129,8 +130,12 @@ class _Parts:
         self._vocabulary = config.vocabulary.load()
         self._inbox = Inbox(folder.updates, failpoints)
         plan = make_plan(config, run, cohort_size=1, vocabulary=self._vocabulary)
+        uploaded = upload_schema(plan)
         self._opener = UpdateOpener(
-            upload_schema(plan), self._identity, measure=intake_settings(config).measure
+            uploaded,
+            self._identity,
+            measure=intake_settings(config).measure,
+            buffer_count=buffer_count_for(uploaded.payload_bytes, config.rounds.cohort_size),
         )
         self._membership = Membership(
             store, CertificateAuthority.load(folder.authority), self._identity, threads

@@ -8,6 +8,21 @@ import mmap
 import threading
 from collections.abc import Hashable
 
+_LEAST = 2
+_MOST = 16
+_MOST_BYTES = 512 << 20
+
+
+def buffer_count_for(update_bytes: int, cohort_size: int | None) -> int:
+    """Return how many updates to hold: a small cohort's all, and never more than a fixed memory.
+
+    Args:
+        update_bytes: Bytes of one update.
+        cohort_size: Devices of a round, where the settings name their number.
+    """
+    wanted = _MOST if cohort_size is None else min(_MOST, cohort_size)
+    return max(_LEAST, min(wanted, _MOST_BYTES // update_bytes))
+
 
 class UpdateBuffer:
     """Hold memory for one update.

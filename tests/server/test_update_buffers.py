@@ -3,7 +3,9 @@
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Lock
 
-from server.update_buffers import UpdateBuffers
+import pytest
+
+from server.update_buffers import UpdateBuffers, buffer_count_for
 
 
 def test_a_buffer_that_holds_what_is_wanted_is_preferred() -> None:
@@ -40,3 +42,20 @@ def test_no_more_are_lent_than_there_are() -> None:
         list(pool.map(work, range(50)))
 
     assert max(most) == 2
+
+
+@pytest.mark.parametrize(
+    ("update_bytes", "cohort_size", "count"),
+    [
+        (8 << 20, 1, 2),  # one is filled while another is summed
+        (8 << 20, 10, 10),
+        (8 << 20, 1000, 16),
+        (8 << 20, None, 16),
+        (64 << 20, 1000, 8),  # 512 MiB
+        (1 << 30, 1000, 2),
+    ],
+)
+def test_memory_is_bounded_whatever_the_cohort(
+    update_bytes: int, cohort_size: int | None, count: int
+) -> None:
+    assert buffer_count_for(update_bytes, cohort_size) == count
