@@ -125,9 +125,9 @@ class Deployment:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in (*self.devices, self.coordinator):
-            if process is not None:
-                _stop(process)
+        self.stop_devices()
+        if self.coordinator is not None:
+            _stop(self.coordinator)
 
     def start_coordinator(self) -> None:
         """Start ``sotto-server run`` and wait until it listens."""
@@ -172,6 +172,14 @@ class Deployment:
                     stderr=subprocess.STDOUT,
                 )
             )
+
+    def stop_devices(self) -> None:
+        """End every device's agent, and with it what it has started."""
+        for process in self.devices:
+            process.send_signal(signal.SIGTERM)
+        for process in self.devices:
+            _stop(process)
+        self.devices.clear()
 
     # Any row: the columns of the table of releases.
     def released(self) -> Sequence[Row[tuple[object, ...]]]:
