@@ -19,7 +19,7 @@ from edge_client.optimisers import Optimiser, OptimiserState
 from models.language_model import use_generator
 from models.metrics import Counts
 from models.model_settings import schema_of
-from models.parameters import load_parameters, read_parameters
+from models.parameters import load_parameters, read_update
 from models.personalisation import travelling_schema
 from models.plan import Plan
 from models.registry import build_network
@@ -38,6 +38,7 @@ class LocalResult:
     Attributes:
         update: What the client sends: trained minus received parameters, clipped, with the
             mode's client half applied; flat float32 in the layout of ``models.plan.upload_schema``.
+        update_norm: L2 norm before clipping and noise; never sent.
         example_count: Target tokens in one pass over the client's examples, whatever
             ``local_epochs`` says, at most the plan's ``example_cap``.
         mean_loss: Mean of the local objective over every target of every pass, in nats; measured
@@ -46,6 +47,7 @@ class LocalResult:
     """
 
     update: Tensor
+    update_norm: float
     example_count: int
     mean_loss: float
     optimiser_state: OptimiserState | None
@@ -82,6 +84,7 @@ class LocalTrainer:
         round_number: int,
         client_name: str,
         optimiser_state: OptimiserState | None = None,
+        into: Tensor | None = None,
     ) -> LocalResult:
         """Train one client's round.
 
@@ -92,6 +95,8 @@ class LocalTrainer:
             client_name: Name given at enrolment.
             optimiser_state: What this client's last round returned; read only where the plan
                 keeps it.
+            into: Memory that the update may be written to, as ``parameters``; the result says
+                where it lies.
 
         Raises:
             UnusableExamplesError: If the examples cannot be trained on.
@@ -112,9 +117,11 @@ class LocalTrainer:
         objective = build_objective(self._plan.personalisation, self._task, parameters)
         mean_loss = self._descend(objective, optimiser, examples, generator)
 
-        update = read_parameters(self._network, self._schema).sub_(parameters)
+        update = read_update(self._network, self._schema, parameters, into=into)
+        clipped, update_norm = clip(update, self._plan.privacy.clipping_norm)
         return LocalResult(
-            update=self._protect(update, round_number, client_name),
+            update=self._randomised(clipped, round_number, client_name),
+            update_norm=update_norm,
             example_count=min(self._task.example_count(examples), self._plan.training.example_cap),
             mean_loss=mean_loss,
             optimiser_state=optimiser.state() if keeps_state else None,
@@ -151,9 +158,8 @@ class LocalTrainer:
         with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=enabled):
             yield
 
-    def _protect(self, update: Tensor, round_number: int, client_name: str) -> Tensor:
-        """Clip, then apply the client's half of the noise mode."""
-        clipped, _ = clip(update, self._plan.privacy.clipping_norm)
+    def _randomised(self, clipped: Tensor, round_number: int, client_name: str) -> Tensor:
+        """Apply the client's half of the noise mode."""
         seed = client_seed(self._plan.seed, round_number, client_name, purpose="randomisation")
         generator = torch.Generator().manual_seed(seed)
         mode = noise_mode(self._plan.privacy)

@@ -49,6 +49,30 @@ def read_parameters(network: nn.Module, schema: Schema) -> Tensor:
 
 
 @torch.no_grad()
+def read_update(
+    network: nn.Module, schema: Schema, received: Tensor, *, into: Tensor | None = None
+) -> Tensor:
+    """Return the client update: the network's parameters minus the received ones.
+
+    Args:
+        network: Holds a parameter of each name and shape in the schema.
+        schema: Names and order of the tensors.
+        received: What training started from, flat float32, shape ``(elements,)``, on the CPU.
+        into: Memory for the answer, as ``received``; None takes new memory.
+
+    Raises:
+        ValueError: If a vector's shape or dtype is wrong, or the network does not fit.
+    """
+    update = torch.empty_like(received) if into is None else into
+    check_flat(received, schema)
+    check_flat(update, schema)
+    for name, tensor in _tensors(network, schema).items():
+        part = schema.slices[name]
+        torch.sub(tensor.detach().reshape(-1).cpu(), received[part], out=update[part])
+    return update
+
+
+@torch.no_grad()
 def load_parameters(network: nn.Module, schema: Schema, flat: Tensor) -> None:
     """Copy a flat vector into the network; tensors outside the schema stay as they are.
 

@@ -17,7 +17,7 @@ from edge_client.local_round import LocalResult, evaluate_users
 from edge_client.optimisers import OptimiserState
 from models.metrics import Counts
 from models.plan import Plan, decode_plan
-from privacy.clipping import UnusableUpdateError, l2_norm
+from privacy.clipping import UnusableUpdateError
 from simulation.shared_text import SharedText
 
 
@@ -49,7 +49,7 @@ class Answer(NamedTuple):
         buffer: As in the job.
         example_count: Target tokens of one pass; for training.
         mean_loss: Mean training loss in nats.
-        update_norm: L2 norm of what is sent.
+        update_norm: L2 norm before clipping and noise.
         optimiser_state: What the client's next round starts from, where the plan keeps it.
         counts: What was counted; for evaluation.
         diverged: Whether training ended in NaN or infinity.
@@ -78,8 +78,9 @@ class ClientTrainer(Protocol):
         round_number: int,
         client_name: str,
         optimiser_state: OptimiserState | None = None,
+        into: Tensor | None = None,
     ) -> LocalResult:
-        """Return the client's result."""
+        """Return the client's result, with the update in ``into`` where nothing changed it."""
         ...
 
 
@@ -143,13 +144,16 @@ class _Worker:
             round_number=job.round_number,
             client_name=name,
             optimiser_state=job.optimiser_state,
+            # What is sent may be longer: clean norms lie behind the update.
+            into=update[: len(self._parameters)],
         )
-        update.copy_(result.update)
+        if result.update.data_ptr() != update.data_ptr():
+            update.copy_(result.update)
         return Answer(
             job.position,
             job.buffer,
             result.example_count,
             result.mean_loss,
-            l2_norm(result.update),
+            result.update_norm,
             result.optimiser_state,
         )

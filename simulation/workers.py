@@ -54,7 +54,7 @@ class Trained(NamedTuple):
             valid until the next result is asked for. None if training diverged.
         example_count: Target tokens trained on.
         mean_loss: Mean training loss in nats per token.
-        update_norm: L2 norm of what is sent.
+        update_norm: L2 norm before clipping and noise.
     """
 
     slot: int

@@ -13,6 +13,7 @@ from models.parameters import (
     load_parameters,
     parameters_sha256,
     read_parameters,
+    read_update,
 )
 from models.registry import build_network
 from models.schema import Schema
@@ -107,3 +108,19 @@ def test_the_digest_is_of_little_endian_float32() -> None:
     expected = hashlib.sha256(struct.pack("<3f", 1.0, -2.5, 0.1)).digest()
 
     assert parameters_sha256(torch.tensor([1.0, -2.5, 0.1])) == expected
+
+
+def test_an_update_is_trained_minus_received_and_lies_where_it_was_asked_to() -> None:
+    settings = GruLmSettings(vocabulary_size=5, hidden_size=2)
+    schema = schema_of(settings)
+    network = build_network(settings)
+    trained = torch.arange(schema.element_count, dtype=torch.float32)
+    load_parameters(network, schema, trained)
+    received = torch.full_like(trained, 3.0)
+    into = torch.empty_like(trained)
+
+    update = read_update(network, schema, received, into=into)
+
+    assert update.data_ptr() == into.data_ptr()
+    assert torch.equal(update, trained - 3)
+    assert torch.equal(read_update(network, schema, received), trained - 3)
