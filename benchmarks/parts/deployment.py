@@ -127,7 +127,9 @@ class Deployment:
     def __exit__(self, *_: object) -> None:
         self.stop_devices()
         if self.coordinator is not None:
-            _stop(self.coordinator)
+            # SIGTERM would finish the round first, and its devices are gone.
+            self.coordinator.send_signal(signal.SIGINT)
+            _wait_or_kill(self.coordinator)
 
     def start_coordinator(self) -> None:
         """Start ``sotto-server run`` and wait until it listens."""
@@ -178,7 +180,7 @@ class Deployment:
         for process in self.devices:
             process.send_signal(signal.SIGTERM)
         for process in self.devices:
-            _stop(process)
+            _wait_or_kill(process)
         self.devices.clear()
 
     # Any row: the columns of the table of releases.
@@ -246,12 +248,10 @@ def wait_until(condition: Callable[[], bool], timeout_s: float, every_s: float =
     return time.monotonic() - started
 
 
-def _stop(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:
-    if process.poll() is None:
-        process.send_signal(signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(STOP_TIMEOUT_S)
-        process.kill()
+def _wait_or_kill(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(STOP_TIMEOUT_S)
+    process.kill()
     process.wait()
     if process.stdout is not None:
         process.stdout.close()
