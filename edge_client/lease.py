@@ -32,6 +32,8 @@ logger = logging.getLogger(__name__)
 RESUME_CODES = frozenset({"wrong_offset", "upload_superseded", "incomplete_upload"})
 # The coordinator cannot take it now.
 WAIT_CODES = frozenset({"disk_full", "rate_limited", "commit_running"})
+# The lease lives on, and the same text and plan would make the same update again.
+HOPELESS_CODES = frozenset({"malformed_update", "example_count", "wrong_size", "chunk_size"})
 
 
 @dataclass(frozen=True)
@@ -147,11 +149,20 @@ async def _deliver(kept: KeptUpdate, device: Device, transport: Transport) -> No
 
     try:
         await _until_taken(attempt)
-    except RefusedError:
+    except RefusedError as refusal:
         # These bytes will never be accepted; training again may be.
         outbox.clear()
+        if refusal.code in HOPELESS_CODES:
+            await _give_up(kept.lease_nonce, refusal, transport)
         raise
     outbox.clear()
+
+
+async def _give_up(nonce: bytes, refusal: RefusedError, transport: Transport) -> None:
+    """Hand the lease back, so that the round does not wait for it until its deadline."""
+    # A refusal here means that the lease has ended meanwhile: there is nothing left to give up.
+    with contextlib.suppress(RefusedError):
+        await transport.refuse_plan(nonce, refusal.code, refusal.reason)
 
 
 async def _until_taken(attempt: Callable[[], Awaitable[None]]) -> None:

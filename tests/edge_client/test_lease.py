@@ -191,7 +191,7 @@ def test_a_delivery_that_may_succeed_later_is_tried_again(
     assert len(trainer.jobs) == 1
 
 
-@pytest.mark.parametrize("code", ["late", "malformed_update", "unseal_failed", "duplicate"])
+@pytest.mark.parametrize("code", ["late", "unseal_failed", "duplicate"])
 def test_a_delivery_that_can_never_succeed_is_given_up_and_forgotten(
     tmp_path: Path, transport: StandInTransport, code: str
 ) -> None:
@@ -202,4 +202,23 @@ def test_a_delivery_that_can_never_succeed_is_given_up_and_forgotten(
         serve(make_lease(), device, transport)
 
     assert refused.value.code == code
+    assert device.folder.outbox().kept_for(make_lease()) is None
+    # The lease has ended, or fresh keys may save it: there is nothing to hand back.
+    assert "refuse_plan" not in transport.named
+
+
+@pytest.mark.parametrize("code", ["malformed_update", "example_count"])
+@pytest.mark.parametrize("ended_meanwhile", [False, True])
+def test_an_update_that_does_not_fit_hands_its_lease_back(
+    tmp_path: Path, transport: StandInTransport, code: str, *, ended_meanwhile: bool
+) -> None:
+    device, _ = with_outcome(tmp_path, TRAINED)
+    transport.refusals["commit"] = [code]
+    transport.refusals["refuse_plan"] = ["late"] if ended_meanwhile else []
+
+    with pytest.raises(RefusedError) as refused:
+        serve(make_lease(), device, transport)
+
+    assert refused.value.code == code
+    assert transport.calls[-1] == ("refuse_plan", NONCE, code)
     assert device.folder.outbox().kept_for(make_lease()) is None
