@@ -1,0 +1,94 @@
+"""Check the numbers that a privacy guarantee rests on, each by its name.
+
+Every check is written so that NaN fails it. A missing value is an error too: a default would be
+a guarantee that nobody chose.
+"""
+
+import math
+
+
+def check_noise_multiplier(value: float | None, name: str = "noise_multiplier") -> float:
+    """Return z, noise standard deviation over L2 sensitivity, > 0 and finite; no unit.
+
+    Raises:
+        ValueError: If it is missing, not above 0, infinite or NaN.
+    """
+    return _positive(value, name, "no noise is no guarantee: use mode none")
+
+
+def check_epsilon(value: float | None, name: str = "epsilon") -> float:
+    """Return a privacy budget, > 0 and finite.
+
+    Raises:
+        ValueError: If it is missing, not above 0, infinite or NaN.
+    """
+    return _positive(value, name, "nothing can be released at epsilon 0")
+
+
+def check_sampling_rate(value: float | None, name: str = "sampling_rate") -> float:
+    """Return q, the chance of one person in one round, in (0, 1]; 1 is everybody every round.
+
+    Raises:
+        ValueError: If it is missing or outside (0, 1].
+    """
+    number = _given(value, name)
+    if not 0 < number <= 1:
+        raise ValueError(f"{name} must be in (0, 1], got {number:g}")
+    return number
+
+
+def check_delta(
+    value: float | None, name: str = "delta", *, population_size: int | None = None
+) -> float:
+    """Return δ, the probability that the bound fails, in (0, 1) and at most 1 / population.
+
+    Args:
+        value: δ.
+        name: What to call it in an error.
+        population_size: Enrolled people, at least 1; None where it is not known.
+
+    Raises:
+        ValueError: If it is missing, outside (0, 1), or above 1 / population: such a bound
+            holds for a mechanism that publishes one person's data as they are.
+    """
+    number = _given(value, name)
+    if not 0 < number < 1:
+        raise ValueError(f"{name} must be above 0 and below 1, got {number:g}")
+    if population_size is not None:
+        people = check_count(population_size, "population_size")
+        if number * people > 1:
+            raise ValueError(
+                f"{name} must be at most 1 / population = {1 / people:.3g} for {people} people, "
+                f"got {number:g}; lower {name}"
+            )
+    return number
+
+
+def check_count(value: int | None, name: str, least: int = 1) -> int:
+    """Return a whole number that is at least ``least``.
+
+    Raises:
+        ValueError: If it is missing, no whole number, or too small.
+    """
+    if value is None:
+        raise ValueError(f"{name} must be given")
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"{name} must be a whole number, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be >= {least}, got {value}")
+    return value
+
+
+def _positive(value: float | None, name: str, reason: str) -> float:
+    number = _given(value, name)
+    if not 0 < number < math.inf:
+        raise ValueError(f"{name} must be > 0 and finite, got {number:g}; {reason}")
+    return number
+
+
+def _given(value: float | None, name: str) -> float:
+    if value is None:
+        raise ValueError(f"{name} must be given: it decides privacy and has no default")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{name} must be a number, got {value!r}")
+    return float(value)
