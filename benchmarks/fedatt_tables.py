@@ -46,19 +46,22 @@ class Maker:
     def make(self, name: str, table: TableDefinition) -> dict[str, dict[str, float | None]]:
         """Run every row with every seed and return the figures by row."""
         population = self._population(_configured(table)[0])
-        rows: dict[str, dict[str, float | None]] = {
+        floors: dict[str, dict[str, float | None]] = {
             floor: dict(figures) for floor, figures in baseline_figures(population).items()
         }
+        rows = dict(floors)
         folders: dict[str, Path] = {}
-        for row in table.rows:
-            finals = []
-            for seed in row.seeds:
-                folder = self._runs / name / _folder_name(row) / f"seed-{seed}"
-                finals.append(self._run(table, row, seed, folder))
-                folders.setdefault(row.name, folder)
-                rows[row.name] = figures_of(finals, table.figures)
-                command = f"python -P benchmarks/fedatt_tables.py --data DATA --only {name}"
-                write_report(name, table, rows, self._out, command=command, runs=folders)
+        finals: dict[str, list[Figures]] = {row.name: [] for row in table.rows}
+        command = f"python -P benchmarks/fedatt_tables.py --data DATA --only {name}"
+        for row, seed in seed_by_seed(table):
+            folder = self._runs / (row.run or f"{name}/{_folder_name(row)}") / f"seed-{seed}"
+            finals[row.name].append(self._run(table, row, seed, folder))
+            folders.setdefault(row.name, folder)
+            done = {
+                other: figures_of(runs, table.figures) for other, runs in finals.items() if runs
+            }
+            rows = {**floors, **done}
+            write_report(name, table, rows, self._out, command=command, runs=folders)
         return rows
 
     def _run(self, table: TableDefinition, row: Row, seed: int, folder: Path) -> Figures:
@@ -82,6 +85,15 @@ def _configured(table: TableDefinition, *settings: str) -> tuple[SimulationConfi
     overrides = [parse_override(text) for text in (*table.settings, *settings)]
     tables = with_settings(read_tables(table.preset), overrides)
     return config_from(tables, table.preset), tables
+
+
+def seed_by_seed(table: TableDefinition) -> list[tuple[Row, int]]:
+    """Return the runs of a table, the first seed of every row before the second of any.
+
+    A command that is stopped then leaves a table in which all rows can be compared.
+    """
+    runs = [(row, seed) for row in table.rows for seed in row.seeds]
+    return sorted(runs, key=lambda run: run[1])
 
 
 def _folder_name(row: Row) -> str:

@@ -32,12 +32,15 @@ class Row:
         settings: Changes to the table's preset, as ``sotto-simulate --set`` takes them.
         seeds: Seeds of the runs.
         x: Position on the picture's axis, where the table varies one number.
+        run: Folder of the runs below ``--runs`` where another table's row has the same settings
+            and its runs serve here too; None is a folder of this row's own.
     """
 
     name: str
     settings: tuple[str, ...]
     seeds: tuple[int, ...] = (1,)
     x: float | None = None
+    run: str | None = None
 
 
 @dataclass(frozen=True)
@@ -90,32 +93,41 @@ def _rules(length: tuple[str, ...], seeds: tuple[int, ...]) -> tuple[Row, ...]:
 
 THREE = (1, 2, 3)
 
+# A third of the presets' length: what three seeds of every rule cost on two cores decides.
+PTB_LENGTH = _length(30)
+
 TABLES = {
     "fedatt-ptb": TableDefinition(
-        title="Penn Treebank, 100 IID clients, one local epoch, 9.3 million tokens a run",
+        title="Penn Treebank, 100 IID clients, one local epoch, 2.8 million tokens a run",
         preset="fedatt-ptb",
         rows=(
-            _central("iid", 10),
-            Row("FedSGD (C = 1, E = 1)", (*FEDAVG, *_fraction(1.0, 10))),
-            *_rules(_length(100), THREE),
-            Row("FedAvg, C = 0.5", (*FEDAVG, *_fraction(0.5, 20))),
-            Row("FedAtt, clipped, C = 0.5", (*CLIPPED, *_fraction(0.5, 20))),
+            *_rules(PTB_LENGTH, THREE),
+            _central("iid", 3),
+            Row("FedSGD (C = 1, E = 1)", (*FEDAVG, *_fraction(1.0, 3))),
+            Row("FedAvg, C = 0.5", (*FEDAVG, *_fraction(0.5, 6))),
+            Row("FedAtt, clipped, C = 0.5", (*CLIPPED, *_fraction(0.5, 6))),
         ),
-        million_tokens=9.3 * 13,
+        million_tokens=2.8 * 13,
+    ),
+    "fedatt-ptb-long": TableDefinition(
+        title="Penn Treebank at the preset's length, 9.3 million tokens a run",
+        preset="fedatt-ptb",
+        rows=(*_rules(_length(100), (1,)), _central("iid", 10)),
+        million_tokens=9.3 * 4,
     ),
     "keyboard-sms": TableDefinition(
-        title="NUS SMS, every phone user a client, one local epoch, 3 million tokens a run",
+        title="NUS SMS, every phone user a client, one local epoch, 1.5 million tokens a run",
         preset="keyboard-sms",
         rows=(
-            _central("groups", 6),
-            Row("FedSGD (C = 1, E = 1)", (*FEDAVG, *_fraction(1.0, 6))),
-            *_rules(_length(60), THREE),
-            Row("FedAvg, equal weights", (*EQUAL, *_length(60))),
-            Row("FedAvg, C = 0.5", (*FEDAVG, *_fraction(0.5, 12))),
-            Row("FedAtt, clipped, C = 0.5", (*CLIPPED, *_fraction(0.5, 12))),
+            *_rules(_length(30), THREE),
+            _central("groups", 3),
+            Row("FedSGD (C = 1, E = 1)", (*FEDAVG, *_fraction(1.0, 3))),
+            Row("FedAvg, equal weights", (*EQUAL, *_length(30))),
+            Row("FedAvg, C = 0.5", (*FEDAVG, *_fraction(0.5, 6))),
+            Row("FedAtt, clipped, C = 0.5", (*CLIPPED, *_fraction(0.5, 6))),
         ),
         figures=KEYBOARD,
-        million_tokens=3.0 * 14,
+        million_tokens=1.5 * 14,
     ),
     "fedatt-wikitext2": TableDefinition(
         title="WikiText-2, 100 IID clients, 10,000 words, 3.1 million tokens a run",
@@ -124,33 +136,37 @@ TABLES = {
         million_tokens=3.1 * 3 + 4.2,
     ),
     "fedatt-reddit": TableDefinition(
-        title="Reddit comments, 100 IID clients, 3.1 million tokens a run",
+        title="Reddit comments, 100 IID clients, 1.2 million tokens a run",
         preset="fedatt-reddit",
-        rows=(*_rules(_length(50), (1,)), _central("iid", 5)),
-        million_tokens=3.1 * 4,
+        rows=(*_rules(_length(20), (1,)), _central("iid", 2)),
+        million_tokens=1.2 * 4,
     ),
     "noise": TableDefinition(
-        title="Randomisation by each client (Eq. 6), FedAtt literal, PTB, 3 million tokens a run",
-        preset="fedatt-ptb",
-        rows=tuple(
-            Row(
-                f"β = {beta:g}",
-                (
-                    LITERAL[0],
-                    f'privacy={{mode="paper", randomisation_magnitude={beta}}}',
-                    *_length(32),
-                ),
-                x=beta,
-            )
-            for beta in (0.0, 0.001, 0.005, 0.01, 0.05)
-        ),
-        setting="randomisation magnitude β",
-        million_tokens=3.0 * 5,
-    ),
-    "scale": TableDefinition(
-        title="Model scale, FedAvg, PTB, 3 million tokens a run; large as 20 steps",
+        title="Randomisation by each client (Eq. 6), FedAtt literal, PTB, 2.8 million tokens a run",
         preset="fedatt-ptb",
         rows=(
+            Row("β = 0", (*LITERAL, *PTB_LENGTH), x=0.0, run="fedatt-ptb/FedAtt--literal"),
+            *(
+                Row(
+                    f"β = {beta:g}",
+                    (
+                        LITERAL[0],
+                        f'privacy={{mode="paper", randomisation_magnitude={beta}}}',
+                        *PTB_LENGTH,
+                    ),
+                    x=beta,
+                )
+                for beta in (0.001, 0.005, 0.01, 0.05)
+            ),
+        ),
+        setting="randomisation magnitude β",
+        million_tokens=2.8 * 4,
+    ),
+    "scale": TableDefinition(
+        title="Model scale, FedAvg, PTB, 2.8 million tokens a run; large as 20 steps",
+        preset="fedatt-ptb",
+        rows=(
+            Row("small (300), tied", (*FEDAVG, *PTB_LENGTH), run="fedatt-ptb/FedAvg"),
             *(
                 Row(
                     f"{name} ({hidden}), {'tied' if tied else 'untied'}",
@@ -158,11 +174,14 @@ TABLES = {
                         *FEDAVG,
                         f"model.hidden_size={hidden}",
                         f"model.tied={str(tied).lower()}",
-                        *_length(32),
+                        *PTB_LENGTH,
                     ),
                 )
-                for name, hidden in (("small", 300), ("medium", 650))
-                for tied in (True, False)
+                for name, hidden, tied in (
+                    ("small", 300, False),
+                    ("medium", 650, True),
+                    ("medium", 650, False),
+                )
             ),
             Row(
                 "large (1500), untied, 20 steps",
@@ -177,7 +196,7 @@ TABLES = {
             ),
         ),
         # Medium costs about three times as much a token as small.
-        million_tokens=3.0 * 2 + 3.0 * 2 * 3 + 1,
+        million_tokens=2.8 + 2.8 * 2 * 3 + 1,
     ),
 }
 
