@@ -1,7 +1,7 @@
-"""The protocol of a noise mode: what is added where, and what that promises.
+"""The protocol of a noise mode: what is added where.
 
 A mode is chosen in one place (``privacy.noise.noise_mode``) and applied by the same calls in
-simulation and deployment.
+simulation and deployment. What it promises stands with its settings (``guarantee``).
 """
 
 from collections.abc import Sequence
@@ -27,11 +27,6 @@ class Arrival(StrEnum):
 
 class NoiseMode(Protocol):
     """Add what one mode of ``privacy.settings`` says at each of the three places."""
-
-    @property
-    def guarantee(self) -> str:
-        """Say what the mode promises, in one line for configuration, logs and reports."""
-        ...
 
     @property
     def guarantees_privacy(self) -> bool:

@@ -19,8 +19,6 @@ from privacy.clipping import tensor_norms
 from privacy.noise_mode import Arrival
 from privacy.settings import NoNoise, PaperNoise, PaperServerNoise
 
-NO_GUARANTEE = "no privacy guarantee"
-
 _BLOCK = 1 << 18  # Elements drawn at a time: 1 MiB beside the model, in cache until added.
 
 
@@ -49,11 +47,6 @@ class WithoutNoise:
 
     guarantees_privacy = False
     arrival = Arrival.CLIPPED
-
-    @property
-    def guarantee(self) -> str:
-        """Name the mode and say that it promises nothing."""
-        return f"none: no noise, {NO_GUARANTEE}"
 
     def at_client(
         self, update: Tensor, generator: torch.Generator, *, tensors: Sequence[slice]
@@ -84,12 +77,6 @@ class PaperRandomisation:
         clean = self.settings.score == "clean"
         return Arrival.NOISED_WITH_CLEAN_NORMS if clean else Arrival.NOISED
 
-    @property
-    def guarantee(self) -> str:
-        """Name the mode and say that it promises nothing."""
-        beta, std = self.settings.randomisation_magnitude, self.settings.noise_std
-        return f"paper: each client adds {beta:g} * N(0, {std:g}^2), {NO_GUARANTEE}"
-
     def at_client(
         self, update: Tensor, generator: torch.Generator, *, tensors: Sequence[slice]
     ) -> Tensor:
@@ -117,12 +104,6 @@ class PaperServerRandomisation:
 
     guarantees_privacy = False
     arrival = Arrival.CLIPPED
-
-    @property
-    def guarantee(self) -> str:
-        """Name the mode and say that it promises nothing."""
-        beta = self.settings.randomisation_magnitude
-        return f"paper-server: the server adds {beta:g} * N(0, 1) once, {NO_GUARANTEE}"
 
     def at_client(
         self, update: Tensor, generator: torch.Generator, *, tensors: Sequence[slice]

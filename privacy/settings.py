@@ -12,6 +12,8 @@ from typing import Literal
 
 import msgspec
 
+NO_GUARANTEE = "no privacy guarantee"
+
 
 class _Mode(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="mode"
@@ -33,6 +35,11 @@ class _Mode(
 class NoNoise(_Mode, frozen=True, kw_only=True, tag="none"):
     """Add no noise. No privacy guarantee."""
 
+    @property
+    def guarantee(self) -> str:
+        """Say what the mode promises, in one line for configuration, logs and reports."""
+        return f"none: no noise, {NO_GUARANTEE}"
+
 
 class PaperNoise(_Mode, frozen=True, kw_only=True, tag="paper"):
     """Let each client add β·N(0, σ²) to what it sends ([FedAtt] Eq. 6). No privacy guarantee.
@@ -49,6 +56,12 @@ class PaperNoise(_Mode, frozen=True, kw_only=True, tag="paper"):
     noise_std: float = 1.0
     score: Literal["arrived", "clean"] = "arrived"
 
+    @property
+    def guarantee(self) -> str:
+        """Say what the mode promises, in one line for configuration, logs and reports."""
+        beta, std = self.randomisation_magnitude, self.noise_std
+        return f"paper: each client adds {beta:g} * N(0, {std:g}^2), {NO_GUARANTEE}"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_magnitude(self.randomisation_magnitude)
@@ -64,6 +77,12 @@ class PaperServerNoise(_Mode, frozen=True, kw_only=True, tag="paper-server"):
     """
 
     randomisation_magnitude: float
+
+    @property
+    def guarantee(self) -> str:
+        """Say what the mode promises, in one line for configuration, logs and reports."""
+        beta = self.randomisation_magnitude
+        return f"paper-server: the server adds {beta:g} * N(0, 1) once, {NO_GUARANTEE}"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -14,7 +14,6 @@ import msgspec
 from privacy.certificates import CertificateError
 from privacy.installation import InstallationError, check_installation
 from privacy.keys import KeyFileError
-from privacy.noise import noise_mode
 from server.admin_client import AdminCallError, NotRunningError
 from server.backup import BackupError, create_backup, restore_backup
 from server.clients import UnknownClientError
@@ -91,7 +90,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
     def on_ready(ports: Ports) -> None:
         print(f"enrolment on port {ports.enrolment}, devices on port {ports.devices}")
-        print(f"privacy: {noise_mode(federation.config.privacy).guarantee}", flush=True)
+        print(f"privacy: {federation.config.privacy.guarantee}", flush=True)
 
     asyncio.run(serve(federation.folder, federation.config, on_ready=on_ready))
 

@@ -130,9 +130,6 @@ class Federation:
             store.close()
 
     def _stopped(self, store: Store, run: str) -> StatusReport:
-        # Here, because it imports torch, which takes a second.
-        from privacy.noise import noise_mode
-
         opened = current_attempt(store)
         clients = list_clients(store)
         return StatusReport(
@@ -141,7 +138,7 @@ class Federation:
             phase="stopped",
             round_number=next_attempt(store)[0] if opened is None else opened.round_number,
             is_paused=OperatorSwitch(self.folder.pause_mark).is_paused,
-            guarantee=noise_mode(self.config.privacy).guarantee,
+            guarantee=self.config.privacy.guarantee,
             enrolled_clients=sum(client.revoked_at is None for client in clients),
             software_version=version("sotto"),
             certificates_end_at=self._certificates_end_at(),

@@ -25,7 +25,6 @@ from models.plan import Plan
 from models.release_record import Metric
 from models.vocabulary import Vocabulary
 from privacy.identity import Identity
-from privacy.noise import noise_mode
 from server.config import FederationConfig, make_plan
 from server.convergence import ConvergenceTracker
 from server.downlink import Downlink
@@ -101,7 +100,7 @@ class ModelShelf:
             threads: Do everything that takes time.
             failpoints: Armed in tests only.
         """
-        self.guarantee = noise_mode(config.privacy).guarantee
+        self.guarantee = config.privacy.guarantee
         self.has_converged = False
         self._config = config
         self._run = run

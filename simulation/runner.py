@@ -21,7 +21,6 @@ from models.model_settings import schema_of
 from models.parameters import load_parameters, parameters_sha256
 from models.plan import Plan
 from models.registry import build_network
-from privacy.noise import noise_mode
 from server.config import make_plan
 from server.convergence import ConvergenceTracker
 from server.release_files import NewRelease
@@ -191,7 +190,7 @@ class _Run:
             parameters=self._federation.parameters.numpy(),
             previous_sha256=before,
             metrics=dict(figures),
-            guarantee=noise_mode(self._plan.privacy).guarantee,
+            guarantee=self._plan.privacy.guarantee,
         )
         self._folder.save(release, best_round=self._tracker.best_round)
         self._saved_at = time.monotonic()
