@@ -1,0 +1,84 @@
+"""Measure what privacy costs in time.
+
+Figures (``--json`` prints them as one object):
+
+    noise_versus_numpy   Time to clip an update of 10 million parameters and add calibrated noise
+                         from the cryptographic generator, over the time numpy takes to draw as
+                         many normals (``Generator.normal``, which is neither secret nor on a grid).
+
+Each time is the best of several runs on the clock, the two sides taken in turns.
+"""
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from privacy.clipping import clip
+from privacy.secure_noise import Draw, SystemKeys, add_gaussian, calibrate
+
+ELEMENTS = 10_000_000
+
+
+def clip_and_noise(update: torch.Tensor) -> None:
+    """Clip an update that is twice too long and noise it, as mode ``local`` does."""
+    clipped, _ = clip(update, 1.0)
+    calibration = calibrate(noise_multiplier=1.0, sensitivity=2.0, element_count=ELEMENTS)
+    add_gaussian(clipped, calibration, [Draw(SystemKeys().draw("benchmark"))])
+
+
+def best_seconds(sides: dict[str, Callable[[], object]], runs: int) -> dict[str, float]:
+    """Return the best time of each side, the sides taken in turns."""
+    best = dict.fromkeys(sides, math.inf)
+    for _ in range(runs):
+        for name, work in sides.items():
+            start = time.perf_counter()
+            work()
+            best[name] = min(best[name], time.perf_counter() - start)
+    return best
+
+
+def measure(runs: int) -> dict[str, float]:
+    """Run both sides and return the figures."""
+    update = torch.full((ELEMENTS,), 2.0 / math.sqrt(ELEMENTS))
+    generator = np.random.default_rng(0)
+    times = best_seconds(
+        {
+            "noise": lambda: clip_and_noise(update),
+            "numpy": lambda: generator.normal(0.0, 1.0, ELEMENTS),
+        },
+        runs,
+    )
+    return {
+        "elements": ELEMENTS,
+        "noise_s": times["noise"],
+        "numpy_s": times["numpy"],
+        "noise_versus_numpy": times["noise"] / times["numpy"],
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="fewer runs (a few seconds)")
+    parser.add_argument("--json", action="store_true", help="print one object of figures")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    figures = measure(8 if arguments.quick else 40)
+    if arguments.json:
+        print(json.dumps(figures))
+        return
+    table = Table("figure", "value", title="Privacy")
+    for name, value in figures.items():
+        table.add_row(name, f"{value:,.3f}" if isinstance(value, float) else f"{value:,}")
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
