@@ -68,3 +68,18 @@ def test_weights_are_shares_by_slot(schema: Schema) -> None:
     assert weights.slots == (1, 3)
     assert weights.layers == ("all",)
     assert weights.shares == ((0.75,), (0.25,))
+
+
+def test_an_empty_place_equals_a_client_that_sent_zeros_bit_for_bit(schema: Schema) -> None:
+    # The guarantee needs it: equal weights over a fixed number of places.
+    updates = torch.randn(5, schema.element_count, generator=torch.Generator().manual_seed(1))
+    absent, zeros = (
+        build_rule(MeanSettings(weighting="equal"), schema, slot_count=5, clipping_norm=1.0)
+        for _ in range(2)
+    )
+    for slot, update in enumerate(updates):
+        if slot not in (1, 4):
+            absent.add(slot, update, 1)
+        zeros.add(slot, torch.zeros_like(update) if slot in (1, 4) else update, 1)
+
+    assert torch.equal(absent.result().view(torch.int32), zeros.result().view(torch.int32))
