@@ -44,6 +44,8 @@ clients = Table(
     Column("forgotten_at", Float),
     # Kept when a device enrols again or is forgotten: the privacy budget counts the person.
     Column("participation_count", Integer, nullable=False, server_default="0"),
+    # Last released round with an update of this client: mode ftrl keeps rounds apart.
+    Column("last_round", Integer),
 )
 
 certificates = Table(
@@ -135,4 +137,25 @@ releases = Table(
     Column("metrics", Text, nullable=False),
     Column("recorded_at", Float, nullable=False),
     Column("published_at", Float),
+)
+
+ledger = Table(
+    "ledger",
+    metadata,
+    # The fields of ``privacy.ledger_chain.LedgerEntry``, by name; rows are never changed.
+    Column("sequence", Integer, primary_key=True, autoincrement=False),
+    Column("round_number", Integer, nullable=False),
+    Column("event", LargeBinary, nullable=False),
+    Column("recorded_ms", BigInteger, nullable=False),
+    Column("clock_set_back_ms", BigInteger, nullable=False),
+    Column("previous_sha256", LargeBinary, nullable=False),
+    Column("sha256", LargeBinary, nullable=False),
+)
+
+noise_keys = Table(
+    "noise_keys",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    # Sealed to the coordinator's wrapping key; see ``server.noise_keys``.
+    Column("sealed", LargeBinary, nullable=False),
 )

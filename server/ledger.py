@@ -1,0 +1,63 @@
+"""Keep the ledger of privacy events in the store, in the same transaction as what it tells of.
+
+The chain itself is ``privacy.ledger_chain``. An entry is written in the transaction that records
+its release, so a model can neither leave without its entry nor be counted twice.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import Connection, Row, select
+
+from privacy.events import PrivacyEvent
+from privacy.ledger_chain import LedgerEntry, next_entry, verify_chain
+from server.store import Store
+from server.tables import ledger
+
+
+def append_event(
+    connection: Connection, event: PrivacyEvent, *, run: str, round_number: int, now: float
+) -> LedgerEntry:
+    """Write the entry of a release, as the next of the chain.
+
+    Args:
+        connection: The write transaction that records the release.
+        event: What is released.
+        run: Identifier of the run, 32 hex digits.
+        round_number: Round of the release, at least 0.
+        now: Seconds since 1970 UTC.
+    """
+    entry = next_entry(
+        _last(connection),
+        run=run,
+        round_number=round_number,
+        event=event,
+        now_ms=round(now * 1000),
+    )
+    connection.execute(ledger.insert().values(entry._asdict()))
+    return entry
+
+
+def ledger_entries(store: Store) -> list[LedgerEntry]:
+    """Return every entry as it is stored, oldest first, unchecked."""
+    with store.read() as connection:
+        return _entries(connection.execute(select(ledger).order_by(ledger.c.sequence)))
+
+
+def ledger_events(store: Store, run: str) -> list[PrivacyEvent]:
+    """Return every event of the run, oldest first, after checking the chain.
+
+    Raises:
+        LedgerError: If the ledger was changed, or belongs to another run.
+    """
+    return verify_chain(ledger_entries(store), run=run)
+
+
+def _last(connection: Connection) -> LedgerEntry | None:
+    rows = connection.execute(select(ledger).order_by(ledger.c.sequence.desc()).limit(1))
+    return next(iter(_entries(rows)), None)
+
+
+# Any: the row's types are the table's.
+def _entries(rows: Iterable[Row[Any]]) -> list[LedgerEntry]:
+    return [LedgerEntry(**row._mapping) for row in rows]

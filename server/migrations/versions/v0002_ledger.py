@@ -1,0 +1,30 @@
+"""Create the ledger of privacy events, and note when a client last took part.
+
+The columns of ``ledger`` are the fields of ``privacy.ledger_chain.LedgerEntry``, by name.
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+
+
+def upgrade() -> None:
+    """Create the table and the column."""
+    op.create_table(
+        "ledger",
+        sa.Column("sequence", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("round_number", sa.Integer, nullable=False),
+        sa.Column("event", sa.LargeBinary, nullable=False),
+        sa.Column("recorded_ms", sa.BigInteger, nullable=False),
+        sa.Column("clock_set_back_ms", sa.BigInteger, nullable=False),
+        sa.Column("previous_sha256", sa.LargeBinary, nullable=False),
+        sa.Column("sha256", sa.LargeBinary, nullable=False),
+    )
+    op.create_table(
+        "noise_keys",
+        sa.Column("name", sa.String(32), primary_key=True),
+        sa.Column("sealed", sa.LargeBinary, nullable=False),
+    )
+    op.add_column("clients", sa.Column("last_round", sa.Integer))

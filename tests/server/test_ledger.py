@@ -1,0 +1,82 @@
+from pathlib import Path
+
+import pytest
+from sqlalchemy import delete, update
+
+from privacy.events import GaussianRelease
+from privacy.ledger_chain import LedgerEntry, LedgerError, LedgerOfAnotherRunError
+from server.ledger import append_event, ledger_entries, ledger_events
+from server.store import Store, open_store
+from server.store_settings import StoreSettings
+from server.tables import ledger
+
+RUN, OTHER_RUN = "ab" * 16, "cd" * 16
+NOISED = GaussianRelease(noise_multiplier=1.5, adjacency="zero-out", sampling=None)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return open_store(StoreSettings(url=f"sqlite:///{tmp_path}/store.db"))
+
+
+def append(store: Store, count: int) -> list[LedgerEntry]:
+    entries = []
+    for number in range(1, count + 1):
+        with store.write() as connection:
+            entries.append(
+                append_event(connection, NOISED, run=RUN, round_number=number, now=number)
+            )
+    return entries
+
+
+def test_entries_come_back_as_they_were_written_and_chain(store: Store) -> None:
+    written = append(store, 3)
+
+    assert ledger_entries(store) == written
+    assert [entry.sequence for entry in written] == [1, 2, 3]
+    assert [entry.recorded_ms for entry in written] == [1000, 2000, 3000]
+    assert [entry.previous_sha256 for entry in written[1:]] == [
+        entry.sha256 for entry in written[:2]
+    ]
+    assert ledger_events(store, RUN) == [NOISED] * 3
+
+
+def test_an_entry_of_a_transaction_that_failed_is_not_there(store: Store) -> None:
+    append(store, 1)
+
+    with pytest.raises(RuntimeError, match="no release"), store.write() as connection:
+        append_event(connection, NOISED, run=RUN, round_number=2, now=2)
+        raise RuntimeError("no release")
+
+    assert len(ledger_entries(store)) == 1
+
+
+def test_an_edited_entry_is_found(store: Store) -> None:
+    append(store, 3)
+
+    with store.write() as connection:
+        connection.execute(update(ledger).where(ledger.c.sequence == 2).values(round_number=7))
+
+    with pytest.raises(LedgerError, match="ledger entry 2 was changed"):
+        ledger_events(store, RUN)
+
+
+def test_a_dropped_entry_is_found(store: Store) -> None:
+    append(store, 3)
+
+    with store.write() as connection:
+        connection.execute(delete(ledger).where(ledger.c.sequence == 1))
+
+    with pytest.raises(LedgerError, match="ledger entry 1 is missing"):
+        ledger_events(store, RUN)
+
+
+def test_the_ledger_of_another_run_is_told_apart(store: Store) -> None:
+    append(store, 1)
+
+    with pytest.raises(LedgerOfAnotherRunError):
+        ledger_events(store, OTHER_RUN)
+
+
+def test_an_empty_ledger_holds_nothing(store: Store) -> None:
+    assert ledger_events(store, RUN) == []
