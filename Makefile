@@ -22,7 +22,7 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 demo: $(STAMP) ## Train a keyboard on five devices of this machine and export it (3 minutes)
-	@$(BIN)/python -P examples/keyboard/run.py
+	@$(BIN)/python -m examples.keyboard.run
 
 test: $(STAMP) ## Run every test but the slow reproductions
 	$(BIN)/python -m pytest -m 'not papers'
@@ -45,7 +45,7 @@ protos: $(STAMP) ## Generate the wire code from protos/federation.proto
 	$(BIN)/python -P protos/generate.py
 
 bench: $(STAMP) ## Run every benchmark in its short form
-	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python -P $$file --quick || exit 1; done
+	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; name=$${file#benchmarks/}; $(BIN)/python -m benchmarks.$${name%.py} --quick || exit 1; done
 
 clean: ## Remove the environment, caches and generated runs
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache runs demo demo.png

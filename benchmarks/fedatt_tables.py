@@ -4,7 +4,7 @@ Every run lies in a folder of its own below ``--runs`` and is not run again. Aft
 table is written anew to ``--out`` as JSON, Markdown and PNG. Unigram and interpolated bigram,
 fitted on the same training split, and the same model trained centrally stand in every table.
 
-    python -P benchmarks/fedatt_tables.py --data DATA --only fedatt-ptb
+    python -m benchmarks.fedatt_tables --data DATA --only fedatt-ptb
 
 ``--list`` shows the tables with their estimated time; ``--quick`` runs the machinery on the
 embedded text in a temporary folder.
@@ -52,7 +52,7 @@ class Maker:
         rows = dict(floors)
         folders: dict[str, Path] = {}
         finals: dict[str, list[Figures]] = {row.name: [] for row in table.rows}
-        command = f"python -P benchmarks/fedatt_tables.py --data DATA --only {name}"
+        command = f"python -m benchmarks.fedatt_tables --data DATA --only {name}"
         for row, seed in seed_by_seed(table):
             folder = self._runs / (row.run or f"{name}/{_folder_name(row)}") / f"seed-{seed}"
             finals[row.name].append(self._run(table, row, seed, folder))

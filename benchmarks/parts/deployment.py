@@ -27,6 +27,7 @@ from server.tables import releases
 
 STOP_TIMEOUT_S = 10.0
 START_TIMEOUT_S = 60.0
+_CHECKOUT = Path(__file__).resolve().parents[2]
 _SETTINGS = """
 seed = 1
 
@@ -169,7 +170,9 @@ class Deployment:
         with (self._folder / f"device-{number}.log").open("ab") as log:
             self.devices.append(
                 subprocess.Popen(
-                    [sys.executable, "-P", "-m", module, *arguments],
+                    # Not -P: an installed package named benchmarks would hide this one.
+                    [sys.executable, "-m", module, *arguments],
+                    cwd=_CHECKOUT,
                     stdout=log,
                     stderr=subprocess.STDOUT,
                 )

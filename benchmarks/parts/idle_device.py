@@ -1,6 +1,6 @@
 """Run a device that does everything but train: fetches, opens, seals, delivers.
 
-``python -P -m benchmarks.parts.idle_device FOLDER [--never-answer]``. The agent is the product's;
+``python -m benchmarks.parts.idle_device FOLDER [--never-answer]``. The agent is the product's;
 only the child that would train is replaced, by one in the agent's own process and without torch.
 The update is a hundredth of what the device received, a share that depends on its name, so that
 equal rounds end in equal models.
