@@ -5,13 +5,13 @@ it alone. Anything that fails without a code is a fault of the network or of thi
 devices try it again.
 """
 
-import errno
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
 
+from server.disk_full import is_full
 from server.refusals import TEXTS, RefusalCode
 
 CODE_KEY = "sotto-code"
@@ -82,6 +82,6 @@ async def answering(context: "grpc.aio.ServicerContext[Any, Any]") -> AsyncItera
 
 def disk_refusal(error: OSError) -> RefusedError | None:
     """Return the refusal for a disk without room, or None for any other failure."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if is_full(error):
         return RefusedError(RefusalCode.DISK_FULL, DISK_FULL_TEXT)
     return None

@@ -19,6 +19,7 @@ from server.backup import BackupError, create_backup, restore_backup
 from server.clients import UnknownClientError
 from server.commands import Federation
 from server.config import ConfigError, preset_names, preset_text
+from server.disk_full import DiskFullError
 from server.folder import ServerFolder
 from server.founding import FoundingError, found, write_invites
 from server.listeners import ListenError
@@ -33,6 +34,7 @@ _FAILURES = (
     BackupError,
     CertificateError,
     ConfigError,
+    DiskFullError,
     FoundingError,
     InstallationError,
     KeyFileError,

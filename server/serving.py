@@ -25,6 +25,7 @@ from server.aggregation.intake import IntakeSettings
 from server.config import FederationConfig, make_plan
 from server.coordinator import Coordinator
 from server.device_evaluation import DeviceEvaluation
+from server.disk_full import naming_the_disk
 from server.enrolment import EnrolmentService
 from server.failpoints import UNARMED, Failpoints
 from server.folder import ServerFolder
@@ -91,11 +92,15 @@ async def serve(
         StoreError: If the store does not fit the settings.
         KeyFileError: If a key is missing or readable by others.
         ListenError: If an address is taken.
-        OSError: If the disk is full.
+        DiskFullError: If the disk is full; the next start goes on with the round.
     """
     # One thread an operation: sums are the same to the bit on every machine, and in simulation.
     torch.set_num_threads(1)
-    with only_one(folder), ThreadPoolExecutor(_THREADS) as executor:
+    with (
+        naming_the_disk(folder.root),
+        only_one(folder),
+        ThreadPoolExecutor(_THREADS) as executor,
+    ):
         store = await asyncio.to_thread(open_store, config.store)
         try:
             run = check_run(store, config.seed, schema_of(config.model).sha256)
