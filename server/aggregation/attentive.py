@@ -1,9 +1,9 @@
 """Weigh each layer by how far the client moved it, with a bound (FedAtt, clipped form).
 
 A layer's weight is e^{κ(s/C - 1)}: s is the L2 norm of the layer in the clipped update and C the
-clipping norm over all layers, so a weight lies in [e^-κ, 1] and no client counts more than e^κ
-times another. With κ = λC and clipping that never bites this is [FedAtt] Eq. 2 at temperature λ.
-κ = 0 is the equal mean, bit for bit.
+clipping norm over all layers, or the layer's own where each has one. So a weight lies in [e^-κ, 1]
+and no client counts more than e^κ times another. With κ = λC and clipping that never bites this is
+[FedAtt] Eq. 2 at temperature λ. κ = 0 is the equal mean, bit for bit.
 
 An empty slot adds a zero update: e^-κ below the line, nothing above. So the number of slots, not
 of answers, bounds one client's influence, and a dropout cannot raise it.
@@ -32,26 +32,26 @@ class AttentiveWeighing:
     Attributes:
         settings: Attention strength κ and what a layer is.
         layers: Units of weighting.
-        clipping_norm: C, over all layers together, in parameter units.
+        clipping_norms: C for each layer, in parameter units: the same for all under a flat clip.
     """
 
     settings: AttentiveSettings
     layers: tuple[Layer, ...]
-    clipping_norm: float
+    clipping_norms: tuple[float, ...]
 
     @property
     def empty_weight(self) -> float:
         """Return the weight of a zero update, e^-κ."""
-        return self._weight(0.0)
+        return self._weight(0.0, 1.0)
 
     def weigh(self, update: Measured, example_count: int) -> tuple[Weight, ...]:
         """Return a weight for each layer; the example count plays no part."""
         norms = update.tensor_norms
         return tuple(
-            Weight(self._weight(math.hypot(*(norms[index] for index in layer.tensors))))
-            for layer in self.layers
+            Weight(self._weight(math.hypot(*(norms[index] for index in layer.tensors)), clip))
+            for layer, clip in zip(self.layers, self.clipping_norms, strict=True)
         )
 
-    def _weight(self, distance: float) -> float:
+    def _weight(self, distance: float, clipping_norm: float) -> float:
         # Eq. 2 has no minus sign: the client that moved furthest weighs most.
-        return math.exp(self.settings.attention_strength * (distance / self.clipping_norm - 1))
+        return math.exp(self.settings.attention_strength * (distance / clipping_norm - 1))

@@ -2,7 +2,8 @@
 
 Every rule takes its updates through an ``Intake``, so that what is refused, and what a norm is,
 cannot differ between rules. Clipping is a factor that the rule applies while it adds: an update
-is read twice, once to measure and once to add, and never copied.
+is read twice, once to measure and once to add. Only one that breaks a clip of its own for each
+tensor, which no honest client sends, is copied.
 """
 
 import math
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from models.schema import Schema
 from privacy.clipping import UnusableUpdateError, clipping_factor, tensor_norms
+from privacy.layer_clipping import scale_tensors, tensor_factors
 from privacy.noise_mode import Arrival
 
 LARGEST_EXAMPLE_COUNT = 10**9
@@ -27,16 +29,22 @@ class Measured:
     """Hold one update that may be aggregated.
 
     Attributes:
-        values: The update as it arrived, flat float32, shape ``(elements,)``.
+        values: The update as it arrived, or scaled to a clip for each tensor; flat float32, shape
+            ``(elements,)``.
         factor: What ``values`` is multiplied by to respect the clipping norm; 1 for an honest
             client.
         tensor_norms: What attention scores: the L2 norm of each tensor, within the clip. Those
             of the update before noise where the client sent them.
+        was_clipped: Whether the update broke its clip, as no honest one does.
+        has_fitted: Whether the client says that its update fitted without being clipped; False
+            where it is not asked.
     """
 
     values: Tensor
     factor: float
     tensor_norms: tuple[float, ...]
+    was_clipped: bool = False
+    has_fitted: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,22 +57,30 @@ class IntakeSettings:
             than M updates count.
         clipping_norm: Largest L2 norm of an update over all layers; None for no limit.
         arrival: In which state the noise mode lets updates arrive.
+        tensor_clips: Largest L2 norm of each tensor, where each has its own.
+        tells_fit: Whether an update ends in a 1 if it fitted without being clipped, else a 0.
     """
 
     schema: Schema
     slot_count: int
     clipping_norm: float | None
     arrival: Arrival
+    tensor_clips: tuple[float, ...] | None = None
+    tells_fit: bool = False
 
     def __post_init__(self) -> None:
         if self.slot_count < 1:
             raise ValueError(f"slot_count must be >= 1, got {self.slot_count}")
+        if self.tells_fit and self.arrival is not Arrival.CLIPPED:
+            raise ValueError(f"only clipped updates tell whether they fitted, got {self.arrival}")
 
     @property
     def upload_elements(self) -> int:
         """Return the length of what a client sends."""
         norms = self.arrival is Arrival.NOISED_WITH_CLEAN_NORMS
-        return self.schema.element_count + (len(self.schema.tensors) if norms else 0)
+        return (
+            self.schema.element_count + (len(self.schema.tensors) if norms else 0) + self.tells_fit
+        )
 
     def measure(self, upload: Tensor) -> Measured:
         """Measure one upload; the coordinator also does so before it acknowledges one.
@@ -74,18 +90,38 @@ class IntakeSettings:
 
         Raises:
             UnusableUpdateError: If an element is NaN or infinite, the norm is above
-                ``privacy.clipping.LARGEST_UPDATE_NORM``, or a clean norm is impossible.
+                ``privacy.clipping.LARGEST_UPDATE_NORM``, or a clean norm, or whether it fitted,
+                is impossible.
         """
-        values = upload[: self.schema.element_count]
-        norms = tensor_norms(values, list(self.schema.slices.values()))
+        values, rest = upload[: self.schema.element_count], upload[self.schema.element_count :]
+        tensors = list(self.schema.slices.values())
+        norms = tensor_norms(values, tensors)
         if self.arrival is Arrival.NOISED_WITH_CLEAN_NORMS:
-            clean = upload[self.schema.element_count :].double().tolist()
-            return Measured(values, 1.0, _checked_norms(clean, self.clipping_norm))
-        factor = clipping_factor(math.hypot(*norms), self.clipping_norm)
-        scores = tuple(norm * factor for norm in norms)
-        # Noise on top of the clip is no fault: only what attention scores stays within the clip.
-        kept = factor if self.arrival is Arrival.CLIPPED else 1.0
-        return Measured(values, kept, scores)
+            return Measured(values, 1.0, self._checked_norms(rest.double().tolist()))
+        factors = self._factors(norms)
+        scores = tuple(norm * factor for norm, factor in zip(norms, factors, strict=True))
+        if self.arrival is Arrival.NOISED:
+            # Noise on top of the clip is no fault: only what attention scores stays within it.
+            return Measured(values, 1.0, scores)
+        was_clipped = min(factors) < 1
+        has_fitted = self.tells_fit and _checked_fit(float(rest[0]))
+        if self.tensor_clips is None:
+            return Measured(values, factors[0], scores, was_clipped, has_fitted)
+        scaled = scale_tensors(values, tensors, factors)
+        return Measured(scaled, 1.0, scores, was_clipped, has_fitted)
+
+    def _factors(self, norms: list[float]) -> tuple[float, ...]:
+        """Return what each tensor is multiplied by to respect the clips."""
+        if self.tensor_clips is not None:
+            return tensor_factors(norms, self.tensor_clips)
+        return (clipping_factor(math.hypot(*norms), self.clipping_norm),) * len(norms)
+
+    def _checked_norms(self, norms: list[float]) -> tuple[float, ...]:
+        if self.tensor_clips is not None:
+            for norm, tensor_clip in zip(norms, self.tensor_clips, strict=True):
+                _check_clean_norms([norm], tensor_clip)
+        _check_clean_norms(norms, self.clipping_norm)
+        return tuple(norms)
 
 
 class Intake:
@@ -95,12 +131,14 @@ class Intake:
         settings: What the round expects.
         slots: Slots taken so far, rising.
         clipped_count: Updates that were above the clipping norm when they arrived.
+        fitting_count: Updates that fitted, as their clients say, without being clipped.
     """
 
     def __init__(self, settings: IntakeSettings) -> None:
         self.settings = settings
         self.slots: list[int] = []
         self.clipped_count = 0
+        self.fitting_count = 0
 
     @property
     def empty_count(self) -> int:
@@ -125,7 +163,8 @@ class Intake:
         except UnusableUpdateError as error:
             raise UnusableUpdateError(f"slot {slot}: {error}") from None
         self.slots.append(slot)
-        self.clipped_count += measured.factor < 1
+        self.clipped_count += measured.was_clipped
+        self.fitting_count += measured.has_fitted
         return measured
 
     def merge(self, other: "Intake") -> None:
@@ -146,6 +185,7 @@ class Intake:
             raise ValueError(f"a round has {self.settings.slot_count} places, got {both} updates")
         self.slots += other.slots
         self.clipped_count += other.clipped_count
+        self.fitting_count += other.fitting_count
 
     def _check_slot(self, slot: int) -> None:
         last = self.slots[-1] if self.slots else -1
@@ -168,11 +208,17 @@ class Intake:
             )
 
 
-def _checked_norms(norms: list[float], clipping_norm: float | None) -> tuple[float, ...]:
+def _checked_fit(told: float) -> bool:
+    if told not in (0.0, 1.0):
+        # Anything else would count one client as many.
+        raise UnusableUpdateError("whether an update fitted must be told as 0 or 1")
+    return told == 1.0
+
+
+def _check_clean_norms(norms: list[float], clipping_norm: float | None) -> None:
     limit = math.inf if clipping_norm is None else clipping_norm * (1 + _NORM_TOLERANCE)
     total = math.hypot(*norms)
     if not (math.isfinite(total) and min(norms) >= 0 and total <= limit):
         raise UnusableUpdateError(
             f"clean norms must be >= 0, finite and within the clipping norm {clipping_norm}"
         )
-    return tuple(norms)

@@ -1,5 +1,6 @@
 """Say which elements of the flat vector are weighed together."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,6 +40,11 @@ def layers_of(schema: Schema, grouping: Grouping) -> tuple[Layer, ...]:
         Layer(name, tuple(tensors), _joined([where[index] for index in tensors]))
         for name, tensors in members.items()
     )
+
+
+def layer_clips(layers: Sequence[Layer], tensor_clips: Sequence[float]) -> tuple[float, ...]:
+    """Return the largest L2 norm of each layer whose tensors are clipped one by one."""
+    return tuple(math.hypot(*(tensor_clips[index] for index in layer.tensors)) for layer in layers)
 
 
 def _joined(ranges: Sequence[slice]) -> tuple[slice, ...]:

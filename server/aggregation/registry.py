@@ -6,7 +6,7 @@ from models.schema import Schema
 from privacy.noise_mode import Arrival
 from server.aggregation.attentive import AttentiveWeighing
 from server.aggregation.intake import IntakeSettings
-from server.aggregation.layers import layers_of, whole_model
+from server.aggregation.layers import layer_clips, layers_of, whole_model
 from server.aggregation.literal import LiteralWeighing
 from server.aggregation.mean import MeanWeighing
 from server.aggregation.rule import AggregationRule
@@ -26,6 +26,8 @@ def build_rule(
     slot_count: int,
     clipping_norm: float | None,
     arrival: Arrival = Arrival.CLIPPED,
+    tensor_clips: tuple[float, ...] | None = None,
+    tells_fit: bool = False,
 ) -> AggregationRule:
     """Return an empty rule for one round.
 
@@ -35,11 +37,16 @@ def build_rule(
         slot_count: Places of the round, M; an empty one counts as the rule says.
         clipping_norm: Largest L2 norm of an update over all layers; None for no limit.
         arrival: In which state the noise mode lets updates arrive.
+        tensor_clips: Largest L2 norm of each tensor, where each has its own; ``clipping_norm`` is
+            then that of all of them.
+        tells_fit: Whether updates tell if they fitted without being clipped.
 
     Raises:
         ValueError: If the settings do not go together.
     """
-    expected = IntakeSettings(schema, slot_count, clipping_norm, arrival)
+    expected = IntakeSettings(
+        schema, slot_count, clipping_norm, arrival, tensor_clips=tensor_clips, tells_fit=tells_fit
+    )
     match settings:
         case MeanSettings():
             return WeightedRule(MeanWeighing(settings, whole_model(schema)), expected)
@@ -50,7 +57,10 @@ def build_rule(
                     "set privacy.clipping_norm, or use rule literal"
                 )
             layers = layers_of(schema, settings.grouping)
-            return WeightedRule(AttentiveWeighing(settings, layers, clipping_norm), expected)
+            clips = (clipping_norm,) * len(layers)
+            if tensor_clips is not None:
+                clips = layer_clips(layers, tensor_clips)
+            return WeightedRule(AttentiveWeighing(settings, layers, clips), expected)
         case LiteralSettings():
             if settings.norm == "spectral" and arrival is Arrival.NOISED_WITH_CLEAN_NORMS:
                 raise ValueError(

@@ -49,6 +49,11 @@ class AggregationRule(Protocol):
         """Return how many of them were above the clipping norm, which no honest client is."""
         ...
 
+    @property
+    def fitting_count(self) -> int:
+        """Return how many fitted without being clipped; 0 unless updates tell. For no log."""
+        ...
+
     def add(self, slot: int, client_update: Tensor, example_count: int) -> None:
         """Take one client's update, scaled down to the clipping norm if it is above it.
 

@@ -31,6 +31,11 @@ class WeightedRule:
         """Return how many updates were above the clipping norm."""
         return self._intake.clipped_count
 
+    @property
+    def fitting_count(self) -> int:
+        """Return how many updates fitted without being clipped, before noise."""
+        return self._intake.fitting_count
+
     def add(self, slot: int, client_update: Tensor, example_count: int) -> None:
         """Measure one update, weigh it and add it: two reads of it, no copy."""
         self._sum.open_sum()

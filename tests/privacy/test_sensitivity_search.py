@@ -197,7 +197,8 @@ def aggregate(setting: Setting, updates: Array, slots: range, slot_count: int) -
         AttentiveSettings(attention_strength=setting.strength),
         schema,
         slot_count=slot_count,
-        clipping_norm=setting.clips[0],
+        clipping_norm=math.hypot(*setting.clips),
+        tensor_clips=None if setting.is_flat else setting.clips,
     )
     for slot, update in zip(slots, updates, strict=True):
         rule.add(slot, torch.from_numpy(update.ravel().astype(np.float32)), 1)
@@ -234,8 +235,7 @@ def test_no_pair_of_neighbours_in_a_million_passes_the_bound() -> None:
             for adjacency, pair in furthest.items():
                 ratio = moves(setting, pair[None])[adjacency][0] / setting.bound(adjacency)
                 best[adjacency] = max(best[adjacency], float(ratio))
-                if setting.is_flat:
-                    check_product(setting, adjacency, pair)
+                check_product(setting, adjacency, pair)
             for adjacency in ADJACENCIES:
                 record(
                     tally,
