@@ -43,7 +43,7 @@ class Trained(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Say that the sealed update lies at the job's path.
 
     Attributes:
-        example_count: Target tokens trained on, at most the plan's cap.
+        example_count: Target tokens trained on, at most the plan's cap; 0 under a guarantee.
         message_id: 16 random bytes that name the sealed update.
     """
 

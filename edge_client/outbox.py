@@ -21,7 +21,7 @@ class KeptUpdate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         deadline_ms: The lease's deadline, bound into the sealed update.
         base_sha256: Digest of the parameters it starts from.
         message_id: Names the sealed update at the coordinator.
-        example_count: Target tokens trained on.
+        example_count: Target tokens trained on; 0 under a guarantee.
     """
 
     lease_nonce: bytes

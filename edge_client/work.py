@@ -96,7 +96,9 @@ def _do(job: Job) -> Outcome:
     save_state(folder.optimiser, plan, result.optimiser_state)
     message_id = _seal_update(job, plan, result.update, identity, folder)
     own_text.delete_trained()
-    return Trained(example_count=result.example_count, message_id=message_id)
+    # Under a guarantee nobody is told how much this person writes.
+    told = 0 if plan.privacy.guarantees_privacy else result.example_count
+    return Trained(example_count=told, message_id=message_id)
 
 
 def _open_model(job: Job, plan: Plan, identity: Identity, folder: DeviceFolder) -> Tensor:

@@ -6,9 +6,12 @@ line here.
 
 from typing import assert_never
 
+from privacy.calibrated_noise import CentralGaussian, LocalGaussian
+from privacy.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
 from privacy.noise_mode import NoiseMode
 from privacy.randomisation import PaperRandomisation, PaperServerRandomisation, WithoutNoise
 from privacy.settings import NoNoise, PaperNoise, PaperServerNoise, PrivacySettings
+from privacy.tree_noise import TreeGaussian
 
 
 def noise_mode(settings: PrivacySettings) -> NoiseMode:
@@ -20,5 +23,11 @@ def noise_mode(settings: PrivacySettings) -> NoiseMode:
             return PaperRandomisation(settings)
         case PaperServerNoise():
             return PaperServerRandomisation(settings)
+        case LocalNoise():
+            return LocalGaussian(settings)
+        case CentralNoise():
+            return CentralGaussian(settings)
+        case TreeNoise():
+            return TreeGaussian(settings)
         case _:
             assert_never(settings)

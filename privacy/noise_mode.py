@@ -5,11 +5,15 @@ simulation and deployment. What it promises stands with its settings (``guarante
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
 import torch
 from torch import Tensor
+
+from privacy.events import Adjacency
+from privacy.secure_noise import NoiseKeys
 
 
 class Arrival(StrEnum):
@@ -25,12 +29,30 @@ class Arrival(StrEnum):
     """As ``NOISED``, followed by the L2 norm of every tensor before noise."""
 
 
+@dataclass(frozen=True)
+class CalibratedRound:
+    """Hold what noise that is calibrated at the coordinator depends on.
+
+    Attributes:
+        round_number: Round, from 1.
+        sensitivity: Largest L2 distance of the aggregate between neighbours, in parameter units.
+        keys: Keys of its draws.
+    """
+
+    round_number: int
+    sensitivity: float
+    keys: NoiseKeys
+
+
 class NoiseMode(Protocol):
     """Add what one mode of ``privacy.settings`` says at each of the three places."""
 
     @property
-    def guarantees_privacy(self) -> bool:
-        """Tell whether that is a bound; if so, no weight or norm of one client is shown."""
+    def adjacency(self) -> Adjacency | None:
+        """Return for which neighbours the coordinator must know the aggregate's sensitivity.
+
+        None where it adds no calibrated noise.
+        """
         ...
 
     @property
@@ -54,12 +76,18 @@ class NoiseMode(Protocol):
         """
         ...
 
-    def at_server(self, aggregate: Tensor, generator: torch.Generator) -> Tensor:
+    def at_server(
+        self,
+        aggregate: Tensor,
+        generator: torch.Generator,
+        calibrated: CalibratedRound | None = None,
+    ) -> Tensor:
         """Return the aggregate with the noise that is scaled by the server step size.
 
         Args:
             aggregate: Aggregated update, flat float32, shape ``(elements,)``; may be changed.
-            generator: Source of the draw.
+            generator: Source of an uncalibrated draw.
+            calibrated: What calibrated noise depends on; needed where ``adjacency`` is not None.
         """
         ...
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from privacy.clipping import tensor_norms
-from privacy.noise_mode import Arrival
+from privacy.noise_mode import Arrival, CalibratedRound
 from privacy.settings import NoNoise, PaperNoise, PaperServerNoise
 
 _BLOCK = 1 << 18  # Elements drawn at a time: 1 MiB beside the model, in cache until added.
@@ -45,7 +45,7 @@ class WithoutNoise:
 
     settings: NoNoise
 
-    guarantees_privacy = False
+    adjacency = None
     arrival = Arrival.CLIPPED
 
     def at_client(
@@ -54,7 +54,12 @@ class WithoutNoise:
         """Return the update as it is."""
         return update
 
-    def at_server(self, aggregate: Tensor, generator: torch.Generator) -> Tensor:
+    def at_server(
+        self,
+        aggregate: Tensor,
+        generator: torch.Generator,
+        calibrated: CalibratedRound | None = None,
+    ) -> Tensor:
         """Return the aggregate as it is."""
         return aggregate
 
@@ -69,7 +74,7 @@ class PaperRandomisation:
 
     settings: PaperNoise
 
-    guarantees_privacy = False
+    adjacency = None
 
     @property
     def arrival(self) -> Arrival:
@@ -87,7 +92,12 @@ class PaperRandomisation:
             return noised
         return torch.cat([noised, torch.tensor(tensor_norms(update, tensors))])
 
-    def at_server(self, aggregate: Tensor, generator: torch.Generator) -> Tensor:
+    def at_server(
+        self,
+        aggregate: Tensor,
+        generator: torch.Generator,
+        calibrated: CalibratedRound | None = None,
+    ) -> Tensor:
         """Return the aggregate as it is."""
         return aggregate
 
@@ -102,7 +112,7 @@ class PaperServerRandomisation:
 
     settings: PaperServerNoise
 
-    guarantees_privacy = False
+    adjacency = None
     arrival = Arrival.CLIPPED
 
     def at_client(
@@ -111,7 +121,12 @@ class PaperServerRandomisation:
         """Return the update as it is."""
         return update
 
-    def at_server(self, aggregate: Tensor, generator: torch.Generator) -> Tensor:
+    def at_server(
+        self,
+        aggregate: Tensor,
+        generator: torch.Generator,
+        calibrated: CalibratedRound | None = None,
+    ) -> Tensor:
         """Return the aggregate as it is."""
         return aggregate
 

@@ -48,19 +48,26 @@ _GRID_SHARE = 2.0**-10
 
 
 class NoiseKeys(Protocol):
-    """Give the keys of draws; ``SystemKeys`` is the only one outside tests."""
+    """Give the keys of draws."""
+
+    @property
+    def repeats(self) -> bool:
+        """Tell whether the same label gives the same key again."""
+        ...
 
     def draw(self, label: str, /) -> bytes:
         """Return ``KEY_BYTES`` secret bytes for a new draw.
 
         Args:
-            label: What is drawn, such as ``round 3``; a test's keys may follow from it.
+            label: What is drawn, such as ``round 3``.
         """
         ...
 
 
 class SystemKeys:
     """Give keys from the operating system's generator: no two draws are ever the same."""
+
+    repeats = False
 
     def draw(self, label: str, /) -> bytes:
         """Return fresh bytes, whatever the label."""

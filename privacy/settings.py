@@ -8,31 +8,27 @@ References:
 """
 
 import math
-from typing import Literal
+from typing import ClassVar, Literal
 
-import msgspec
+from privacy.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
+from privacy.clipping_settings import AdaptiveClippingSettings, ClippingSettings
 
 NO_GUARANTEE = "no privacy guarantee"
 
 
-class _Mode(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="mode"
-):
-    """Hold what every mode has.
+class _Mode(ClippingSettings, frozen=True, kw_only=True, tag_field="mode"):
+    """Clip as every mode can."""
 
-    Attributes:
-        clipping_norm: Largest L2 norm of a client update over all layers together, in parameter
-            units; absent means that updates are not clipped.
-    """
-
-    clipping_norm: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.clipping_norm is not None and not 0 < self.clipping_norm < math.inf:
-            raise ValueError(f"clipping_norm must be > 0 and finite, got {self.clipping_norm}")
+    guarantees_privacy: ClassVar[bool] = False
 
 
-class NoNoise(_Mode, frozen=True, kw_only=True, tag="none"):
+class _AdaptiveMode(AdaptiveClippingSettings, frozen=True, kw_only=True, tag_field="mode"):
+    """Clip as a mode can whose updates arrive clipped and without noise."""
+
+    guarantees_privacy: ClassVar[bool] = False
+
+
+class NoNoise(_AdaptiveMode, frozen=True, kw_only=True, tag="none"):
     """Add no noise. No privacy guarantee."""
 
     @property
@@ -69,7 +65,7 @@ class PaperNoise(_Mode, frozen=True, kw_only=True, tag="paper"):
             raise ValueError(f"noise_std must be > 0 and finite, got {self.noise_std}")
 
 
-class PaperServerNoise(_Mode, frozen=True, kw_only=True, tag="paper-server"):
+class PaperServerNoise(_AdaptiveMode, frozen=True, kw_only=True, tag="paper-server"):
     """Add one draw of β·N(0, 1) to the aggregate, as the authors' code does. No guarantee.
 
     Attributes:
@@ -89,7 +85,7 @@ class PaperServerNoise(_Mode, frozen=True, kw_only=True, tag="paper-server"):
         _check_magnitude(self.randomisation_magnitude)
 
 
-PrivacySettings = NoNoise | PaperNoise | PaperServerNoise
+PrivacySettings = NoNoise | PaperNoise | PaperServerNoise | LocalNoise | CentralNoise | TreeNoise
 
 
 def _check_magnitude(magnitude: float) -> None:

@@ -108,7 +108,7 @@ def close_round(
     for contribution in contributions:
         _add(contribution, rule, server_half, split, example_cap)
         del contribution  # Let go before the next one is made.
-    weights = None if mode.guarantees_privacy else rule.weights()
+    weights = None if privacy.guarantees_privacy else rule.weights()
     aggregate = mode.at_server(rule.result(), generator)
     stepped = torch.add(parameters, aggregate, alpha=aggregation.server_step_size, out=aggregate)
     released = mode.after_step(stepped, generator)

@@ -12,7 +12,6 @@ import time
 from collections.abc import AsyncIterator
 
 from privacy.atomic import sync_file
-from privacy.noise import noise_mode
 from protos import federation_pb2 as pb
 from server.answering import DISK_FULL_TEXT, RefusedError, disk_refusal
 from server.contributions import ContributionError, find_receipt, keep_contribution
@@ -253,7 +252,7 @@ def _checked_count(in_hand: RoundInHand, example_count: int) -> int | None:
     Raises:
         RefusedError: If the count is 0, or was told although the plan forbids it.
     """
-    if noise_mode(in_hand.plan.privacy).guarantees_privacy:
+    if in_hand.plan.privacy.guarantees_privacy:
         if example_count:
             raise RefusedError(
                 RefusalCode.EXAMPLE_COUNT,
