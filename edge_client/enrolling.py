@@ -4,9 +4,10 @@ The device makes its own keys; only signing requests leave it. Certificates are 
 authority that the invite pins before anything is kept.
 """
 
+from edge_client.coordinator_keys import check_keys
 from edge_client.device_folder import CoordinatorKeys, DeviceFolder, Enrolment
 from edge_client.transport import Transport, enrol
-from privacy.certificates import Certificates, KeyUse, check_certificate
+from privacy.certificates import Certificates
 from privacy.identity import Identity
 from privacy.invite import Invite
 from privacy.keys import KeyFileError
@@ -86,14 +87,9 @@ def _keep(
     now: float,
 ) -> None:
     """Check and keep both sides' certificates; the old ones work until the last step."""
-    for use, der in (
-        (KeyUse.WRAPPING, coordinator.wrapping),
-        (KeyUse.SIGNING, coordinator.signing),
-    ):
-        check_certificate(der, ca=ca, use=use, role="coordinator", now=now)
-    folder.save_coordinator(
-        CoordinatorKeys(wrapping=coordinator.wrapping, signing=coordinator.signing)
-    )
+    keys = CoordinatorKeys(wrapping=coordinator.wrapping, signing=coordinator.signing)
+    check_keys(keys, ca=ca, now=now)
+    folder.save_coordinator(keys)
     certificates = Certificates(device.tls, device.wrapping, device.signing)
     Identity.install(folder.identity, certificates, ca=ca, role="device", now=now)
 

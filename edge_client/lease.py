@@ -8,12 +8,14 @@ import asyncio
 import contextlib
 import logging
 import random
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from edge_client.acceptance import PlanRefusedError, accept_plan
 from edge_client.backoff import delays
+from edge_client.coordinator_keys import take_up_keys
 from edge_client.device_folder import DeviceFolder
 from edge_client.floor import Floor
 from edge_client.job import Evaluated, Failed, Job, Trained
@@ -24,6 +26,7 @@ from edge_client.trainer import Trainer
 from edge_client.transport import Transport
 from edge_client.word_lists import ensure_word_list
 from models.plan import Plan
+from privacy.certificates import CertificateError
 from protos import federation_pb2 as wire
 
 logger = logging.getLogger(__name__)
@@ -70,6 +73,7 @@ async def serve_lease(lease: wire.Lease, device: Device, transport: Transport) -
         plan = accept_plan(lease, device.floor, device.traffic)
         kept = device.folder.outbox().kept_for(lease)
         if kept is None:
+            _take_up_keys(lease, device)
             await ensure_word_list(plan.vocabulary, device.folder.word_lists, transport)
             sealed_model = await _fetch(lease, device, transport)
             kept = await _work(lease, plan, sealed_model, device, transport)
@@ -80,6 +84,13 @@ async def serve_lease(lease: wire.Lease, device: Device, transport: Transport) -
     if kept is not None:
         await _deliver(kept, device, transport)
         logger.info("round %d: update delivered", lease.round_number)
+
+
+def _take_up_keys(lease: wire.Lease, device: Device) -> None:
+    try:
+        take_up_keys(lease, device.folder, now=time.time())
+    except CertificateError as error:
+        raise PlanRefusedError("certificate_unusable", str(error)) from None
 
 
 async def _fetch(lease: wire.Lease, device: Device, transport: Transport) -> Path:

@@ -92,10 +92,15 @@ class CertifiedKey:
     public_key: PublicKey
     der: bytes
 
+    @property
+    def renewal_due_at(self) -> float:
+        """Unix seconds at which two thirds of the life, counted from the issue, are over."""
+        issued = self.not_before + CLOCK_TOLERANCE.total_seconds()
+        return issued + (self.not_after - issued) * 2 / 3
+
     def due_for_renewal(self, now: float) -> bool:
         """Return whether two thirds of the life, counted from the issue, are over."""
-        issued = self.not_before + CLOCK_TOLERANCE.total_seconds()
-        return now >= issued + (self.not_after - issued) * 2 / 3
+        return now >= self.renewal_due_at
 
     def check_time(self, now: float) -> None:
         """Check that the certificate is valid at ``now``, unix seconds.
@@ -141,6 +146,22 @@ def read_certificate(der: bytes) -> CertifiedKey:
         public_key=check_kind(public_key, use),
         der=der,
     )
+
+
+def hostnames_of(der: bytes) -> list[str]:
+    """Return the names and addresses for which a TLS certificate stands; none for the others.
+
+    Raises:
+        CertificateError: If it is no certificate.
+    """
+    try:
+        certificate = x509.load_der_x509_certificate(der)
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
+    except ValueError:
+        raise CertificateError("certificate cannot be read: it must be X.509, DER") from None
+    return [str(name.value) for name in names]
 
 
 def check_certificate(

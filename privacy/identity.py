@@ -220,10 +220,15 @@ class Identity:
             return (self.wrapping,)
         return (self.wrapping, self.previous_wrapping)
 
+    @property
+    def renewal_due_at(self) -> float:
+        """Unix seconds at which the first of the three certificates is due for renewal."""
+        pairs = (self.tls, self.wrapping, self.signing)
+        return min(pair.certified.renewal_due_at for pair in pairs)
+
     def due_for_renewal(self, now: float) -> bool:
         """Return whether any of the three certificates is past two thirds of its life."""
-        pairs = (self.tls, self.wrapping, self.signing)
-        return any(pair.certified.due_for_renewal(now) for pair in pairs)
+        return now >= self.renewal_due_at
 
     def check_time(self, now: float) -> None:
         """Check that all three certificates are valid at ``now``, unix seconds.

@@ -19,6 +19,7 @@ from server.device_evaluation import DeviceEvaluation
 from server.dispatcher import Dispatcher, come_back
 from server.failpoints import Failpoints
 from server.intake import Intake
+from server.key_renewal import KeyRenewal
 from server.membership import Membership
 from server.model_shelf import ModelShelf
 from server.operator_switch import OperatorSwitch
@@ -50,6 +51,7 @@ class Coordinator:
         intake: Intake,
         evaluation: DeviceEvaluation,
         membership: Membership,
+        renewal: KeyRenewal,
         switch: OperatorSwitch,
         failpoints: Failpoints,
         changed: asyncio.Event,
@@ -64,6 +66,7 @@ class Coordinator:
             intake: Takes updates.
             evaluation: Asks devices how good a model is.
             membership: Knows the devices.
+            renewal: Renews the coordinator's certificates.
             switch: What the operator wants.
             failpoints: Armed in tests only.
             changed: Set by whatever may give the machine an order.
@@ -75,6 +78,7 @@ class Coordinator:
         self._keeper = keeper
         self._evaluation = evaluation
         self._membership = membership
+        self._renewal = renewal
         self._switch = switch
         self._quorum = quorum
         self._dispatcher = Dispatcher(self._work_for, failpoints)
@@ -217,6 +221,8 @@ class Coordinator:
             if counts is not None:
                 await self._end_evaluation(counts)
             return counts is not None
+        if self._machine.phase is not Phase.OPEN and self._renewal.is_due:
+            await self._renewal.renew()
         if self._machine.phase is Phase.WAITING:
             return await self._open_round()
         order = self._machine.tick(time.monotonic())
@@ -227,11 +233,12 @@ class Coordinator:
         return order is not None
 
     async def _wait(self) -> None:
-        """Sleep until something happens or a deadline passes."""
+        """Sleep until something happens, a deadline passes or certificates are due."""
         wakeup = self._evaluation.next_wakeup or self._machine.next_wakeup
         left_s = None if wakeup is None else wakeup - time.monotonic()
         # Past the deadline only a running commit holds the round open, and its end wakes us.
-        timeout_s = left_s if left_s is not None and left_s > 0 else None
+        renewal_s = self._renewal.wait_s
+        timeout_s = min(left_s, renewal_s) if left_s is not None and left_s > 0 else renewal_s
         try:
             await asyncio.wait_for(self._changed.wait(), timeout_s)
         except TimeoutError:

@@ -13,6 +13,7 @@ import msgspec
 from models.model_settings import schema_of
 from privacy.atomic import sync_folder, write_atomically
 from privacy.authority import CertificateAuthority
+from privacy.certificates import hostnames_of
 from privacy.identity import Identity
 from privacy.invite import Invite
 from privacy.keys import make_private_folder
@@ -93,20 +94,28 @@ def _fill(folder: ServerFolder, settings: str, hostnames: Sequence[str]) -> None
         store.close()
 
 
-def rotate_keys(folder: ServerFolder, config: FederationConfig, hostnames: Sequence[str]) -> None:
+def rotate_keys(
+    folder: ServerFolder, config: FederationConfig, hostnames: Sequence[str]
+) -> Identity:
     """Replace the coordinator's keys; the wrapping key before them still opens what is under way.
 
     Args:
-        folder: The federation's folder, which nobody serves meanwhile.
+        folder: The federation's folder; whoever serves it calls this and takes up the new keys.
         config: Its settings.
-        hostnames: As for ``found``.
+        hostnames: As for ``found``; none keeps those of the certificate before.
+
+    Returns:
+        The new identity.
 
     Raises:
+        CertificateError: If the authority ends before the new certificates would.
         KeyFileError: If a key cannot be read.
         OSError: If the folder cannot be written.
         ValueError: If a host name cannot stand in a certificate.
     """
-    _certify(folder, CertificateAuthority.load(folder.authority), config, hostnames)
+    before = Identity.load(folder.identity).certificates.tls
+    authority = CertificateAuthority.load(folder.authority)
+    return _certify(folder, authority, config, hostnames or hostnames_of(before))
 
 
 def write_invites(
@@ -177,7 +186,7 @@ def _certify(
     authority: CertificateAuthority,
     config: FederationConfig,
     hostnames: Sequence[str],
-) -> None:
+) -> Identity:
     names = [config.listen.advertised_host, *hostnames, "localhost", "127.0.0.1", "::1"]
     requests = Identity.create_requests(folder.identity, _NAME)
     now = time.time()
@@ -189,7 +198,7 @@ def _certify(
         hostnames=list(dict.fromkeys(names)),
         now=now,
     )
-    Identity.install(
+    return Identity.install(
         folder.identity, certificates, ca=authority.certificate, role="coordinator", now=now
     )
 

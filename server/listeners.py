@@ -9,11 +9,11 @@ memory before anybody looks at it.
 """
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
 
+from privacy.identity import Identity
 from protos import federation_pb2 as pb
 from protos import federation_pb2_grpc as pb_grpc
 
@@ -34,23 +34,49 @@ class ListenError(Exception):
     """Raised when a listener cannot be opened; the text names the address and the remedy."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TlsFiles:
-    """Hold what TLS needs, all PEM.
+class ServerTls:
+    """Hold what the listeners present, so that it can change while they are open."""
 
-    Attributes:
-        key: The coordinator's private TLS key.
-        certificate: Its certificate.
-        authority: The federation's CA certificate.
-    """
+    def __init__(self, identity: Identity) -> None:
+        """Present the coordinator's current certificate."""
+        self._configuration = _configuration(identity)
 
-    key: bytes
-    certificate: bytes
-    authority: bytes
+    def take_identity(self, identity: Identity) -> None:
+        """Present a new certificate to new connections; open ones stay."""
+        self._configuration = _configuration(identity)
+
+    def credentials(self, *, mutual: bool) -> grpc.ServerCredentials:
+        """Return what a listener is opened with.
+
+        Args:
+            mutual: Whether callers must show a certificate of the federation.
+        """
+        shown = self._configuration
+
+        def changed() -> grpc.ServerCertificateConfiguration | None:
+            """Return what to show to a new connection, or None for the same as to the last."""
+            nonlocal shown
+            if shown is self._configuration:
+                return None
+            shown = self._configuration
+            return shown
+
+        return grpc.dynamic_ssl_server_credentials(
+            shown,
+            changed,  # type: ignore[arg-type]  # gRPC takes None, its types do not
+            require_client_authentication=mutual,
+        )
+
+
+def _configuration(identity: Identity) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration(
+        [(identity.tls_key_pem, identity.tls_certificate_pem)],
+        root_certificates=identity.authority_pem,
+    )
 
 
 async def open_enrolment(
-    servicer: pb_grpc.EnrolmentServicer, address: str, tls: TlsFiles
+    servicer: pb_grpc.EnrolmentServicer, address: str, tls: ServerTls
 ) -> tuple[grpc.aio.Server, int]:
     """Listen for devices that want to enrol; return the running listener and its port.
 
@@ -59,12 +85,11 @@ async def open_enrolment(
     """
     grpc_server = grpc.aio.server(options=_OPTIONS)
     pb_grpc.add_EnrolmentServicer_to_server(servicer, grpc_server)
-    credentials = grpc.ssl_server_credentials([(tls.key, tls.certificate)])
-    return grpc_server, await _start(grpc_server, address, credentials)
+    return grpc_server, await _start(grpc_server, address, tls.credentials(mutual=False))
 
 
 async def open_devices(
-    servicer: pb_grpc.FederationServicer, address: str, tls: TlsFiles
+    servicer: pb_grpc.FederationServicer, address: str, tls: ServerTls
 ) -> tuple[grpc.aio.Server, int]:
     """Listen for enrolled devices; return the running listener and its port.
 
@@ -73,10 +98,7 @@ async def open_devices(
     """
     grpc_server = grpc.aio.server(options=_OPTIONS)
     add_federation(servicer, grpc_server)
-    credentials = grpc.ssl_server_credentials(
-        [(tls.key, tls.certificate)], root_certificates=tls.authority, require_client_auth=True
-    )
-    return grpc_server, await _start(grpc_server, address, credentials)
+    return grpc_server, await _start(grpc_server, address, tls.credentials(mutual=True))
 
 
 def add_federation(servicer: pb_grpc.FederationServicer, grpc_server: grpc.aio.Server) -> None:

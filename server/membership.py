@@ -155,6 +155,10 @@ class Membership:
             raise RefusedError(RefusalCode.UNKNOWN_CLIENT, str(error)) from None
         self._forget(client)
 
+    def take_identity(self, identity: Identity) -> None:
+        """Name renewed keys to devices from now on."""
+        self._identity = identity
+
     def coordinator_certificates(self) -> pb.Certificates:
         """Return the certificates that devices seal to and verify with."""
         return _to_message(self._identity.certificates)

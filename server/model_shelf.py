@@ -24,6 +24,7 @@ from models.parameters import initial_parameters
 from models.plan import Plan
 from models.release_record import Metric
 from models.vocabulary import Vocabulary
+from privacy.certificates import Certificates
 from privacy.identity import Identity
 from server.config import FederationConfig, make_plan
 from server.convergence import ConvergenceTracker
@@ -144,6 +145,16 @@ class ModelShelf:
         self._model = Model(last.round_number, parameters, last.parameters_sha256)
         for release in list_releases(self._store):
             self._observe(release.round_number, release.metrics)
+
+    def take_identity(self, identity: Identity) -> None:
+        """Sign with renewed keys from now on; between rounds only."""
+        self._identity = identity
+        self._sealing = None
+
+    @property
+    def signer(self) -> Certificates:
+        """Return the certificates of whoever signs the current model."""
+        return self._identity.certificates
 
     async def sealed(self) -> Downlink:
         """Return the current model as devices get it."""

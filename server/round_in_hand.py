@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from models.codec import payload_size
 from models.plan import Plan, upload_schema
+from privacy.certificates import Certificates
 from privacy.envelope import Direction, MessageContext, sealed_bytes
 from protos import federation_pb2 as pb
 from server.downlink import Downlink
@@ -22,6 +23,7 @@ class RoundInHand:
         opened_at: When it was opened, seconds since 1970 UTC.
         deadline_ms: When it closes, milliseconds since 1970 UTC; the same after a restart.
         downlink: The sealed parameters.
+        coordinator: Certificates of the keys that signed them and that updates are sealed to.
     """
 
     plan: Plan
@@ -31,6 +33,7 @@ class RoundInHand:
     opened_at: float
     deadline_ms: int
     downlink: Downlink
+    coordinator: Certificates
 
     @property
     def upload_bytes(self) -> int:
@@ -56,6 +59,9 @@ class RoundInHand:
                 download_bytes=self.downlink.total_bytes,
                 attempt=self.attempt,
                 deadline_ms=self.deadline_ms,
+                coordinator=pb.Certificates(
+                    wrapping=self.coordinator.wrapping, signing=self.coordinator.signing
+                ),
             )
         )
 

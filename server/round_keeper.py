@@ -167,4 +167,5 @@ class RoundKeeper:
             opened_at=opened.opened_at,
             deadline_ms=opened.deadline_ms,
             downlink=await self._shelf.sealed(),
+            coordinator=self._shelf.signer,
         )

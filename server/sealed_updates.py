@@ -78,6 +78,10 @@ class UpdateOpener:
         self._payload_bytes = payload_size(schema)
         self._buffers = UpdateBuffers(buffer_count, self._payload_bytes)
 
+    def take_identity(self, identity: Identity) -> None:
+        """Open with renewed keys from now on; the wrapping key before them opens too."""
+        self._identity = identity
+
     def check(self, sealed: SealedUpdate) -> bytes:
         """Open an update, look whether it is usable, and let it go again.
 

@@ -2,9 +2,7 @@
 
 import asyncio
 import contextlib
-import logging
 import signal
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -31,8 +29,9 @@ from server.failpoints import UNARMED, Failpoints
 from server.folder import ServerFolder
 from server.inbox import Inbox
 from server.intake import Intake
+from server.key_renewal import KeyRenewal
 from server.lease_nonces import derived_nonces
-from server.listeners import TlsFiles, open_admin, open_devices, open_enrolment
+from server.listeners import ServerTls, open_admin, open_devices, open_enrolment
 from server.lock import only_one
 from server.membership import Membership
 from server.metrics_log import MetricsLog
@@ -50,7 +49,6 @@ from server.threads import Threads
 from server.update_buffers import buffer_count_for
 from server.uploads import UploadDesk
 
-_LOG = logging.getLogger(__name__)
 _THREADS = 8
 # Streams get this long to end by themselves when the coordinator stops.
 _GRACE_S = 1.0
@@ -131,23 +129,27 @@ class _Parts:
         self._store = store
         self._threads = threads
         self._failpoints = failpoints
-        self._identity = Identity.load(folder.identity)
+        identity = Identity.load(folder.identity)
+        self._renewal = KeyRenewal(folder, config, identity, threads)
+        self._tls = ServerTls(identity)
         self._vocabulary = config.vocabulary.load()
         self._inbox = Inbox(folder.updates, failpoints)
         plan = make_plan(config, run, cohort_size=1, vocabulary=self._vocabulary)
         uploaded = upload_schema(plan)
         self._opener = UpdateOpener(
             uploaded,
-            self._identity,
+            identity,
             measure=intake_settings(config).measure,
             buffer_count=buffer_count_for(uploaded.payload_bytes, config.rounds.cohort_size),
         )
         self._membership = Membership(
-            store, CertificateAuthority.load(folder.authority), self._identity, threads
+            store, CertificateAuthority.load(folder.authority), identity, threads
         )
         self._switch = OperatorSwitch(folder.pause_mark)
         self._releases = ReleaseFolder(folder.releases)
         self._shelf = self._make_shelf()
+        for part in (self._tls, self._opener, self._membership, self._shelf):
+            self._renewal.tell(part.take_identity)
         self._keeper = RoundKeeper(
             self._shelf,
             store=store,
@@ -159,11 +161,8 @@ class _Parts:
         )
 
     async def serve(self, on_ready: Callable[[Ports], None]) -> None:
-        if self._identity.due_for_renewal(time.time()):
-            _LOG.warning(
-                "the coordinator's certificates are past two thirds of their life; "
-                "drain it and run `sotto-server rotate-keys`"
-            )
+        if self._renewal.is_due:
+            await self._renewal.renew()
         recovered = await self._keeper.start()
         machine = RoundMachine(
             self._config.rounds,
@@ -191,7 +190,7 @@ class _Parts:
             store=self._store,
             releases=self._releases,
             metrics=MetricsLog(self._folder.metrics),
-            identity=self._identity,
+            identity=self._renewal.identity,
             public_text=_public_text(self._config, self._vocabulary),
             threads=self._threads,
             failpoints=self._failpoints,
@@ -217,6 +216,7 @@ class _Parts:
             intake=intake,
             evaluation=DeviceEvaluation(self._config.evaluation, SecureSource()),
             membership=self._membership,
+            renewal=self._renewal,
             switch=self._switch,
             failpoints=self._failpoints,
             changed=changed,
@@ -225,20 +225,17 @@ class _Parts:
 
     @contextlib.asynccontextmanager
     async def _listening(self, coordinator: Coordinator) -> AsyncIterator[Ports]:
-        identity, listen = self._identity, self._config.listen
-        tls = TlsFiles(
-            key=identity.tls_key_pem,
-            certificate=identity.tls_certificate_pem,
-            authority=identity.authority_pem,
-        )
+        listen = self._config.listen
         service = FederationService(coordinator, self._membership, self._config, self._vocabulary)
         enrolment = EnrolmentService(self._membership, self._run)
         admin = AdminService(coordinator, self._store, self._threads, self._run)
         opened: list[grpc.aio.Server] = []
         try:
-            grpc_server, devices_port = await open_devices(service, listen.devices, tls)
+            grpc_server, devices_port = await open_devices(service, listen.devices, self._tls)
             opened.append(grpc_server)
-            grpc_server, enrolment_port = await open_enrolment(enrolment, listen.enrolment, tls)
+            grpc_server, enrolment_port = await open_enrolment(
+                enrolment, listen.enrolment, self._tls
+            )
             opened.append(grpc_server)
             opened.append(await open_admin(admin, self._folder.root / listen.admin_socket))
             yield Ports(enrolment=enrolment_port, devices=devices_port)

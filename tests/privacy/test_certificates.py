@@ -1,6 +1,7 @@
 """What a certificate proves, and everything it must not pass for."""
 
 from itertools import product
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from privacy.certificates import (
     certificate_pem,
     check_certificate,
     fingerprint,
+    hostnames_of,
     read_certificate,
 )
 from privacy.identity import Identity
@@ -163,3 +165,17 @@ def test_pem_that_holds_no_certificate_is_refused() -> None:
         certificate_der(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
     with pytest.raises(CertificateError, match="DER"):
         certificate_pem(b"AAAA")
+
+
+def test_the_names_in_a_certificate_are_read_back(federation: Federation, tmp_path: Path) -> None:
+    requests = Identity.create_requests(tmp_path, "coordinator")
+    names = ["sotto.test", "10.0.0.7", "::1"]
+
+    given = federation.authority.issue_all(
+        requests, name="coordinator", role="coordinator", hostnames=names, now=NOW
+    )
+
+    assert hostnames_of(given.tls) == names
+    assert hostnames_of(given.signing) == []
+    with pytest.raises(CertificateError, match="cannot be read"):
+        hostnames_of(b"rubbish")

@@ -5,6 +5,7 @@ from typing import cast
 
 from models.model_settings import GruLmSettings, schema_of
 from models.plan import Plan, TrainingSettings, VocabularySettings
+from privacy.certificates import Certificates
 from privacy.settings import NoNoise
 from server.downlink import Downlink
 from server.round_in_hand import RoundInHand
@@ -52,4 +53,5 @@ def round_in_hand(round_number: int) -> RoundInHand:
         opened_at=0.0,
         deadline_ms=0,
         downlink=cast("Downlink", _NoModel()),  # nobody fetches it here
+        coordinator=Certificates(tls=b"", wrapping=b"", signing=b""),
     )

@@ -105,6 +105,7 @@ def round_in_hand(config: FederationConfig, coordinator: Identity) -> RoundInHan
             schema_sha256=schema.sha256,
             sender=coordinator,
         ),
+        coordinator=coordinator.certificates,
     )
 
 
