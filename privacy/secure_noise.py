@@ -125,7 +125,7 @@ def add_gaussian(values: Tensor, calibration: Calibration, draws: Sequence[Draw]
     """Round a vector to the grid and add draws of N(0, noise_std²) on the grid, in place.
 
     Args:
-        values: Contiguous float32 on the CPU, finite, shape ``(elements,)``; changed.
+        values: Contiguous float32 or float64 on the CPU, finite, shape ``(elements,)``; changed.
         calibration: Standard deviation and grid.
         draws: What is added; each has ``noise_std``.
 

@@ -16,6 +16,7 @@ from server.aggregation.settings import (
     LiteralSettings,
     MeanSettings,
 )
+from server.aggregation.weighing import Weighing
 from server.aggregation.weighted_rule import WeightedRule
 
 
@@ -28,6 +29,7 @@ def build_rule(
     arrival: Arrival = Arrival.CLIPPED,
     tensor_clips: tuple[float, ...] | None = None,
     tells_fit: bool = False,
+    under_guarantee: bool = False,
 ) -> AggregationRule:
     """Return an empty rule for one round.
 
@@ -40,6 +42,9 @@ def build_rule(
         tensor_clips: Largest L2 norm of each tensor, where each has its own; ``clipping_norm`` is
             then that of all of them.
         tells_fit: Whether updates tell if they fitted without being clipped.
+        under_guarantee: Whether noise of known size covers the result. Then the sum, and what
+            the rule returns, is float64, so that rounding moves little; and a round in which
+            every place stays empty comes to zero instead of an error, which would tell.
 
     Raises:
         ValueError: If the settings do not go together.
@@ -49,7 +54,7 @@ def build_rule(
     )
     match settings:
         case MeanSettings():
-            return WeightedRule(MeanWeighing(settings, whole_model(schema)), expected)
+            weighing: Weighing = MeanWeighing(settings, whole_model(schema))
         case AttentiveSettings():
             if clipping_norm is None:
                 raise ValueError(
@@ -60,13 +65,14 @@ def build_rule(
             clips = (clipping_norm,) * len(layers)
             if tensor_clips is not None:
                 clips = layer_clips(layers, tensor_clips)
-            return WeightedRule(AttentiveWeighing(settings, layers, clips), expected)
+            weighing = AttentiveWeighing(settings, layers, clips)
         case LiteralSettings():
             if settings.norm == "spectral" and arrival is Arrival.NOISED_WITH_CLEAN_NORMS:
                 raise ValueError(
                     'score = "clean" sends Frobenius norms; set norm = "frobenius", got "spectral"'
                 )
             layers = layers_of(schema, settings.grouping)
-            return WeightedRule(LiteralWeighing(settings, layers, schema), expected)
+            weighing = LiteralWeighing(settings, layers, schema)
         case _:
             assert_never(settings)
+    return WeightedRule(weighing, expected, under_guarantee=under_guarantee)

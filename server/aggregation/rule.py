@@ -78,7 +78,7 @@ class AggregationRule(Protocol):
         ...
 
     def result(self) -> Tensor:
-        """Return the aggregated update, flat float32, shape ``(elements,)``.
+        """Return the aggregated update, flat, shape ``(elements,)``, float32 unless asked else.
 
         The rule's own memory becomes the answer, so this ends the rule.
 

@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from server.aggregation.intake import Intake, IntakeSettings
@@ -16,10 +17,14 @@ class WeightedRule:
     passes: ClassVar[int] = 1
     by_chunk: ClassVar[bool] = False
 
-    def __init__(self, weighing: Weighing, expected: IntakeSettings) -> None:
+    def __init__(
+        self, weighing: Weighing, expected: IntakeSettings, *, under_guarantee: bool = False
+    ) -> None:
         self._weighing = weighing
+        self._may_be_empty = under_guarantee and weighing.empty_weight > 0
+        dtype = torch.float64 if under_guarantee else torch.float32
         self._intake = Intake(expected)
-        self._sum = WeightedSum(weighing.layers, expected.schema.element_count)
+        self._sum = WeightedSum(weighing.layers, expected.schema.element_count, dtype)
 
     @property
     def contribution_count(self) -> int:
@@ -53,8 +58,12 @@ class WeightedRule:
         self._sum.merge(other._sum)
 
     def result(self) -> Tensor:
-        """Return the weighted mean, in the sum's own memory; ends the rule."""
-        if not self._intake.slots:
+        """Return the weighted mean, in the sum's own memory; ends the rule.
+
+        Under a guarantee, where every place is empty and an empty one weighs something, the mean
+        is zero.
+        """
+        if not self._intake.slots and not self._may_be_empty:
             raise ValueError("a round must have at least one client update, got none")
         return self._sum.divide(self._totals())
 

@@ -1,9 +1,10 @@
 """Keep Σ w_k D_k and the weights behind it: what every weighted rule streams.
 
-The sum is float32, one model in size. The weights are eight bytes a client and layer; their total
-is rounded once, from exact arithmetic, so it does not depend on order, shards or empty slots.
-A layer's sum and weights are held without their largest common factor e^exponent, so that a
-softmax over raw distances never overflows (online softmax).
+The sum is float32, one model in size; float64 where a guarantee counts what rounding moves. The
+weights are eight bytes a client and layer; their total is rounded once, from exact arithmetic, so
+it does not depend on order, shards or empty slots. A layer's sum and weights are held without
+their largest common factor e^exponent, so that a softmax over raw distances never overflows
+(online softmax).
 """
 
 import math
@@ -18,6 +19,8 @@ from torch import Tensor
 from server.aggregation.layers import Layer
 from server.aggregation.weighing import Weight
 
+_NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
+
 
 class WeightedSum:
     """Add updates under one weight a layer.
@@ -26,10 +29,12 @@ class WeightedSum:
         layers: Units of weighting; together they cover the vector once.
     """
 
-    def __init__(self, layers: Sequence[Layer], element_count: int) -> None:
+    def __init__(
+        self, layers: Sequence[Layer], element_count: int, dtype: torch.dtype = torch.float32
+    ) -> None:
         self.layers = tuple(layers)
         # numpy asks the kernel for huge pages: a third of the time to touch it first, fewer misses.
-        self._sum: Tensor | None = torch.from_numpy(np.zeros(element_count, dtype=np.float32))
+        self._sum: Tensor | None = torch.from_numpy(np.zeros(element_count, dtype=_NUMPY[dtype]))
         self._weights = [array("d") for _ in self.layers]
         self._exponents = [-math.inf] * len(self.layers)
 
@@ -83,7 +88,7 @@ class WeightedSum:
         return total
 
     def open_sum(self) -> Tensor:
-        """Return the running sum, flat float32, shape ``(elements,)``.
+        """Return the running sum, flat, of the sum's own dtype, shape ``(elements,)``.
 
         Raises:
             ValueError: If it has been divided already.

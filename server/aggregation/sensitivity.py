@@ -1,0 +1,103 @@
+"""Bound how far one person can move what a rule returns, rounding included.
+
+``privacy.sensitivity`` holds the theorems; this file says which one a rule's settings fall under
+and refuses those that none covers. Under a guarantee a rule sums in float64, so that what rounding
+adds is known and small:
+
+* a norm is measured to 1e-6 of itself, so an update may be that much too long and weigh that much
+  too heavy: 2^-16 of the sensitivity covers both with room;
+* adding M updates of norm C and dividing rounds by at most u C (M + 7) e^|κ| in each of two
+  neighbouring worlds together, u = 2^-53: the errors of M sums of at most k C each come to
+  u C M (M + 3), over a total weight of at least M e^-|κ|, and the rest is the division.
+"""
+
+import math
+
+from models.schema import Schema
+from privacy.clipping_settings import ClippingSettings
+from privacy.events import Adjacency
+from privacy.sensitivity import UnprovedSensitivityError, attentive_sensitivity, mean_sensitivity
+from server.aggregation.layers import layer_clips, layers_of
+from server.aggregation.settings import (
+    AggregationSettings,
+    AttentiveSettings,
+    LiteralSettings,
+    MeanSettings,
+)
+
+_MEASURING_MARGIN = 2.0**-16
+_UNIT_ROUNDOFF = 2.0**-53
+
+
+def aggregate_sensitivity(
+    settings: AggregationSettings,
+    schema: Schema,
+    clipping: ClippingSettings,
+    *,
+    slot_count: int,
+    adjacency: Adjacency,
+) -> float:
+    """Return the largest L2 distance of the aggregate between neighbours, in parameter units.
+
+    The aggregate is what the rule returns, before the server's step: noise is added to it there.
+
+    Args:
+        settings: The rule.
+        schema: Tensors of the aggregated parameters.
+        clipping: How updates are clipped.
+        slot_count: Places of the round, M, fixed and public.
+        adjacency: The neighbouring relation.
+
+    Raises:
+        UnprovedSensitivityError: If no bound is proved for these settings.
+    """
+    norm = _clipping_norm(clipping)
+    exact, strength = _exact(settings, schema, clipping, slot_count=slot_count, adjacency=adjacency)
+    rounding = _UNIT_ROUNDOFF * norm * (slot_count + 7) * math.exp(abs(strength))
+    return exact * (1 + _MEASURING_MARGIN) + rounding
+
+
+def _exact(
+    settings: AggregationSettings,
+    schema: Schema,
+    clipping: ClippingSettings,
+    *,
+    slot_count: int,
+    adjacency: Adjacency,
+) -> tuple[float, float]:
+    """Return the bound in real numbers, and κ."""
+    norm, tensor_clips = _clipping_norm(clipping), clipping.tensor_clips(len(schema.tensors))
+    match settings:
+        case MeanSettings(weighting="equal"):
+            bound = mean_sensitivity(
+                slot_count=slot_count, clipping_norms=[norm], adjacency=adjacency
+            )
+            return bound, 0.0
+        case MeanSettings():
+            raise UnprovedSensitivityError(
+                'aggregation.weighting = "examples" has no bound: who has all examples decides '
+                'alone; set weighting = "equal"'
+            )
+        case LiteralSettings():
+            raise UnprovedSensitivityError(
+                'aggregation.rule = "literal" bounds nobody\'s influence; use "attentive" or "mean"'
+            )
+        case AttentiveSettings():
+            layers = layers_of(schema, settings.grouping)
+            clips = [norm] if tensor_clips is None else layer_clips(layers, tensor_clips)
+            bound = attentive_sensitivity(
+                slot_count=slot_count,
+                attention_strength=settings.attention_strength,
+                clipping_norms=clips,
+                layer_count=len(layers),
+                adjacency=adjacency,
+            )
+            return bound, settings.attention_strength
+
+
+def _clipping_norm(clipping: ClippingSettings) -> float:
+    if clipping.clipping_norm is None:
+        raise UnprovedSensitivityError(
+            "privacy.clipping_norm must be given: without it one person can move anything"
+        )
+    return clipping.clipping_norm
