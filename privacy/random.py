@@ -42,3 +42,21 @@ class SecureSource:
         if len(set(population)) != len(population):
             raise ValueError("population must hold each name once: a name twice is drawn too often")
         return self._system.sample(population, k)
+
+    def flip(self, population: Sequence[str], rate: float) -> list[str]:
+        """Return the members whose own coin showed heads, each independent of all others.
+
+        Args:
+            population: Names to throw a coin for, each once.
+            rate: Chance of heads, in (0, 1]; exact to 2^-64.
+
+        Raises:
+            ValueError: If ``rate`` is out of range or a name stands twice in ``population``.
+        """
+        if not 0 < rate <= 1:
+            raise ValueError(f"rate must be in (0, 1], got {rate}")
+        if len(set(population)) != len(population):
+            raise ValueError("population must hold each name once: a name twice has two coins")
+        # A float times a power of two is exact, so a rate of 1 is above every draw.
+        limit = int(rate * 2**64)
+        return [name for name in population if secrets.randbits(64) < limit]

@@ -19,6 +19,10 @@ class EntropySource(Protocol):
         """Return ``k`` different members, uniformly and without replacement."""
         ...
 
+    def flip(self, population: Sequence[str], rate: float, /) -> list[str]:
+        """Return the members whose own coin, heads with chance ``rate``, showed heads."""
+        ...
+
 
 class Cohort(Protocol):
     """Give slots to clients.
@@ -39,14 +43,16 @@ class Cohort(Protocol):
 class DrawnCohort:
     """Hold a cohort that was drawn before anybody checked in."""
 
-    def __init__(self, members: Sequence[str]) -> None:
+    def __init__(self, members: Sequence[str], places: int | None = None) -> None:
         """Fix the slots.
 
         Args:
             members: Distinct client names, in any order.
+            places: Updates that one round can take, at least as many as members; absent: one for
+                each.
         """
         self.members: tuple[str, ...] | None = tuple(sorted(members))
-        self.places = len(members)
+        self.places = len(members) if places is None else places
         self._slots = {name: slot for slot, name in enumerate(sorted(members))}
 
     def slot_for(self, client: str, taken: Collection[int]) -> int | None:
@@ -54,23 +60,37 @@ class DrawnCohort:
         return self._slots.get(client)
 
 
+class CohortOverflowError(RuntimeError):
+    """Raised when more devices were drawn than a round has places: nobody gets a lease."""
+
+
+class PopulationTooLargeError(RuntimeError):
+    """Raised when more devices are enrolled than the places of a round were chosen for."""
+
+
 class FirstComeCohort:
     """Hold a cohort that fills up as clients check in, with leases to spare."""
 
     members: tuple[str, ...] | None = None
 
-    def __init__(self, places: int, lease_count: int) -> None:
+    def __init__(
+        self, places: int, lease_count: int, allowed: Collection[str] | None = None
+    ) -> None:
         """Make room.
 
         Args:
             places: Updates that count.
             lease_count: Leases given at most, at least ``places``.
+            allowed: Who may come; None for anybody.
         """
         self.places = places
         self._lease_count = lease_count
+        self._allowed = None if allowed is None else frozenset(allowed)
 
     def slot_for(self, client: str, taken: Collection[int]) -> int | None:
-        """Return the lowest slot that nobody holds, or None when all leases are out."""
+        """Return the lowest slot that nobody holds, or None for whoever may not come now."""
+        if self._allowed is not None and client not in self._allowed:
+            return None
         return next((slot for slot in range(self._lease_count) if slot not in taken), None)
 
 
@@ -88,3 +108,24 @@ def draw_cohort(source: EntropySource, population: Sequence[str], cohort_size: i
             f"cohort_size must be <= the {len(population)} enrolled devices, got {cohort_size}"
         )
     return DrawnCohort(source.choose(sorted(population), cohort_size))
+
+
+def sample_cohort(
+    source: EntropySource, population: Sequence[str], rate: float, places: int
+) -> DrawnCohort:
+    """Throw a coin for every member of the population.
+
+    Args:
+        source: Throws the coins.
+        population: Names of everybody who may be drawn.
+        rate: Chance q of each, in (0, 1].
+        places: Places of the round, M, filled or not.
+
+    Raises:
+        CohortOverflowError: If more were drawn than there are places.
+    """
+    members = source.flip(sorted(population), rate)
+    if len(members) > places:
+        # Not how many: that is what the places hide.
+        raise CohortOverflowError(f"more devices were drawn than a round has places, {places}")
+    return DrawnCohort(members, places)

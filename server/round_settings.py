@@ -18,7 +18,8 @@ class RoundSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             ``drawn``.
         over_selection: Leases given for each place in the cohort, at least 1; the first
             ``cohort_size`` updates count. Only for ``first-come``.
-        quorum: Fewest updates with which a round may close.
+        quorum: Fewest updates with which a round may close. For ``sampled`` only the fewest
+            connected devices with which one opens: that few were drawn must not show.
         deadline_s: Seconds from the opening of a round to its close.
         close_early: Whether a round closes as soon as everybody has committed. Sampled privacy
             modes need false: the moment of closing would tell who was away.
@@ -27,9 +28,10 @@ class RoundSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """
 
     cap: int
-    selection: Literal["drawn", "first-come"] = "drawn"
+    selection: Literal["drawn", "first-come", "sampled"] = "drawn"
     cohort_size: int | None = None
     participation_rate: float | None = None
+    population_size: int | None = None
     over_selection: float = 1.0
     quorum: int
     deadline_s: float
@@ -47,25 +49,44 @@ class RoundSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     def _check_size(self) -> None:
         size, rate = self.cohort_size, self.participation_rate
-        if (size is None) == (rate is None):
+        if rate is not None and not 0 < rate <= 1:
+            raise ValueError(f"participation_rate must be in (0, 1], got {rate}")
+        if self.selection == "sampled":
+            self._check_sampled()
+        elif self.population_size is not None:
+            raise ValueError('population_size belongs to selection = "sampled"')
+        elif (size is None) == (rate is None):
             raise ValueError("give either cohort_size or participation_rate, and not both")
         if size is not None and size < self.quorum:
             raise ValueError(
                 f"cohort_size must be >= quorum {self.quorum}, got {size}; lower quorum"
             )
-        if rate is not None and not 0 < rate <= 1:
-            raise ValueError(f"participation_rate must be in (0, 1], got {rate}")
         if rate is not None and self.selection == "first-come":
             raise ValueError(
                 'participation_rate needs selection = "drawn"; give cohort_size for first-come'
             )
 
+    def _check_sampled(self) -> None:
+        if self.participation_rate is None or self.population_size is None:
+            raise ValueError(
+                'selection = "sampled" needs participation_rate (the chance of each device) and '
+                "population_size (the most that will be enrolled)"
+            )
+        if self.population_size < 1:
+            raise ValueError(f"population_size must be >= 1, got {self.population_size}")
+        if self.close_early:
+            raise ValueError(
+                'close_early must be false with selection = "sampled": the moment of closing '
+                "would tell who was away"
+            )
+
     def _check_over_selection(self) -> None:
         if not 1 <= self.over_selection < math.inf:
             raise ValueError(f"over_selection must be >= 1 and finite, got {self.over_selection}")
-        if self.over_selection > 1 and self.selection == "drawn":
+        if self.over_selection > 1 and self.selection != "first-come":
             raise ValueError(
-                f'over_selection must be 1 when selection = "drawn", got {self.over_selection}; '
+                f'over_selection must be 1 when selection = "{self.selection}", '
+                f"got {self.over_selection}; "
                 "a drawn cohort takes nobody in advance: raise cohort_size or lower quorum"
             )
 

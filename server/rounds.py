@@ -15,7 +15,15 @@ Times are seconds on any clock that only goes forward.
 
 from collections.abc import Iterable, Sequence
 
-from server.cohort import Cohort, DrawnCohort, EntropySource, FirstComeCohort, draw_cohort
+from server.cohort import (
+    Cohort,
+    DrawnCohort,
+    EntropySource,
+    FirstComeCohort,
+    PopulationTooLargeError,
+    draw_cohort,
+    sample_cohort,
+)
 from server.commits import CommitBook
 from server.lease_nonces import NONCE_BYTES, NonceDraw
 from server.leases import LeaseBook
@@ -65,6 +73,8 @@ class RoundMachine:
         round_number: int = 1,
         attempt: int = 0,
         draw_nonce: NonceDraw | None = None,
+        sampled_places: int | None = None,
+        limits_who_comes: bool = False,
     ) -> None:
         """Start before a round.
 
@@ -74,11 +84,21 @@ class RoundMachine:
             round_number: Next round, from 1; past the cap the run is finished.
             attempt: Next attempt of that round, from 0.
             draw_nonce: Draws the nonce of a lease; absent: fresh ones from ``source``.
+            sampled_places: Places M of a round whose cohort is ``sampled``; not needed else.
+            limits_who_comes: Whether a ``first-come`` round is open only to the population that
+                it was opened for.
+
+        Raises:
+            ValueError: If ``sampled_places`` is missing.
         """
+        if (settings.selection == "sampled") != (sampled_places is not None):
+            raise ValueError("sampled_places must be given for sampled cohorts, and only there")
         self.phase = Phase.FINISHED if round_number > settings.cap else Phase.WAITING
         self.round_number = round_number
         self.attempt = attempt
         self._settings = settings
+        self._sampled_places = sampled_places
+        self._limits_who_comes = limits_who_comes
         self._source = source
         self._draw_nonce = draw_nonce or (lambda *_: source.bytes(NONCE_BYTES))
         self._failures = 0
@@ -118,19 +138,23 @@ class RoundMachine:
             now: The time.
 
         Raises:
+            CohortOverflowError: If more were drawn than there are places; no round is open.
+            PopulationTooLargeError: If more are enrolled than ``population_size``.
             RoundStateError: If the phase is not ``WAITING``.
         """
         self._require(Phase.WAITING)
-        size = self._settings.cohort_size_of(len(population))
-        if size > len(population) or size < self._settings.quorum:
+        cohort = self._draw(population)
+        if cohort is None:
             return False
-        drawn = self._settings.selection == "drawn"
-        cohort = draw_cohort(self._source, population, size) if drawn else self._first_come(size)
         self._open(cohort, now + self._settings.deadline_s)
         return True
 
     def restore(
-        self, members: Sequence[str] | None, receipts: Iterable[Receipt], deadline: float
+        self,
+        members: Sequence[str] | None,
+        receipts: Iterable[Receipt],
+        deadline: float,
+        population: Sequence[str] | None = None,
     ) -> None:
         """Take up a round that a stopped process had opened; leases without a commit are gone.
 
@@ -138,6 +162,7 @@ class RoundMachine:
             members: The cohort as it was drawn, or None for ``first-come``.
             receipts: What had been committed in this attempt.
             deadline: When the round closes, by this process's clock.
+            population: Who may still come to a ``first-come`` round; None for anybody.
 
         Raises:
             RoundStateError: If the phase is not ``WAITING``, or a receipt is of another attempt.
@@ -149,7 +174,10 @@ class RoundMachine:
             raise RoundStateError(f"receipts must be of round and attempt {here}")
         size = self._settings.cohort_size_of(0)
         book = self._open(
-            self._first_come(size) if members is None else DrawnCohort(members), deadline
+            self._first_come(size, population if self._limits_who_comes else None)
+            if members is None
+            else DrawnCohort(members, self._sampled_places),
+            deadline,
         )
         self._commits.receipts.update(held)
         for receipt in held.values():
@@ -262,7 +290,8 @@ class RoundMachine:
         if now < self._book.deadline:
             return self._close() if self._settings.close_early and self._is_complete() else None
         held, quorum = len(self._commits.receipts), self._settings.quorum
-        if held >= quorum:
+        # A sampled round closes whoever came: starting over would tell how few were drawn.
+        if held >= quorum or self._sampled_places is not None:
             return self._close()
         return self.abort(f"quorum missed: {held} of {quorum} updates at the deadline")
 
@@ -330,8 +359,31 @@ class RoundMachine:
             allowed = " or ".join(phase.value for phase in phases)
             raise RoundStateError(f"phase must be {allowed}, got {self.phase.value}")
 
-    def _first_come(self, size: int) -> FirstComeCohort:
-        return FirstComeCohort(size, self._settings.lease_count_of(size))
+    def _draw(self, population: Sequence[str]) -> Cohort | None:
+        """Return the round's cohort, or None if too few devices are enrolled."""
+        settings = self._settings
+        if self._sampled_places is not None:
+            return self._sample(population, self._sampled_places)
+        size = settings.cohort_size_of(len(population))
+        if size > len(population) or size < settings.quorum:
+            return None
+        if settings.selection == "drawn":
+            return draw_cohort(self._source, population, size)
+        return self._first_come(size, population if self._limits_who_comes else None)
+
+    def _sample(self, population: Sequence[str], places: int) -> Cohort:
+        most = self._settings.population_size or 0
+        if len(population) > most:
+            raise PopulationTooLargeError(
+                f"at most {most} devices may be enrolled, rounds.population_size, got "
+                f"{len(population)}; revoke some, or begin a run for more"
+            )
+        return sample_cohort(
+            self._source, population, self._settings.participation_rate or 0, places
+        )
+
+    def _first_come(self, size: int, allowed: Sequence[str] | None) -> FirstComeCohort:
+        return FirstComeCohort(size, self._settings.lease_count_of(size), allowed)
 
     def _open(self, cohort: Cohort, deadline: float) -> LeaseBook:
         self._book = LeaseBook(cohort, self.round_number, self.attempt, deadline, self._draw_nonce)

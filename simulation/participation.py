@@ -2,12 +2,16 @@
 
 A deployed coordinator draws from the operating system's cryptographic generator
 (``privacy.random.SecureSource``). A simulation has nobody to hide its cohorts from and a reader
-who wants the same run twice, so it puts this source in that place and changes nothing else.
+who wants the same run twice, so it puts this source in that place and changes nothing else. The
+coins of a sampled cohort stay secret here too: the guarantee that a run prints rests on them, and
+a run under a guarantee cannot be repeated anyway.
 """
 
 import hashlib
 import random
 from collections.abc import Sequence
+
+from privacy.random import SecureSource
 
 
 class SeededSource:
@@ -41,3 +45,11 @@ class SeededSource:
         if not 0 <= k <= len(population):
             raise ValueError(f"k must be in [0, {len(population)}], got {k}")
         return self._draws.sample(population, k)
+
+    def flip(self, population: Sequence[str], rate: float) -> list[str]:
+        """Throw a secret coin for each member, as a deployment does.
+
+        Raises:
+            ValueError: If ``rate`` is not in (0, 1].
+        """
+        return SecureSource().flip(population, rate)

@@ -55,3 +55,32 @@ def test_a_name_that_stands_twice_is_refused() -> None:
 def test_a_negative_count_is_refused() -> None:
     with pytest.raises(ValueError, match="count must be >= 0, got -1"):
         SecureSource().bytes(-1)
+
+
+def test_every_coin_is_thrown_by_itself() -> None:
+    names = [f"device-{number}" for number in range(4000)]
+    pairs = list(zip(names[::2], names[1::2], strict=True))
+
+    drawn = set(SecureSource().flip(names, 0.25))
+
+    # Binomial(4000, 1/4): mean 1000, deviation 27.4; pairs binomial(2000, 1/16): 125 and 10.8.
+    # 5.5 deviations on either side fail falsely once in 10 million runs.
+    assert abs(len(drawn) - 1000) < 5.5 * 27.4
+    assert abs(sum(drawn.issuperset(pair) for pair in pairs) - 125) < 5.5 * 10.8
+
+
+def test_a_rate_of_one_draws_everybody_in_order() -> None:
+    names = [f"device-{number}" for number in range(1000)]
+
+    assert SecureSource().flip(names, 1.0) == names
+
+
+@pytest.mark.parametrize("rate", [0.0, -0.1, 1.1, float("nan")])
+def test_a_chance_that_is_none_is_refused(rate: float) -> None:
+    with pytest.raises(ValueError, match=r"rate must be in \(0, 1\]"):
+        SecureSource().flip(["a"], rate)
+
+
+def test_nobody_has_two_coins() -> None:
+    with pytest.raises(ValueError, match="each name once"):
+        SecureSource().flip(["a", "a"], 0.5)

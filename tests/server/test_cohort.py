@@ -4,7 +4,13 @@ from collections.abc import Sequence
 import pytest
 
 from privacy.random import SecureSource
-from server.cohort import DrawnCohort, FirstComeCohort, draw_cohort
+from server.cohort import (
+    CohortOverflowError,
+    DrawnCohort,
+    FirstComeCohort,
+    draw_cohort,
+    sample_cohort,
+)
 
 
 class LastOnes:
@@ -15,6 +21,9 @@ class LastOnes:
 
     def choose(self, population: Sequence[str], k: int) -> list[str]:
         return list(population[-k:])
+
+    def flip(self, population: Sequence[str], rate: float) -> list[str]:
+        return list(population[-round(rate * len(population)) :])
 
 
 def test_the_draw_does_not_depend_on_the_order_of_enrolment() -> None:
@@ -51,3 +60,22 @@ def test_first_come_gives_the_lowest_free_slot() -> None:
 
     assert cohort.slot_for("a", {0, 2}) == 1
     assert cohort.slot_for("a", {0, 1, 2}) is None
+
+
+def test_first_come_takes_only_those_who_may_come() -> None:
+    cohort = FirstComeCohort(2, 2, ["a", "b"])
+
+    assert cohort.slot_for("b", ()) == 0
+    assert cohort.slot_for("c", ()) is None
+
+
+def test_a_sampled_cohort_has_its_fixed_places_however_many_were_drawn() -> None:
+    cohort = sample_cohort(LastOnes(), ["c", "a", "d", "b"], 0.5, places=3)
+
+    assert cohort.members == ("c", "d")
+    assert cohort.places == 3
+
+
+def test_more_heads_than_places_give_nobody_a_lease() -> None:
+    with pytest.raises(CohortOverflowError, match="than a round has places, 1"):
+        sample_cohort(LastOnes(), ["c", "a", "d", "b"], 0.5, places=1)

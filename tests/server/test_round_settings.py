@@ -23,6 +23,35 @@ def settings(**changes: object) -> RoundSettings:
         ),
         ({"over_selection": 1.3}, "raise cohort_size or lower quorum"),
         ({"over_selection": 0.9, "selection": "first-come"}, "over_selection must be >= 1"),
+        ({"population_size": 9}, "belongs to selection"),
+        ({"selection": "sampled"}, "needs participation_rate"),
+        (
+            {"selection": "sampled", "participation_rate": 0.5, "close_early": False},
+            "population_size",
+        ),
+        (
+            {"selection": "sampled", "participation_rate": 0.5, "population_size": 9},
+            "close_early must be false",
+        ),
+        (
+            {
+                "selection": "sampled",
+                "participation_rate": 0.5,
+                "population_size": 9,
+                "close_early": False,
+                "over_selection": 1.3,
+            },
+            'over_selection must be 1 when selection = "sampled"',
+        ),
+        (
+            {
+                "selection": "sampled",
+                "participation_rate": 0.5,
+                "population_size": 0,
+                "close_early": False,
+            },
+            "population_size must be >= 1, got 0",
+        ),
         ({"retry_limit": -1}, "retry_limit must be >= 0, got -1"),
         ({"deadline_s": float("inf")}, "deadline_s must be > 0 and finite, got inf"),
     ],

@@ -1,7 +1,10 @@
+from collections.abc import Sequence
+
 import msgspec
 import pytest
 
 from privacy.random import SecureSource
+from server.cohort import CohortOverflowError, PopulationTooLargeError
 from server.refusals import RefusalCode
 from server.round_answers import (
     Abort,
@@ -451,3 +454,110 @@ def test_a_close_that_cannot_be_carried_out_starts_the_round_over() -> None:
 
     assert abort == Abort(1, 0, "an update was not readable", (receipt,), gives_up=False)
     assert (machine.phase, machine.round_number, machine.attempt) == (Phase.WAITING, 1, 1)
+
+
+class Heads:
+    """Let the coins of the first names show heads."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def bytes(self, count: int) -> bytes:
+        return SecureSource().bytes(count)
+
+    def choose(self, population: Sequence[str], k: int) -> list[str]:
+        return list(population[:k])
+
+    def flip(self, population: Sequence[str], rate: float) -> list[str]:
+        return list(population[: self._count])
+
+
+def sampled(heads: int, places: int = 4) -> RoundMachine:
+    settings = RoundSettings(
+        cap=3,
+        selection="sampled",
+        participation_rate=0.5,
+        population_size=5,
+        quorum=2,
+        deadline_s=10.0,
+        close_early=False,
+    )
+    return RoundMachine(settings, Heads(heads), sampled_places=places)
+
+
+def test_a_sampled_round_closes_at_its_deadline_and_not_before() -> None:
+    machine = sampled(heads=2)
+    machine.open_round(FIVE, now=0.0)
+    commit(machine, FIVE[0])
+    commit(machine, FIVE[1])
+
+    assert machine.tick(9.0) is None
+    order = machine.tick(10.0)
+
+    assert isinstance(order, Close)
+    assert order.slot_count == 4
+    assert list(order.places()) == FIVE[:2]
+
+
+@pytest.mark.parametrize("heads", [0, 1])
+def test_a_sampled_round_never_tells_how_few_came(heads: int) -> None:
+    machine = sampled(heads)
+    machine.open_round(FIVE, now=0.0)
+
+    # The quorum is 2, and nobody has committed.
+    order = machine.tick(10.0)
+
+    assert order == Close(1, 0, 4, ())
+
+
+def test_a_draw_of_more_than_the_places_opens_no_round() -> None:
+    machine = sampled(heads=5)
+
+    with pytest.raises(CohortOverflowError):
+        machine.open_round(FIVE, now=0.0)
+
+    assert machine.phase is Phase.WAITING
+    assert machine.check_in(FIVE[0], now=0.0) == ComeBack(ComeBackReason.NO_ROUND, 60.0)
+
+
+def test_a_population_above_the_declared_one_opens_no_round() -> None:
+    machine = sampled(heads=1)
+
+    with pytest.raises(PopulationTooLargeError, match=r"at most 5 devices .* got 6"):
+        machine.open_round([*FIVE, "device-0006"], now=0.0)
+
+
+def test_a_population_below_the_declared_one_is_drawn_at_the_same_rate() -> None:
+    machine = sampled(heads=1)
+
+    assert machine.open_round(FIVE[:1], now=0.0)
+
+
+def test_a_sampled_round_that_is_taken_up_again_keeps_its_places() -> None:
+    machine = sampled(heads=2)
+
+    machine.restore(FIVE[:2], [], deadline=10.0)
+
+    assert machine.tick(10.0) == Close(1, 0, 4, ())
+
+
+def test_the_places_of_a_sampled_round_must_be_said() -> None:
+    with pytest.raises(ValueError, match="sampled_places must be given"):
+        drawn(
+            selection="sampled",
+            cohort_size=None,
+            participation_rate=0.5,
+            population_size=5,
+            close_early=False,
+        )
+
+
+def test_a_first_come_round_can_be_for_those_it_was_opened_for() -> None:
+    settings = RoundSettings(
+        cap=3, selection="first-come", cohort_size=2, quorum=1, deadline_s=10.0
+    )
+    machine = RoundMachine(settings, SecureSource(), limits_who_comes=True)
+    machine.open_round(FIVE[:2], now=0.0)
+
+    assert isinstance(machine.check_in(FIVE[2], now=1.0), ComeBack)
+    assert lease(machine, FIVE[0]).slot == 0
