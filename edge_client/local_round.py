@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -25,8 +26,9 @@ from models.plan import Plan
 from models.registry import build_network
 from models.seeds import client_seed
 from models.tasks import task_named
-from privacy.clipping import clip
+from privacy.layer_clipping import ClippedUpdate, clip_update
 from privacy.noise import noise_mode
+from privacy.settings import PrivacySettings
 
 EVALUATION_BATCH = 64
 
@@ -85,6 +87,7 @@ class LocalTrainer:
         client_name: str,
         optimiser_state: OptimiserState | None = None,
         into: Tensor | None = None,
+        clipping_norm: float | None = None,
     ) -> LocalResult:
         """Train one client's round.
 
@@ -97,6 +100,8 @@ class LocalTrainer:
                 keeps it.
             into: Memory that the update may be written to, as ``parameters``; the result says
                 where it lies.
+            clipping_norm: This round's, where it changes from round to round and the plan has that
+                of the first; else the plan's.
 
         Raises:
             UnusableExamplesError: If the examples cannot be trained on.
@@ -118,10 +123,13 @@ class LocalTrainer:
         mean_loss = self._descend(objective, optimiser, examples, generator)
 
         update = read_update(self._network, self._schema, parameters, into=into)
-        clipped, update_norm = clip(update, self._plan.privacy.clipping_norm)
+        privacy = self._plan.privacy
+        if clipping_norm is not None:
+            privacy = msgspec.structs.replace(privacy, clipping_norm=clipping_norm)
+        clipped = clip_update(update, privacy, self._tensors)
         return LocalResult(
-            update=self._randomised(clipped, round_number, client_name),
-            update_norm=update_norm,
+            update=self._sent(clipped, privacy, round_number, client_name),
+            update_norm=clipped.norm,
             example_count=min(self._task.example_count(examples), self._plan.training.example_cap),
             mean_loss=mean_loss,
             optimiser_state=optimiser.state() if keeps_state else None,
@@ -158,12 +166,17 @@ class LocalTrainer:
         with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=enabled):
             yield
 
-    def _randomised(self, clipped: Tensor, round_number: int, client_name: str) -> Tensor:
-        """Apply the client's half of the noise mode."""
+    def _sent(
+        self, clipped: ClippedUpdate, privacy: PrivacySettings, round_number: int, client_name: str
+    ) -> Tensor:
+        """Apply the client's half of the noise mode, and tell what the plan asks for."""
         seed = client_seed(self._plan.seed, round_number, client_name, purpose="randomisation")
         generator = torch.Generator().manual_seed(seed)
-        mode = noise_mode(self._plan.privacy)
-        return mode.at_client(clipped, generator, tensors=self._tensors)
+        mode = noise_mode(privacy)
+        sent = mode.at_client(clipped.values, generator, tensors=self._tensors)
+        if not privacy.tells_fit:
+            return sent
+        return torch.cat([sent, torch.tensor([float(clipped.has_fitted)])])
 
 
 def run_training(

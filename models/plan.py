@@ -153,14 +153,17 @@ def upload_schema(plan: Plan) -> Schema:
     """Return the tensors a client sends back.
 
     They are the model's; mode ``paper`` with ``score = "clean"`` adds ``clean_norms``, the L2 norm
-    of each of them before noise.
+    of each of them before noise, and adaptive clipping adds ``fitted``: 1 if nothing had to be
+    clipped, else 0.
     """
     schema = schema_of(plan.model)
-    if not (isinstance(plan.privacy, PaperNoise) and plan.privacy.score == "clean"):
-        return schema
-    count = len(schema.tensors)
-    norms = TensorSpec(name="clean_norms", shape=(count,), layer="clean_norms")
-    return Schema((*schema.tensors, norms))
+    if isinstance(plan.privacy, PaperNoise) and plan.privacy.score == "clean":
+        count = len(schema.tensors)
+        norms = TensorSpec(name="clean_norms", shape=(count,), layer="clean_norms")
+        return Schema((*schema.tensors, norms))
+    if plan.privacy.tells_fit:
+        return Schema((*schema.tensors, TensorSpec(name="fitted", shape=(1,), layer="fitted")))
+    return schema
 
 
 class _Versioned(msgspec.Struct):

@@ -73,6 +73,11 @@ class ClippingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             if not 0 < ratio < math.inf:
                 raise ValueError(f"layer_ratios must be > 0 and finite, got {ratio}")
 
+    @property
+    def tells_fit(self) -> bool:
+        """Return whether a client tells, sealed with its update, if it fitted unclipped."""
+        return False
+
     def tensor_clips(self, tensor_count: int) -> tuple[float, ...] | None:
         """Return the clipping norm of each tensor; None unless each has its own.
 
@@ -115,3 +120,8 @@ class AdaptiveClippingSettings(ClippingSettings, frozen=True, kw_only=True):
                 f"clipping_norm must be <= adaptive_clipping.largest {adaptive.largest}, "
                 f"got {self.clipping_norm}"
             )
+
+    @property
+    def tells_fit(self) -> bool:
+        """Return whether a client tells, sealed with its update, if it fitted unclipped."""
+        return self.adaptive_clipping is not None

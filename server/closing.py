@@ -22,6 +22,7 @@ from privacy.settings import PrivacySettings
 from server.aggregation.registry import build_rule
 from server.aggregation.rule import AggregationRule, AggregationWeights
 from server.aggregation.settings import AggregationSettings
+from server.clipping_norm import clipping_norm_after
 from server.personalisation.method import ServerHalf
 from server.personalisation.registry import build_server_half
 
@@ -53,12 +54,15 @@ class Closed:
         clipped_count: Clients whose update the server had to clip: no honest one.
         aggregation_weights: What each client weighed; None where the noise mode guarantees
             privacy (weights are functions of private updates) or the rule has no weights.
+        next_clipping_norm: C of the next round where it follows the clients', in parameter units;
+            else None.
     """
 
     parameters: Tensor
     contribution_count: int
     clipped_count: int
     aggregation_weights: AggregationWeights | None
+    next_clipping_norm: float | None = None
 
 
 def close_round(
@@ -103,41 +107,47 @@ def close_round(
         slot_count=slot_count,
         clipping_norm=privacy.clipping_norm,
         arrival=mode.arrival,
+        tensor_clips=_shared_clips(privacy, schema),
+        tells_fit=privacy.tells_fit,
     )
-    split = _UploadSplit(schema, mode.arrival)
+    split = _UploadSplit(schema, mode.arrival, tells_fit=privacy.tells_fit)
     for contribution in contributions:
         _add(contribution, rule, server_half, split, example_cap)
         del contribution  # Let go before the next one is made.
     weights = None if privacy.guarantees_privacy else rule.weights()
+    next_norm = clipping_norm_after(privacy, rule, slot_count=slot_count, generator=generator)
     aggregate = mode.at_server(rule.result(), generator)
     stepped = torch.add(parameters, aggregate, alpha=aggregation.server_step_size, out=aggregate)
     released = mode.after_step(stepped, generator)
     _check_finite(released)
     server_half.close()
-    return Closed(released, rule.contribution_count, rule.clipped_count, weights)
+    return Closed(released, rule.contribution_count, rule.clipped_count, weights, next_norm)
 
 
 class _UploadSplit:
     """Split an upload into its shared and its generated tensors."""
 
-    def __init__(self, schema: Schema, arrival: Arrival) -> None:
+    def __init__(self, schema: Schema, arrival: Arrival, *, tells_fit: bool) -> None:
         roles = {tensor.role for tensor in schema.tensors}
         if Role.PERSONAL in roles:
             raise ValueError("schema must hold no personal tensor: those never leave a device")
         self._generates = Role.GENERATED in roles
         if self._generates and arrival is Arrival.NOISED_WITH_CLEAN_NORMS:
             raise ValueError('score = "clean" needs personalisation.method = "global"')
+        self._element_count = schema.element_count + tells_fit
         self._schema = schema
 
     def __call__(self, upload: Tensor) -> tuple[Tensor, Tensor | None]:
         if not self._generates:
             return upload, None
-        if upload.shape != (self._schema.element_count,):
+        if upload.shape != (self._element_count,):
             raise ValueError(
-                f"client update must have shape ({self._schema.element_count},), "
-                f"got {tuple(upload.shape)}"
+                f"client update must have shape ({self._element_count},), got {tuple(upload.shape)}"
             )
-        return self._of_role(upload, Role.SHARED), self._of_role(upload, Role.GENERATED)
+        # Whether it fitted is told behind the update, and goes with what the rule takes.
+        told = upload[self._schema.element_count :]
+        shared = torch.cat([self._of_role(upload, Role.SHARED), told])
+        return shared, self._of_role(upload, Role.GENERATED)
 
     def _of_role(self, upload: Tensor, role: Role) -> Tensor:
         return torch.cat(
@@ -162,6 +172,15 @@ def _add(
     rule.add(contribution.slot, shared, count)
     if generated is not None:
         server_half.take(contribution.client_name, generated, count)
+
+
+def _shared_clips(privacy: PrivacySettings, schema: Schema) -> tuple[float, ...] | None:
+    """Return the clips of the shared tensors, where each tensor has its own."""
+    clips = privacy.tensor_clips(len(schema.tensors))
+    if clips is None:
+        return None
+    pairs = zip(schema.tensors, clips, strict=True)
+    return tuple(tensor_clip for tensor, tensor_clip in pairs if tensor.role is Role.SHARED)
 
 
 def _check_parameters(parameters: Tensor, shared: Schema) -> None:

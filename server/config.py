@@ -68,6 +68,7 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         if not 0 <= self.seed < 2**63:
             raise ValueError(f"seed must be in [0, 2^63), got {self.seed}")
         assign_roles(self.personalisation, schema_of(self.model))
+        self.privacy.tensor_clips(len(schema_of(self.model).tensors))
         if self.model.vocabulary_size != self.vocabulary.size:
             raise ValueError(
                 f"model.vocabulary_size must equal vocabulary.size {self.vocabulary.size}, "

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -58,11 +59,13 @@ class Model:
         round_number: Round that ended in them; 0 for the initial ones.
         parameters: Flat float32, shape ``(elements,)``.
         sha256: Their digest, 32 bytes.
+        clipping_norm: Of the next round, where it follows the clients'; else None.
     """
 
     round_number: int
     parameters: Tensor
     sha256: bytes
+    clipping_norm: float | None = None
 
 
 class ModelShelf:
@@ -142,7 +145,8 @@ class ModelShelf:
             return
         stored = self._releases.read(last.round_number)
         parameters = torch.tensor(stored.parameters)
-        self._model = Model(last.round_number, parameters, last.parameters_sha256)
+        norm = _clipping_norm_after(last.metrics)
+        self._model = Model(last.round_number, parameters, last.parameters_sha256, norm)
         for release in list_releases(self._store):
             self._observe(release.round_number, release.metrics)
 
@@ -170,10 +174,15 @@ class ModelShelf:
             members: The cohort, or None for ``first-come``.
             kind: Whether they train or evaluate.
         """
-        size = self._config.rounds.cohort_size
+        config, size = self._config, self._config.rounds.cohort_size
+        if self._model is not None and self._model.clipping_norm is not None:
+            privacy = msgspec.structs.replace(
+                config.privacy, clipping_norm=self._model.clipping_norm
+            )
+            config = msgspec.structs.replace(config, privacy=privacy)
         drawn = 1 if members is None else len(members)
         return make_plan(
-            self._config,
+            config,
             self._run,
             kind,
             cohort_size=drawn if size is None else size,
@@ -204,7 +213,7 @@ class ModelShelf:
             number, in_hand.attempt, parameters, self.current.sha256, {**figures, **evaluated}
         )
         sha256 = await self._threads.run(lambda: parameters_digest(new.parameters))
-        model = Model(number, parameters, sha256)
+        model = Model(number, parameters, sha256, _clipping_norm_after(new.metrics))
         sealing = asyncio.create_task(self._threads.run(lambda: self._seal(model)))
         record = await self._threads.run(
             lambda: self._releases.build(new, self._identity, sha256=sha256)
@@ -312,6 +321,12 @@ class ModelShelf:
             metrics=metrics,
             guarantee=self.guarantee,
         )
+
+
+def _clipping_norm_after(figures: Mapping[str, Metric]) -> float | None:
+    """Return where a round left the clipping norm; None where it stays that of the settings."""
+    norm = figures.get("next_clipping_norm")
+    return None if norm is None else float(norm)
 
 
 def _figures(counts: Counts) -> dict[str, Metric]:

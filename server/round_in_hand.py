@@ -74,6 +74,6 @@ class RoundInHand:
             slot=slot,
             lease_nonce=nonce,
             base_sha256=self.base_sha256,
-            schema_sha256=bytes.fromhex(self.plan.schema_sha256),
+            schema_sha256=upload_schema(self.plan).sha256,
             deadline_ms=self.deadline_ms,
         )

@@ -127,6 +127,10 @@ class RoundKeeper:
             "closing_s": time.monotonic() - started,
             **{f"refused_{code}": count for code, count in plan_refusals.items()},
         }
+        if closed.next_clipping_norm is not None:
+            # The next round's plan is made from this figure, after a restart too.
+            figures["clipping_norm"] = in_hand.plan.privacy.clipping_norm
+            figures["next_clipping_norm"] = closed.next_clipping_norm
         await self._shelf.release(
             closed.parameters,
             in_hand,

@@ -89,7 +89,8 @@ class RoundSum:
                 chain((first,), contributions),
                 schema=schema_of(self._config.model),
                 aggregation=self._config.aggregation,
-                privacy=self._config.privacy,
+                # The plan's, not the federation's: the clipping norm may have moved on.
+                privacy=in_hand.plan.privacy,
                 slot_count=order.slot_count,
                 generator=torch.Generator().manual_seed(seed),
                 example_cap=self._config.training.example_cap,

@@ -245,11 +245,14 @@ class _Parts:
 
 def intake_settings(config: FederationConfig) -> IntakeSettings:
     """Return how a round measures updates, so that none is acknowledged which its close refuses."""
+    schema = schema_of(config.model)
     return IntakeSettings(
-        schema=schema_of(config.model),
+        schema=schema,
         slot_count=1,  # Measuring is the same for any number.
         clipping_norm=config.privacy.clipping_norm,
         arrival=noise_mode(config.privacy).arrival,
+        tensor_clips=config.privacy.tensor_clips(len(schema.tensors)),
+        tells_fit=config.privacy.tells_fit,
     )
 
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -22,6 +23,7 @@ from models.model_settings import schema_of
 from models.parameters import initial_parameters
 from models.plan import Plan
 from models.seeds import client_seed
+from privacy.settings import PrivacySettings
 from server.closing import Closed, Contribution, close_round
 from server.round_answers import Abort, Close, LeaseGiven, Phase
 from server.rounds import RoundMachine
@@ -44,6 +46,7 @@ class Federation:
         parameters: Shared parameters, flat float32, shape ``(elements,)``.
         round_number: Last finished round; 0 before the first.
         tokens_trained: Target tokens that clients trained on so far, repeats included.
+        clipping_norm: Of the next round, in parameter units; None where nothing is clipped.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class Federation:
         parameters: Tensor | None = None,
         round_number: int = 0,
         tokens_trained: int = 0,
+        clipping_norm: float | None = None,
     ) -> None:
         """Start, or go on after a finished round.
 
@@ -67,12 +71,14 @@ class Federation:
             parameters: As ``round_number`` left them; drawn from the seed if absent.
             round_number: Last finished round.
             tokens_trained: Tokens up to there.
+            clipping_norm: Where ``round_number`` left it; that of the settings if absent.
         """
         self.parameters = (
             initial_parameters(config.model, config.seed) if parameters is None else parameters
         )
         self.round_number = round_number
         self.tokens_trained = tokens_trained
+        self.clipping_norm = clipping_norm or config.privacy.clipping_norm
         self._config = config
         self._plan = plan
         self._names = names
@@ -108,6 +114,7 @@ class Federation:
         self.round_number = number
         self.tokens_trained += tally.tokens
         self._machine.released()
+        clipping = self._move_clipping_norm(closed)
         return {
             "round": number,
             "cohort": tally.cohort,
@@ -120,7 +127,18 @@ class Federation:
             "tokens": self.tokens_trained,
             "largest_weight": _largest_weight(closed),
             "round_s": time.perf_counter() - started,
+            **clipping,
         }
+
+    def _move_clipping_norm(self, closed: Closed) -> dict[str, Value]:
+        """Go on to the next round's norm and return the figures; none where it stays."""
+        if closed.next_clipping_norm is None:
+            return {}
+        before, self.clipping_norm = self.clipping_norm, closed.next_clipping_norm
+        return {"clipping_norm": before, "next_clipping_norm": closed.next_clipping_norm}
+
+    def _privacy(self) -> PrivacySettings:
+        return msgspec.structs.replace(self._config.privacy, clipping_norm=self.clipping_norm)
 
     def _attempt(self, tally: "_Tally") -> Closed | None:
         """Open a round and close it; None if it fell short of its quorum and is to be repeated."""
@@ -178,7 +196,7 @@ class Federation:
             chain((first,), contributions),
             schema=schema_of(self._plan.model),
             aggregation=self._config.aggregation,
-            privacy=self._config.privacy,
+            privacy=self._privacy(),
             slot_count=order.slot_count,
             generator=torch.Generator().manual_seed(seed),
             example_cap=self._config.training.example_cap,
@@ -186,7 +204,12 @@ class Federation:
 
     def _train(self, order: Close, tally: "_Tally") -> Iterator[Contribution]:
         cohort = [(place, name) for name, place in order.places().items()]
-        trained = self._pool.train(self.parameters, cohort, round_number=order.round_number)
+        trained = self._pool.train(
+            self.parameters,
+            cohort,
+            round_number=order.round_number,
+            clipping_norm=self.clipping_norm,
+        )
         for client in trained:
             if client.update is None:
                 tally.diverged += 1

@@ -149,6 +149,8 @@ class _Run:
                 f"{self._folder.folder} cannot be resumed: kept optimiser states are not saved; "
                 "remove the folder to start over"
             )
+        figures = newest.record.metrics
+        norm = figures.get("next_clipping_norm")
         return Federation(
             self._config,
             self._plan,
@@ -156,7 +158,8 @@ class _Run:
             self._pool,
             parameters=torch.tensor(newest.parameters),
             round_number=newest.record.round,
-            tokens_trained=int(newest.record.metrics["tokens"] or 0),
+            tokens_trained=int(figures["tokens"] or 0),
+            clipping_norm=None if norm is None else float(norm),
         )
 
     def _evaluate(self, figures: dict[str, Value]) -> bool:

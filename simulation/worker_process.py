@@ -31,6 +31,7 @@ class Job(NamedTuple):
         trains: Whether the work is training.
         buffer: Which update buffer training writes to; chosen when the job is sent.
         optimiser_state: What the client's last round left, where the plan keeps it.
+        clipping_norm: This round's, where it changes from round to round.
     """
 
     position: int
@@ -39,6 +40,7 @@ class Job(NamedTuple):
     trains: bool
     buffer: int = 0
     optimiser_state: OptimiserState | None = None
+    clipping_norm: float | None = None
 
 
 class Answer(NamedTuple):
@@ -79,6 +81,7 @@ class ClientTrainer(Protocol):
         client_name: str,
         optimiser_state: OptimiserState | None = None,
         into: Tensor | None = None,
+        clipping_norm: float | None = None,
     ) -> LocalResult:
         """Return the client's result, with the update in ``into`` where nothing changed it."""
         ...
@@ -146,6 +149,7 @@ class _Worker:
             optimiser_state=job.optimiser_state,
             # What is sent may be longer: clean norms lie behind the update.
             into=update[: len(self._parameters)],
+            clipping_norm=job.clipping_norm,
         )
         if result.update.data_ptr() != update.data_ptr():
             update.copy_(result.update)

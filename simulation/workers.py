@@ -117,7 +117,12 @@ class WorkerPool:
             self._workers[ours] = process
 
     def train(
-        self, parameters: Tensor, cohort: Sequence[tuple[int, str]], *, round_number: int
+        self,
+        parameters: Tensor,
+        cohort: Sequence[tuple[int, str]],
+        *,
+        round_number: int,
+        clipping_norm: float | None = None,
     ) -> Iterator[Trained]:
         """Train the clients and yield their results in the order given.
 
@@ -125,6 +130,7 @@ class WorkerPool:
             parameters: Flat float32, shape ``(elements,)``.
             cohort: Slot and name of each client.
             round_number: Round, from 1.
+            clipping_norm: This round's, where it changes from round to round.
 
         Raises:
             WorkerError: If a client's examples are unusable, or a process died.
@@ -137,6 +143,7 @@ class WorkerPool:
                 round_number,
                 trains=True,
                 optimiser_state=self._optimiser_states.get(name),
+                clipping_norm=clipping_norm,
             )
             for index, (_, name) in enumerate(cohort)
         ]

@@ -23,6 +23,7 @@ from models.plan import PersonalisationSettings, Plan
 from models.registry import build_network
 from models.seeds import client_seed
 from privacy.clipping import UnusableUpdateError
+from privacy.clipping_settings import AdaptiveClipping
 from privacy.settings import NoNoise, PaperNoise
 from tests.edge_client.training_plan import MODEL, make_plan, make_text
 
@@ -237,6 +238,53 @@ def test_clean_norms_follow_the_update_where_attention_scores_them() -> None:
     assert sent.shape == (schema.element_count + len(schema.tensors),)
     norms = [float(free[where].norm()) for where in schema.slices.values()]
     assert_close(sent[schema.element_count :], torch.tensor(norms), rtol=1e-5, atol=1e-7)
+
+
+def test_each_tensor_is_clipped_to_its_share_where_the_plan_says_so() -> None:
+    free = train(make_plan()).update
+
+    clipped = train(make_plan(privacy=NoNoise(clipping_norm=0.01, clipping="per-layer"))).update
+
+    slices = schema_of(MODEL).slices.values()
+    limit = 0.01 / math.sqrt(len(slices))
+    for where in slices:
+        factor = min(1.0, limit / float(free[where].norm()))
+        assert_close(clipped[where], free[where] * factor, rtol=1e-4, atol=1e-9)
+
+
+@pytest.mark.parametrize(("clipping_norm", "fitted"), [(0.01, 0.0), (100.0, 1.0)])
+def test_a_client_tells_behind_its_update_whether_it_fitted(
+    clipping_norm: float, fitted: float
+) -> None:
+    adaptive = AdaptiveClipping(count_noise_std=0.0)
+    plain = train(make_plan(privacy=NoNoise(clipping_norm=clipping_norm))).update
+
+    sent = train(
+        make_plan(privacy=NoNoise(clipping_norm=clipping_norm, adaptive_clipping=adaptive))
+    ).update
+
+    assert torch.equal(sent[:-1], plain)
+    assert float(sent[-1]) == fitted
+
+
+def test_a_rounds_own_clipping_norm_goes_before_the_plans() -> None:
+    privacy = NoNoise(clipping_norm=100.0, adaptive_clipping=AdaptiveClipping(count_noise_std=0.0))
+    expected = train(make_plan(privacy=NoNoise(clipping_norm=0.01))).update
+
+    sent = (
+        LocalTrainer(make_plan(privacy=privacy))
+        .train(
+            PARAMETERS,
+            make_text(50),
+            round_number=1,
+            client_name="device-0001",
+            clipping_norm=0.01,
+        )
+        .update
+    )
+
+    assert torch.equal(sent[:-1], expected)
+    assert float(sent[-1]) == 0.0
 
 
 def test_training_that_ends_in_nan_is_an_error() -> None:

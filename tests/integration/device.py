@@ -15,7 +15,7 @@ import numpy as np
 
 from models.codec import FlatVector, decode, encode, payload_size
 from models.model_settings import schema_of
-from models.plan import PLAN_VERSION, Plan, decode_plan
+from models.plan import PLAN_VERSION, Plan, decode_plan, upload_schema
 from models.seeds import client_seed
 from privacy.certificates import Certificates, CertifiedKey, certificate_pem, read_certificate
 from privacy.envelope import Direction, MessageContext, open_sealed, seal
@@ -137,7 +137,7 @@ class Device:
             slot=lease.slot,
             lease_nonce=lease.nonce,
             base_sha256=lease.base_sha256,
-            schema_sha256=bytes.fromhex(plan.schema_sha256),
+            schema_sha256=upload_schema(plan).sha256,
             deadline_ms=lease.deadline_ms,
         )
 
@@ -145,7 +145,7 @@ class Device:
         """Return a sealed update and its message id."""
         plan = decode_plan(lease.plan)
         flat = self.update_for(lease) if update is None else update
-        return self.seal_payload(encode(schema_of(plan.model), flat), self.uplink_context(lease))
+        return self.seal_payload(encode(upload_schema(plan), flat), self.uplink_context(lease))
 
     def seal_payload(
         self,

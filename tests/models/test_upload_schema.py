@@ -1,5 +1,6 @@
 from models.model_settings import GruLmSettings, schema_of
 from models.plan import Plan, TrainingSettings, VocabularySettings, upload_schema
+from privacy.clipping_settings import AdaptiveClipping
 from privacy.settings import NoNoise, PaperNoise, PrivacySettings
 
 MODEL = GruLmSettings(vocabulary_size=7, hidden_size=2)
@@ -31,3 +32,14 @@ def test_scoring_the_clean_update_sends_one_norm_a_tensor_behind_them() -> None:
     assert upload.tensors[:-1] == model.tensors
     assert upload.element_count == model.element_count + len(model.tensors)
     assert upload.tensors[-1].name == "clean_norms"
+
+
+def test_adaptive_clipping_sends_whether_the_update_fitted_behind_it() -> None:
+    model = schema_of(MODEL)
+    privacy = NoNoise(clipping_norm=1.0, adaptive_clipping=AdaptiveClipping(count_noise_std=1.0))
+
+    upload = upload_schema(plan(privacy))
+
+    assert upload.tensors[:-1] == model.tensors
+    assert upload.tensors[-1].name == "fitted"
+    assert upload.element_count == model.element_count + 1
