@@ -17,10 +17,12 @@ from torch import Tensor
 from models.plan import PersonalisationSettings
 from models.schema import Role, Schema
 from privacy.noise import noise_mode
-from privacy.noise_mode import Arrival
+from privacy.noise_mode import Arrival, CalibratedRound
+from privacy.secure_noise import NoiseKeys, SystemKeys
 from privacy.settings import PrivacySettings
 from server.aggregation.registry import build_rule
 from server.aggregation.rule import AggregationRule, AggregationWeights
+from server.aggregation.sensitivity import aggregate_sensitivity
 from server.aggregation.settings import AggregationSettings
 from server.clipping_norm import clipping_norm_after
 from server.personalisation.method import ServerHalf
@@ -76,6 +78,8 @@ def close_round(
     generator: torch.Generator,
     example_cap: int | None = None,
     personalisation: ServerHalf | None = None,
+    round_number: int | None = None,
+    noise_keys: NoiseKeys | None = None,
 ) -> Closed:
     """Clip again, aggregate, add the server's noise and step.
 
@@ -92,15 +96,26 @@ def close_round(
         generator: Source of the server's uncalibrated draws.
         example_cap: Largest example count a client is weighted by; None for no cap.
         personalisation: Server half of the method; None is ``global``.
+        round_number: Round, from 1; needed by calibrated noise of the server's.
+        noise_keys: Keys of that noise; None draws them from the operating system, which only
+            mode ``ftrl`` cannot do with.
 
     Raises:
-        ValueError: If a contribution is unusable (names its slot), none came, the settings do
-            not go together, or the result is not finite. Nothing is changed then.
+        ValueError: If a contribution is unusable (names its slot), none came where an empty
+            place weighs nothing, the settings do not go together, or the result is not finite.
+            Nothing is changed then.
     """
     mode = noise_mode(privacy)
+    _check_bounded(schema, privacy)
     server_half = personalisation or build_server_half(PersonalisationSettings(), schema)
     shared = schema.with_role(Role.SHARED)
     _check_parameters(parameters, shared)
+    calibrated: CalibratedRound | None = None
+    if mode.adjacency is not None:
+        sensitivity = aggregate_sensitivity(
+            aggregation, shared, privacy, slot_count=slot_count, adjacency=mode.adjacency
+        )
+        calibrated = _calibrated(round_number, sensitivity, noise_keys or SystemKeys())
     rule = build_rule(
         aggregation,
         shared,
@@ -109,19 +124,38 @@ def close_round(
         arrival=mode.arrival,
         tensor_clips=_shared_clips(privacy, schema),
         tells_fit=privacy.tells_fit,
+        under_guarantee=calibrated is not None,
     )
     split = _UploadSplit(schema, mode.arrival, tells_fit=privacy.tells_fit)
     for contribution in contributions:
         _add(contribution, rule, server_half, split, example_cap)
         del contribution  # Let go before the next one is made.
     weights = None if privacy.guarantees_privacy else rule.weights()
-    next_norm = clipping_norm_after(privacy, rule, slot_count=slot_count, generator=generator)
-    aggregate = mode.at_server(rule.result(), generator)
+    next_norm = clipping_norm_after(
+        privacy, rule, slot_count=slot_count, generator=generator, calibrated=calibrated
+    )
+    aggregate = mode.at_server(rule.result(), generator, calibrated)
     stepped = torch.add(parameters, aggregate, alpha=aggregation.server_step_size, out=aggregate)
-    released = mode.after_step(stepped, generator)
+    released = mode.after_step(stepped.float(), generator)
     _check_finite(released)
     server_half.close()
     return Closed(released, rule.contribution_count, rule.clipped_count, weights, next_norm)
+
+
+def _check_bounded(schema: Schema, privacy: PrivacySettings) -> None:
+    if privacy.guarantees_privacy and any(
+        tensor.role is Role.GENERATED for tensor in schema.tensors
+    ):
+        raise ValueError(
+            "generated tensors have no bounded gradient yet, so no noise mode with a guarantee "
+            'goes with them; set personalisation.method = "global"'
+        )
+
+
+def _calibrated(round_number: int | None, sensitivity: float, keys: NoiseKeys) -> CalibratedRound:
+    if round_number is None:
+        raise ValueError("round_number must be given where the server adds calibrated noise")
+    return CalibratedRound(round_number, sensitivity, keys)
 
 
 class _UploadSplit:

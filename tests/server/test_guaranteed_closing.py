@@ -1,0 +1,179 @@
+"""A round under a guarantee: the noise has the size that the rule's sensitivity asks for."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from models.schema import Role, Schema, TensorSpec
+from privacy.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
+from privacy.secure_noise import NoiseKeys
+from privacy.settings import PrivacySettings
+from privacy.tree_noise import DerivedKeys
+from server.aggregation.settings import (
+    AggregationSettings,
+    AttentiveSettings,
+    LiteralSettings,
+    MeanSettings,
+)
+from server.closing import Closed, Contribution, close_round
+
+SIZE = 200_000
+SCHEMA = Schema((TensorSpec(name="weight", shape=(SIZE,), layer="only"),))
+EQUAL = MeanSettings(weighting="equal")
+CENTRAL = CentralNoise(
+    clipping_norm=2.0, noise_multiplier=3.0, delta=1e-6, epsilon_budget=8.0, adjacency="zero-out"
+)
+TREE = TreeNoise(
+    clipping_norm=2.0,
+    noise_multiplier=3.0,
+    delta=1e-6,
+    epsilon_budget=8.0,
+    adjacency="zero-out",
+    min_separation=1,
+    max_participation=9,
+)
+KEYS = DerivedKeys(bytes(range(32)))
+
+
+def close(
+    updates: list[Tensor],
+    *,
+    privacy: PrivacySettings = CENTRAL,
+    aggregation: AggregationSettings = EQUAL,
+    slot_count: int = 10,
+    round_number: int | None = 1,
+    keys: NoiseKeys | None = None,
+    parameters: Tensor | None = None,
+    schema: Schema = SCHEMA,
+) -> Closed:
+    return close_round(
+        torch.zeros(SIZE) if parameters is None else parameters,
+        (Contribution(slot, update, 1) for slot, update in enumerate(updates)),
+        schema=schema,
+        aggregation=aggregation,
+        privacy=privacy,
+        slot_count=slot_count,
+        generator=torch.Generator(),
+        round_number=round_number,
+        noise_keys=keys,
+    )
+
+
+def pointing(length: float) -> Tensor:
+    """Return an update of that norm, all in its first element."""
+    update = torch.zeros(SIZE)
+    update[0] = length
+    return update
+
+
+def assert_std(noise: Tensor, expected: float) -> None:
+    # 5.5 standard errors: a false failure once in 10 million runs; the grid adds a thousandth.
+    error = 5.5 * expected / math.sqrt(2 * len(noise))
+    assert expected - error < float(noise.double().std()) < expected * (1 + 2.0**-9) + error
+
+
+def test_central_noise_is_z_times_the_clip_over_the_fixed_slots() -> None:
+    closed = close([pointing(1.0)])
+
+    # One of ten places is filled: the mean is 0.1, and 3 * 2 / 10 = 0.6 hides it.
+    assert_std(closed.parameters[1:], 0.6)
+    assert closed.aggregation_weights is None
+
+
+def test_central_noise_of_attention_follows_its_sensitivity() -> None:
+    closed = close([pointing(1.0)], aggregation=AttentiveSettings(attention_strength=0.5))
+
+    strong = math.exp(0.5)
+    assert_std(closed.parameters[1:], 3 * 2 * strong / (strong + 9))
+
+
+def test_the_servers_step_scales_the_noise_with_the_aggregate() -> None:
+    closed = close([pointing(1.0)], aggregation=MeanSettings(weighting="equal", server_step_size=2))
+
+    assert_std(closed.parameters[1:], 1.2)
+
+
+def test_a_client_that_does_not_clip_is_clipped_and_counted() -> None:
+    # The same keys draw the same noise, so the difference is what the updates come to.
+    honest = close([pointing(2.0)], keys=KEYS)
+    cheating = close([pointing(200.0)], keys=KEYS)
+
+    assert (honest.clipped_count, cheating.clipped_count) == (0, 1)
+    assert_close(cheating.parameters, honest.parameters, atol=1e-5, rtol=0)
+
+
+def test_an_empty_place_is_a_client_that_sent_zeros_bit_for_bit() -> None:
+    attentive = AttentiveSettings(attention_strength=0.5)
+
+    absent = close([pointing(1.0)], aggregation=attentive, keys=KEYS)
+    zeros = close([pointing(1.0), torch.zeros(SIZE)], aggregation=attentive, keys=KEYS)
+
+    assert torch.equal(absent.parameters, zeros.parameters)
+
+
+@pytest.mark.parametrize("aggregation", [EQUAL, AttentiveSettings()])
+def test_a_round_of_empty_places_is_released_as_noise(aggregation: AggregationSettings) -> None:
+    nobody = close([], aggregation=aggregation, keys=KEYS)
+    zeros = close([torch.zeros(SIZE)], aggregation=aggregation, keys=KEYS)
+
+    assert torch.equal(nobody.parameters, zeros.parameters)
+    assert nobody.parameters.any()
+
+
+def test_the_noise_of_a_round_is_never_drawn_twice() -> None:
+    first, again = close([pointing(1.0)]), close([pointing(1.0)])
+
+    assert not torch.equal(first.parameters, again.parameters)
+
+
+def test_a_tree_leaves_in_the_model_the_noise_of_its_digits() -> None:
+    parameters = torch.zeros(SIZE)
+    for number in (1, 2, 3):
+        parameters = close(
+            [pointing(1.0)],
+            privacy=TREE,
+            round_number=number,
+            keys=KEYS,
+            parameters=parameters,
+        ).parameters
+
+    # 3 = 2 + 1: two draws of 3 * 2 / 10 each.
+    assert_std(parameters[1:], 0.6 * math.sqrt(2))
+
+
+def test_a_tree_without_its_own_keys_is_refused() -> None:
+    with pytest.raises(ValueError, match="keys that repeat"):
+        close([pointing(1.0)], privacy=TREE)
+
+
+def test_local_noise_arrives_with_the_updates_and_is_not_clipped_away() -> None:
+    local = LocalNoise(clipping_norm=2.0, noise_multiplier=3.0, delta=1e-6, epsilon_budget=8.0)
+
+    closed = close([pointing(500.0)], privacy=local, slot_count=1, round_number=None)
+
+    assert torch.equal(closed.parameters, pointing(500.0))
+    assert closed.clipped_count == 0
+    assert closed.aggregation_weights is None
+
+
+@pytest.mark.parametrize("aggregation", [MeanSettings(), LiteralSettings()])
+def test_a_rule_without_a_bound_is_refused_before_anything_is_summed(
+    aggregation: AggregationSettings,
+) -> None:
+    with pytest.raises(ValueError, match="aggregation"):
+        close([torch.full((SIZE,), math.nan)], aggregation=aggregation)
+
+
+def test_calibrated_noise_needs_to_know_its_round() -> None:
+    with pytest.raises(ValueError, match="round_number must be given"):
+        close([pointing(1.0)], round_number=None)
+
+
+def test_generated_tensors_go_with_no_guarantee_yet() -> None:
+    generating = Schema((TensorSpec(name="made", shape=(2,), layer="made", role=Role.GENERATED),))
+
+    with pytest.raises(ValueError, match="no bounded gradient yet"):
+        close([torch.zeros(2)], schema=generating, parameters=torch.zeros(0))
