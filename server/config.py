@@ -20,6 +20,7 @@ from privacy.settings import PrivacySettings
 from server.aggregation.settings import AggregationSettings, AttentiveSettings
 from server.convergence import ConvergenceSettings
 from server.evaluation_settings import EvaluationSettings
+from server.guarantee_rules import check_guarantee
 from server.listen_settings import ListenSettings
 from server.round_settings import RoundSettings
 from server.store_settings import StoreSettings
@@ -79,6 +80,14 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
                 'aggregation.rule = "attentive" weighs against the clipping norm; '
                 'set privacy.clipping_norm, or use rule = "literal"'
             )
+        check_guarantee(
+            schema_of(self.model),
+            self.privacy,
+            self.aggregation,
+            self.rounds,
+            evaluation=self.evaluation,
+            personalisation=self.personalisation,
+        )
         if self.convergence is not None and self.evaluation.kind == "none":
             raise ValueError(
                 "convergence needs a figure to follow; set evaluation.kind, or remove convergence"

@@ -26,6 +26,9 @@ class CountingSource:
     def choose(self, population: Sequence[str], k: int) -> list[str]:
         return list(population[:k])
 
+    def flip(self, population: Sequence[str], rate: float) -> list[str]:
+        return list(population)
+
 
 class _NoModel:
     """Stand where nobody fetches."""

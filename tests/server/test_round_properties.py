@@ -47,6 +47,9 @@ class RepeatableSource:
     def choose(self, population: Sequence[str], k: int) -> list[str]:
         return self._random.sample(population, k)
 
+    def flip(self, population: Sequence[str], rate: float) -> list[str]:
+        return [name for name in population if self._random.random() < rate]
+
 
 class RoundsUnderAnyOrder(RuleBasedStateMachine):
     @initialize(
