@@ -103,7 +103,7 @@ class CentralGaussian:
         if calibrated is None:
             raise ValueError("mode central needs the round's sensitivity, got none")
         calibration = calibrate(
-            noise_multiplier=self.settings.noise_multiplier,
+            noise_multiplier=self.settings.aggregate_noise_multiplier,
             sensitivity=calibrated.sensitivity,
             element_count=aggregate.numel(),
         )

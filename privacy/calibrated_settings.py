@@ -14,8 +14,9 @@ References:
 import math
 from typing import ClassVar, Literal
 
+from privacy.adaptive_clipping import aggregate_noise_multiplier
 from privacy.budget_values import check_count, check_delta, check_epsilon, check_noise_multiplier
-from privacy.clipping_settings import ClippingSettings
+from privacy.clipping_settings import AdaptiveClipping, ClippingSettings, check_start
 
 NEIGHBOURS = {
     "zero-out": "neighbours differ in all of one person's updates being replaced by zeros",
@@ -85,17 +86,44 @@ class CentralNoise(_Calibrated, frozen=True, kw_only=True, tag="central"):
     Attributes:
         adjacency: Neighbouring relation: ``zero-out`` replaces all of one person's updates by
             zeros (an empty slot is the same), ``replace-one`` by any others.
+        adaptive_clipping: How the clipping norm follows the clients' norms; absent keeps it.
+            Noising the count of those that fit is part of z: the aggregate's noise is a little
+            larger for it.
     """
 
     adjacency: Literal["zero-out", "replace-one"]
+    adaptive_clipping: AdaptiveClipping | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.adaptive_clipping is not None:
+            check_start(self.clipping_norm, self.adaptive_clipping)
+            # Refuses a count that would spend more than z allows.
+            _ = self.aggregate_noise_multiplier
+
+    @property
+    def adaptation(self) -> AdaptiveClipping | None:
+        """Return how the clipping norm follows the clients' norms; None where it stays."""
+        return self.adaptive_clipping
+
+    @property
+    def aggregate_noise_multiplier(self) -> float:
+        """Return the aggregate's own multiplier; with the noised count beside it they are z."""
+        if self.adaptive_clipping is None:
+            return self.noise_multiplier
+        return aggregate_noise_multiplier(
+            self.noise_multiplier, self.adaptive_clipping, adjacency=self.adjacency
+        )
 
     @property
     def guarantee(self) -> str:
         """Say what the mode promises, in one line for configuration, logs and reports."""
+        counted = "" if self.adaptive_clipping is None else ", the count behind the clip included"
         return (
             f"central: {self._budget}, from readers of the released models; "
             f"{NEIGHBOURS[self.adjacency]}; noise of {self.noise_multiplier:g} times the "
-            "sensitivity; the coordinator itself sees clipped updates while a round closes"
+            f"sensitivity{counted}; the coordinator itself sees clipped updates while a round "
+            "closes"
         )
 
 

@@ -74,9 +74,14 @@ class ClippingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
                 raise ValueError(f"layer_ratios must be > 0 and finite, got {ratio}")
 
     @property
+    def adaptation(self) -> AdaptiveClipping | None:
+        """Return how the clipping norm follows the clients' norms; None where it stays."""
+        return None
+
+    @property
     def tells_fit(self) -> bool:
         """Return whether a client tells, sealed with its update, if it fitted unclipped."""
-        return False
+        return self.adaptation is not None
 
     def tensor_clips(self, tensor_count: int) -> tuple[float, ...] | None:
         """Return the clipping norm of each tensor; None unless each has its own.
@@ -110,18 +115,25 @@ class AdaptiveClippingSettings(ClippingSettings, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        adaptive = self.adaptive_clipping
-        if adaptive is None:
-            return
-        if self.clipping_norm is None:
-            raise ValueError("adaptive_clipping needs a clipping_norm to start from, got none")
-        if adaptive.largest is not None and self.clipping_norm > adaptive.largest:
-            raise ValueError(
-                f"clipping_norm must be <= adaptive_clipping.largest {adaptive.largest}, "
-                f"got {self.clipping_norm}"
-            )
+        if self.adaptive_clipping is not None:
+            check_start(self.clipping_norm, self.adaptive_clipping)
 
     @property
-    def tells_fit(self) -> bool:
-        """Return whether a client tells, sealed with its update, if it fitted unclipped."""
-        return self.adaptive_clipping is not None
+    def adaptation(self) -> AdaptiveClipping | None:
+        """Return how the clipping norm follows the clients' norms; None where it stays."""
+        return self.adaptive_clipping
+
+
+def check_start(clipping_norm: float | None, adaptive: AdaptiveClipping) -> None:
+    """Refuse a first clipping norm that cannot follow the clients'.
+
+    Raises:
+        ValueError: If there is none, or it is above what it may rise to.
+    """
+    if clipping_norm is None:
+        raise ValueError("adaptive_clipping needs a clipping_norm to start from, got none")
+    if adaptive.largest is not None and clipping_norm > adaptive.largest:
+        raise ValueError(
+            f"clipping_norm must be <= adaptive_clipping.largest {adaptive.largest}, "
+            f"got {clipping_norm}"
+        )

@@ -2,14 +2,22 @@
 
 import torch
 
-from privacy.adaptive_clipping import fit_excess, next_clipping_norm
-from privacy.clipping_settings import AdaptiveClippingSettings
+from privacy.adaptive_clipping import fit_excess, fit_sensitivity, next_clipping_norm
+from privacy.calibrated_settings import CentralNoise
+from privacy.clipping_settings import AdaptiveClipping
+from privacy.noise_mode import CalibratedRound
+from privacy.secure_noise import Draw, add_gaussian, calibrate
 from privacy.settings import PrivacySettings
 from server.aggregation.rule import AggregationRule
 
 
 def clipping_norm_after(
-    privacy: PrivacySettings, rule: AggregationRule, *, slot_count: int, generator: torch.Generator
+    privacy: PrivacySettings,
+    rule: AggregationRule,
+    *,
+    slot_count: int,
+    generator: torch.Generator,
+    calibrated: CalibratedRound | None = None,
 ) -> float | None:
     """Return C of the next round; None where it does not follow the clients' norms.
 
@@ -20,15 +28,36 @@ def clipping_norm_after(
         privacy: This round's clipping norm, and how it moves.
         rule: Has counted whose update fitted.
         slot_count: Places of the round, M.
-        generator: Source of the count's uncalibrated noise.
+        generator: Source of the count's noise in a mode without a guarantee.
+        calibrated: Keys of the count's noise in mode ``central``.
+
+    Raises:
+        ValueError: If mode ``central`` is not given its keys.
     """
-    if not isinstance(privacy, AdaptiveClippingSettings) or privacy.adaptive_clipping is None:
+    adaptive, clipping_norm = privacy.adaptation, privacy.clipping_norm
+    if adaptive is None or clipping_norm is None:
         return None
-    adaptive, clipping_norm = privacy.adaptive_clipping, privacy.clipping_norm
-    if clipping_norm is None:
-        raise ValueError("adaptive_clipping needs a clipping_norm to start from, got none")
     excess = fit_excess(rule.fitting_count, rule.contribution_count, adaptive.target_quantile)
-    noise = adaptive.count_noise_std * float(torch.randn(1, generator=generator))
-    return next_clipping_norm(
-        clipping_norm, adaptive, noised_excess=excess + noise, slot_count=slot_count
+    if isinstance(privacy, CentralNoise):
+        noised = _calibrated_sum(excess, privacy, adaptive, calibrated)
+    else:
+        noised = excess + adaptive.count_noise_std * float(torch.randn(1, generator=generator))
+    return next_clipping_norm(clipping_norm, adaptive, noised_excess=noised, slot_count=slot_count)
+
+
+def _calibrated_sum(
+    excess: float,
+    privacy: CentralNoise,
+    adaptive: AdaptiveClipping,
+    calibrated: CalibratedRound | None,
+) -> float:
+    """Add N(0, σ_b²) from a cryptographic generator, by a key of its own."""
+    if calibrated is None:
+        raise ValueError("mode central needs the keys of the round's noise, got none")
+    reach = fit_sensitivity(adaptive.target_quantile, privacy.adjacency)
+    calibration = calibrate(
+        noise_multiplier=adaptive.count_noise_std / reach, sensitivity=reach, element_count=1
     )
+    exact = torch.tensor([excess], dtype=torch.float64)
+    key = calibrated.keys.draw(f"round {calibrated.round_number} clipping")
+    return float(add_gaussian(exact, calibration, [Draw(key)]))

@@ -1,11 +1,13 @@
 import math
 
+import msgspec
 import pytest
 import torch
 from torch import Tensor
 
 from privacy.calibrated_noise import LocalGaussian
 from privacy.calibrated_settings import CentralNoise, LocalNoise
+from privacy.clipping_settings import AdaptiveClipping
 from privacy.noise import noise_mode
 from privacy.noise_mode import Arrival, CalibratedRound
 from privacy.secure_noise import SystemKeys
@@ -97,3 +99,34 @@ def test_central_draws_anew_for_every_round_and_every_repetition() -> None:
 def test_central_without_the_sensitivity_of_the_round_is_refused() -> None:
     with pytest.raises(ValueError, match="needs the round's sensitivity"):
         noise_mode(CENTRAL).at_server(torch.zeros(10), generator())
+
+
+def test_central_spends_part_of_z_on_the_count_behind_an_adaptive_clip() -> None:
+    # z = 2, σ_b = 4 and replace-one moves the count by 1: z_Δ = (1/4 - 1/16)^-1/2 = 2.3094.
+    adaptive = AdaptiveClipping(count_noise_std=4.0)
+    mode = noise_mode(msgspec.structs.replace(CENTRAL, adaptive_clipping=adaptive))
+    calibrated = CalibratedRound(round_number=1, sensitivity=0.125, keys=SystemKeys())
+
+    noise = mode.at_server(torch.zeros(SIZE), generator(), calibrated)
+
+    assert_std(noise, 0.125 * (1 / 4 - 1 / 16) ** -0.5)
+
+
+def test_a_count_that_would_spend_more_than_z_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"count_noise_std must be > 2 .*got 2; raise it"):
+        msgspec.structs.replace(CENTRAL, adaptive_clipping=AdaptiveClipping(count_noise_std=2.0))
+
+
+def test_the_first_norm_lies_below_the_largest_under_a_guarantee_too() -> None:
+    adaptive = AdaptiveClipping(count_noise_std=9.0, largest=0.1)
+
+    with pytest.raises(ValueError, match=r"clipping_norm must be <= adaptive_clipping.largest 0.1"):
+        msgspec.structs.replace(CENTRAL, adaptive_clipping=adaptive)
+
+
+def test_the_guarantee_says_that_the_count_is_part_of_it() -> None:
+    adaptive = AdaptiveClipping(count_noise_std=9.0)
+
+    assert "count" not in CENTRAL.guarantee
+    changed = msgspec.structs.replace(CENTRAL, adaptive_clipping=adaptive)
+    assert "the count behind the clip included" in changed.guarantee

@@ -8,8 +8,10 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from models.schema import Role, Schema, TensorSpec
+from privacy.calibrated_settings import CentralNoise
 from privacy.clipping import UnusableUpdateError
 from privacy.clipping_settings import AdaptiveClipping
+from privacy.secure_noise import NoiseKeys, SystemKeys
 from privacy.settings import NoNoise, PaperServerNoise, PrivacySettings
 from server.aggregation.settings import AggregationSettings, AttentiveSettings, MeanSettings
 from server.closing import Closed, Contribution, close_round
@@ -30,6 +32,7 @@ def close(
     aggregation: AggregationSettings = EQUAL,
     slot_count: int = 4,
     seed: int = 0,
+    keys: NoiseKeys | None = None,
 ) -> Closed:
     return close_round(
         torch.zeros(3),
@@ -39,6 +42,8 @@ def close(
         privacy=privacy,
         slot_count=slot_count,
         generator=torch.Generator().manual_seed(seed),
+        round_number=1,
+        noise_keys=keys,
     )
 
 
@@ -86,6 +91,51 @@ def test_the_count_is_noised_before_it_moves_the_norm() -> None:
 
     assert float(moved.std()) == pytest.approx(0.4, rel=0.15)
     assert float(moved.mean()) == pytest.approx(-0.025, abs=0.08)
+
+
+def test_the_count_of_a_guarantee_is_noised_by_keys_and_not_by_the_generator() -> None:
+    # As above, but from the operating system's generator: the seed is the same every time.
+    settings = CentralNoise(
+        clipping_norm=2.0,
+        noise_multiplier=1.0,
+        delta=1e-6,
+        epsilon_budget=8.0,
+        adjacency="zero-out",
+        adaptive_clipping=AdaptiveClipping(count_noise_std=8.0),
+    )
+    moved = torch.tensor(
+        [
+            math.log((close([[0.0, 0.0, 0.0, 1.0]], settings).next_clipping_norm or 0) / 2)
+            for _ in range(400)
+        ]
+    )
+
+    assert float(moved.std()) == pytest.approx(0.4, rel=0.15)
+    assert float(moved.mean()) == pytest.approx(-0.025, abs=0.08)
+
+
+def test_one_key_draws_the_count_and_another_the_aggregate() -> None:
+    labels: list[str] = []
+
+    class Watched:
+        repeats = False
+
+        def draw(self, label: str, /) -> bytes:
+            labels.append(label)
+            return SystemKeys().draw(label)
+
+    settings = CentralNoise(
+        clipping_norm=2.0,
+        noise_multiplier=1.0,
+        delta=1e-6,
+        epsilon_budget=8.0,
+        adjacency="zero-out",
+        adaptive_clipping=AdaptiveClipping(count_noise_std=8.0),
+    )
+
+    close([[0.0, 0.0, 0.0, 1.0]], settings, keys=Watched())
+
+    assert sorted(labels) == ["round 1", "round 1 clipping"]
 
 
 def test_the_papers_server_noise_leaves_the_norm_to_the_clients() -> None:
