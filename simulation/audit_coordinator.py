@@ -1,0 +1,104 @@
+"""What an audit sends its canaries to: the coordinator's own close, or one device in mode local.
+
+Nothing here imitates a mechanism: clipping, weighing and noise are those of a run.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from models.schema import Schema
+from privacy.layer_clipping import clip_update
+from privacy.noise import noise_mode
+from privacy.noise_mode import Arrival
+from privacy.secure_noise import KEY_BYTES
+from privacy.settings import PrivacySettings
+from privacy.tree_noise import DerivedKeys
+from server.aggregation.settings import AggregationSettings
+from server.closing import Contribution, close_round
+
+
+@dataclass(frozen=True)
+class ClosingCoordinator:
+    """Close each round with ``server.closing`` and publish the parameters.
+
+    Every round is the first of a run: it has noise keys of its own, so that in mode ``ftrl`` it
+    is the first leaf of a new tree.
+
+    Attributes:
+        schema: Tensors of the model.
+        aggregation: The rule.
+        privacy: Clip and noise; without adaptive clipping.
+        slot_count: Places of a round, M.
+        generator: Source of uncalibrated draws.
+    """
+
+    schema: Schema
+    aggregation: AggregationSettings
+    privacy: PrivacySettings
+    slot_count: int
+    generator: torch.Generator = field(default_factory=torch.Generator)
+
+    def publish(self, contributions: Sequence[Contribution]) -> Sequence[Tensor]:
+        """Return the one model of a round that began at zero."""
+        closed = close_round(
+            torch.zeros(self.schema.element_count),
+            (self._sent(contribution) for contribution in contributions),
+            schema=self.schema,
+            aggregation=self.aggregation,
+            privacy=self.privacy,
+            slot_count=self.slot_count,
+            generator=self.generator,
+            round_number=1,
+            noise_keys=DerivedKeys(os.urandom(KEY_BYTES)),
+        )
+        return [closed.parameters]
+
+    def _sent(self, contribution: Contribution) -> Contribution:
+        """Return what a client sends that does not clip where the coordinator would."""
+        arrival = noise_mode(self.privacy).arrival
+        if arrival is Arrival.CLIPPED:
+            return contribution
+        update = noised_update(contribution.update, self.schema, self.privacy, self.generator)
+        return Contribution(
+            contribution.slot, update, contribution.example_count, contribution.client_name
+        )
+
+
+@dataclass(frozen=True)
+class ListeningCoordinator:
+    """See what one device sends in mode ``local``: the observer is the coordinator itself.
+
+    Attributes:
+        schema: Tensors of the model.
+        privacy: Clip and noise.
+        generator: Source of uncalibrated draws.
+    """
+
+    schema: Schema
+    privacy: PrivacySettings
+    generator: torch.Generator = field(default_factory=torch.Generator)
+
+    def publish(self, contributions: Sequence[Contribution]) -> Sequence[Tensor]:
+        """Return the upload of the only contribution."""
+        (contribution,) = contributions
+        return [noised_update(contribution.update, self.schema, self.privacy, self.generator)]
+
+
+def noised_update(
+    update: Tensor, schema: Schema, privacy: PrivacySettings, generator: torch.Generator
+) -> Tensor:
+    """Return what a device sends for an update: clipped, with the mode's client half.
+
+    Args:
+        update: Flat float32, shape ``(elements,)``; not changed.
+        schema: Tensors of the update.
+        privacy: Clip and noise.
+        generator: Source of an uncalibrated draw.
+    """
+    tensors = [schema.slices[tensor.name] for tensor in schema.tensors]
+    clipped = clip_update(update, privacy, tensors)
+    return noise_mode(privacy).at_client(clipped.values, generator, tensors=tensors)
