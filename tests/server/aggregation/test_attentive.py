@@ -11,7 +11,7 @@ from models.schema import Schema, TensorSpec
 from privacy.clipping import clip
 from server.aggregation.registry import build_rule
 from server.aggregation.rule import AggregationRule
-from server.aggregation.settings import AttentiveSettings, MeanSettings
+from server.aggregation.settings import AttentiveSettings, LiteralSettings, MeanSettings
 
 SCHEMA = Schema(
     (
@@ -112,14 +112,18 @@ def test_streaming_agrees_with_the_stacked_softmax(
 def test_clipping_that_never_bites_at_kappa_equal_to_the_clip_is_the_papers_softmax() -> None:
     updates = drawn_updates(5, 10, scale=1.0)
     rule = attentive(SCHEMA, strength=30.0, slot_count=10, clipping_norm=30.0)
+    literal = build_rule(LiteralSettings(), SCHEMA, slot_count=10, clipping_norm=None)
     for slot, update in enumerate(updates):
         rule.add(slot, update, 1)
+        literal.add(slot, update, 1)
     layers = []
     for where in SCHEMA.slices.values():
         layer = torch.stack([update[where].double() for update in updates])
         layers.append(torch.softmax(layer.norm(dim=1), dim=0) @ layer)
 
-    assert_close(rule.result().double(), torch.cat(layers), rtol=1e-6, atol=1e-6)
+    result = rule.result()
+    assert_close(result.double(), torch.cat(layers), rtol=1e-6, atol=1e-6)
+    assert_close(result, literal.result(), rtol=1e-6, atol=1e-6)
 
 
 @given(
