@@ -91,7 +91,7 @@ class Agent:
             await self._device.trainer.close()
 
     async def _session(self, *, once: bool) -> Ended:
-        identity = Identity.load(self._device.folder.identity)
+        identity = Identity.load(self._device.folder.identity, self._device.passphrase)
         # Told here: TLS would only say that the connection failed, again and again.
         identity.check_time(self._clock())
         async with self._transport(identity) as transport:
@@ -102,8 +102,13 @@ class Agent:
             return await session.run(self._until_forbidden)
 
     async def _renew_certificates(self, transport: Transport) -> None:
-        folder = self._device.folder
-        await renew_certificates(folder, self._ca_certificate, transport, now=self._clock())
+        await renew_certificates(
+            self._device.folder,
+            self._ca_certificate,
+            transport,
+            now=self._clock(),
+            passphrase=self._device.passphrase,
+        )
         self._renew = False
         logger.info("certificates renewed")
 

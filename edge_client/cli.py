@@ -34,9 +34,10 @@ from edge_client.sensors import system_sensors
 from edge_client.traffic import Traffic
 from edge_client.trainer import ChildTrainer
 from privacy.certificates import CertificateError
+from privacy.identity import Identity
 from privacy.installation import InstallationError, check_installation
 from privacy.invite import InviteError, read_invite
-from privacy.keys import KeyFileError
+from privacy.keys import KeyFileError, read_passphrase
 
 _FAILURES = (
     CertificateError,
@@ -74,9 +75,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _enrol(arguments: argparse.Namespace) -> int:
-    invite = read_invite(arguments.invite)
+    invite, passphrase = read_invite(arguments.invite), _passphrase(arguments)
     folder = DeviceFolder(arguments.folder)
-    enrolment = asyncio.run(enrol_device(folder, invite, now=time.time()))
+    enrolment = asyncio.run(enrol_device(folder, invite, now=time.time(), passphrase=passphrase))
     write_starting_floor(folder.floor)
     write_starting_settings(folder.client_settings)
     print(f"enrolled as {enrolment.client_name} at {enrolment.device_address}")
@@ -93,6 +94,9 @@ def _run(arguments: argparse.Namespace) -> int:
         raise DeviceFolderError(f"--data must be a folder or a file that exists: {arguments.data}")
     floor = read_floor(folder.floor)
     check_data(arguments.data, floor)
+    passphrase = _passphrase(arguments)
+    # Told now: the agent may wait for hours until the device's policy lets it use its keys.
+    Identity.load(folder.identity, passphrase)
     device = Device(
         folder=folder,
         client_name=enrolment.client_name,
@@ -101,6 +105,7 @@ def _run(arguments: argparse.Namespace) -> int:
         floor=floor,
         trainer=ChildTrainer(settings.keep_warm_s),
         traffic=Traffic(folder.path / "traffic.json"),
+        passphrase=passphrase,
     )
     agent = Agent(
         device,
@@ -114,6 +119,11 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _passphrase(arguments: argparse.Namespace) -> bytes | None:
+    path: Path | None = arguments.passphrase_file
+    return None if path is None else read_passphrase(path)
+
+
 async def _until_stopped(agent: Agent, *, once: bool) -> None:
     """Run the agent; SIGTERM and Ctrl-C end it, and with it its training process."""
     running = asyncio.ensure_future(agent.run(once=once))
@@ -124,7 +134,8 @@ async def _until_stopped(agent: Agent, *, once: bool) -> None:
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
-    findings = asyncio.run(examine(DeviceFolder(arguments.folder), now=time.time()))
+    folder, passphrase = DeviceFolder(arguments.folder), _passphrase(arguments)
+    findings = asyncio.run(examine(folder, now=time.time(), passphrase=passphrase))
     if arguments.json:
         print(json.dumps({finding.subject: finding.as_dict() for finding in findings}))
     else:
@@ -153,6 +164,7 @@ def _parser() -> argparse.ArgumentParser:
     enrol.add_argument(
         "--invite", type=Path, required=True, metavar="FILE", help="file from sotto-server token"
     )
+    _add_passphrase(enrol, "encrypts the key files")
     enrol.set_defaults(run=_enrol)
 
     run = commands.add_parser("run", help="check in and train until stopped")
@@ -171,13 +183,24 @@ def _parser() -> argparse.ArgumentParser:
         help="where to train (default: auto, CUDA where there is one)",
     )
     run.add_argument("--once", action="store_true", help="stop after one round")
+    _add_passphrase(run, "opens the key files")
     run.set_defaults(run=_run)
 
     doctor = commands.add_parser("doctor", help="check everything a device needs")
     doctor.add_argument("folder", type=Path, metavar="DIR", help="the device's folder")
     doctor.add_argument("--json", action="store_true", help="print one JSON object")
+    _add_passphrase(doctor, "opens the key files")
     doctor.set_defaults(run=_doctor)
     return parser
+
+
+def _add_passphrase(command: argparse.ArgumentParser, what_for: str) -> None:
+    command.add_argument(
+        "--passphrase-file",
+        type=Path,
+        metavar="FILE",
+        help=f"owner-only file whose first line {what_for}",
+    )
 
 
 if __name__ == "__main__":

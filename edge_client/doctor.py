@@ -39,16 +39,19 @@ class Finding:
         return {key: value for key, value in asdict(self).items() if key != "subject"}
 
 
-async def examine(folder: DeviceFolder, *, now: float) -> list[Finding]:
+async def examine(
+    folder: DeviceFolder, *, now: float, passphrase: bytes | None = None
+) -> list[Finding]:
     """Return a finding for each thing a device needs.
 
     Args:
         folder: The device's folder.
         now: Seconds since 1970 UTC.
+        passphrase: Opens the key files; None where they are not encrypted.
     """
     local: list[tuple[str, Callable[[], str]]] = [
         ("enrolment", lambda: f"enrolled as {folder.enrolment().client_name}"),
-        ("certificates", lambda: _certificates(folder, now)),
+        ("certificates", lambda: _certificates(folder, now, passphrase)),
         ("settings", lambda: _settings(folder)),
         ("floor", lambda: _floor(folder)),
         ("policy", lambda: _policy(folder, now)),
@@ -81,8 +84,8 @@ def _finding(subject: str, look: Callable[[], str]) -> Finding:
         return Finding(subject, False, str(error))
 
 
-def _certificates(folder: DeviceFolder, now: float) -> str:
-    identity = Identity.load(folder.identity)
+def _certificates(folder: DeviceFolder, now: float, passphrase: bytes | None) -> str:
+    identity = Identity.load(folder.identity, passphrase)
     identity.check_time(now)
     coordinator = folder.coordinator()
     for der in (coordinator.wrapping, coordinator.signing):

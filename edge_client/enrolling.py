@@ -10,36 +10,43 @@ from edge_client.transport import Transport, enrol
 from privacy.certificates import Certificates
 from privacy.identity import Identity
 from privacy.invite import Invite
-from privacy.keys import KeyFileError
 from privacy.signing_requests import SigningRequests
 from protos import federation_pb2 as wire
 
 
-async def enrol_device(folder: DeviceFolder, invite: Invite, *, now: float) -> Enrolment:
+async def enrol_device(
+    folder: DeviceFolder, invite: Invite, *, now: float, passphrase: bytes | None = None
+) -> Enrolment:
     """Enrol a new device; after an interruption, call it again with the same invite.
 
     Args:
         folder: An empty or unfinished device folder.
         invite: The operator's invite.
         now: Seconds since 1970 UTC.
+        passphrase: Encrypts the key files; the same for every call on one folder.
 
     Raises:
         DeviceFolderError: If the folder is enrolled already.
+        KeyFileError: If keys that lie in the folder need another passphrase.
         RefusedError: If the coordinator refuses the token, the version or the requests.
         UnreachableError: If the coordinator cannot be reached.
         CertificateError: If the answer was not certified by the invite's authority.
     """
     folder.create()
-    name = _installed_name(folder)
-    if name is None:
-        requests = Identity.create_requests(folder.identity, "device")
+    if Identity.exists(folder.identity):
+        # An interrupted enrolment got this far. Its token is used by now, so asking again with
+        # new keys would be refused.
+        name = Identity.load(folder.identity, passphrase).name
+    else:
+        requests = Identity.create_requests(folder.identity, "device", passphrase=passphrase)
         answer = await enrol(
             invite.enrolment_address,
             invite.ca_certificate,
             bytes.fromhex(invite.token),
             _on_the_wire(requests),
         )
-        _keep(folder, answer.device, answer.coordinator, ca=invite.ca_certificate, now=now)
+        ca = invite.ca_certificate
+        _keep(folder, answer.device, answer.coordinator, ca=ca, now=now, passphrase=passphrase)
         name = answer.client_name
     enrolment = Enrolment(
         client_name=name,
@@ -52,30 +59,32 @@ async def enrol_device(folder: DeviceFolder, invite: Invite, *, now: float) -> E
     return enrolment
 
 
-def _installed_name(folder: DeviceFolder) -> str | None:
-    """Return the name that an interrupted enrolment was given, if it got that far.
-
-    The token is used by then, so asking again with new keys would be refused.
-    """
-    try:
-        return Identity.load(folder.identity).name
-    except KeyFileError:
-        return None
-
-
 async def renew_certificates(
-    folder: DeviceFolder, ca_certificate: bytes, transport: Transport, *, now: float
+    folder: DeviceFolder,
+    ca_certificate: bytes,
+    transport: Transport,
+    *,
+    now: float,
+    passphrase: bytes | None = None,
 ) -> None:
     """Exchange all three certificates, and fetch the coordinator's current ones.
+
+    Args:
+        folder: The device's folder.
+        ca_certificate: The federation's CA, DER.
+        transport: To the coordinator.
+        now: Seconds since 1970 UTC.
+        passphrase: Encrypts the new key files, as it does the current ones.
 
     Raises:
         RefusedError: If the coordinator refuses.
         UnreachableError: If it cannot be reached; the old certificates stay in use.
         CertificateError: If the answer was not certified by the authority.
     """
-    requests = Identity.create_requests(folder.identity, "device")
+    requests = Identity.create_requests(folder.identity, "device", passphrase=passphrase)
     answer = await transport.renew(_on_the_wire(requests))
-    _keep(folder, answer.device, answer.coordinator, ca=ca_certificate, now=now)
+    ca = ca_certificate
+    _keep(folder, answer.device, answer.coordinator, ca=ca, now=now, passphrase=passphrase)
 
 
 def _keep(
@@ -85,13 +94,16 @@ def _keep(
     *,
     ca: bytes,
     now: float,
+    passphrase: bytes | None,
 ) -> None:
     """Check and keep both sides' certificates; the old ones work until the last step."""
     keys = CoordinatorKeys(wrapping=coordinator.wrapping, signing=coordinator.signing)
     check_keys(keys, ca=ca, now=now)
     folder.save_coordinator(keys)
     certificates = Certificates(device.tls, device.wrapping, device.signing)
-    Identity.install(folder.identity, certificates, ca=ca, role="device", now=now)
+    Identity.install(
+        folder.identity, certificates, ca=ca, role="device", now=now, passphrase=passphrase
+    )
 
 
 def _on_the_wire(requests: SigningRequests) -> wire.SigningRequests:

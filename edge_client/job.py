@@ -1,7 +1,8 @@
 """What the resting agent hands to the process that trains, and what it gets back.
 
 Jobs and results are JSON lines on the child's standard input and output. They hold paths, the
-plan and the lease; never text and never parameters.
+plan and the lease; never text and never parameters. A passphrase goes this way too: other users of
+the machine can read a command line and often an environment, but not a pipe.
 """
 
 import msgspec
@@ -23,6 +24,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         deadline_ms: End of the round, milliseconds since 1970 UTC.
         data: The device's own data: a folder of text, or a JSONL file.
         device: ``auto``, ``cpu`` or ``cuda``.
+        passphrase: Opens the identity's key files; None where they are not encrypted.
     """
 
     device_folder: str
@@ -37,6 +39,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     deadline_ms: int
     data: str
     device: str
+    passphrase: bytes | None = None
 
 
 class Trained(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -10,7 +10,7 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from edge_client.acceptance import PlanRefusedError, accept_plan
@@ -51,6 +51,7 @@ class Device:
         floor: What the owner accepts.
         trainer: Does the work.
         traffic: Counts the day's bytes.
+        passphrase: Opens the key files; None where they are not encrypted.
     """
 
     folder: DeviceFolder
@@ -60,6 +61,7 @@ class Device:
     floor: Floor
     trainer: Trainer
     traffic: Traffic
+    passphrase: bytes | None = field(default=None, repr=False)
 
 
 async def serve_lease(lease: wire.Lease, device: Device, transport: Transport) -> None:
@@ -146,6 +148,7 @@ def _job(lease: wire.Lease, sealed_model: Path, device: Device) -> Job:
         deadline_ms=lease.deadline_ms,
         data=str(device.data),
         device=device.compute,
+        passphrase=device.passphrase,
     )
 
 

@@ -71,7 +71,7 @@ def _do(job: Job) -> Outcome:
     threads = 1 if plan.training.precision == "float32" else None
     device = prepare_compute(job.device, threads)
     folder = DeviceFolder(Path(job.device_folder))
-    identity = Identity.load(folder.identity)
+    identity = Identity.load(folder.identity, job.passphrase)
     words = word_list(plan.vocabulary, folder.word_lists)
     parameters = _open_model(job, plan, identity, folder)
     limits = read_client_settings(folder.client_settings).text

@@ -110,6 +110,15 @@ class Identity:
             **{use.value: make_signing_request(keys[use], name, use) for use in KeyUse}
         )
 
+    @staticmethod
+    def exists(folder: Path) -> bool:
+        """Return whether a folder holds a current identity, readable with some passphrase.
+
+        Raises:
+            KeyFileError: If the file that names it is damaged.
+        """
+        return _read_pointer(folder) is not None
+
     @classmethod
     def install(
         cls,

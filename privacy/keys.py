@@ -94,8 +94,11 @@ def read_private_key(path: Path, passphrase: bytes | None = None) -> PrivateKey:
         # its keys every round. That they belong together is checked below instead.
         key = load_pem_private_key(encoded, passphrase, unsafe_skip_rsa_key_validation=True)
     except TypeError:
-        rule = "is encrypted: give" if passphrase is None else "is not encrypted: give no"
-        raise KeyFileError(f"key file {path} {rule} passphrase") from None
+        if passphrase is None:
+            told = "is encrypted: give passphrase with --passphrase-file"
+        else:
+            told = "is not encrypted: give no passphrase"
+        raise KeyFileError(f"key file {path} {told}") from None
     except (ValueError, UnsupportedAlgorithm):
         raise KeyFileError(f"key file {path} is damaged, or the passphrase is wrong") from None
     if not isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey):

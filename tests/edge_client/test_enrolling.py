@@ -16,7 +16,7 @@ from privacy.authority import CertificateAuthority
 from privacy.certificates import CertificateError, KeyUse
 from privacy.identity import Identity
 from privacy.invite import Invite
-from privacy.keys import public_key_sha256
+from privacy.keys import KeyFileError, public_key_sha256
 from privacy.signing_requests import SigningRequests, read_signing_request
 from protos import federation_pb2 as wire
 from tests.privacy.conftest import RUN, enrol
@@ -135,6 +135,30 @@ def test_a_crash_before_the_last_file_needs_no_second_answer(
         folder.enrolment()
 
     assert enrolled(folder, coordinator).client_name == "device-0001"
+    assert len(coordinator.asked) == 1
+
+
+def test_an_interrupted_enrolment_with_a_passphrase_goes_on_with_that_one_only(
+    tmp_path: Path, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = DeviceFolder(tmp_path / "device")
+    invite = invite_of(coordinator.authority.certificate)
+
+    def again(passphrase: bytes | None) -> Enrolment:
+        return asyncio.run(enrol_device(folder, invite, now=time.time(), passphrase=passphrase))
+
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(DeviceFolder, "save", crash)
+        again(b"words")
+    with pytest.raises(KeyFileError, match="passphrase is wrong"):
+        again(b"other words")
+    with pytest.raises(KeyFileError, match="give passphrase with --passphrase-file"):
+        again(None)
+
+    assert again(b"words").client_name == "device-0001"
     assert len(coordinator.asked) == 1
 
 
