@@ -23,9 +23,9 @@ References:
 """
 
 import math
-from typing import Literal
 
 from privacy.clipping_settings import AdaptiveClipping
+from privacy.sensitivity import Adjacency
 
 LEAST_CLIPPING_NORM = 1e-12
 """Where C stops falling, as it does for clients that send nothing but zeros."""
@@ -34,9 +34,7 @@ LARGEST_ADAPTED_NORM = 1e12
 """Where C stops rising, as it does for clients that claim to be clipped whatever C is."""
 
 
-def fit_sensitivity(
-    target_quantile: float, adjacency: Literal["zero-out", "replace-one", "add-remove"] = "zero-out"
-) -> float:
+def fit_sensitivity(target_quantile: float, adjacency: Adjacency = "zero-out") -> float:
     """Return how far one client moves Σ (b_k - γ), in clients.
 
     Args:
@@ -50,7 +48,7 @@ def aggregate_noise_multiplier(
     noise_multiplier: float,
     settings: AdaptiveClipping,
     *,
-    adjacency: Literal["zero-out", "replace-one", "add-remove"] = "zero-out",
+    adjacency: Adjacency = "zero-out",
 ) -> float:
     """Return z_Δ: the aggregate's noise multiplier that leaves z for aggregate and count together.
 

@@ -13,6 +13,7 @@ from privacy.adaptive_clipping import (
     next_clipping_norm,
 )
 from privacy.clipping_settings import AdaptiveClipping
+from privacy.sensitivity import Adjacency
 
 
 def adaptive(
@@ -94,16 +95,16 @@ def test_the_split_for_the_median_is_that_of_the_paper(noise_multiplier: float, 
     adjacency=st.sampled_from(["zero-out", "replace-one", "add-remove"]),
 )
 def test_aggregate_and_count_together_have_the_multiplier_that_was_asked_for(
-    noise_multiplier: float, quantile: float, spare: float, adjacency: str
+    noise_multiplier: float, quantile: float, spare: float, adjacency: Adjacency
 ) -> None:
     # Two Gaussian mechanisms side by side: the inverse squares of their multipliers add up.
-    reach = fit_sensitivity(quantile, adjacency)  # type: ignore[arg-type]
+    reach = fit_sensitivity(quantile, adjacency)
     settings = adaptive(quantile, std=spare * noise_multiplier * reach)
 
     split = aggregate_noise_multiplier(
         noise_multiplier,
         settings,
-        adjacency=adjacency,  # type: ignore[arg-type]
+        adjacency=adjacency,
     )
 
     together = split**-2 + (settings.count_noise_std / reach) ** -2
