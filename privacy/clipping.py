@@ -12,6 +12,7 @@ References:
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -124,9 +125,11 @@ def _check_size(norm: float) -> None:
 
 
 def _sum_of_squares(vector: Tensor) -> float:
-    whole = vector.numel() // _ROW * _ROW
-    rows = torch.linalg.vector_norm(vector[:whole].view(-1, _ROW), dim=1)
-    rest = torch.linalg.vector_norm(vector[whole:])
-    # numpy sums pairwise on one thread; torch would split a long sum by the number of threads.
-    squares = rows.double().square_().cpu().numpy()
-    return float(squares.sum()) + float(rest) ** 2
+    values = vector.detach().cpu().numpy()
+    whole = len(values) // _ROW * _ROW
+    rows, rest = values[:whole].reshape(-1, _ROW), values[whole:].astype(np.float64)
+    # Products of rows with themselves take half as long as torch's norms of them, and summing them
+    # is pairwise. Overflow shows in the sum.
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = np.vecdot(rows, rows).astype(np.float64)
+        return float(squares.sum()) + float(np.vecdot(rest, rest))
