@@ -20,7 +20,7 @@ from edge_client.optimisers import Optimiser, OptimiserState
 from models.language_model import use_generator
 from models.metrics import Counts
 from models.model_settings import schema_of
-from models.parameters import load_parameters, read_update
+from models.parameters import check_flat, lay_parameters, load_parameters, read_update
 from models.personalisation import travelling_schema
 from models.plan import Plan
 from models.registry import build_network
@@ -108,7 +108,7 @@ class LocalTrainer:
             UnusableUpdateError: If training ended in NaN or infinity.
             ValueError: If parameters or state do not fit the plan's model.
         """
-        load_parameters(self._network, self._schema, parameters)
+        memory = self._receive(parameters, into)
         self._task.check(examples, self._network)
         seed = client_seed(self._plan.seed, round_number, client_name)
         dropout_seed = client_seed(self._plan.seed, round_number, client_name, purpose="dropout")
@@ -122,7 +122,7 @@ class LocalTrainer:
         objective = build_objective(self._plan.personalisation, self._task, parameters)
         mean_loss = self._descend(objective, optimiser, examples, generator)
 
-        update = read_update(self._network, self._schema, parameters, into=into)
+        update = self._difference(memory, parameters)
         privacy = self._plan.privacy
         if clipping_norm is not None:
             privacy = msgspec.structs.replace(privacy, clipping_norm=clipping_norm)
@@ -134,6 +134,26 @@ class LocalTrainer:
             mean_loss=mean_loss,
             optimiser_state=optimiser.state() if keeps_state else None,
         )
+
+    def _receive(self, parameters: Tensor, into: Tensor | None) -> Tensor | None:
+        """Set the network's parameters; returns the memory they lie in where they are one vector.
+
+        On a processor they lie in the update's own memory, so training itself writes there. An
+        accelerator has its own layout for them.
+        """
+        if self._device.type != "cpu":
+            load_parameters(self._network, self._schema, parameters)
+            return None
+        check_flat(parameters, self._schema)
+        memory = torch.empty_like(parameters) if into is None else into
+        lay_parameters(self._network, self._schema, memory)
+        return memory.copy_(parameters)
+
+    def _difference(self, memory: Tensor | None, parameters: Tensor) -> Tensor:
+        """Return trained minus received parameters; ``memory`` becomes the answer."""
+        if memory is None:
+            return read_update(self._network, self._schema, parameters)
+        return memory.sub_(parameters)
 
     def _descend(
         self,

@@ -49,27 +49,39 @@ def read_parameters(network: nn.Module, schema: Schema) -> Tensor:
 
 
 @torch.no_grad()
-def read_update(
-    network: nn.Module, schema: Schema, received: Tensor, *, into: Tensor | None = None
-) -> Tensor:
+def read_update(network: nn.Module, schema: Schema, received: Tensor) -> Tensor:
     """Return the client update: the network's parameters minus the received ones.
 
     Args:
         network: Holds a parameter of each name and shape in the schema.
         schema: Names and order of the tensors.
         received: What training started from, flat float32, shape ``(elements,)``, on the CPU.
-        into: Memory for the answer, as ``received``; None takes new memory.
 
     Raises:
-        ValueError: If a vector's shape or dtype is wrong, or the network does not fit.
+        ValueError: If the vector's shape or dtype is wrong, or the network does not fit.
     """
-    update = torch.empty_like(received) if into is None else into
     check_flat(received, schema)
-    check_flat(update, schema)
+    return read_parameters(network, schema).sub_(received)
+
+
+@torch.no_grad()
+def lay_parameters(network: nn.Module, schema: Schema, flat: Tensor) -> None:
+    """Make the network's parameters views of a flat vector, with the values it holds.
+
+    Training the network then changes the vector, and nothing is copied to read it back.
+
+    Args:
+        network: On the CPU; holds a parameter of each name and shape in the schema. Tensors
+            outside the schema stay where they are.
+        schema: Names and order of the tensors.
+        flat: Float32, shape ``(elements,)``; kept by the network.
+
+    Raises:
+        ValueError: If the vector's shape or dtype is wrong, or the network does not fit.
+    """
+    check_flat(flat, schema)
     for name, tensor in _tensors(network, schema).items():
-        part = schema.slices[name]
-        torch.sub(tensor.detach().reshape(-1).cpu(), received[part], out=update[part])
-    return update
+        tensor.data = flat[schema.slices[name]].view(tensor.shape)
 
 
 @torch.no_grad()

@@ -10,6 +10,7 @@ Memory is a few models a worker, whatever the cohort: a worker gets the next cli
 of the pool's update buffers is free.
 """
 
+import math
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -35,6 +36,7 @@ from simulation.worker_process import Answer, Job, TrainerFactory, serve
 _JOBS_PER_WORKER = 2
 _BUFFERS_PER_WORKER = 8
 _BUFFER_BYTES = 256 * 2**20
+_ALIGNED_ELEMENTS = 16  # 64 bytes, which is how torch aligns.
 # Imported once, before the workers are forked. Torch imports its compiler when the first network
 # or optimiser is made, which would cost each worker more than a second.
 _PRELOADED = ["edge_client.local_round", "torch._dynamo"]
@@ -101,8 +103,8 @@ class WorkerPool:
         self._parameters = _shared(schema_of(plan.model).element_count)
         upload = upload_schema(plan)
         self._updates = _shared(
-            _buffer_count(worker_count, upload.payload_bytes), upload.element_count
-        )
+            _buffer_count(worker_count, upload.payload_bytes), _aligned(upload.element_count)
+        )[:, : upload.element_count]
         self._optimiser_states: dict[str, OptimiserState] = {}
         tensors = (self._parameters, self._updates)
         shared = (plan.encode(), tensors, SharedText.pack(text), trainer)
@@ -252,6 +254,15 @@ def _buffer_count(worker_count: int, update_bytes: int) -> int:
     """Return how many updates may wait: more let small clients pass a large one that is slow."""
     affordable = _BUFFER_BYTES // (update_bytes * worker_count)
     return worker_count * max(_JOBS_PER_WORKER, min(affordable, _BUFFERS_PER_WORKER))
+
+
+def _aligned(element_count: int) -> int:
+    """Return a row length at which every row starts as new memory does.
+
+    Networks are trained where their update lies, and a matrix product may round otherwise at
+    another alignment.
+    """
+    return math.ceil(element_count / _ALIGNED_ELEMENTS) * _ALIGNED_ELEMENTS
 
 
 def _shared(*shape: int) -> Tensor:

@@ -152,6 +152,18 @@ def test_a_client_leaves_nothing_behind_for_the_next() -> None:
     assert torch.equal(after.update, train(plan).update)
 
 
+def test_the_update_lies_where_it_was_asked_to_and_the_one_before_stays_as_it_was() -> None:
+    trainer = LocalTrainer(make_plan())
+    first, second = torch.empty_like(PARAMETERS), torch.empty_like(PARAMETERS)
+    names: Any = {"round_number": 1, "client_name": "device-0001"}
+
+    trainer.train(PARAMETERS, make_text(50), **names, into=first)
+    update = trainer.train(PARAMETERS, make_text(90, 5), **names, into=second).update
+
+    assert update.data_ptr() == second.data_ptr()
+    assert torch.equal(first, train(make_plan()).update)
+
+
 @pytest.mark.parametrize(("tokens", "cap", "count"), [(50, 1000, 50), (50, 20, 20), (2, 1000, 2)])
 def test_the_example_count_is_that_of_one_pass_and_capped(
     tokens: int, cap: int, count: int

@@ -10,6 +10,7 @@ from torch.testing import assert_close
 from models.model_settings import GruLmSettings, ModelSettings, TransformerLmSettings, schema_of
 from models.parameters import (
     initial_parameters,
+    lay_parameters,
     load_parameters,
     parameters_sha256,
     read_parameters,
@@ -110,17 +111,37 @@ def test_the_digest_is_of_little_endian_float32() -> None:
     assert parameters_sha256(torch.tensor([1.0, -2.5, 0.1])) == expected
 
 
-def test_an_update_is_trained_minus_received_and_lies_where_it_was_asked_to() -> None:
+def test_an_update_is_trained_minus_received() -> None:
     settings = GruLmSettings(vocabulary_size=5, hidden_size=2)
     schema = schema_of(settings)
     network = build_network(settings)
     trained = torch.arange(schema.element_count, dtype=torch.float32)
     load_parameters(network, schema, trained)
-    received = torch.full_like(trained, 3.0)
-    into = torch.empty_like(trained)
 
-    update = read_update(network, schema, received, into=into)
+    update = read_update(network, schema, torch.full_like(trained, 3.0))
 
-    assert update.data_ptr() == into.data_ptr()
     assert torch.equal(update, trained - 3)
-    assert torch.equal(read_update(network, schema, received), trained - 3)
+
+
+@pytest.mark.parametrize("settings", FAMILIES)
+def test_a_network_laid_in_a_vector_changes_with_it_and_changes_it(settings: ModelSettings) -> None:
+    schema = schema_of(settings)
+    network = build_network(settings)
+    flat = torch.zeros(schema.element_count)
+
+    lay_parameters(network, schema, flat)
+    flat.copy_(torch.arange(schema.element_count))
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.mul_(2)
+
+    assert torch.equal(flat, 2 * torch.arange(schema.element_count, dtype=torch.float32))
+    assert torch.equal(read_parameters(network, schema), flat)
+
+
+def test_a_vector_of_another_length_holds_no_network() -> None:
+    settings = GruLmSettings(vocabulary_size=5, hidden_size=2)
+    schema = schema_of(settings)
+
+    with pytest.raises(ValueError, match="parameters must be float32 of shape"):
+        lay_parameters(build_network(settings), schema, torch.zeros(schema.element_count + 1))
