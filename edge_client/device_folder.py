@@ -61,6 +61,7 @@ class DeviceFolder:
         work: Files that are worthless after a restart.
         optimiser: Optimiser state, where plans keep it.
         word_lists: Public word lists that were fetched, by digest.
+        example_ledger: What example-level privacy has cost; never sent.
     """
 
     def __init__(self, path: Path) -> None:
@@ -71,6 +72,7 @@ class DeviceFolder:
         self.work = path / "work"
         self.optimiser = path / "optimiser"
         self.word_lists = path / "word_lists"
+        self.example_ledger = path / "example_privacy.json"
         self._enrolment = path / "enrolment.json"
         self._coordinator = path / "coordinator.json"
 

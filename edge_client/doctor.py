@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 
 from edge_client.client_settings import ClientSettingsError, read_client_settings
 from edge_client.device_folder import DeviceFolder, DeviceFolderError
+from edge_client.example_ledger import ExampleLedgerError, read_spending
 from edge_client.floor import FloorError, read_floor
 from edge_client.policy import Wait, decide
 from edge_client.sensors import system_sensors
@@ -56,6 +57,7 @@ async def examine(
         ("floor", lambda: _floor(folder)),
         ("policy", lambda: _policy(folder, now)),
         ("training", _training),
+        ("example privacy", lambda: _example_privacy(folder)),
         ("disk", lambda: _disk(folder)),
     ]
     findings = [_finding(subject, look) for subject, look in local]
@@ -70,6 +72,7 @@ _UNWELL = (
     CertificateError,
     ClientSettingsError,
     DeviceFolderError,
+    ExampleLedgerError,
     FloorError,
     KeyFileError,
     OSError,
@@ -119,6 +122,16 @@ def _training() -> str:
     if importlib.util.find_spec("torch") is None:
         raise _UnwellError("torch is not installed; install sotto with the extra 'train'")
     return "torch is installed"
+
+
+def _example_privacy(folder: DeviceFolder) -> str:
+    spent = read_spending(folder.example_ledger)
+    if not spent.round_count:
+        return "no round has spent any"
+    return (
+        f"epsilon {spent.epsilon:.2f} at delta {spent.delta:g} for one sentence, over "
+        f"{spent.round_count} rounds"
+    )
 
 
 def _disk(folder: DeviceFolder) -> str:

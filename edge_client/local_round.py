@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from edge_client.compute import gains_from_bfloat16
+from edge_client.example_training import ExampleTraining, SecretDraws
 from edge_client.objective import LocalObjective, build_objective
 from edge_client.optimisers import Optimiser, OptimiserState
 from models.language_model import use_generator
@@ -28,6 +29,7 @@ from models.seeds import client_seed
 from models.tasks import task_named
 from privacy.layer_clipping import ClippedUpdate, clip_update
 from privacy.noise import noise_mode
+from privacy.secure_noise import NoiseKeys, SystemKeys
 from privacy.settings import PrivacySettings
 
 EVALUATION_BATCH = 64
@@ -42,9 +44,10 @@ class LocalResult:
             mode's client half applied; flat float32 in the layout of ``models.plan.upload_schema``.
         update_norm: L2 norm before clipping and noise; never sent.
         example_count: Target tokens in one pass over the client's examples, whatever
-            ``local_epochs`` says, at most the plan's ``example_cap``.
+            ``local_epochs`` says, at most the plan's ``example_cap``; with ``example_privacy`` the
+            same for every client.
         mean_loss: Mean of the local objective over every target of every pass, in nats; measured
-            while training, and never sent.
+            while training, and never sent. NaN where ``example_privacy`` drew no example.
         optimiser_state: To be given to the client's next round where the plan keeps it, else None.
     """
 
@@ -61,12 +64,19 @@ class LocalTrainer:
     A client leaves nothing behind for the next: parameters, state and draws are set anew.
     """
 
-    def __init__(self, plan: Plan, device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        device: torch.device | str = "cpu",
+        *,
+        keys: NoiseKeys | None = None,
+    ) -> None:
         """Build the plan's network.
 
         Args:
             plan: What to train.
             device: Where to train.
+            keys: Keys of secret draws; the operating system's outside tests.
 
         Raises:
             ValueError: If the plan names a task or a personalisation method that is not there.
@@ -77,6 +87,13 @@ class LocalTrainer:
         self._schema = travelling_schema(plan.personalisation, schema_of(plan.model))
         self._tensors = [self._schema.slices[spec.name] for spec in self._schema.tensors]
         self._network = build_network(plan.model, self._device)
+        self._keys = SystemKeys() if keys is None else keys
+        privacy = plan.training.example_privacy
+        self._by_example = (
+            None
+            if privacy is None
+            else ExampleTraining(self._network, self._schema, plan.training, privacy)
+        )
 
     def train(
         self,
@@ -118,9 +135,15 @@ class LocalTrainer:
         if keeps_state and optimiser_state is not None:
             optimiser.load_state(optimiser_state)
 
-        generator = torch.Generator().manual_seed(seed)
-        objective = build_objective(self._plan.personalisation, self._task, parameters)
-        mean_loss = self._descend(objective, optimiser, examples, generator)
+        example_count = self._task.example_count(examples)
+        if self._by_example is None:
+            generator = torch.Generator().manual_seed(seed)
+            objective = build_objective(self._plan.personalisation, self._task, parameters)
+            mean_loss = self._descend(objective, optimiser, examples, generator)
+        else:
+            draws = SecretDraws(self._keys, f"round {round_number} client {client_name}")
+            mean_loss = self._by_example.descend(optimiser, examples, draws)
+            example_count = self._by_example.example_count
 
         update = self._difference(memory, parameters)
         privacy = self._plan.privacy
@@ -130,7 +153,7 @@ class LocalTrainer:
         return LocalResult(
             update=self._sent(clipped, privacy, round_number, client_name),
             update_norm=clipped.norm,
-            example_count=min(self._task.example_count(examples), self._plan.training.example_cap),
+            example_count=min(example_count, self._plan.training.example_cap),
             mean_loss=mean_loss,
             optimiser_state=optimiser.state() if keeps_state else None,
         )
@@ -208,6 +231,7 @@ def run_training(
     client_name: str,
     device: torch.device | str = "cpu",
     optimiser_state: OptimiserState | None = None,
+    keys: NoiseKeys | None = None,
 ) -> LocalResult:
     """Train one client's round: ``LocalTrainer.train`` for a process that trains one client.
 
@@ -219,13 +243,14 @@ def run_training(
         client_name: Name given at enrolment.
         device: Where to train.
         optimiser_state: What this client's last round returned, where the plan keeps it.
+        keys: Keys of secret draws; the operating system's outside tests.
 
     Raises:
         UnusableExamplesError: If the examples cannot be trained on.
         UnusableUpdateError: If training ended in NaN or infinity.
         ValueError: If something does not fit the plan.
     """
-    return LocalTrainer(plan, device).train(
+    return LocalTrainer(plan, device, keys=keys).train(
         parameters,
         examples,
         round_number=round_number,

@@ -15,6 +15,12 @@ from edge_client.compute import ComputeError, prepare_compute
 from edge_client.datasets.federated_text import DatasetError
 from edge_client.device_examples import OwnText
 from edge_client.device_folder import DeviceFolder, DeviceFolderError
+from edge_client.example_ledger import (
+    ExampleLedgerError,
+    ExampleSpending,
+    read_spending,
+    write_spending,
+)
 from edge_client.job import Evaluated, Failed, Job, Outcome, Trained
 from edge_client.local_round import run_evaluation, run_training
 from edge_client.optimiser_store import load_state, save_state
@@ -28,6 +34,12 @@ from privacy.atomic import write_chunks_atomically
 from privacy.certificates import CertificateError, CertifiedKey, KeyUse, check_certificate
 from privacy.clipping import UnusableUpdateError
 from privacy.envelope import Direction, MessageContext, UnsealError, open_sealed, seal
+from privacy.example_accounting import (
+    ExampleAccountantError,
+    example_epsilon,
+    require_accountant,
+    with_event,
+)
 from privacy.identity import Identity
 from privacy.keys import KeyFileError
 
@@ -47,6 +59,8 @@ _FAILURES: dict[type[Exception], str] = {
     CertificateError: "certificate_unusable",
     KeyFileError: "identity_unusable",
     DeviceFolderError: "identity_unusable",
+    ExampleAccountantError: "accountant_unusable",
+    ExampleLedgerError: "example_ledger_unusable",
     MemoryError: "out_of_memory",
     torch.OutOfMemoryError: "out_of_memory",
     OSError: "disk",
@@ -84,6 +98,7 @@ def _do(job: Job) -> Outcome:
             top1_hits=counts.top1_hits,
             top3_hits=counts.top3_hits,
         )
+    spending = _spending_after(plan, folder)
     result = run_training(
         plan,
         parameters,
@@ -94,11 +109,30 @@ def _do(job: Job) -> Outcome:
         optimiser_state=load_state(folder.optimiser, plan),
     )
     save_state(folder.optimiser, plan, result.optimiser_state)
+    if spending is not None:
+        # Durable before there is an update to send: a crash in between counts too much, not less.
+        write_spending(folder.example_ledger, spending)
     message_id = _seal_update(job, plan, result.update, identity, folder)
     own_text.delete_trained()
     # Under a guarantee nobody is told how much this person writes.
     told = 0 if plan.privacy.guarantees_privacy else result.example_count
     return Trained(example_count=told, message_id=message_id)
+
+
+def _spending_after(plan: Plan, folder: DeviceFolder) -> ExampleSpending | None:
+    """Return what this text will have spent after the round; None without example privacy."""
+    privacy = plan.training.example_privacy
+    if privacy is None:
+        return None
+    require_accountant()
+    spent = read_spending(folder.example_ledger)
+    events = with_event(spent.events, privacy.event(plan.training.local_epochs))
+    return ExampleSpending(
+        events=events,
+        round_count=spent.round_count + 1,
+        epsilon=example_epsilon(events, privacy.delta),
+        delta=privacy.delta,
+    )
 
 
 def _open_model(job: Job, plan: Plan, identity: Identity, folder: DeviceFolder) -> Tensor:

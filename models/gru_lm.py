@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from models.language_model import Dropout, OutputLayer
 from models.model_settings import GruLmSettings
-from models.recurrence import run_gru
+from models.recurrence import Gru
 
 EMBEDDING_RANGE = 0.1
 """Embeddings start in U(-0.1, 0.1).
@@ -36,7 +36,7 @@ class GruLm(nn.Module):
         super().__init__()
         vocab, hidden = settings.vocabulary_size, settings.hidden_size
         self.embedding = nn.Embedding(vocab, hidden)
-        self.gru = nn.GRU(hidden, hidden, batch_first=True)
+        self.gru = Gru(hidden, hidden)
         self.output = OutputLayer(vocab, hidden, tied=settings.tied)
         self.dropout = Dropout(settings.dropout)
 
@@ -61,7 +61,7 @@ class GruLm(nn.Module):
             Features, shape ``(batch, time, hidden)``, and the state, shape
             ``(1, batch, hidden)``.
         """
-        hidden, state = run_gru(self.gru, self.dropout(self.embedding(tokens)), state)
+        hidden, state = self.gru(self.dropout(self.embedding(tokens)), state)
         return self.dropout(hidden), state
 
     @torch.no_grad()

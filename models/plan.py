@@ -11,6 +11,7 @@ import msgspec
 
 from models.model_settings import ModelSettings, schema_of
 from models.schema import Schema, TensorSpec
+from privacy.example_settings import ExamplePrivacySettings
 from privacy.settings import PaperNoise, PrivacySettings
 
 PLAN_VERSION = 1
@@ -51,6 +52,9 @@ class TrainingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         precision: ``float32`` (bit-identical between simulation and deployment), or
             ``bfloat16`` autocast where the device gains from it.
         example_cap: Largest example count (target tokens) a client is weighted by.
+        example_privacy: Hides each sentence of a person in their own update (DP-SGD); absent
+            means off. Then an epoch draws sentences instead of windows, and the noised sum of a
+            step's gradients is divided by ``batch_size``.
     """
 
     optimiser: Literal["sgd", "adam"] = "sgd"
@@ -64,6 +68,7 @@ class TrainingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     optimiser_state: Literal["fresh", "kept"] = "fresh"
     precision: Literal["float32", "bfloat16"] = "float32"
     example_cap: int = 1_000_000
+    example_privacy: ExamplePrivacySettings | None = None
 
     def __post_init__(self) -> None:
         for name in ("local_epochs", "batch_size", "bptt_steps", "example_cap"):
@@ -78,6 +83,20 @@ class TrainingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         clip = self.gradient_clipping_norm
         if clip is not None and not 0 < clip < math.inf:
             raise ValueError(f"gradient_clipping_norm must be > 0 and finite, got {clip}")
+        if self.example_privacy is not None:
+            self._check_private_steps()
+
+    def _check_private_steps(self) -> None:
+        if self.precision != "float32":
+            raise ValueError(
+                f"precision must be float32 with example_privacy, got {self.precision}: the bound "
+                "on an example's gradient counts float32's rounding"
+            )
+        if self.gradient_clipping_norm is not None:
+            raise ValueError(
+                "gradient_clipping_norm must be absent with example_privacy: it would clip mostly "
+                "noise; example_privacy.clipping_norm clips each example"
+            )
 
 
 class PersonalisationSettings(
@@ -122,6 +141,26 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     privacy: PrivacySettings
     cohort_size: int
     seed: int
+
+    def __post_init__(self) -> None:
+        if self.training.example_privacy is not None:
+            self._check_private_examples()
+
+    def _check_private_examples(self) -> None:
+        if self.model.dropout > 0:
+            raise ValueError(
+                f"model.dropout must be 0 with example_privacy, got {self.model.dropout}: its "
+                "draws follow from the plan's seed, and go to an example by its place in the batch"
+            )
+        for name, value, known in (
+            ("task", self.task, "next_word"),
+            ("personalisation.method", self.personalisation.method, "global"),
+        ):
+            if value != known:
+                raise ValueError(
+                    f'{name} must be "{known}" with example_privacy, got "{value}": gradients of '
+                    "each example are known for that only"
+                )
 
     def encode(self) -> bytes:
         """Return the plan as JSON bytes, equal for equal plans."""

@@ -18,7 +18,29 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 
-def run_gru(gru: nn.GRU, values: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
+class Gru(nn.GRU):
+    """A one-layer GRU, ``batch_first`` and with biases, that runs as ``run_gru`` does.
+
+    Attributes:
+        probe: For per-example gradients: see ``run_gru``. None in ordinary training.
+    """
+
+    probe: Tensor | None
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__(input_size, hidden_size, batch_first=True)
+        self.probe = None
+
+    def forward(  # type: ignore[override]  # the framework's also takes packed sequences
+        self, values: Tensor, state: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return hidden states and the last one; shapes as in ``run_gru``."""
+        return run_gru(self, values, state, probe=self.probe)
+
+
+def run_gru(
+    gru: nn.GRU, values: Tensor, state: Tensor | None, *, probe: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Run a one-layer GRU over a window.
 
     Under autocast matrix products run in the autocast type. The state itself and the gates stay
@@ -28,32 +50,35 @@ def run_gru(gru: nn.GRU, values: Tensor, state: Tensor | None) -> tuple[Tensor, 
         gru: One layer, one direction, ``batch_first``, with biases.
         values: Float32, shape ``(batch, time, input)``.
         state: Shape ``(1, batch, hidden)``, or None for zeros.
+        probe: Shape ``(2, time, batch, 3 * hidden)``; its values are not read. The backward pass
+            gives it the gradients by ``W_i x + b_i`` and by ``W_h h + b_h`` of every token.
 
     Returns:
         Hidden states after each token, float32, shape ``(batch, time, hidden)``, and the last
         one, shape ``(1, batch, hidden)``.
     """
-    if values.is_cuda:
-        hidden, state = gru(values, state)
+    if values.is_cuda and probe is None:
+        hidden, state = nn.GRU.forward(gru, values, state)
         return hidden, state
     by_time = values.transpose(0, 1)  # (time, batch, input)
     input_weight, hidden_weight, input_bias, hidden_bias = gru.parameters()
     inputs = nn.functional.linear(by_time, input_weight, input_bias).float()
     first = values.new_zeros(values.shape[0], gru.hidden_size) if state is None else state[0]
     states: Tensor = _Recurrence.apply(  # type: ignore[no-untyped-call]  # untyped in torch
-        inputs, first, hidden_weight, hidden_bias
+        inputs, first, hidden_weight, hidden_bias, probe
     )
     return states.transpose(0, 1), states[-1:]
 
 
 class _Recurrence(torch.autograd.Function):
     @staticmethod
-    def forward(
+    def forward(  # noqa: PLR0917  # torch calls it by position
         ctx: Any,  # torch passes its own context object
         inputs: Tensor,
         first: Tensor,
         weight: Tensor,
         bias: Tensor,
+        probe: Tensor | None,
     ) -> Tensor:
         """Return the states after each token, shape ``(time, batch, hidden)``.
 
@@ -63,6 +88,7 @@ class _Recurrence(torch.autograd.Function):
             first: State before the window, shape ``(batch, hidden)``.
             weight: W_h, shape ``(3 * hidden, hidden)``.
             bias: b_h, shape ``(3 * hidden,)``.
+            probe: Only its gradient matters, shape ``(2, time, batch, 3 * hidden)``.
         """
         time, batch, width = inputs.shape
         hidden = width // 3
@@ -91,8 +117,8 @@ class _Recurrence(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
-        """Return the gradients by inputs, first state, weight and bias."""
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients by inputs, first state, weight, bias and probe."""
         states, products, gates, weight = ctx.saved_tensors
         before = states[:-1]
         hidden = before.shape[2]
@@ -114,6 +140,9 @@ class _Recurrence(torch.autograd.Function):
         flat = hidden_gradient.flatten(2)
         new_gradient = towards * new_slope
         inputs_gradient = torch.cat([flat[:, :, : 2 * hidden], new_gradient], dim=2)
+        if ctx.needs_input_grad[4]:
+            # Each example's own gradients are made of these; their sum over the batch is not.
+            return inputs_gradient, carried, None, None, torch.stack([inputs_gradient, flat])
         rows = flat.flatten(0, 1)
         weight_gradient = rows.t().to(weight.dtype) @ before.flatten(0, 1).to(weight.dtype)
-        return inputs_gradient, carried, weight_gradient.float(), rows.sum(0)
+        return inputs_gradient, carried, weight_gradient.float(), rows.sum(0), None

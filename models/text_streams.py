@@ -1,4 +1,4 @@
-"""Lay one person's words out as streams: side by side to train on, in segments to score.
+"""Lay one person's words out: streams side by side to train on, segments to score, sentences.
 
 A person's text is one stream of word numbers, sentence after sentence, each ending with
 ``<eos>``. Every token is a target exactly once in a pass; the first one is predicted from
@@ -7,6 +7,7 @@ A person's text is one stream of word numbers, sentence after sentence, each end
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -61,6 +62,43 @@ def training_windows(
     for first in range(0, table.shape[1], window_tokens):
         places = table[:, first : first + window_tokens]
         yield _window(before, targets, places, starts_text=first == 0)
+
+
+def sentence_edges(stream: Tensor, longest: int) -> Tensor:
+    """Return where each sentence begins and ends: the examples of example-level privacy.
+
+    A sentence of more than ``longest`` tokens is several examples, cut from its own start. So an
+    example depends on its sentence alone, whatever else the person typed or deleted.
+
+    Args:
+        stream: Int64, shape ``(tokens,)``.
+        longest: Most tokens of an example.
+
+    Returns:
+        First and last-plus-one place, int64, shape ``(examples, 2)``.
+    """
+    ends = (torch.nonzero(stream == EOS).squeeze(1) + 1).tolist()
+    if not ends or ends[-1] < len(stream):
+        ends.append(len(stream))
+    edges = [
+        (first, min(first + longest, end))
+        for start, end in pairwise([0, *ends])
+        for first in range(start, end, longest)
+    ]
+    return torch.tensor(edges, dtype=torch.int64).view(-1, 2)
+
+
+def sentence_window(stream: Tensor, edges: Tensor) -> Window:
+    """Return examples side by side, each read from ``<eos>`` on, as if nothing came before.
+
+    Args:
+        stream: Int64, shape ``(tokens,)``.
+        edges: Rows of ``sentence_edges``, at least one.
+    """
+    table = _table(*edges.unbind(1))
+    window = _window(_tokens_before(stream), stream, table, starts_text=True)
+    window.inputs[:, 0] = EOS
+    return window
 
 
 def scored_features(

@@ -14,8 +14,10 @@ import pytest
 from edge_client.cli import main
 from edge_client.client_settings import write_starting_settings
 from edge_client.device_folder import CoordinatorKeys, DeviceFolder, Enrolment
+from edge_client.example_ledger import ExampleSpending, write_spending
 from edge_client.floor import write_starting_floor
 from privacy.authority import CertificateAuthority
+from privacy.example_settings import ExampleEvent
 from tests.privacy.conftest import RUN, enrol
 
 DAY_S = 86_400
@@ -214,6 +216,7 @@ def test_the_doctor_finds_nothing_wrong_where_a_coordinator_listens(
         (lambda device: device.folder.client_settings.write_text("x = 1"), "settings"),
         (lambda device: shutil.rmtree(device.folder.identity), "certificates"),
         (lambda device: (device.folder.path / "enrolment.json").unlink(), "enrolment"),
+        (lambda device: device.folder.example_ledger.write_text("torn"), "example privacy"),
     ],
 )
 def test_the_doctor_names_what_is_wrong_and_goes_on(
@@ -230,6 +233,19 @@ def test_the_doctor_names_what_is_wrong_and_goes_on(
     assert not good[subject]
     # Nobody listens where this device's coordinator should be; the disk is fine all the same.
     assert (good["coordinator"], good["training"]) == (False, True)
+
+
+def test_the_doctor_tells_what_example_privacy_has_cost(
+    device: Device, capsys: pytest.CaptureFixture[str]
+) -> None:
+    event = ExampleEvent(noise_multiplier=1.0, sampling_rate=0.1, step_count=20)
+    spent = ExampleSpending(events=(event,), round_count=2, epsilon=1.234, delta=1e-5)
+    write_spending(device.folder.example_ledger, spent)
+
+    main(["doctor", str(device.folder.path), "--json"])
+
+    found = json.loads(capsys.readouterr().out)["example privacy"]
+    assert found["text"] == "epsilon 1.23 at delta 1e-05 for one sentence, over 2 rounds"
 
 
 def test_the_doctor_shows_a_table(device: Device, capsys: pytest.CaptureFixture[str]) -> None:

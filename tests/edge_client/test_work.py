@@ -15,6 +15,7 @@ import torch
 from torch.testing import assert_close
 
 from edge_client.device_folder import CoordinatorKeys, DeviceFolder
+from edge_client.example_ledger import read_spending
 from edge_client.job import Evaluated, Failed, Job, Trained
 from edge_client.local_round import run_evaluation, run_training
 from edge_client.work import do_job
@@ -25,6 +26,8 @@ from models.plan import Plan, TrainingSettings
 from models.vocabulary import shipped_vocabulary
 from privacy.authority import CertificateAuthority
 from privacy.envelope import Direction, MessageContext, open_sealed, seal
+from privacy.example_accounting import example_epsilon
+from privacy.example_settings import ExamplePrivacySettings
 from privacy.identity import Identity
 from tests.edge_client.stand_ins import shipped_plan
 from tests.edge_client.training_plan import MODEL
@@ -281,3 +284,70 @@ def test_a_coordinator_whose_certificates_are_over_is_not_trained_for(
     monkeypatch.setattr("edge_client.work.time.time", lambda: in_a_year)
 
     assert scene.failure().code == "certificate_unusable"
+
+
+EXAMPLE_PRIVACY = ExamplePrivacySettings(
+    clipping_norm=0.5, noise_multiplier=1.0, sampling_rate=0.5, delta=1e-5
+)
+
+
+def with_example_privacy(plan: Plan) -> Plan:
+    training = msgspec.structs.replace(plan.training, example_privacy=EXAMPLE_PRIVACY)
+    return msgspec.structs.replace(plan, training=training)
+
+
+def test_example_privacy_is_accounted_on_the_device_round_by_round(scene: Scene) -> None:
+    plan = with_example_privacy(scene.plan)
+    ledger = DeviceFolder(scene.device).example_ledger
+
+    outcomes = [do_job(scene.job(plan)) for _ in range(2)]
+
+    spent = read_spending(ledger)
+    # Two steps a round, as each example is drawn in every second one.
+    assert spent.events == (EXAMPLE_PRIVACY.event(2),)
+    assert (spent.round_count, spent.delta) == (2, 1e-5)
+    assert spent.epsilon == example_epsilon(spent.events, 1e-5)
+    assert ledger.stat().st_mode & 0o077 == 0
+    # Neither how much was spent nor how much was typed is in what goes out: 3 / 0.5 examples of 4.
+    for outcome in outcomes:
+        assert isinstance(outcome, Trained)
+        assert outcome.example_count == 24
+
+
+def test_an_update_that_cannot_be_paid_for_is_not_sent(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(path: Path, spending: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr("edge_client.work.write_spending", fails)
+
+    assert scene.failure(with_example_privacy(scene.plan)).code == "disk"
+
+
+def test_without_example_privacy_nothing_is_accounted(scene: Scene) -> None:
+    do_job(scene.job())
+
+    assert not DeviceFolder(scene.device).example_ledger.exists()
+
+
+def test_a_ledger_that_cannot_be_read_stops_example_privacy_alone(scene: Scene) -> None:
+    ledger = DeviceFolder(scene.device).example_ledger
+    ledger.write_text("torn")
+
+    failed = scene.failure(with_example_privacy(scene.plan))
+
+    assert failed.code == "example_ledger_unusable"
+    assert ledger.read_text() == "torn"
+    assert isinstance(do_job(scene.job()), Trained)
+
+
+def test_a_device_without_the_extra_says_which_one(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+
+    failed = scene.failure(with_example_privacy(scene.plan))
+
+    assert failed.code == "accountant_unusable"
+    assert failed.reason.endswith("install sotto[dp-sgd]")

@@ -84,3 +84,51 @@ def test_a_plan_arrives_as_it_was_sent(change: dict[str, Any]) -> None:
 def test_what_is_not_understood_is_refused_with_its_place(encoded: bytes, message: str) -> None:
     with pytest.raises(PlanError, match=message):
         decode_plan(encoded)
+
+
+EXAMPLE_PRIVACY = {
+    "clipping_norm": 0.5,
+    "noise_multiplier": 1.0,
+    "sampling_rate": 0.1,
+    "delta": 1e-5,
+}
+
+
+def private(path: str, value: object) -> bytes:
+    """Return a plan with example privacy and one field replaced."""
+    fields: dict[str, Any] = msgspec.json.decode(PLAN.encode())
+    fields["training"]["example_privacy"] = dict(EXAMPLE_PRIVACY)
+    *parents, last = path.split(".")
+    inner = fields
+    for parent in parents:
+        inner = inner[parent]
+    inner[last] = value
+    return msgspec.json.encode(fields)
+
+
+def test_example_privacy_arrives_as_it_was_sent() -> None:
+    plan = decode_plan(private("training.example_privacy.clipping_norm", 2))
+
+    assert plan.training.example_privacy is not None
+    assert plan.training.example_privacy.clipping_norm == 2.0
+    assert decode_plan(plan.encode()) == plan
+
+
+@pytest.mark.parametrize(
+    ("encoded", "message"),
+    [
+        (private("training.example_privacy.noise_multiplier", 0.0), "noise_multiplier must be > 0"),
+        (private("training.example_privacy.sampling_rate", 1.5), "sampling_rate must be in"),
+        (private("training.example_privacy.delta", 0.0), "delta must be above 0"),
+        (private("training.example_privacy", {}), "missing required field `clipping_norm`"),
+        (private("training.example_privacy.epsilon", 1.0), "unknown field `epsilon`"),
+        (private("training.precision", "bfloat16"), "precision must be float32"),
+        (private("training.gradient_clipping_norm", 1.0), "gradient_clipping_norm must be absent"),
+        (private("model.dropout", 0.1), "model.dropout must be 0"),
+        (private("task", "translate"), 'task must be "next_word"'),
+        (private("personalisation.method", "own-bias"), 'personalisation.method must be "global"'),
+    ],
+)
+def test_example_privacy_that_bounds_nothing_is_refused(encoded: bytes, message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        decode_plan(encoded)

@@ -1,0 +1,212 @@
+"""Tell how long each example's gradient is, and sum gradients shortened, without making any.
+
+Where a parameter is used on a row of inputs ``a_t`` and the loss answers with a row of gradients
+``g_t``, one example's gradient is ``sum_t g_t a_t^T``. Its norm needs two small matrices of inner
+products, and the sum over the batch with a factor for each example is the one matrix product that
+the plain backward pass makes too. A gradient for each example, with a vocabulary of 10,000 words,
+would be megabytes times the batch.
+
+References:
+    [Goodfellow] "Efficient Per-Example Gradient Computations", 2015, arXiv:1510.01799 (norms).
+    [Li] "Large Language Models Can Be Strong Differentially Private Learners", ICLR 2022,
+        arXiv:2110.05679 (norms over time steps).
+    [Bu] "Differentially Private Optimization on Large Foundation Models", ICML 2023,
+        arXiv:2210.00038 (the clipped sum from what the one backward pass left).
+"""
+
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.linalg import vector_norm
+
+Sums = MutableMapping[str, Tensor]
+"""Sum of clipped gradients by parameter name, each of the parameter's shape."""
+
+
+class ParameterUse(Protocol):
+    """Know each example's gradient of the parameters of one layer, without holding it."""
+
+    def squared_norms(self) -> Tensor:
+        """Return the squared L2 norm of each example's gradient, shape ``(batch,)``."""
+        ...
+
+    def sizes(self) -> Tensor:
+        """Return the sum of the norms of each example's terms, shape ``(batch,)``.
+
+        Terms can cancel, and the rounding errors in their sum are in proportion to this.
+        """
+        ...
+
+    def add_weighted(self, factors: Tensor, sums: Sums) -> None:
+        """Add every example's gradient times its factor.
+
+        Args:
+            factors: Shape ``(batch,)``.
+            sums: Changed in place.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class AffineUse:
+    """Use a matrix, and a bias or none, on every row of a sequence.
+
+    Attributes:
+        weight: Name of the matrix, shape ``(out, in)``.
+        bias: Name of the bias, shape ``(out,)``, or None.
+        inputs: Shape ``(batch, time, in)``.
+        gradients: By the outputs, shape ``(batch, time, out)``.
+    """
+
+    weight: str
+    bias: str | None
+    inputs: Tensor
+    gradients: Tensor
+
+    def squared_norms(self) -> Tensor:
+        """Return sum over t, s of (a_t a_s + 1) (g_t g_s); the 1 is the bias."""
+        return (self._input_products() * _products(self.gradients)).sum((1, 2))
+
+    def sizes(self) -> Tensor:
+        """Return sum over t of |(a_t, 1)| |g_t|."""
+        lengths = self._input_products().diagonal(dim1=1, dim2=2).sqrt()
+        return (lengths * _lengths(self.gradients)).sum(1)
+
+    def add_weighted(self, factors: Tensor, sums: Sums) -> None:
+        """Add the weighted sum of g_t a_t^T, and of g_t for the bias."""
+        weighted = (self.gradients * factors[:, None, None]).flatten(0, 1)
+        sums[self.weight].addmm_(weighted.t(), self.inputs.flatten(0, 1))
+        if self.bias is not None:
+            sums[self.bias].add_(weighted.sum(0))
+
+    def _input_products(self) -> Tensor:
+        products = _products(self.inputs)
+        return products if self.bias is None else products + 1
+
+
+@dataclass(frozen=True)
+class LookupUse:
+    """Look up rows of a matrix.
+
+    Attributes:
+        weight: Name of the matrix, shape ``(rows, embed)``.
+        rows: Numbers of the rows, int64, shape ``(batch, time)``.
+        gradients: By what was looked up, shape ``(batch, time, embed)``.
+    """
+
+    weight: str
+    rows: Tensor
+    gradients: Tensor
+
+    def squared_norms(self) -> Tensor:
+        """Return the sum of g_t g_s over places t and s of the same row."""
+        same = self.rows[:, :, None] == self.rows[:, None, :]
+        return (same * _products(self.gradients)).sum((1, 2))
+
+    def sizes(self) -> Tensor:
+        """Return the sum of |g_t|."""
+        return _lengths(self.gradients).sum(1)
+
+    def add_weighted(self, factors: Tensor, sums: Sums) -> None:
+        """Add each weighted g_t to its row."""
+        weighted = self.gradients * factors[:, None, None]
+        sums[self.weight].index_add_(0, self.rows.flatten(), weighted.flatten(0, 1))
+
+
+@dataclass(frozen=True)
+class ScaleUse:
+    """Scale and shift every element of a sequence, as a layer norm does at its end.
+
+    Attributes:
+        weight: Name of the scale, shape ``(embed,)``.
+        bias: Name of the shift, shape ``(embed,)``.
+        inputs: What is scaled, shape ``(batch, time, embed)``.
+        gradients: By the outputs, of the same shape.
+    """
+
+    weight: str
+    bias: str
+    inputs: Tensor
+    gradients: Tensor
+
+    def squared_norms(self) -> Tensor:
+        """Return |sum over t of g_t * a_t|^2 + |sum over t of g_t|^2."""
+        scale = (self.gradients * self.inputs).sum(1)
+        return scale.square().sum(1) + self.gradients.sum(1).square().sum(1)
+
+    def sizes(self) -> Tensor:
+        """Return the sum over t of |g_t * a_t| + |g_t|."""
+        scale = _lengths(self.gradients * self.inputs)
+        return (scale + _lengths(self.gradients)).sum(1)
+
+    def add_weighted(self, factors: Tensor, sums: Sums) -> None:
+        """Add the weighted sums of g_t * a_t and of g_t."""
+        weighted = self.gradients * factors[:, None, None]
+        sums[self.weight].add_((weighted * self.inputs).sum((0, 1)))
+        sums[self.bias].add_(weighted.sum((0, 1)))
+
+
+@dataclass(frozen=True)
+class OutputUse:
+    """Score every word with the output matrix, and compare with the right one.
+
+    The gradient by the logits of token t is ``scale_t * differences_t``.
+
+    Attributes:
+        weight: Name of the matrix, shape ``(vocab, embed)``; the embedding's where it is tied.
+        bias: Name of the bias, shape ``(vocab,)``.
+        features: Shape ``(batch, time, embed)``.
+        differences: Probability minus 1 for the right word, shape ``(batch, time, vocab)``.
+        scales: One over the example's tokens, 0 at padding, shape ``(batch, time)``.
+    """
+
+    weight: str
+    bias: str
+    features: Tensor
+    differences: Tensor
+    scales: Tensor
+
+    def features_gradient(self, matrix: Tensor) -> Tensor:
+        """Return the gradient by the features for the output matrix, ``(batch, time, embed)``."""
+        return (self.differences @ matrix).mul_(self.scales.unsqueeze(2))
+
+    def squared_norms(self) -> Tensor:
+        """Return as an affine use does; differences are read, not scaled, as they are large."""
+        scales = self.scales[:, :, None] * self.scales[:, None, :]
+        return ((_products(self.features) + 1) * _products(self.differences) * scales).sum((1, 2))
+
+    def sizes(self) -> Tensor:
+        """Return the sum over t of |(h_t, 1)| |g_t|."""
+        lengths = (self.features.square().sum(2) + 1).sqrt() * _lengths(self.differences)
+        return (lengths * self.scales).sum(1)
+
+    def products_with(self, lookup: LookupUse) -> Tensor:
+        """Return the inner product with a look-up's gradient of the same matrix, ``(batch,)``.
+
+        Sum over t, s of (g_t h_s) times what token s says about the word read at t.
+        """
+        words = lookup.rows[:, None, :].expand(-1, self.differences.shape[1], -1)
+        at_words = self.differences.gather(2, words) * self.scales.unsqueeze(2)
+        return (at_words * (self.features @ lookup.gradients.transpose(1, 2))).sum((1, 2))
+
+    def add_weighted(self, factors: Tensor, sums: Sums) -> None:
+        """Add the weighted sum of g_t h_t^T, and of g_t for the bias."""
+        weights = self.scales * factors.unsqueeze(1)
+        differences = self.differences.flatten(0, 1)
+        weighted = (self.features * weights.unsqueeze(2)).flatten(0, 1)
+        sums[self.weight].addmm_(differences.t(), weighted)
+        sums[self.bias].addmv_(differences.t(), weights.flatten())
+
+
+def _products(rows: Tensor) -> Tensor:
+    """Return the inner products within each example, ``(batch, time, time)``."""
+    return torch.bmm(rows, rows.transpose(1, 2))
+
+
+def _lengths(rows: Tensor) -> Tensor:
+    """Return the L2 norm of each row, shape ``(batch, time)``."""
+    lengths: Tensor = vector_norm(rows, dim=2)
+    return lengths
