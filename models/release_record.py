@@ -42,6 +42,7 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         metrics: Figures of the model and its round.
         guarantee: What the noise mode promises, in words.
         files: Hex SHA-256 of plan and vocabulary, by file name; empty in an unsigned release.
+        ledger_sha256: Hex head of the privacy ledger with this release in it; empty for round 0.
     """
 
     format_version: int = RELEASE_VERSION
@@ -53,6 +54,7 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     metrics: dict[str, Metric]
     guarantee: str
     files: dict[str, str] = {}
+    ledger_sha256: str = ""
 
     def encode(self) -> bytes:
         """Return the record as JSON bytes for ``release.json``, equal for equal records."""

@@ -69,7 +69,7 @@ def _summary(release: ReleaseSummary) -> pb.RoundSummary:
     return pb.RoundSummary(
         round_number=release.round_number,
         attempt=release.attempt,
-        contributions=release.contribution_count,
+        contributions=release.contribution_count or 0,
         model_sha256=release.parameters_sha256.hex(),
         duration_s=release.duration_s,
         metrics=msgspec.json.encode(release.metrics).decode(),

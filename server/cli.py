@@ -14,6 +14,7 @@ import msgspec
 from privacy.certificates import CertificateError
 from privacy.installation import InstallationError, check_installation
 from privacy.keys import KeyFileError
+from privacy.ledger_chain import LedgerError
 from server.admin_client import AdminCallError, NotRunningError
 from server.backup import BackupError, create_backup, restore_backup
 from server.clients import UnknownClientError
@@ -38,6 +39,7 @@ _FAILURES = (
     FoundingError,
     InstallationError,
     KeyFileError,
+    LedgerError,
     ListenError,
     NotRunningError,
     OSError,

@@ -7,7 +7,7 @@ effect at its next call, because every call asks here.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, and_, select, update
+from sqlalchemy import Connection, and_, or_, select, update
 
 from server.device_certificates import (
     StoredCertificate,
@@ -124,6 +124,30 @@ def population(store: Store) -> list[str]:
     with store.read() as connection:
         names = connection.execute(
             select(clients.c.name).where(clients.c.revoked_at.is_(None)).order_by(clients.c.name)
+        ).scalars()
+        return [str(name) for name in names]
+
+
+def eligible_clients(
+    store: Store, round_number: int, *, min_separation: int, max_participation: int
+) -> list[str]:
+    """Return the names of the clients that may take part in a round of mode ``ftrl``, sorted.
+
+    Args:
+        store: The store.
+        round_number: Round, from 1.
+        min_separation: Who took part in round r can next take part in round r + this.
+        max_participation: Most rounds in which one client takes part.
+    """
+    rested = or_(
+        clients.c.last_round.is_(None), clients.c.last_round <= round_number - min_separation
+    )
+    may = and_(
+        clients.c.revoked_at.is_(None), clients.c.participation_count < max_participation, rested
+    )
+    with store.read() as connection:
+        names = connection.execute(
+            select(clients.c.name).where(may).order_by(clients.c.name)
         ).scalars()
         return [str(name) for name in names]
 

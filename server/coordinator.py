@@ -13,8 +13,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from models.metrics import Counts
+from privacy.budget import BudgetExceededError
 from protos import federation_pb2 as pb
 from server.answering import RefusedError
+from server.cohort import CohortOverflowError, PopulationTooLargeError
 from server.device_evaluation import DeviceEvaluation
 from server.dispatcher import Dispatcher, come_back
 from server.failpoints import Failpoints
@@ -25,6 +27,7 @@ from server.model_shelf import ModelShelf
 from server.operator_switch import OperatorSwitch
 from server.refusals import RefusalCode
 from server.round_answers import Abort, Close, ComeBack, ComeBackReason, LeaseGiven, Phase, Refused
+from server.round_gate import RoundGate
 from server.round_in_hand import RoundInHand
 from server.round_keeper import RoundKeeper
 from server.rounds import RoundMachine
@@ -51,6 +54,7 @@ class Coordinator:
         intake: Intake,
         evaluation: DeviceEvaluation,
         membership: Membership,
+        gate: RoundGate,
         renewal: KeyRenewal,
         switch: OperatorSwitch,
         failpoints: Failpoints,
@@ -66,6 +70,7 @@ class Coordinator:
             intake: Takes updates.
             evaluation: Asks devices how good a model is.
             membership: Knows the devices.
+            gate: Knows the privacy budget and who may take part.
             renewal: Renews the coordinator's certificates.
             switch: What the operator wants.
             failpoints: Armed in tests only.
@@ -78,6 +83,7 @@ class Coordinator:
         self._keeper = keeper
         self._evaluation = evaluation
         self._membership = membership
+        self._gate = gate
         self._renewal = renewal
         self._switch = switch
         self._quorum = quorum
@@ -248,9 +254,25 @@ class Coordinator:
         may_open = not (self._switch.is_paused or self._switch.is_draining)
         if not may_open or len(self._dispatcher) < self._quorum:
             return False
-        population = await self._membership.population()
+        number = self._machine.round_number
+        try:
+            await self._gate.admit(number)
+        except BudgetExceededError as error:
+            _LOG.error("the run ends before round %s: %s", number, error)
+            self._machine.finish()
+            self._finish_if_over()
+            return True
+        population = await self._gate.population(number)
         now = time.monotonic()
-        if not self._machine.open_round(population, now):
+        try:
+            if not self._machine.open_round(population, now):
+                return False
+        except CohortOverflowError as error:
+            _LOG.warning("round %s is drawn again: %s", number, error)
+            return True
+        except PopulationTooLargeError as error:
+            _LOG.error("paused before round %s: %s", number, error)
+            self._switch.pause()
             return False
         # Until the new round's model is at hand, nobody gets a lease with the old one.
         self.intake.in_hand = None

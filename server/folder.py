@@ -35,6 +35,11 @@ class ServerFolder:
         return self.root / "lease.secret"
 
     @property
+    def noise_secret(self) -> Path:
+        """Opens the sealed secret of a tree of noise; there in mode ``ftrl`` only."""
+        return self.root / "noise.secret"
+
+    @property
     def uploads(self) -> Path:
         """Uploads that are not complete or not committed."""
         return self.root / "uploads"

@@ -9,33 +9,53 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select
 
-from privacy.events import PrivacyEvent
-from privacy.ledger_chain import LedgerEntry, next_entry, verify_chain
+from privacy.events import GaussianRelease, PrivacyEvent, read_event
+from privacy.ledger_chain import LedgerEntry, LedgerError, next_entry, verify_chain
 from server.store import Store
 from server.tables import ledger
 
 
-def append_event(
-    connection: Connection, event: PrivacyEvent, *, run: str, round_number: int, now: float
+def prepare_entry(
+    store: Store, event: PrivacyEvent, *, run: str, round_number: int, now: float
 ) -> LedgerEntry:
-    """Write the entry of a release, as the next of the chain.
+    """Return what a release will add to the ledger, before anything is written.
 
     Args:
-        connection: The write transaction that records the release.
-        event: What is released.
+        store: The store.
+        event: What will be released.
         run: Identifier of the run, 32 hex digits.
         round_number: Round of the release, at least 0.
         now: Seconds since 1970 UTC.
     """
-    entry = next_entry(
-        _last(connection),
-        run=run,
-        round_number=round_number,
-        event=event,
-        now_ms=round(now * 1000),
+    with store.read() as connection:
+        last = _last(connection)
+    return next_entry(
+        last, run=run, round_number=round_number, event=event, now_ms=round(now * 1000)
     )
+
+
+def write_entry(connection: Connection, entry: LedgerEntry) -> None:
+    """Write a prepared entry.
+
+    Args:
+        connection: The write transaction that records the release.
+        entry: From ``prepare_entry``.
+
+    Raises:
+        LedgerError: If another entry was written meanwhile.
+    """
+    last = _last(connection)
+    if last is not None and entry.previous_sha256 != last.sha256:
+        raise LedgerError(
+            f"ledger entry {entry.sequence} must follow the newest, which is {last.sequence} by now"
+        )
     connection.execute(ledger.insert().values(entry._asdict()))
-    return entry
+
+
+def is_drawn_by_coins(entry: LedgerEntry) -> bool:
+    """Tell whether secret coins drew the cohort of the entry's release."""
+    event = read_event(entry.event)
+    return isinstance(event, GaussianRelease) and event.sampling is not None
 
 
 def ledger_entries(store: Store) -> list[LedgerEntry]:

@@ -7,6 +7,7 @@ next start does them.
 """
 
 import asyncio
+import dataclasses
 import logging
 import math
 import time
@@ -31,6 +32,8 @@ from server.config import FederationConfig, make_plan
 from server.convergence import ConvergenceTracker
 from server.downlink import Downlink
 from server.failpoints import Failpoint, Failpoints
+from server.guarantee_rules import event_of, sampled_places
+from server.ledger import prepare_entry
 from server.metrics_log import MetricsLog
 from server.public_evaluation import PublicText
 from server.release_files import NewRelease, ReleaseFolder, parameters_digest
@@ -174,7 +177,10 @@ class ModelShelf:
             members: The cohort, or None for ``first-come``.
             kind: Whether they train or evaluate.
         """
-        config, size = self._config, self._config.rounds.cohort_size
+        config = self._config
+        # How many were drawn by secret coins is secret; the places are not.
+        places = sampled_places(config.rounds, config.privacy)
+        size = config.rounds.cohort_size if places is None else places
         if self._model is not None and self._model.clipping_norm is not None:
             privacy = msgspec.structs.replace(
                 config.privacy, clipping_norm=self._model.clipping_norm
@@ -212,6 +218,13 @@ class ModelShelf:
         new = self._new_release(
             number, in_hand.attempt, parameters, self.current.sha256, {**figures, **evaluated}
         )
+        event = event_of(number, self._config.rounds, in_hand.plan.privacy)
+        entry = await self._threads.run(
+            lambda: prepare_entry(
+                self._store, event, run=self._run, round_number=number, now=time.time()
+            )
+        )
+        new = dataclasses.replace(new, entry=entry)
         sha256 = await self._threads.run(lambda: parameters_digest(new.parameters))
         model = Model(number, parameters, sha256, _clipping_norm_after(new.metrics))
         sealing = asyncio.create_task(self._threads.run(lambda: self._seal(model)))

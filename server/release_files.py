@@ -32,6 +32,7 @@ from models.release_record import (
 from models.vocabulary import Vocabulary, decode_vocabulary
 from privacy.atomic import sync_folder
 from privacy.identity import Identity
+from privacy.ledger_chain import LedgerEntry
 from privacy.signatures import Purpose
 
 _BUILDING = ".building-"
@@ -51,6 +52,7 @@ class NewRelease:
         previous_sha256: Digest of the parameters the round started from, 32 bytes.
         metrics: Figures of the model and its round.
         guarantee: What the noise mode promises, in words.
+        entry: What the release adds to the privacy ledger; None for the initial parameters.
     """
 
     round_number: int
@@ -61,6 +63,7 @@ class NewRelease:
     previous_sha256: bytes
     metrics: dict[str, Metric]
     guarantee: str
+    entry: LedgerEntry | None = None
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,7 @@ class ReleaseFolder:
             previous_sha256=new.previous_sha256.hex(),
             metrics=new.metrics,
             guarantee=new.guarantee,
+            ledger_sha256="" if new.entry is None else new.entry.sha256.hex(),
             files=digests_of(described),
         )
         encoded = record.encode()

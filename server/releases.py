@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Row, and_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, select, update
 
 from models.release_record import Metric, ReleaseRecord
 from privacy.identity import Identity
 from server.attempts import end_attempt
 from server.failpoints import UNARMED, Failpoint, Failpoints
+from server.ledger import is_drawn_by_coins, write_entry
 from server.release_files import NewRelease, ReleaseFolder
 from server.store import Store
 from server.tables import clients, contributions, releases
@@ -36,7 +37,7 @@ class ReleaseSummary:
         round_number: Round, from 1; 0 for the initial parameters.
         attempt: Attempt that succeeded, from 0.
         parameters_sha256: Digest of the parameters, 32 bytes.
-        contribution_count: Updates in it.
+        contribution_count: Updates in it; None where that is a secret of the coins.
         duration_s: Seconds from the opening of the attempt to the release.
         metrics: Figures of the model and its round.
         is_published: Whether its files have their name.
@@ -45,7 +46,7 @@ class ReleaseSummary:
     round_number: int
     attempt: int
     parameters_sha256: bytes
-    contribution_count: int
+    contribution_count: int | None
     duration_s: float
     metrics: dict[str, Metric]
     is_published: bool
@@ -93,14 +94,17 @@ def release_round(
 def record_release(
     store: Store, new: NewRelease, record: ReleaseRecord, *, opened_at: float, now: float
 ) -> None:
-    """Make the round have happened: one transaction over release, updates and clients.
+    """Make the round have happened: one transaction over release, ledger, updates and clients.
 
     Raises:
+        LedgerError: If the release's entry does not follow the newest of the ledger.
         ReleaseChainError: If the round or its base is not the one that follows the last release.
     """
     with store.write() as connection:
         _check_chain(connection, new)
-        count = _settle_contributions(connection, new.round_number, new.attempt)
+        if new.entry is not None:
+            write_entry(connection, new.entry)
+        count = _settle_contributions(connection, new)
         end_attempt(connection, new.round_number, new.attempt, state="released", now=now)
         connection.execute(
             releases.insert().values(
@@ -183,22 +187,33 @@ def _check_chain(connection: Connection, new: NewRelease) -> None:
         )
 
 
-def _settle_contributions(connection: Connection, round_number: int, attempt: int) -> int:
-    """Mark the attempt's updates as aggregated, count them, and wipe what they reported."""
+def _settle_contributions(connection: Connection, new: NewRelease) -> int | None:
+    """Mark the attempt's updates as aggregated, count them, and wipe what they reported.
+
+    Under a guarantee no row says who took part in which round. Where secret coins drew the
+    cohort, nothing says how many they were either.
+    """
+    here = _of_attempt(new.round_number, new.attempt)
     updated = connection.execute(
         update(contributions)
-        .where(_of_attempt(round_number, attempt), contributions.c.state == "committed")
+        .where(here, contributions.c.state == "committed")
         .values(state="aggregated", example_count=None)
     )
-    took_part = select(contributions.c.client).where(
-        _of_attempt(round_number, attempt), contributions.c.state == "aggregated"
-    )
-    connection.execute(
-        update(clients)
-        .where(clients.c.name.in_(took_part))
-        .values(participation_count=clients.c.participation_count + 1)
-    )
-    return updated.rowcount
+    secret = new.entry is not None and is_drawn_by_coins(new.entry)
+    aggregated = and_(here, contributions.c.state == "aggregated")
+    if not secret:
+        took_part = select(contributions.c.client).where(aggregated)
+        connection.execute(
+            update(clients)
+            .where(clients.c.name.in_(took_part))
+            .values(
+                participation_count=clients.c.participation_count + 1,
+                last_round=new.round_number,
+            )
+        )
+    if new.plan.privacy.guarantees_privacy:
+        connection.execute(delete(contributions).where(aggregated))
+    return None if secret else updated.rowcount
 
 
 def _of_attempt(round_number: int, attempt: int) -> ColumnElement[bool]:

@@ -92,7 +92,7 @@ def print_rounds(rounds: list[ReleaseSummary]) -> None:
         table.add_row(
             str(summary.round_number),
             str(summary.attempt),
-            str(summary.contribution_count),
+            _text(summary.contribution_count),
             f"{summary.duration_s:.2f}",
             summary.parameters_sha256.hex()[:12],
             *(_text(summary.metrics.get(name)) for name in names),

@@ -5,13 +5,16 @@ import time
 from collections.abc import Sequence
 
 from models.release_record import Metric
+from privacy.budget import BudgetExceededError
 from server.attempts import OpenAttempt, abort_attempt, open_attempt
 from server.failpoints import Failpoint, Failpoints
+from server.guarantee_rules import budget_of
 from server.inbox import Inbox
 from server.model_shelf import ModelShelf, PlanKind
 from server.recovery import Recovered, recover
 from server.release_files import ReleaseFolder
 from server.round_answers import Abort, Close
+from server.round_gate import RoundGate
 from server.round_in_hand import RoundInHand
 from server.round_sum import RoundSum
 from server.rounds import RoundMachine
@@ -32,6 +35,7 @@ class RoundKeeper:
         inbox: Inbox,
         releases: ReleaseFolder,
         round_sum: RoundSum,
+        gate: RoundGate,
         threads: Threads,
         failpoints: Failpoints,
     ) -> None:
@@ -43,6 +47,7 @@ class RoundKeeper:
             inbox: Holds sealed updates.
             releases: Holds the files of models.
             round_sum: Sums a round's updates.
+            gate: Knows the privacy budget and who may take part.
             threads: Do everything that takes time.
             failpoints: Armed in tests only.
         """
@@ -51,6 +56,7 @@ class RoundKeeper:
         self._inbox = inbox
         self._releases = releases
         self._round_sum = round_sum
+        self._gate = gate
         self._threads = threads
         self._failpoints = failpoints
 
@@ -70,12 +76,21 @@ class RoundKeeper:
         return await self._threads.run(repair)
 
     async def take_up(self, machine: RoundMachine, recovered: Recovered) -> RoundInHand | None:
-        """Put the machine into the round that an earlier process had opened, if there is one."""
+        """Put the machine into the round that an earlier process had opened, if there is one.
+
+        Raises:
+            LedgerError: If the privacy ledger was changed or belongs to another run.
+        """
         opened = recovered.open_attempt
         if opened is None:
             return None
         left_s = opened.deadline_ms / 1000 - time.time()
-        machine.restore(opened.members, recovered.receipts, time.monotonic() + left_s)
+        machine.restore(
+            opened.members,
+            recovered.receipts,
+            time.monotonic() + left_s,
+            await self._gate.population(opened.round_number),
+        )
         return await self._in_hand(opened)
 
     async def open(
@@ -113,6 +128,12 @@ class RoundKeeper:
             OSError: If the disk is full: nothing is lost, the next start closes the round again.
         """
         self._failpoints.reach(Failpoint.CLOSING)
+        try:
+            # Asked again: settings may have changed since the round was opened.
+            epsilon = await self._gate.admit(order.round_number)
+        except BudgetExceededError as error:
+            _LOG.error("round %s cannot be closed: %s", order.round_number, error)
+            return False
         base, started = self._shelf.current.parameters, time.monotonic()
         try:
             closed = await self._threads.run(lambda: self._round_sum.close(order, in_hand, base))
@@ -127,6 +148,11 @@ class RoundKeeper:
             "closing_s": time.monotonic() - started,
             **{f"refused_{code}": count for code, count in plan_refusals.items()},
         }
+        if self._gate.hides_counts:
+            figures = {"closing_s": figures["closing_s"]}
+        budget = budget_of(in_hand.plan.privacy)
+        if epsilon is not None and budget is not None:
+            figures |= {"epsilon": epsilon, "delta": budget.delta}
         if closed.next_clipping_norm is not None:
             # The next round's plan is made from this figure, after a restart too.
             figures["clipping_norm"] = in_hand.plan.privacy.clipping_norm

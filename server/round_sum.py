@@ -12,6 +12,7 @@ from models.model_settings import schema_of
 from models.seeds import client_seed
 from privacy.certificates import CertifiedKey, read_certificate
 from privacy.clipping import UnusableUpdateError
+from privacy.secure_noise import NoiseKeys
 from server.closing import Closed, Contribution, close_round
 from server.config import FederationConfig
 from server.contributions import StoredContribution, contributions_of, expire_contribution
@@ -33,7 +34,12 @@ class RoundSum:
     """Close rounds from what the store and the inbox hold."""
 
     def __init__(
-        self, config: FederationConfig, store: Store, inbox: Inbox, opener: UpdateOpener
+        self,
+        config: FederationConfig,
+        store: Store,
+        inbox: Inbox,
+        opener: UpdateOpener,
+        noise_keys: NoiseKeys,
     ) -> None:
         """Serve one federation.
 
@@ -42,11 +48,14 @@ class RoundSum:
             store: Knows what is committed.
             inbox: Holds it.
             opener: Opens it.
+            noise_keys: Keys of calibrated noise.
         """
         self._config = config
         self._store = store
         self._inbox = inbox
         self._opener = opener
+        self._noise_keys = noise_keys
+        self._is_sampled = config.rounds.selection == "sampled"
 
     def close(self, order: Close, in_hand: RoundInHand, base: Tensor) -> Closed | None:
         """Return the outcome of a round; None if too few of its updates are left.
@@ -72,7 +81,8 @@ class RoundSum:
                 # The error's own text has the update's norm, which is for no log and no disk.
                 self._expire(adding[-1], _UNUSABLE)
             else:
-                quorum = self._config.rounds.quorum
+                # Sampled: a round that is not released would tell that too few were drawn.
+                quorum = 0 if self._is_sampled else self._config.rounds.quorum
                 return closed if closed and closed.contribution_count >= quorum else None
 
     def _sum(
@@ -81,12 +91,12 @@ class RoundSum:
         """Try once; ``adding`` ends in the update that was last handed over."""
         with closing(self._contributions(order, in_hand, adding)) as contributions:
             first = next(contributions, None)
-            if first is None:
+            if first is None and not self._is_sampled:
                 return None
             seed = client_seed(self._config.seed, order.round_number, _COORDINATOR, purpose="noise")
             return close_round(
                 base,
-                chain((first,), contributions),
+                chain(() if first is None else (first,), contributions),
                 schema=schema_of(self._config.model),
                 aggregation=self._config.aggregation,
                 # The plan's, not the federation's: the clipping norm may have moved on.
@@ -94,6 +104,8 @@ class RoundSum:
                 slot_count=order.slot_count,
                 generator=torch.Generator().manual_seed(seed),
                 example_cap=self._config.training.example_cap,
+                round_number=order.round_number,
+                noise_keys=self._noise_keys,
             )
 
     def _contributions(

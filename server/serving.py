@@ -18,6 +18,7 @@ from privacy.authority import CertificateAuthority
 from privacy.identity import Identity
 from privacy.noise import noise_mode
 from privacy.random import SecureSource
+from privacy.secure_noise import NoiseKeys
 from server.admin import AdminService
 from server.aggregation.intake import IntakeSettings
 from server.config import FederationConfig, make_plan
@@ -27,6 +28,7 @@ from server.disk_full import naming_the_disk
 from server.enrolment import EnrolmentService
 from server.failpoints import UNARMED, Failpoints
 from server.folder import ServerFolder
+from server.guarantee_rules import sampled_places
 from server.inbox import Inbox
 from server.intake import Intake
 from server.key_renewal import KeyRenewal
@@ -39,6 +41,7 @@ from server.model_shelf import ModelShelf
 from server.operator_switch import OperatorSwitch
 from server.public_evaluation import PublicText
 from server.release_files import ReleaseFolder
+from server.round_gate import RoundGate
 from server.round_keeper import RoundKeeper
 from server.round_sum import RoundSum
 from server.rounds import RoundMachine
@@ -46,6 +49,7 @@ from server.sealed_updates import UpdateOpener
 from server.service import FederationService
 from server.store import Store, check_run, open_store
 from server.threads import Threads
+from server.tree_keys import noise_keys_of
 from server.update_buffers import buffer_count_for
 from server.uploads import UploadDesk
 
@@ -72,6 +76,7 @@ async def serve(
     config: FederationConfig,
     *,
     failpoints: Failpoints = UNARMED,
+    noise_keys: NoiseKeys | None = None,
     on_ready: Callable[[Ports], None],
 ) -> None:
     """Serve until the operator drains the coordinator or a signal asks it to stop.
@@ -83,10 +88,12 @@ async def serve(
         folder: The federation's folder.
         config: Its settings.
         failpoints: Armed in tests only.
+        noise_keys: Given in tests only, to repeat calibrated noise.
         on_ready: Called when all listeners are open.
 
     Raises:
         AlreadyRunningError: If another process serves this folder.
+        LedgerError: If the privacy ledger was changed or belongs to another run.
         StoreError: If the store does not fit the settings.
         KeyFileError: If a key is missing or readable by others.
         ListenError: If an address is taken.
@@ -103,7 +110,13 @@ async def serve(
         try:
             run = check_run(store, config.seed, schema_of(config.model).sha256)
             parts = _Parts(
-                folder, config, run, store=store, threads=Threads(executor), failpoints=failpoints
+                folder,
+                config,
+                run,
+                store=store,
+                noise_keys=noise_keys or noise_keys_of(folder, store, config, run),
+                threads=Threads(executor),
+                failpoints=failpoints,
             )
             await parts.serve(on_ready)
         finally:
@@ -120,6 +133,7 @@ class _Parts:
         run: str,
         *,
         store: Store,
+        noise_keys: NoiseKeys,
         threads: Threads,
         failpoints: Failpoints,
     ) -> None:
@@ -150,12 +164,14 @@ class _Parts:
         self._shelf = self._make_shelf()
         for part in (self._tls, self._opener, self._membership, self._shelf):
             self._renewal.tell(part.take_identity)
+        self._gate = RoundGate(config, store, run, threads)
         self._keeper = RoundKeeper(
             self._shelf,
             store=store,
             inbox=self._inbox,
             releases=self._releases,
-            round_sum=RoundSum(config, store, self._inbox, self._opener),
+            round_sum=RoundSum(config, store, self._inbox, self._opener, noise_keys),
+            gate=self._gate,
             threads=threads,
             failpoints=failpoints,
         )
@@ -164,12 +180,15 @@ class _Parts:
         if self._renewal.is_due:
             await self._renewal.renew()
         recovered = await self._keeper.start()
+        await self._gate.announce(recovered.round_number)
         machine = RoundMachine(
             self._config.rounds,
             SecureSource(),
             round_number=recovered.round_number,
             attempt=recovered.attempt,
             draw_nonce=derived_nonces(self._folder.lease_secret.read_bytes()),
+            sampled_places=sampled_places(self._config.rounds, self._config.privacy),
+            limits_who_comes=self._gate.limits_who_comes,
         )
         restored = await self._keeper.take_up(machine, recovered)
         if self._shelf.has_converged and restored is None:
@@ -216,6 +235,7 @@ class _Parts:
             intake=intake,
             evaluation=DeviceEvaluation(self._config.evaluation, SecureSource()),
             membership=self._membership,
+            gate=self._gate,
             renewal=self._renewal,
             switch=self._switch,
             failpoints=self._failpoints,

@@ -132,7 +132,8 @@ releases = Table(
     Column("attempt", Integer, nullable=False),
     Column("parameters_sha256", LargeBinary, nullable=False),
     Column("previous_sha256", LargeBinary, nullable=False),
-    Column("contribution_count", Integer, nullable=False),
+    # Null where secret coins drew the cohort.
+    Column("contribution_count", Integer),
     Column("duration_s", Float, nullable=False),
     Column("metrics", Text, nullable=False),
     Column("recorded_at", Float, nullable=False),

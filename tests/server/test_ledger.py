@@ -5,7 +5,7 @@ from sqlalchemy import delete, update
 
 from privacy.events import GaussianRelease
 from privacy.ledger_chain import LedgerEntry, LedgerError, LedgerOfAnotherRunError
-from server.ledger import append_event, ledger_entries, ledger_events
+from server.ledger import ledger_entries, ledger_events, prepare_entry, write_entry
 from server.store import Store, open_store
 from server.store_settings import StoreSettings
 from server.tables import ledger
@@ -22,10 +22,10 @@ def store(tmp_path: Path) -> Store:
 def append(store: Store, count: int) -> list[LedgerEntry]:
     entries = []
     for number in range(1, count + 1):
+        entry = prepare_entry(store, NOISED, run=RUN, round_number=number, now=number)
         with store.write() as connection:
-            entries.append(
-                append_event(connection, NOISED, run=RUN, round_number=number, now=number)
-            )
+            write_entry(connection, entry)
+        entries.append(entry)
     return entries
 
 
@@ -44,8 +44,10 @@ def test_entries_come_back_as_they_were_written_and_chain(store: Store) -> None:
 def test_an_entry_of_a_transaction_that_failed_is_not_there(store: Store) -> None:
     append(store, 1)
 
+    entry = prepare_entry(store, NOISED, run=RUN, round_number=2, now=2)
+
     with pytest.raises(RuntimeError, match="no release"), store.write() as connection:
-        append_event(connection, NOISED, run=RUN, round_number=2, now=2)
+        write_entry(connection, entry)
         raise RuntimeError("no release")
 
     assert len(ledger_entries(store)) == 1
@@ -80,3 +82,11 @@ def test_the_ledger_of_another_run_is_told_apart(store: Store) -> None:
 
 def test_an_empty_ledger_holds_nothing(store: Store) -> None:
     assert ledger_events(store, RUN) == []
+
+
+def test_an_entry_that_another_one_overtook_is_refused(store: Store) -> None:
+    overtaken = prepare_entry(store, NOISED, run=RUN, round_number=1, now=1)
+    append(store, 2)
+
+    with pytest.raises(LedgerError, match="must follow the newest"), store.write() as connection:
+        write_entry(connection, overtaken)

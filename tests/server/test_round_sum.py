@@ -10,6 +10,7 @@ from sqlalchemy import select
 
 from models.model_settings import schema_of
 from privacy.identity import Identity
+from privacy.secure_noise import SystemKeys
 from server.attempts import OpenAttempt
 from server.contributions import contributions_of, keep_contribution
 from server.device_certificates import StoredCertificate, add_certificates
@@ -44,7 +45,7 @@ def round_sum(store: Store, inbox: Inbox, parties: Parties, first_round: OpenAtt
         for name, device in zip(NAMES, parties.devices, strict=True):
             add_certificates(connection, name, [signing(device)], now=20.0)
     opener = UpdateOpener(schema_of(CONFIG.model), parties.coordinator)
-    return RoundSum(CONFIG, store, inbox, opener)
+    return RoundSum(CONFIG, store, inbox, opener, SystemKeys())
 
 
 def signing(device: Identity) -> StoredCertificate:

@@ -1,4 +1,4 @@
-"""Create the ledger of privacy events, and note when a client last took part.
+"""Create the ledger of privacy events, note when a client last took part, and allow secrets.
 
 The columns of ``ledger`` are the fields of ``privacy.ledger_chain.LedgerEntry``, by name.
 """
@@ -11,7 +11,7 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Create the table and the column."""
+    """Create the tables and the column, and let a round's count of updates be unknown."""
     op.create_table(
         "ledger",
         sa.Column("sequence", sa.Integer, primary_key=True, autoincrement=False),
@@ -28,3 +28,5 @@ def upgrade() -> None:
         sa.Column("sealed", sa.LargeBinary, nullable=False),
     )
     op.add_column("clients", sa.Column("last_round", sa.Integer))
+    with op.batch_alter_table("releases") as releases:
+        releases.alter_column("contribution_count", existing_type=sa.Integer, nullable=True)

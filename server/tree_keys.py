@@ -1,0 +1,88 @@
+"""Keep the secret that a run's tree of noise is drawn from, sealed in the store.
+
+It is drawn once, before the first round of mode ``ftrl``, and never again: a restart draws every
+node as it was. The store holds it sealed under a key in the coordinator's folder, ``noise.secret``,
+so that a copy of the store alone takes no noise out of a model. It is sealed for the settings that
+decide what a node's noise is; under others it does not open.
+"""
+
+import hashlib
+
+import msgspec
+from sqlalchemy import select
+
+from models.model_settings import schema_of
+from privacy.atomic import write_atomically
+from privacy.calibrated_settings import TreeNoise
+from privacy.random import SecureSource
+from privacy.sealed_secret import SEALING_KEY_BYTES, SealedSecretError, open_secret, seal_secret
+from privacy.secure_noise import KEY_BYTES, NoiseKeys, SystemKeys
+from privacy.tree_noise import DerivedKeys
+from server.config import FederationConfig
+from server.folder import ServerFolder
+from server.store import Store, StoreError
+from server.tables import noise_keys
+
+_TREE = "tree"
+
+
+def noise_keys_of(
+    folder: ServerFolder, store: Store, config: FederationConfig, run: str
+) -> NoiseKeys:
+    """Return where the keys of the coordinator's calibrated noise come from.
+
+    Args:
+        folder: The federation's folder.
+        store: Its store.
+        config: Its settings.
+        run: Identifier of the run, 32 hex digits.
+
+    Raises:
+        StoreError: If the tree's secret does not open: its key is gone, or settings changed.
+        OSError: If the key cannot be written.
+    """
+    if not isinstance(config.privacy, TreeNoise):
+        return SystemKeys()
+    use = _use(config, config.privacy, run)
+    with store.read() as connection:
+        row = connection.execute(
+            select(noise_keys.c.sealed).where(noise_keys.c.name == _TREE)
+        ).first()
+    if row is not None:
+        return DerivedKeys(_opened(folder, row.sealed, use))
+    source = SecureSource()
+    if not folder.noise_secret.exists():
+        write_atomically(folder.noise_secret, source.bytes(SEALING_KEY_BYTES))
+    secret = source.bytes(KEY_BYTES)
+    sealed = seal_secret(secret, folder.noise_secret.read_bytes(), use)
+    with store.write() as connection:
+        connection.execute(noise_keys.insert().values(name=_TREE, sealed=sealed))
+    return DerivedKeys(secret)
+
+
+def _opened(folder: ServerFolder, sealed: bytes, use: bytes) -> bytes:
+    try:
+        return open_secret(sealed, folder.noise_secret.read_bytes(), use)
+    except FileNotFoundError:
+        raise StoreError(
+            f"{folder.noise_secret} is missing, and with it the tree's noise; restore it"
+        ) from None
+    except SealedSecretError:
+        raise StoreError(
+            "the tree's noise was drawn under other settings of privacy, aggregation, model or "
+            f"cohort_size, or {folder.noise_secret.name} was replaced; undo that, or begin a new "
+            "run"
+        ) from None
+
+
+def _use(config: FederationConfig, privacy: TreeNoise, run: str) -> bytes:
+    """Return what a node's noise follows from, beside the secret; a budget may be raised."""
+    fixed = msgspec.structs.replace(privacy, epsilon_budget=1.0, delta=0.5)
+    decides = (
+        run,
+        fixed,
+        config.aggregation,
+        config.rounds.cohort_size,
+        schema_of(config.model).sha256.hex(),
+    )
+    return hashlib.sha256(msgspec.json.encode(decides, order="deterministic")).digest()
