@@ -10,7 +10,6 @@ References:
         ICML 2021, arXiv:2103.00039 (tree aggregation).
 """
 
-import math
 from typing import Literal
 
 import msgspec
@@ -55,35 +54,20 @@ class GaussianRelease(_Event, frozen=True, kw_only=True, tag="gaussian"):
     """Tell of one round's aggregate, released with Gaussian noise by the coordinator.
 
     Attributes:
-        noise_multiplier: z of the aggregate alone: noise standard deviation over its L2
-            sensitivity under ``adjacency``.
+        noise_multiplier: z of everything that the round releases, as one vector: noise standard
+            deviation over L2 sensitivity under ``adjacency``. With adaptive clipping the noised
+            count is part of it (Andrew et al., Theorem 1: z^-2 is the sum of both z^-2).
         adjacency: Neighbouring relation for which the sensitivity holds.
         sampling: How the cohort was drawn; None where no amplification may be claimed.
-        count_noise_multiplier: With adaptive clipping, the count's noise standard deviation over
-            the count's own sensitivity (1/2 where each person adds +1/2 or -1/2). None without.
     """
 
     noise_multiplier: float
     adjacency: Adjacency
     sampling: SecretCoinFlips | None
-    count_noise_multiplier: float | None = None
 
     def __post_init__(self) -> None:
         check_noise_multiplier(self.noise_multiplier)
-        if self.count_noise_multiplier is not None:
-            check_noise_multiplier(self.count_noise_multiplier, "count_noise_multiplier")
         _check_amplification(self.adjacency, self.sampling)
-
-    @property
-    def joint_noise_multiplier(self) -> float:
-        """z of the aggregate and the count as one vector: z^-2 is the sum of both z^-2.
-
-        Scaled to sensitivity 1 each and released together they are one Gaussian mechanism
-        (Andrew et al., Theorem 1, with z_b = 2 σ_b).
-        """
-        if self.count_noise_multiplier is None:
-            return self.noise_multiplier
-        return 1 / math.hypot(1 / self.noise_multiplier, 1 / self.count_noise_multiplier)
 
 
 class TreeRelease(_Event, frozen=True, kw_only=True, tag="tree"):

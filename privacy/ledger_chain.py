@@ -93,12 +93,16 @@ def next_entry(
     return unsigned._replace(sha256=_digest(unsigned, run))
 
 
-def verify_chain(entries: Iterable[LedgerEntry], *, run: str) -> list[PrivacyEvent]:
+def verify_chain(
+    entries: Iterable[LedgerEntry], *, run: str, head: str | None = None
+) -> list[PrivacyEvent]:
     """Return the events of a run's whole ledger, in order, after checking every entry.
 
     Args:
         entries: From the first to the newest.
         run: Identifier of the run that the ledger must belong to, 32 hex digits.
+        head: Digest that the newest entry must have, 64 hex digits, if one was kept elsewhere:
+            only so are entries missed that were cut off at the end.
 
     Raises:
         LedgerOfAnotherRunError: If the first entry does not begin this run's chain.
@@ -110,6 +114,12 @@ def verify_chain(entries: Iterable[LedgerEntry], *, run: str) -> list[PrivacyEve
         _check_place(entry, last, run)
         events.append(_check_content(entry, last, run))
         last = entry
+    newest = (first_head(run) if last is None else last.sha256).hex()
+    if head is not None and newest != head.lower():
+        raise LedgerError(
+            f"ledger ends with entry {len(events)}, head {newest}, and must end with head {head}: "
+            "entries were cut off or added"
+        )
     return events
 
 

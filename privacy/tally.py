@@ -57,10 +57,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
                 return msgspec.structs.replace(self, unprotected=True)
             case LocalRelease():
                 return self._beside("local")._gaussian(event.noise_multiplier, None, times)
-            case GaussianRelease():
-                beside = self._beside(event.adjacency)
-                return beside._gaussian(event.joint_noise_multiplier, event.sampling, times)
-            case EvaluationRelease():
+            case GaussianRelease() | EvaluationRelease():
                 beside = self._beside(event.adjacency)
                 return beside._gaussian(event.noise_multiplier, event.sampling, times)
             case TreeRelease():

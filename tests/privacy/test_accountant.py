@@ -76,14 +76,14 @@ def test_releases_without_sampling_are_one_with_less_noise() -> None:
     assert epsilon_of([release(2.0)] * 4, 1e-5) == pytest.approx(epsilon_of([release(1.0)], 1e-5))
 
 
-def test_an_evaluation_and_a_count_are_spent_too() -> None:
-    # 2^-2 + 2^-2 (the count) + 2^-1 (an evaluation at z = sqrt 2) = 1.
-    counted = GaussianRelease(
-        noise_multiplier=2.0, adjacency="zero-out", sampling=None, count_noise_multiplier=2.0
-    )
-    measured = EvaluationRelease(noise_multiplier=math.sqrt(2), adjacency="zero-out", sampling=None)
+def test_an_evaluation_is_spent_too() -> None:
+    # A release and an evaluation at z = sqrt 2 each are one release at z = 1.
+    root = math.sqrt(2)
+    measured = EvaluationRelease(noise_multiplier=root, adjacency="zero-out", sampling=None)
 
-    assert epsilon_of([counted, measured], 1e-5) == pytest.approx(epsilon_of([release(1.0)], 1e-5))
+    assert epsilon_of([release(root), measured], 1e-5) == pytest.approx(
+        epsilon_of([release(1.0)], 1e-5)
+    )
 
 
 @pytest.mark.parametrize(

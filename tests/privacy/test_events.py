@@ -64,15 +64,6 @@ def test_bytes_that_are_no_canonical_event_are_refused(data: bytes, words: str) 
         read_event(data)
 
 
-def test_sum_and_count_are_one_mechanism() -> None:
-    # Andrew et al., Theorem 1: z = (z_sum^-2 + (2 σ_b)^-2)^-1/2; 3 and 4 give 12/5.
-    event = GaussianRelease(
-        noise_multiplier=3.0, adjacency="zero-out", sampling=None, count_noise_multiplier=4.0
-    )
-
-    assert event.joint_noise_multiplier == pytest.approx(12 / 5)
-
-
 def test_sampling_does_not_amplify_replace_one() -> None:
     with pytest.raises(ValueError, match="sampling must be None with adjacency replace-one"):
         GaussianRelease(noise_multiplier=1.0, adjacency="replace-one", sampling=COINS)

@@ -129,3 +129,16 @@ def test_a_writer_that_hides_a_clock_set_back_is_found_out() -> None:
 
     with pytest.raises(LedgerError, match="entry 2 must say by how much the clock was set back"):
         verify_chain([entries[0], hidden], run=RUN)
+
+
+def test_entries_cut_off_at_the_end_are_missed_by_a_head_kept_elsewhere() -> None:
+    entries = ledger(10, 20, 30)
+    head = entries[-1].sha256.hex()
+
+    assert len(verify_chain(entries, run=RUN, head=head.upper())) == 3
+    # The chain alone cannot tell.
+    assert len(verify_chain(entries[:2], run=RUN)) == 2
+    with pytest.raises(LedgerError, match="ledger ends with entry 2"):
+        verify_chain(entries[:2], run=RUN, head=head)
+    with pytest.raises(LedgerError, match="ledger ends with entry 0"):
+        verify_chain([], run=RUN, head=head)
