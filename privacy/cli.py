@@ -1,29 +1,57 @@
 """Run ``sotto-privacy``: what concerns keys and budgets, and needs neither server nor device."""
 
 import argparse
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from privacy import budget_commands, budget_flags
+from privacy.accountant import AccountantsDisagreeError
+from privacy.answer import Answer
+from privacy.explanation import explain
+from privacy.federation_tables import read_tables
 from privacy.identity import Identity
 from privacy.installation import InstallationError, check_installation
 from privacy.keys import RSA_BITS, KeyFileError, read_passphrase
+from privacy.ledger_chain import LedgerError
+
+# A ValueError here is a value that cannot be used, told by its name.
+_FAILURES = (
+    AccountantsDisagreeError,
+    InstallationError,
+    KeyFileError,
+    LedgerError,
+    OSError,
+    ValueError,
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return 0, or 1 after one line on stderr. Wrong usage exits with 2."""
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    command: Callable[[argparse.Namespace], None] = arguments.command
     try:
         check_installation()
-        _make_keys(arguments.out, arguments.bits, arguments.passphrase_file)
-    except (InstallationError, KeyFileError, OSError) as error:
+        command(arguments)
+    except budget_flags.UsageError as error:
+        parser.error(str(error))
+    except ModuleNotFoundError as error:
+        # A device has no accountant, and needs none.
+        print(f"sotto-privacy: {error.name} is missing; install sotto[server]", file=sys.stderr)
+        return 1
+    except _FAILURES as error:
         print(f"sotto-privacy: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def _make_keys(folder: Path, bits: int, passphrase_file: Path | None) -> None:
+def _make_keys(arguments: argparse.Namespace) -> None:
     """Make pending keys in a new identity folder and say where they are."""
+    folder: Path = arguments.out
+    bits: int = arguments.bits
+    passphrase_file: Path | None = arguments.passphrase_file
     if folder.exists() and any(folder.iterdir()):
         raise KeyFileError(f"{folder} must be empty or absent: keys in use are never overwritten")
     passphrase = None if passphrase_file is None else read_passphrase(passphrase_file)
@@ -33,9 +61,80 @@ def _make_keys(folder: Path, bits: int, passphrase_file: Path | None) -> None:
     print("An enrolment into this identity folder uses them.")
 
 
+def _epsilon(arguments: argparse.Namespace) -> None:
+    source = budget_flags.source_of(arguments)
+    opinion: str = arguments.second_opinion
+    if source == "ledger":
+        delta: float | None = arguments.delta
+        if arguments.plan is not None and delta is None:
+            delta = read_tables(arguments.plan).delta
+        answer = budget_commands.epsilon_of_ledger(
+            arguments.ledger,
+            delta=delta,
+            run=arguments.run,
+            head=arguments.head,
+            second_opinion=opinion,
+        )
+    elif source == "plan":
+        answer = budget_commands.epsilon_of_plan(arguments.plan, second_opinion=opinion)
+    elif source == "ftrl":
+        answer = budget_commands.epsilon_of_trees(
+            noise_multiplier=arguments.noise_multiplier,
+            rounds=arguments.rounds,
+            min_separation=arguments.min_separation,
+            max_participation=arguments.max_participation,
+            restart_rounds=arguments.restart_rounds,
+            delta=arguments.delta,
+        )
+    else:
+        answer = budget_commands.epsilon_of_sampled(
+            noise_multiplier=arguments.noise_multiplier,
+            rounds=arguments.rounds,
+            sampling_rate=arguments.sampling_rate,
+            delta=arguments.delta,
+            population_size=arguments.population,
+            second_opinion=opinion,
+        )
+    _tell(answer, as_json=arguments.json)
+
+
+def _noise(arguments: argparse.Namespace) -> None:
+    answer = budget_commands.noise_for(
+        target_epsilon=arguments.target_epsilon,
+        rounds=arguments.rounds,
+        sampling_rate=arguments.sampling_rate,
+        delta=arguments.delta,
+    )
+    _tell(answer, as_json=arguments.json)
+
+
+def _sensitivity(arguments: argparse.Namespace) -> None:
+    answer = budget_commands.sensitivity_of(
+        slot_count=arguments.cohort,
+        attention_strength=arguments.attention_strength,
+        clipping_norm=arguments.clipping_norm,
+        layer_count=arguments.layers,
+        adjacency=arguments.adjacency,
+        server_step_size=arguments.server_step_size,
+    )
+    _tell(answer, as_json=arguments.json)
+
+
+def _explain(arguments: argparse.Namespace) -> None:
+    _tell(explain(read_tables(arguments.plan)), as_json=arguments.json)
+
+
+def _tell(answer: Answer, *, as_json: bool) -> None:
+    print(json.dumps(answer.figures, allow_nan=False) if as_json else "\n".join(answer.lines))
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="sotto-privacy", description=__doc__, allow_abbrev=False)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    budget_flags.add_epsilon(commands).set_defaults(command=_epsilon)
+    budget_flags.add_noise(commands).set_defaults(command=_noise)
+    budget_flags.add_sensitivity(commands).set_defaults(command=_sensitivity)
+    budget_flags.add_explain(commands).set_defaults(command=_explain)
     keygen = commands.add_parser(
         "keygen",
         help="make a device's three keys ahead of its enrolment",
@@ -59,6 +158,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="owner-only file whose first line encrypts the key files",
     )
+    keygen.set_defaults(command=_make_keys)
     return parser
 
 

@@ -145,7 +145,7 @@ class UnprotectedRelease(_Event, frozen=True, kw_only=True, tag="unprotected"):
 
 PrivacyEvent = GaussianRelease | TreeRelease | LocalRelease | EvaluationRelease | UnprotectedRelease
 
-_ENCODER = msgspec.json.Encoder(order="deterministic")
+_ENCODER = msgspec.json.Encoder(order="sorted")
 _DECODER: msgspec.json.Decoder[PrivacyEvent] = msgspec.json.Decoder(PrivacyEvent, strict=True)
 
 

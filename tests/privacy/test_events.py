@@ -44,6 +44,10 @@ def test_canonical_bytes_are_sorted_and_numbers_have_one_spelling() -> None:
     assert canonical_bytes(LocalRelease(noise_multiplier=2)) == (
         b'{"event":"local","noise_multiplier":2.0}'
     )
+    measured = EvaluationRelease(noise_multiplier=9.0, adjacency="zero-out", sampling=None)
+    assert canonical_bytes(measured) == (
+        b'{"adjacency":"zero-out","event":"evaluation","noise_multiplier":9.0,"sampling":null}'
+    )
 
 
 @pytest.mark.parametrize(
