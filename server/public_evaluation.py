@@ -22,7 +22,11 @@ class EvaluationTextError(ValueError):
 
 
 class PublicText:
-    """Hold a text as tokens, and score models on it."""
+    """Hold a text as tokens, and score models on it.
+
+    Attributes:
+        stream: The tokens, int64, shape ``(tokens,)``.
+    """
 
     def __init__(self, path: Path, vocabulary: Vocabulary) -> None:
         """Read the text.
@@ -44,7 +48,7 @@ class PublicText:
         stream = torch.tensor(vocabulary.token_stream(sentences), dtype=torch.int64)
         if not (stream > EOS).any():
             raise EvaluationTextError(f"{path} holds no word of the vocabulary")
-        self._stream = stream
+        self.stream = stream
 
     def score(self, plan: Plan, parameters: Tensor) -> Counts:
         """Score every token of the text once.
@@ -55,4 +59,4 @@ class PublicText:
         """
         network = build_network(plan.model)
         load_parameters(network, schema_of(plan.model), parameters)
-        return task_named(plan.task).evaluate(network, [self._stream], batch_size=_BATCH_SIZE)
+        return task_named(plan.task).evaluate(network, [self.stream], batch_size=_BATCH_SIZE)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from privacy.installation import InstallationError, check_installation
+from simulation.auditing.cli import add_audit, run_audit_command
+from simulation.tuning.cli import add_tune, run_tune
 
 if TYPE_CHECKING:
     from simulation.commands import Request
@@ -63,6 +65,14 @@ def _parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
     )
+    _add_tune(
+        commands.add_parser("tune", help="find the noise, clipping and cohort for a target epsilon")
+    )
+    _add_audit(
+        commands.add_parser(
+            "audit", help="measure the true noise, what a model remembers, what an upload shows"
+        )
+    )
     _add_plot(commands.add_parser("plot", help="draw a figure of one or more runs by round"))
     return parser
 
@@ -85,7 +95,19 @@ def _add_sweep(sweep: argparse.ArgumentParser) -> None:
     sweep.set_defaults(command=_sweep)
 
 
-def _add_common(parser: argparse.ArgumentParser) -> None:
+def _add_tune(tune: argparse.ArgumentParser) -> None:
+    _add_common(tune, with_until=False)
+    add_tune(tune)
+    tune.set_defaults(command=_tune)
+
+
+def _add_audit(audit: argparse.ArgumentParser) -> None:
+    _add_common(audit, with_until=False)
+    add_audit(audit)
+    audit.set_defaults(command=_audit)
+
+
+def _add_common(parser: argparse.ArgumentParser, *, with_until: bool = True) -> None:
     parser.add_argument("name", metavar="PRESET_OR_FILE", help="preset, or a file ending in .toml")
     parser.add_argument(
         "--data", type=Path, help=f"where the data set lies (default: ${DATA_VARIABLE})"
@@ -99,12 +121,13 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         metavar="PATH=VALUE",
         help="change a setting, as rounds.quorum=5; may be repeated; sweep takes lists",
     )
-    parser.add_argument(
-        "--until",
-        metavar="FIGURE=VALUE",
-        help="stop at the first round whose figure is at or below a value; "
-        "sweep then reports the number of rounds",
-    )
+    if with_until:
+        parser.add_argument(
+            "--until",
+            metavar="FIGURE=VALUE",
+            help="stop at the first round whose figure is at or below a value; "
+            "sweep then reports the number of rounds",
+        )
     parser.add_argument(
         "--workers", type=int, help="processes that train (default: one a processor core)"
     )
@@ -155,6 +178,14 @@ def _sweep(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _tune(arguments: argparse.Namespace) -> int:
+    return run_tune(arguments, _request(arguments))
+
+
+def _audit(arguments: argparse.Namespace) -> int:
+    return run_audit_command(arguments, _request(arguments))
+
+
 def _plot(arguments: argparse.Namespace) -> int:
     from simulation.commands import plot
 
@@ -175,12 +206,13 @@ def _request(arguments: argparse.Namespace) -> "Request":
     if getattr(arguments, "seed", None) is not None:
         settings.append(Override(("seed",), (arguments.seed,)))
     named = os.environ.get(DATA_VARIABLE)
+    until = getattr(arguments, "until", None)
     return Request(
         name=arguments.name,
         data=arguments.data or (Path(named) if named else None),
         settings=settings,
         worker_count=arguments.workers,
-        until=parse_threshold(arguments.until) if arguments.until else None,
+        until=parse_threshold(until) if until else None,
         with_tensorboard=getattr(arguments, "tensorboard", False),
     )
 

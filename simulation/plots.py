@@ -105,20 +105,36 @@ def _draw_levels(axes: "Axes", levels: Mapping[str, float]) -> None:
         axes.axhline(level, linestyle="--", linewidth=1, color=f"C{(index + 3) % 10}", label=name)
 
 
-def _write(path: Path, draw: Callable[["Axes"], None], figure: str) -> None:
+def write_figure(path: Path, draw: Callable[..., None], *, panels: int = 1) -> None:
+    """Draw panels side by side and write them as PNG.
+
+    Args:
+        path: PNG file to write.
+        draw: Takes as many axes as there are panels.
+        panels: How many.
+    """
     # The object interface: no global state, no display, and nothing to close.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    canvas = FigureCanvasAgg(Figure(figsize=_INCHES, layout="constrained"))
-    axes = canvas.figure.add_subplot()
-    draw(axes)
-    axes.set_ylabel(figure.replace("_", " "))
-    axes.grid(alpha=0.3)
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize=8)
+    width, height = _INCHES
+    canvas = FigureCanvasAgg(Figure(figsize=(width * panels, height), layout="constrained"))
+    every = [canvas.figure.add_subplot(1, panels, number + 1) for number in range(panels)]
+    draw(*every)
+    for axes in every:
+        axes.grid(alpha=0.3)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(fontsize=8)
     path.parent.mkdir(parents=True, exist_ok=True)
     canvas.figure.savefig(path, dpi=_DOTS_PER_INCH, format="png")
+
+
+def _write(path: Path, draw: Callable[["Axes"], None], figure: str) -> None:
+    def labelled(axes: "Axes") -> None:
+        draw(axes)
+        axes.set_ylabel(figure.replace("_", " "))
+
+    write_figure(path, labelled)
 
 
 def _names(runs: Mapping[str, Sequence[Figures]]) -> list[str]:

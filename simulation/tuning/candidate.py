@@ -1,0 +1,230 @@
+"""Say what one candidate setting promises where it is to be deployed, and how to try it here.
+
+Noise is added to a mean, so a cohort of thousands hardly feels what destroys a cohort of ten. The
+clients at hand are few; what is tried on them is therefore the deployment's noise, not theirs:
+``Promise.noise_std`` follows from the deployment's slots, and the trial adds exactly that to the
+mean of the clients at hand. Where the two cohorts differ the result is an extrapolation: it takes
+for granted that more clients of the same kind would not change the mean they move to.
+"""
+
+import math
+from typing import Any, Literal
+
+import msgspec
+
+from models.schema import Schema
+from privacy.accountant import epsilon_of_tally
+from privacy.budget_values import check_delta
+from privacy.clipping_settings import ClippingSettings
+from privacy.events import Adjacency, GaussianRelease, LocalRelease, SecretCoinFlips, TreeRelease
+from privacy.slot_overflow import slot_count_for
+from privacy.tally import Tally
+from server.aggregation.sensitivity import aggregate_sensitivity
+from server.aggregation.settings import AggregationSettings, AttentiveSettings, MeanSettings
+
+Mode = Literal["central", "local", "ftrl"]
+Rule = Literal["mean", "attentive"]
+MODES: tuple[Mode, ...] = ("central", "local", "ftrl")
+ADJACENCY: Adjacency = "zero-out"
+
+
+class Deployment(msgspec.Struct, frozen=True, kw_only=True):
+    """Say for whom a promise is made.
+
+    Attributes:
+        population_size: N, enrolled people.
+        rounds: T, rounds of the whole run.
+        delta: δ of the whole run, at most 1 / N.
+    """
+
+    population_size: int
+    rounds: int
+    delta: float
+
+    def __post_init__(self) -> None:
+        for name in ("population_size", "rounds"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
+        check_delta(self.delta, population_size=self.population_size)
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """Hold one point of the search.
+
+    Attributes:
+        mode: Noise mode.
+        rule: Aggregation rule.
+        noise_multiplier: z; > 0.
+        clipping_norm: C, in parameter units; > 0.
+        attention_strength: κ; 0 with the rule ``mean``.
+        cohort: People whom a round expects, N q.
+        server_step_size: Step of the server.
+    """
+
+    mode: Mode
+    rule: Rule
+    noise_multiplier: float
+    clipping_norm: float
+    attention_strength: float
+    cohort: int
+    server_step_size: float
+
+    @property
+    def aggregation(self) -> AggregationSettings:
+        """The rule's settings."""
+        if self.rule == "mean":
+            return MeanSettings(weighting="equal", server_step_size=self.server_step_size)
+        return AttentiveSettings(
+            attention_strength=self.attention_strength, server_step_size=self.server_step_size
+        )
+
+
+class Promise(msgspec.Struct, frozen=True, kw_only=True):
+    """Hold what a candidate gives a deployment's people, and what that costs the model.
+
+    Attributes:
+        epsilon: ε of the whole run at the deployment's δ.
+        slot_count: M, places of a round.
+        noise_std: Standard deviation of the noise on the aggregate, in parameter units, before
+            the server's step. With ``ftrl``: of one node of the tree.
+        fill: Expected share of the slots that are filled: an empty one pulls the mean to zero.
+    """
+
+    epsilon: float
+    slot_count: int
+    noise_std: float
+    fill: float
+
+
+def promise_of(candidate: Candidate, deployment: Deployment, schema: Schema) -> Promise:
+    """Return what a candidate promises.
+
+    Raises:
+        ValueError: If the cohort is larger than the population, or a value is out of its range.
+        UnprovedSensitivityError: If the rule has no proved bound for these settings.
+    """
+    if not 1 <= candidate.cohort <= deployment.population_size:
+        raise ValueError(
+            f"cohort must lie between 1 and the population of {deployment.population_size}, "
+            f"got {candidate.cohort}; raise --population or lower --simulated-cohort"
+        )
+    slots = _slot_count(candidate, deployment)
+    tally, times = Tally(), deployment.rounds
+    match candidate.mode:
+        case "central":
+            sampling = SecretCoinFlips(
+                sampling_rate=candidate.cohort / deployment.population_size,
+                population_size=deployment.population_size,
+                slot_count=slots,
+            )
+            event = GaussianRelease(
+                noise_multiplier=candidate.noise_multiplier,
+                adjacency=ADJACENCY,
+                sampling=sampling,
+            )
+            tally = tally.plus(event, times)
+        case "ftrl":
+            tally = tally.plus(_leaf(candidate, deployment), times)
+        case "local":
+            tally = tally.plus(LocalRelease(noise_multiplier=candidate.noise_multiplier), times)
+    return Promise(
+        epsilon=epsilon_of_tally(tally, deployment.delta),
+        slot_count=slots,
+        noise_std=_noise_std(candidate, schema, slots),
+        fill=candidate.cohort / slots,
+    )
+
+
+def participation(candidate: Candidate, deployment: Deployment) -> tuple[int, int]:
+    """Return the least separation and the most rounds of one person where all take turns."""
+    separation = max(1, deployment.population_size // candidate.cohort)
+    return separation, math.ceil(deployment.rounds / separation)
+
+
+# TOML tables hold values of any TOML type.
+def trial_tables(
+    tables: dict[str, Any],
+    candidate: Candidate,
+    promise: Promise,
+    *,
+    cohort_at_hand: int,
+    schema: Schema,
+) -> dict[str, Any]:
+    """Return the configuration that tries a candidate with the clients at hand.
+
+    The draws need not be secret here, and are seeded, so that seeds can be compared: ``central``
+    is tried as one draw on the server and ``local`` as one draw a client, of the deployment's
+    size. ``ftrl`` is tried as itself, for its noise is tied together over the rounds.
+    """
+    step = candidate.server_step_size * promise.fill
+    aggregation = msgspec.to_builtins(
+        msgspec.structs.replace(candidate.aggregation, server_step_size=step)
+    )
+    privacy: dict[str, Any] = {"clipping_norm": candidate.clipping_norm}
+    match candidate.mode:
+        case "central":
+            # That mode adds its draw after the step: scaled here as the step would.
+            magnitude = candidate.server_step_size * promise.noise_std
+            privacy |= {"mode": "paper-server", "randomisation_magnitude": magnitude}
+        case "local":
+            # One client's draw, so that the mean over the clients at hand has the right size.
+            magnitude = promise.noise_std / promise.fill * math.sqrt(cohort_at_hand)
+            privacy |= {"mode": "paper", "randomisation_magnitude": magnitude}
+        case "ftrl":
+            privacy |= _tree_tables(candidate, promise, cohort_at_hand, schema)
+    return {**tables, "privacy": privacy, "aggregation": aggregation}
+
+
+def _slot_count(candidate: Candidate, deployment: Deployment) -> int:
+    if candidate.mode != "central" or candidate.cohort == deployment.population_size:
+        return candidate.cohort
+    return slot_count_for(
+        deployment.population_size,
+        candidate.cohort / deployment.population_size,
+        rounds=deployment.rounds,
+        delta=deployment.delta,
+    )
+
+
+def _noise_std(candidate: Candidate, schema: Schema, slots: int) -> float:
+    if candidate.mode == "local":
+        return candidate.noise_multiplier * 2 * candidate.clipping_norm / math.sqrt(slots)
+    return candidate.noise_multiplier * _sensitivity(candidate, schema, slots)
+
+
+def _sensitivity(candidate: Candidate, schema: Schema, slots: int) -> float:
+    return aggregate_sensitivity(
+        candidate.aggregation,
+        schema,
+        ClippingSettings(clipping_norm=candidate.clipping_norm),
+        slot_count=slots,
+        adjacency=ADJACENCY,
+    )
+
+
+def _leaf(candidate: Candidate, deployment: Deployment) -> TreeRelease:
+    separation, most = participation(candidate, deployment)
+    return TreeRelease(
+        noise_multiplier=candidate.noise_multiplier,
+        adjacency=ADJACENCY,
+        min_separation=separation,
+        max_participation=most,
+        tree_number=0,
+    )
+
+
+def _tree_tables(
+    candidate: Candidate, promise: Promise, cohort_at_hand: int, schema: Schema
+) -> dict[str, Any]:
+    """Return the tree's settings with the multiplier that gives the deployment's noise here."""
+    here = _sensitivity(candidate, schema, cohort_at_hand)
+    return {
+        "mode": "ftrl",
+        "adjacency": ADJACENCY,
+        "noise_multiplier": promise.noise_std / here,
+        "min_separation": 1,
+        # This run promises nothing to anybody: its people are test data.
+        "max_participation": 1_000_000,
+        "delta": 0.1,
+        "epsilon_budget": 1e12,
+    }

@@ -1,0 +1,81 @@
+"""Run the subcommand ``tune`` on private data."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from simulation.commands import Request
+from simulation.config import config_from, read_tables, with_settings
+from simulation.population import build_population
+from simulation.progress import tell
+from simulation.tuning.private_search import PrivateSearch, Winner, check_varied, search_privately
+from simulation.tuning.space import Choices, Dimension, make_space
+from simulation.tuning.toml import table_lines
+from simulation.workers import processor_count
+
+
+class PrivateResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Report the best run.
+
+    Attributes:
+        winner: Its settings, its perplexity and the price of the whole search.
+        text: The same for people: a sentence, and the tables to deploy.
+    """
+
+    winner: Winner
+    text: str
+
+    @property
+    def epsilon(self) -> float:
+        """ε of the whole search."""
+        return self.winner.epsilon
+
+
+def tune_privately(
+    request: Request,
+    *,
+    score_text: Path,
+    expected_runs: float,
+    rules: Sequence[str],
+    searched: Mapping[str, Dimension],
+) -> PrivateResult:
+    """Search by a random number of runs, and report the best alone.
+
+    Raises:
+        ValueError: As ``search_privately`` and ``check_varied``.
+    """
+    tables = with_settings(read_tables(request.name), request.settings)
+    config = config_from(tables, request.name)
+    space = make_space(
+        ["central"],
+        rules,
+        {"noise_multiplier": Choices((1.0,)), **searched},
+        clipping_norm=config.privacy.clipping_norm or 1.0,
+        cohort=1,
+    )
+    check_varied(space)
+    population = build_population(config, request.data)
+    search = PrivateSearch(
+        tables=tables,
+        space=space,
+        population=population,
+        score_text=score_text,
+        expected_runs=expected_runs,
+        worker_count=request.worker_count or processor_count(),
+    )
+    # Neither a count nor a duration by run: both would tell of the number that was drawn.
+    tell(["Searching; how many runs there are is secret, so there is no bar."])
+    winner = search_privately(search)
+    return PrivateResult(winner=winner, text=_text(winner))
+
+
+def _text(winner: Winner) -> str:
+    lines = [
+        f"# The search as a whole spent epsilon {winner.epsilon:.3g} at delta {winner.delta:g}, "
+        "beside what the deployed run",
+        f"# will spend. Perplexity of the best run on the public text: {winner.perplexity:.1f}.",
+    ]
+    for name, values in winner.settings.items():
+        lines += table_lines(name, values)
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,155 @@
+"""Search with Optuna for the frontier of epsilon against perplexity, on public data.
+
+The study lies in ``study.db`` (SQLite): a search that was stopped goes on with the trial it was
+at, whose rounds so far are kept. Epsilon follows from the setting before anything is trained, so
+a trial is stopped early as soon as a better model for no larger epsilon is known.
+
+References:
+    Akiba et al., "Optuna: A Next-generation Hyperparameter Optimization Framework", KDD 2019,
+        arXiv:1907.10902.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from privacy.sensitivity import UnprovedSensitivityError
+from simulation.tuning.candidate import Candidate
+from simulation.tuning.measuring import Bar, HopelessError, Laboratory, Measurement
+from simulation.tuning.space import Choices, Dimension, Space, candidate_from
+
+if TYPE_CHECKING:
+    from optuna import Study, Trial
+    from optuna.trial import FrozenTrial
+
+STUDY_FILE = "study.db"
+_NAME = "sotto"
+_MEASURED = "measured"
+_STARTING_TRIALS = 8
+LARGEST_EPSILON = 1e4
+"""What a trial counts as whose epsilon is larger: a sampler needs finite numbers."""
+
+
+def search(
+    space: Space,
+    laboratory: Laboratory,
+    *,
+    trial_count: int,
+    folder: Path,
+    seed: int,
+    after_trial: Callable[[list[Measurement]], None],
+) -> list[Measurement]:
+    """Try candidates until ``trial_count`` are done, those of earlier calls included.
+
+    Args:
+        space: What may be chosen.
+        laboratory: What runs a trial.
+        trial_count: Trials in all, those that were stopped early included.
+        folder: Where the study lies.
+        seed: Of the sampler.
+        after_trial: Takes all measurements so far, after each trial.
+
+    Returns:
+        What was measured to the end, in order.
+
+    Raises:
+        ValueError: If the folder holds a search over another space.
+    """
+    study = _study(folder, seed)
+    _take_up(study, space)
+    bar = Bar()
+    for measurement in _measurements(study):
+        bar.passed(measurement.epsilon or 0.0, measurement.perplexity)
+    while _finished_count(study) < trial_count:
+        line = _one_trial(study, space, laboratory, bar)
+        laboratory.progress.trial_finished(_finished_count(study), line)
+        after_trial(_measurements(study))
+    return _measurements(study)
+
+
+def _study(folder: Path, seed: int) -> "Study":
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    folder.mkdir(parents=True, exist_ok=True)
+    study = optuna.create_study(
+        study_name=_NAME,
+        storage=f"sqlite:///{(folder / STUDY_FILE).absolute()}",
+        directions=["minimize", "minimize"],
+        load_if_exists=True,
+    )
+    # The draws of a search that goes on must not repeat those it began with.
+    study.sampler = optuna.samplers.TPESampler(
+        seed=seed + len(study.trials), n_startup_trials=_STARTING_TRIALS
+    )
+    return study
+
+
+def _take_up(study: "Study", space: Space) -> None:
+    """Check that the study is of this space, and line up the trial that a stop cut off."""
+    from optuna.trial import TrialState
+
+    described = msgspec.json.encode(space, order="deterministic").decode()
+    if study.user_attrs.setdefault("space", described) != described:
+        raise ValueError(
+            "the folder holds a search over other settings; give another --out, or remove it"
+        )
+    study.set_user_attr("space", described)
+    for trial in study.get_trials(states=(TrialState.RUNNING,)):
+        study.tell(trial.number, state=TrialState.FAIL)
+        if len(trial.params) == len(space.dimensions) + 2:
+            study.enqueue_trial(trial.params)
+
+
+def _one_trial(study: "Study", space: Space, laboratory: Laboratory, bar: Bar) -> str:
+    """Ask for a candidate, try it, tell the study, and return what to say of it."""
+    from optuna.trial import TrialState
+
+    trial = study.ask()
+    candidate = _suggested(trial, space)
+    try:
+        measured = laboratory.try_candidate(candidate, bar)
+    except (HopelessError, UnprovedSensitivityError) as error:
+        study.tell(trial, state=TrialState.PRUNED)
+        return f"stopped: {error}"
+    trial.set_user_attr(_MEASURED, msgspec.json.encode(measured).decode())
+    bar.passed(measured.epsilon or 0.0, measured.perplexity)
+    study.tell(trial, [min(measured.epsilon or 0.0, LARGEST_EPSILON), measured.perplexity])
+    return (
+        f"{measured.name}, {measured.rule}: epsilon {measured.epsilon:.3g}, perplexity "
+        f"{measured.perplexity:.1f}, top-3 {measured.recall:.1%}"
+    )
+
+
+def _suggested(trial: "Trial", space: Space) -> Candidate:
+    values: dict[str, Any] = {
+        "mode": trial.suggest_categorical("mode", space.modes),
+        "rule": trial.suggest_categorical("rule", space.rules),
+    }
+    for name, dimension in space.dimensions.items():
+        values[name] = _suggest(trial, name, dimension)
+    return candidate_from(values)
+
+
+def _suggest(trial: "Trial", name: str, dimension: Dimension) -> float:
+    if isinstance(dimension, Choices):
+        return float(trial.suggest_categorical(name, dimension.values) or 0.0)
+    return trial.suggest_float(name, dimension.low, dimension.high, log=dimension.is_logarithmic)
+
+
+def _finished_count(study: "Study") -> int:
+    from optuna.trial import TrialState
+
+    return len(study.get_trials(states=(TrialState.COMPLETE, TrialState.PRUNED)))
+
+
+def _measurements(study: "Study") -> list[Measurement]:
+    from optuna.trial import TrialState
+
+    return [_measurement(trial) for trial in study.get_trials(states=(TrialState.COMPLETE,))]
+
+
+def _measurement(trial: "FrozenTrial") -> Measurement:
+    return msgspec.json.decode(trial.user_attrs[_MEASURED], type=Measurement)

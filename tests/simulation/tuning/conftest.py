@@ -1,0 +1,11 @@
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from simulation.config import SimulationConfig
+
+
+@pytest.fixture
+def tables(configured: Callable[..., tuple[SimulationConfig, dict[str, Any]]]) -> dict[str, Any]:
+    return configured()[1]

@@ -1,0 +1,115 @@
+import math
+from typing import Any
+
+import pytest
+
+from models.model_settings import schema_of
+from models.schema import Schema
+from privacy.accountant import epsilon_of
+from privacy.events import GaussianRelease, SecretCoinFlips
+from privacy.slot_overflow import slot_count_for
+from simulation.config import config_from
+from simulation.tuning.candidate import Candidate, Deployment, promise_of, trial_tables
+
+DEPLOYMENT = Deployment(population_size=10_000, rounds=20, delta=1e-5)
+
+
+def make(**changed: Any) -> Candidate:
+    values: dict[str, Any] = {
+        "mode": "central",
+        "rule": "mean",
+        "noise_multiplier": 2.0,
+        "clipping_norm": 3.0,
+        "attention_strength": 0.0,
+        "cohort": 500,
+        "server_step_size": 0.5,
+    }
+    return Candidate(**{**values, **changed})
+
+
+@pytest.fixture
+def schema(tables: dict[str, Any]) -> Schema:
+    return schema_of(config_from(tables, "test").model)
+
+
+def test_the_noise_of_an_equal_mean_is_z_times_c_over_m(schema: Schema) -> None:
+    promise = promise_of(make(), DEPLOYMENT, schema)
+
+    slots = slot_count_for(10_000, 0.05, rounds=20, delta=1e-5)
+    assert promise.slot_count == slots > 500
+    assert promise.fill == 500 / slots
+    assert promise.noise_std == pytest.approx(2.0 * 3.0 / slots, rel=1e-4)
+
+
+def test_epsilon_is_that_of_every_round_with_secret_coin_flips(schema: Schema) -> None:
+    promise = promise_of(make(), DEPLOYMENT, schema)
+
+    coins = SecretCoinFlips(
+        sampling_rate=0.05, population_size=10_000, slot_count=promise.slot_count
+    )
+    event = GaussianRelease(noise_multiplier=2.0, adjacency="zero-out", sampling=coins)
+    assert promise.epsilon == pytest.approx(epsilon_of([event] * 20, 1e-5))
+
+
+def test_attention_needs_more_noise_for_the_same_promise(schema: Schema) -> None:
+    equal = promise_of(make(), DEPLOYMENT, schema)
+    attentive = promise_of(make(rule="attentive", attention_strength=0.5), DEPLOYMENT, schema)
+
+    assert attentive.epsilon == equal.epsilon
+    # The price of attention is at most e^κ, and close to it in a large cohort.
+    assert 1.6 < attentive.noise_std / equal.noise_std < math.exp(0.5) * 1.01
+
+
+def test_a_local_promise_needs_no_coordinator_and_sums_to_a_larger_noise(schema: Schema) -> None:
+    promise = promise_of(make(mode="local"), DEPLOYMENT, schema)
+
+    assert promise.fill == 1
+    assert promise.noise_std == pytest.approx(2.0 * 2 * 3.0 / math.sqrt(500))
+
+
+def test_a_trial_adds_the_noise_of_the_deployment_to_the_mean_at_hand(
+    schema: Schema, tables: dict[str, Any]
+) -> None:
+    promise = promise_of(make(), DEPLOYMENT, schema)
+
+    trial = trial_tables(tables, make(), promise, cohort_at_hand=3, schema=schema)
+
+    # After the server's step of 0.5, of which empty places take their share.
+    assert trial["privacy"] == {
+        "mode": "paper-server",
+        "clipping_norm": 3.0,
+        "randomisation_magnitude": pytest.approx(0.5 * promise.noise_std),
+    }
+    assert trial["aggregation"]["server_step_size"] == pytest.approx(0.5 * promise.fill)
+    assert trial["rounds"] == tables["rounds"]
+
+
+def test_a_local_trial_leaves_the_deployments_noise_on_the_mean(
+    schema: Schema, tables: dict[str, Any]
+) -> None:
+    promise = promise_of(make(mode="local"), DEPLOYMENT, schema)
+
+    trial = trial_tables(tables, make(mode="local"), promise, cohort_at_hand=9, schema=schema)
+
+    # A mean of nine draws is a third as large as one.
+    assert trial["privacy"]["randomisation_magnitude"] / 3 == pytest.approx(promise.noise_std)
+
+
+@pytest.mark.parametrize("mode", ["central", "local", "ftrl"])
+def test_every_mode_makes_a_configuration_that_can_be_read(
+    mode: str, schema: Schema, tables: dict[str, Any]
+) -> None:
+    candidate = make(mode=mode)
+    promise = promise_of(candidate, DEPLOYMENT, schema)
+
+    config_from(trial_tables(tables, candidate, promise, cohort_at_hand=3, schema=schema), "trial")
+
+
+def test_a_cohort_larger_than_the_population_is_refused(schema: Schema) -> None:
+    with pytest.raises(ValueError, match="between 1 and the population of 10000, got 20000"):
+        promise_of(make(cohort=20_000), DEPLOYMENT, schema)
+
+
+def test_a_delta_above_one_over_the_population_is_refused() -> None:
+    with pytest.raises(ValueError, match="delta"):
+        Deployment(population_size=1000, rounds=1, delta=0.01)

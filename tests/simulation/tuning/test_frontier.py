@@ -1,0 +1,101 @@
+import tomllib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from server.config import FederationConfig, preset_text
+from simulation.tuning.candidate import Candidate, Deployment, Mode
+from simulation.tuning.fragment import fragment
+from simulation.tuning.frontier import (
+    NothingWithinBudgetError,
+    frontier,
+    markdown,
+    recommended,
+    write,
+)
+from simulation.tuning.measuring import Measurement
+
+DEPLOYMENT = Deployment(population_size=10_000, rounds=20, delta=1e-5)
+
+
+def measured(epsilon: float, perplexity: float, *, mode: Mode = "central") -> Measurement:
+    candidate = Candidate(
+        mode=mode,
+        rule="attentive",
+        noise_multiplier=1.25,
+        clipping_norm=3.0,
+        attention_strength=0.25,
+        cohort=500,
+        server_step_size=1.0,
+    )
+    return Measurement(
+        candidate=candidate,
+        name=mode,
+        rule="attentive",
+        epsilon=epsilon,
+        slot_count=600,
+        noise_std=0.01,
+        perplexity=perplexity,
+        perplexity_spread=1.0,
+        recall=0.3,
+        recall_spread=0.01,
+        seeds=(1, 2),
+    )
+
+
+def test_the_frontier_holds_what_nothing_beats_in_both() -> None:
+    points = [measured(4, 120), measured(1, 200), measured(2, 250), measured(8, 119)]
+
+    assert [(one.epsilon, one.perplexity) for one in frontier(points)] == [
+        (1, 200),
+        (4, 120),
+        (8, 119),
+    ]
+
+
+def test_the_recommendation_is_the_best_within_the_budget() -> None:
+    points = [measured(1, 200), measured(4, 120), measured(8, 119)]
+
+    assert recommended(points, 7.9).epsilon == 4
+
+
+def test_a_budget_below_everything_measured_is_refused_with_the_smallest_epsilon() -> None:
+    with pytest.raises(NothingWithinBudgetError, match="the smallest is 1:"):
+        recommended([measured(1, 200), measured(4, 120)], 0.5)
+
+
+@pytest.mark.parametrize("mode", ["central", "local", "ftrl"])
+def test_the_settings_are_what_a_coordinator_reads(mode: Mode) -> None:
+    text = fragment(measured(4, 120, mode=mode), DEPLOYMENT, target_epsilon=6)
+
+    federation = {**tomllib.loads(preset_text("keyboard")), **tomllib.loads(text)}
+    config = msgspec.convert(federation, FederationConfig, strict=True)
+
+    privacy = msgspec.to_builtins(config.privacy)
+    assert (privacy["mode"], privacy["noise_multiplier"], privacy["epsilon_budget"]) == (
+        mode,
+        1.25,
+        6.0,
+    )
+    assert config.rounds.cap == 20
+    if mode == "central":
+        assert (config.rounds.selection, config.rounds.participation_rate) == ("sampled", 0.05)
+    if mode == "ftrl":
+        # Ten thousand people, five hundred a round: who took part waits for twenty rounds.
+        assert (privacy["min_separation"], privacy["max_participation"]) == (20, 1)
+
+
+def test_results_are_written_for_people_and_programs(tmp_path: Path) -> None:
+    write([measured(1, 200), measured(4, 120)], tmp_path, DEPLOYMENT, "Tried.")
+
+    document = msgspec.json.decode((tmp_path / "tune.json").read_bytes())
+    assert [one["epsilon"] for one in document["measurements"]] == [1, 4]
+    assert (tmp_path / "frontier.png").read_bytes().startswith(b"\x89PNG")
+    assert "10000 enrolled people, 20 rounds" in (tmp_path / "tune.md").read_text()
+
+
+def test_the_table_marks_the_frontier() -> None:
+    lines = markdown([measured(1, 200), measured(2, 250)], DEPLOYMENT, note="").splitlines()
+
+    assert [line.endswith("| frontier |") for line in lines[-2:]] == [True, False]

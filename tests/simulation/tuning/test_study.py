@@ -1,0 +1,128 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simulation.population import Population
+from simulation.tuning.candidate import Deployment
+from simulation.tuning.measuring import Bar, Laboratory, Measurement
+from simulation.tuning.progress import SearchProgress
+from simulation.tuning.space import Space, make_space, parse_dimension
+from simulation.tuning.study import search
+
+DEPLOYMENT = Deployment(population_size=10_000, rounds=4, delta=1e-5)
+
+
+def laboratory(tables: dict[str, Any], population: Population, folder: Path) -> Laboratory:
+    return Laboratory(
+        tables=tables,
+        deployment=DEPLOYMENT,
+        population=population,
+        seeds=(1, 2),
+        worker_count=1,
+        folder=folder / "runs",
+        progress=SearchProgress(3),
+    )
+
+
+def space(*searched: str) -> Space:
+    dimensions = dict(parse_dimension(text) for text in searched)
+    return make_space(["central"], ["mean"], dimensions, clipping_norm=5.0, cohort=500)
+
+
+def measure(
+    tables: dict[str, Any], population: Population, folder: Path, trials: int, *searched: str
+) -> list[Measurement]:
+    return search(
+        space(*searched),
+        laboratory(tables, population, folder),
+        trial_count=trials,
+        folder=folder,
+        seed=1,
+        after_trial=lambda _: None,
+    )
+
+
+def test_a_search_goes_on_where_it_stopped_and_repeats_nothing(
+    tables: dict[str, Any], population: Population, tmp_path: Path
+) -> None:
+    first = measure(tables, population, tmp_path, 1)
+    runs = sorted(path.name for path in (tmp_path / "runs").iterdir())
+
+    again = measure(tables, population, tmp_path, 1)
+    more = measure(tables, population, tmp_path, 2)
+
+    assert again == first
+    assert more[: len(first)] == first
+    assert set(runs) < {path.name for path in (tmp_path / "runs").iterdir()}
+
+
+def test_a_measurement_is_the_mean_over_its_seeds(
+    tables: dict[str, Any], population: Population, tmp_path: Path
+) -> None:
+    (one,) = measure(tables, population, tmp_path, 1)
+
+    finals = [(tmp_path / "runs").glob(f"*/seed-{seed}/final.json") for seed in (1, 2)]
+    assert [len(list(found)) for found in finals] == [1, 1]
+    assert one.seeds == (1, 2)
+    assert one.perplexity_spread > 0
+    assert one.epsilon is not None
+
+
+def test_a_trial_that_was_cut_off_is_tried_again_first(
+    tables: dict[str, Any],
+    population: Population,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried = []
+
+    def stop(self: Laboratory, candidate: Any, bar: Bar) -> Measurement:
+        tried.append(candidate)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Laboratory, "try_candidate", stop)
+        with pytest.raises(KeyboardInterrupt):
+            measure(tables, population, tmp_path, 1)
+
+    (measured,) = measure(tables, population, tmp_path, 1)
+
+    assert measured.candidate == tried[0]
+
+
+def test_a_folder_with_another_search_is_refused(
+    tables: dict[str, Any], population: Population, tmp_path: Path
+) -> None:
+    measure(tables, population, tmp_path, 1)
+
+    with pytest.raises(ValueError, match="a search over other settings"):
+        measure(tables, population, tmp_path, 2, "noise_multiplier=1..2")
+
+
+def test_a_candidate_behind_a_better_one_at_no_larger_epsilon_is_hopeless() -> None:
+    bar = Bar(slack=1.25)
+    bar.was_at(5, 2.0, 100.0)
+    bar.passed(2.0, 80.0)
+
+    assert bar.is_hopeless_at(5, 2.0, 126.0)
+    assert not bar.is_hopeless_at(5, 2.0, 124.0)
+    assert not bar.is_hopeless_at(5, 1.9, 1e9)
+    assert not bar.is_hopeless_at(4, 2.0, 1e9)
+    # At the end the slack is its root, 1.118.
+    assert bar.is_hopeless(3.0, 90.0)
+    assert not bar.is_hopeless(3.0, 89.0)
+
+
+def test_a_trial_that_cannot_be_worth_it_is_stopped_before_its_end(
+    tables: dict[str, Any], population: Population, tmp_path: Path
+) -> None:
+    """Same epsilon, but one clipping norm lets nothing be learned."""
+    tables["training"] = {**tables["training"], "learning_rate": 5.0, "local_epochs": 10}
+    searched = ("noise_multiplier=1", "server_step_size=1", "clipping_norm=10,0.00001")
+    found = measure(tables, population, tmp_path, 6, *searched)
+
+    norms = [one.candidate.clipping_norm for one in found if one.candidate is not None]
+    # Only before the first run that learned could the other go to its end.
+    assert norms.count(0.00001) == norms.index(10.0)
+    assert len(found) < 6
