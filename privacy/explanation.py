@@ -58,7 +58,7 @@ def _unit(tables: FederationTables) -> Answer:
         [
             "Unit of privacy: the enrolled person, all rounds together; enrolling again makes no "
             "new one.",
-            f"Neighbours: {words}.",
+            f"{words[0].upper()}{words[1:]}.",
         ],
     )
 
