@@ -41,7 +41,8 @@ example_cap = 1000
 
 [privacy]
 mode = "none"
-clipping_norm = 100.0
+clipping_norm = {clipping_norm}
+{more_privacy}
 
 [aggregation]
 rule = "attentive"
@@ -84,6 +85,8 @@ def settings(**changes: object) -> str:
         "cohort": 2,
         "quorum": 2,
         "deadline": 60.0,
+        "clipping_norm": 100.0,
+        "more_privacy": "",
         "more_rounds": "",
         "tables": "",
         "enrolment": enrolment,

@@ -11,10 +11,7 @@ from server.refusals import RefusalCode
 from tests.integration.conftest import Make
 from tests.integration.device import Device, code_of, next_lease, plan_of
 
-ADAPTIVE = """
-[privacy.adaptive_clipping]
-count_noise_std = 0.0
-"""
+ADAPTIVE = "adaptive_clipping = { count_noise_std = 0.0 }"
 
 
 def norm_in(lease: pb.Lease) -> float:
@@ -29,7 +26,7 @@ def send(device: Device, lease: pb.Lease, fitted: float) -> None:
 
 
 def test_the_norm_travels_in_every_plan_and_outlives_a_kill(make_federation: Make) -> None:
-    federation = make_federation(cap=3, tables=ADAPTIVE)
+    federation = make_federation(cap=3, more_privacy=ADAPTIVE)
     federation.start()
     devices = federation.enrol(2)
     orders = [device.check_in() for device in devices]

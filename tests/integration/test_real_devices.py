@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 
@@ -10,6 +11,7 @@ from edge_client.device_examples import training_examples
 from edge_client.local_round import LocalTrainer
 from models.model_settings import schema_of
 from models.parameters import initial_parameters, parameters_sha256
+from models.seeds import client_seed
 from server.closing import Contribution, close_round
 from server.config import FederationConfig, make_plan
 from tests.integration.conftest import Make, MakeDevices
@@ -37,6 +39,29 @@ def test_simulated_and_deployed_rounds_end_in_the_same_bits(
 
     expected = simulated(federation.config, [device.data for device in devices], rounds=3)
     assert [release.parameters_sha256 for release in federation.releases()] == expected
+
+
+def test_simulated_and_deployed_rounds_clip_alike_where_the_norm_follows_the_clients(
+    make_federation: Make, make_devices: MakeDevices
+) -> None:
+    # Small enough that every tensor is clipped: the bits depend on each round's own norm.
+    federation = make_federation(
+        cap=2,
+        clipping_norm=0.01,
+        more_privacy='clipping = "per-layer"\nadaptive_clipping = { count_noise_std = 0.5 }',
+    )
+    federation.start()
+    devices = make_devices(federation, 2)
+
+    for device in devices:
+        device.start()
+    await_rounds(federation, 2)
+
+    expected = simulated(federation.config, [device.data for device in devices], rounds=2)
+    releases = federation.releases()
+    assert [release.parameters_sha256 for release in releases] == expected
+    assert len({release.metrics["clipping_norm"] for release in releases}) == 2
+    assert [release.metrics["clipped"] for release in releases] == [0, 0]
 
 
 def test_a_coordinator_killed_in_mid_round_ends_where_an_undisturbed_one_does(
@@ -104,7 +129,7 @@ def simulated(config: FederationConfig, texts: list[Path], *, rounds: int) -> li
     words = config.vocabulary.load()
     plan = make_plan(config, run="0" * 32, vocabulary=words)
     trainer = LocalTrainer(plan)
-    parameters = initial_parameters(config.model, config.seed)
+    parameters, privacy = initial_parameters(config.model, config.seed), config.privacy
     digests = []
     for round_number in range(1, rounds + 1):
         contributions = []
@@ -114,17 +139,23 @@ def simulated(config: FederationConfig, texts: list[Path], *, rounds: int) -> li
                 training_examples(text, words),
                 round_number=round_number,
                 client_name=f"device-{slot + 1:04d}",
+                clipping_norm=privacy.clipping_norm,
             )
             contributions.append(Contribution(slot, result.update, result.example_count))
-        parameters = close_round(
+        seed = client_seed(config.seed, round_number, "coordinator", purpose="noise")
+        closed = close_round(
             parameters,
             contributions,
             schema=schema_of(config.model),
             aggregation=config.aggregation,
-            privacy=config.privacy,
+            privacy=privacy,
             slot_count=len(texts),
-            generator=torch.Generator(),
+            generator=torch.Generator().manual_seed(seed),
             example_cap=config.training.example_cap,
-        ).parameters
+        )
+        parameters = closed.parameters
+        if closed.next_clipping_norm is not None:
+            norm = closed.next_clipping_norm
+            privacy = msgspec.structs.replace(privacy, clipping_norm=norm)
         digests.append(parameters_sha256(parameters))
     return digests
