@@ -9,12 +9,17 @@ from pathlib import Path
 
 import msgspec
 
+from edge_client.floor import ExampleBudget
 from privacy.atomic import write_atomically
 from privacy.example_settings import ExampleEvent
 
 
 class ExampleLedgerError(Exception):
     """Raised when the file cannot be read: what was spent is unknown, so nothing more may be."""
+
+
+class ExampleBudgetError(Exception):
+    """Raised when one more round would cost more than the device's owner allows."""
 
 
 class ExampleSpending(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -53,3 +58,17 @@ def read_spending(path: Path) -> ExampleSpending:
 def write_spending(path: Path, spending: ExampleSpending) -> None:
     """Replace the file durably; call before the update that it pays for can be sent."""
     write_atomically(path, msgspec.json.encode(spending))
+
+
+def check_budget(epsilon: float, budget: ExampleBudget) -> None:
+    """Check what will have been spent after a round against what the owner allows.
+
+    Raises:
+        ExampleBudgetError: If it is more. Says nothing of how much was spent: the coordinator is
+            told this reason.
+    """
+    if not epsilon <= budget.epsilon:
+        raise ExampleBudgetError(
+            "the device's budget of example privacy is spent; its owner can raise "
+            "example_privacy.epsilon in floor.toml"
+        )

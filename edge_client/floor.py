@@ -13,6 +13,7 @@ import msgspec
 
 from models.plan import Plan
 from privacy.atomic import write_atomically
+from privacy.budget_values import check_delta, check_epsilon
 
 FloorCode = Literal[
     "floor_mode",
@@ -20,6 +21,7 @@ FloorCode = Literal[
     "floor_cohort",
     "floor_model_family",
     "floor_data_folder",
+    "floor_example_privacy",
 ]
 
 # What `write_starting_floor` writes; the owner may raise it at any time.
@@ -44,6 +46,12 @@ model_families = ["gru_lm", "transformer_lm"]
 
 # Bytes moved a day, up and down together; without the line, any number.
 # bytes_a_day = 200_000_000
+
+# Only train where the plan hides each sentence in this device's own update (example_privacy), and
+# stop before all rounds together pass this epsilon. Needs sotto[dp-sgd].
+# [example_privacy]
+# epsilon = 8.0
+# delta = 1e-5
 """
 
 
@@ -63,6 +71,22 @@ class PlanBelowFloorError(Exception):
         self.code = code
 
 
+class ExampleBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Say how much example-level privacy may cost over all rounds that this device ever trains.
+
+    Attributes:
+        epsilon: Largest epsilon of one sentence.
+        delta: Probability that it is no bound; the owner's own, whatever the plan says.
+    """
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        check_epsilon(self.epsilon)
+        check_delta(self.delta)
+
+
 class Floor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Say what a device accepts at the least; what decides privacy has no default.
 
@@ -74,6 +98,8 @@ class Floor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         model_families: Model families.
         data_folders: Absolute folders that the data may lie in; None accepts any.
         bytes_a_day: Most bytes moved in a UTC day, up and down together; None accepts any.
+        example_privacy: Accept only plans that hide each sentence, up to this budget; None also
+            accepts others.
     """
 
     modes: frozenset[str]
@@ -82,6 +108,7 @@ class Floor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     model_families: frozenset[str]
     data_folders: tuple[str, ...] | None = None
     bytes_a_day: int | None = None
+    example_privacy: ExampleBudget | None = None
 
     def __post_init__(self) -> None:
         norm = self.largest_clipping_norm
@@ -144,6 +171,11 @@ def check_plan(plan: Plan, floor: Floor) -> None:
     if family not in floor.model_families:
         raise PlanBelowFloorError(
             "floor_model_family", f"this device does not train models of family {family}"
+        )
+    hides = plan.training.example_privacy is not None
+    if floor.example_privacy is not None and plan.kind == "train" and not hides:
+        raise PlanBelowFloorError(
+            "floor_example_privacy", "this device trains only where the plan has example_privacy"
         )
 
 

@@ -16,11 +16,14 @@ from edge_client.datasets.federated_text import DatasetError
 from edge_client.device_examples import OwnText
 from edge_client.device_folder import DeviceFolder, DeviceFolderError
 from edge_client.example_ledger import (
+    ExampleBudgetError,
     ExampleLedgerError,
     ExampleSpending,
+    check_budget,
     read_spending,
     write_spending,
 )
+from edge_client.floor import FloorError, read_floor
 from edge_client.job import Evaluated, Failed, Job, Outcome, Trained
 from edge_client.local_round import run_evaluation, run_training
 from edge_client.optimiser_store import load_state, save_state
@@ -60,7 +63,9 @@ _FAILURES: dict[type[Exception], str] = {
     KeyFileError: "identity_unusable",
     DeviceFolderError: "identity_unusable",
     ExampleAccountantError: "accountant_unusable",
+    ExampleBudgetError: "example_budget_spent",
     ExampleLedgerError: "example_ledger_unusable",
+    FloorError: "floor_unusable",
     MemoryError: "out_of_memory",
     torch.OutOfMemoryError: "out_of_memory",
     OSError: "disk",
@@ -120,18 +125,24 @@ def _do(job: Job) -> Outcome:
 
 
 def _spending_after(plan: Plan, folder: DeviceFolder) -> ExampleSpending | None:
-    """Return what this text will have spent after the round; None without example privacy."""
+    """Return what this text will have spent after the round; None without example privacy.
+
+    Raises:
+        ExampleBudgetError: If that is more than the device's owner allows.
+    """
     privacy = plan.training.example_privacy
     if privacy is None:
         return None
     require_accountant()
+    budget = read_floor(folder.floor).example_privacy
     spent = read_spending(folder.example_ledger)
     events = with_event(spent.events, privacy.event(plan.training.local_epochs))
+    delta = privacy.delta if budget is None else budget.delta
+    epsilon = example_epsilon(events, delta)
+    if budget is not None:
+        check_budget(epsilon, budget)
     return ExampleSpending(
-        events=events,
-        round_count=spent.round_count + 1,
-        epsilon=example_epsilon(events, privacy.delta),
-        delta=privacy.delta,
+        events=events, round_count=spent.round_count + 1, epsilon=epsilon, delta=delta
     )
 
 

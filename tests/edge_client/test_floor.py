@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from edge_client.floor import (
+    ExampleBudget,
     Floor,
     FloorError,
     PlanBelowFloorError,
@@ -18,6 +19,7 @@ from edge_client.floor import (
 )
 from models.model_settings import GruLmSettings, schema_of
 from models.plan import Plan, TrainingSettings, VocabularySettings
+from privacy.example_settings import ExamplePrivacySettings
 from privacy.settings import NoNoise, PaperNoise
 
 FLOOR = Floor(
@@ -68,6 +70,32 @@ def test_a_plan_below_the_floor_is_refused_with_its_rule(
         check_plan(plan(kind=kind, **changes), FLOOR)
 
     assert refused.value.code == code
+
+
+def test_an_owner_who_asks_for_example_privacy_trains_under_no_plan_without() -> None:
+    floor = msgspec.structs.replace(FLOOR, example_privacy=ExampleBudget(epsilon=8.0, delta=1e-5))
+    hiding = ExamplePrivacySettings(
+        clipping_norm=0.5, noise_multiplier=1.0, sampling_rate=0.1, delta=1e-5
+    )
+    training = msgspec.structs.replace(plan().training, example_privacy=hiding)
+
+    check_plan(plan(training=training), floor)
+    with pytest.raises(PlanBelowFloorError) as refused:
+        check_plan(plan(), floor)
+
+    assert refused.value.code == "floor_example_privacy"
+    check_plan(plan(kind="evaluate"), floor)
+
+
+def test_the_starting_floors_budget_is_usable_as_it_stands(tmp_path: Path) -> None:
+    path = tmp_path / "floor.toml"
+    write_starting_floor(path)
+    lines = path.read_text().splitlines()
+    first = lines.index("# [example_privacy]")
+
+    path.write_text("\n".join([*lines[:first], *(line[2:] for line in lines[first:])]))
+
+    assert read_floor(path).example_privacy == ExampleBudget(epsilon=8.0, delta=1e-5)
 
 
 def test_a_model_family_that_the_floor_lacks_is_refused() -> None:
@@ -127,6 +155,10 @@ def test_the_starting_floor_is_owner_only_usable_and_never_overwrites(tmp_path: 
         ("least_cohort = 2", "least_cohort = ", "line"),
         ("# bytes_a_day = 200_000_000", "bytes_a_day = -1", "bytes_a_day must be >= 0"),
         ('# data_folders = ["/home/me/texts"]', 'data_folders = ["texts"]', "absolute"),
+        ("# [example_privacy]", "[example_privacy]\nepsilon = 8.0", "delta"),
+        ("# [example_privacy]", "[example_privacy]\nepsilon = 0.0\ndelta = 0.1", "epsilon"),
+        ("# [example_privacy]", "[example_privacy]\nepsilon = nan\ndelta = 0.1", "epsilon"),
+        ("# [example_privacy]", "[example_privacy]\nepsilon = 1.0\ndelta = 1.0", "delta"),
     ],
 )
 def test_a_floor_with_a_mistake_is_refused_with_its_key(

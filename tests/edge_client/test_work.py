@@ -16,6 +16,7 @@ from torch.testing import assert_close
 
 from edge_client.device_folder import CoordinatorKeys, DeviceFolder
 from edge_client.example_ledger import read_spending
+from edge_client.floor import write_starting_floor
 from edge_client.job import Evaluated, Failed, Job, Trained
 from edge_client.local_round import run_evaluation, run_training
 from edge_client.work import do_job
@@ -76,6 +77,7 @@ class Scene:
         self.model = folder / "model.sealed"
         self.update = folder / "update.sealed"
         self.plan = msgspec.structs.replace(shipped_plan(), run=RUN.hex())
+        write_starting_floor(self.device / "floor.toml")
         self.seal_model()
 
     def seal_model(self, base: bytes = bytes(32)) -> None:
@@ -323,6 +325,28 @@ def test_an_update_that_cannot_be_paid_for_is_not_sent(
     monkeypatch.setattr("edge_client.work.write_spending", fails)
 
     assert scene.failure(with_example_privacy(scene.plan)).code == "disk"
+
+
+def test_a_device_stops_before_the_round_that_would_pass_its_owners_budget(scene: Scene) -> None:
+    plan = with_example_privacy(scene.plan)
+    # At the owner's delta: one round is within the budget, two are not.
+    one, two = (
+        example_epsilon([msgspec.structs.replace(EXAMPLE_PRIVACY.event(1), step_count=steps)], 1e-6)
+        for steps in (2, 4)
+    )
+    floor = DeviceFolder(scene.device).floor
+    budget = f"[example_privacy]\nepsilon = {(one + two) / 2}\ndelta = 1e-6\n"
+    floor.write_text(floor.read_text() + budget)
+    assert isinstance(do_job(scene.job(plan)), Trained)
+    spent = read_spending(DeviceFolder(scene.device).example_ledger)
+    assert (spent.epsilon, spent.delta) == (one, 1e-6)
+    scene.update.unlink()
+
+    failed = scene.failure(plan)
+
+    assert failed.code == "example_budget_spent"
+    assert "floor.toml" in failed.reason
+    assert read_spending(DeviceFolder(scene.device).example_ledger) == spent
 
 
 def test_without_example_privacy_nothing_is_accounted(scene: Scene) -> None:
