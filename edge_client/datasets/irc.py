@@ -1,8 +1,15 @@
-"""#ubuntu IRC chat: one JSON object a line with ``split``, ``user`` and ``text``.
+"""#ubuntu IRC chat, in one of three layouts.
 
-Nicknames are the clients, and the official split of whole log excerpts is kept, so held-out users
-are mostly new ones. Bots are left out, by name and by how often they repeat a long message. A
-nickname that opens a message is its address, filled in by the chat program: it is not typed text.
+- ``messages.jsonl``: one JSON object a line with ``split``, ``user`` and ``text``.
+- ``train/``, ``dev/`` and ``test/`` with ``*.raw.txt`` in each, as the disentanglement corpus is
+  published.
+- A folder of daily logs, such as ``2013/10/2013-10-11.txt`` or ``2013/10/11/#ubuntu.txt``, as the
+  channel's own archive keeps them.
+
+Nicknames are the clients. The official split of whole log excerpts is kept, so held-out users are
+mostly new ones; daily logs have none, and each nickname's newest messages are held out. Bots are
+left out, by name and by how often they repeat a long message. A nickname that opens a message is
+its address, filled in by the chat program: it is not typed text.
 
 References:
     Kummerfeld et al., "A Large-Scale Corpus for Conversation Disentanglement", ACL 2019,
@@ -17,10 +24,26 @@ from typing import Literal
 
 import msgspec
 
-from edge_client.datasets.federated_text import FederatedText, Sentence, add_sentences, checked
+from edge_client.datasets.federated_text import (
+    DatasetError,
+    FederatedText,
+    Sentence,
+    add_sentences,
+    checked,
+    federate,
+)
+from edge_client.datasets.folder import text_files
+from edge_client.datasets.irc_logs import read_log
 from edge_client.datasets.reading import find_file, read_rows
 
+_Split = Literal["train", "dev", "test"]
+
 _FILES = ("messages.jsonl.gz", "messages.jsonl")
+_FOLDERS = ("ubuntu_irc", "data")
+_SPLITS: tuple[_Split, ...] = ("train", "dev", "test")
+_LOG_SUFFIXES = (".txt", ".log")
+# 2013-10-11.txt, or 11/#ubuntu.txt in a folder of its year and month.
+_DAILY = re.compile(r"(^|/)(\d{4}-\d\d-\d\d|\d{4}/\d\d/\d\d/#[^/]+)\.(txt|log)$")
 _BOT_NAME = re.compile(r"(l?ubot+u?|floodbot|chanserv|nickserv)\d*", re.IGNORECASE)
 _ADDRESSEE = re.compile(r"\s*(\S+?)[:,]\s*")
 # A bot says most of its messages more than once, and they are long. People repeat short ones.
@@ -35,37 +58,92 @@ class _Message(msgspec.Struct, frozen=True):
     Attributes:
         split: Part of the official split.
         user: Nickname.
-        text: What was said, without the nickname it is addressed to.
+        text: What was said.
     """
 
-    split: Literal["train", "dev", "test"]
+    split: _Split
     user: str
     text: str
 
 
 def load(path: Path | None) -> FederatedText:
-    """Load the chat from ``path``: the file, its folder, or a folder with ``ubuntu_irc`` in it.
+    """Load the chat from ``path``: a file, its folder, or a folder with ``ubuntu_irc`` in it.
 
     Raises:
-        DatasetError: If the file is missing or a line is no message.
+        DatasetError: If there is none of the layouts, or a file is not what its place says.
     """
-    messages, notes = _people_of(path)
-    parts: dict[str, dict[str, list[Sentence]]] = {"train": {}, "dev": {}, "test": {}}
+    messages = _split_messages(path)
+    return _by_time(_daily_logs(path)) if messages is None else _as_split(messages)
+
+
+def _as_split(rows: Sequence[_Message]) -> FederatedText:
+    messages, note = _people_of(rows)
+    parts: dict[str, dict[str, list[Sentence]]] = {split: {} for split in _SPLITS}
     for message in messages:
         add_sentences(parts[message.split], message.user, [message.text])
-    text = FederatedText(
-        parts["train"], parts["dev"], parts["test"], has_users=True, notes=(notes,)
-    )
+    text = FederatedText(parts["train"], parts["dev"], parts["test"], has_users=True, notes=(note,))
     return checked(text)
 
 
-def _people_of(path: Path | None) -> tuple[list[_Message], str]:
-    """Return the messages of people in their order, and a note on what was left out.
+def _by_time(logs: Sequence[Path]) -> FederatedText:
+    """Split each nickname's messages by their order, which is that of the files' paths."""
+    messages, note = _people_of(
+        [_Message("train", *said) for log in logs for said in read_log(log)]
+    )
+    texts: defaultdict[str, list[str]] = defaultdict(list)
+    for message in messages:
+        texts[message.user].append(message.text)
+    return federate(texts, [note])
+
+
+def _split_messages(path: Path | None) -> list[_Message] | None:
+    """Return the messages of a layout that has the official split, or None if there is none.
 
     Raises:
-        DatasetError: As `load`.
+        DatasetError: If a file is not what its place says.
     """
-    rows = list(read_rows(find_file(path, "irc", ("ubuntu_irc",), _FILES), _Message))
+    if path is not None and path.is_file():
+        return None if path.suffix in _LOG_SUFFIXES else list(read_rows(path, _Message))
+    for folder in _places(path):
+        if any((folder / file).is_file() for file in _FILES):
+            return list(read_rows(find_file(folder, "irc", (), _FILES), _Message))
+        excerpts = {split: sorted((folder / split).glob("*.raw.txt")) for split in _SPLITS}
+        if all(excerpts.values()):
+            return [
+                _Message(split, *said)
+                for split, logs in excerpts.items()
+                for log in logs
+                for said in read_log(log)
+            ]
+    return None
+
+
+def _daily_logs(path: Path | None) -> list[Path]:
+    """Return the logs of the layout without a split, oldest first.
+
+    Raises:
+        DatasetError: If there is none; names all three layouts.
+    """
+    if path is not None and path.is_file():
+        return [path]
+    for folder in _places(path):
+        if logs := [log for log in text_files(folder) if _DAILY.search(log.as_posix())]:
+            return logs
+    if path is None:
+        raise DatasetError("irc needs a path: give --data or set SOTTO_DATA to a file or folder")
+    raise DatasetError(
+        f"irc: no {' or '.join(_FILES)}, no folders {', '.join(_SPLITS)} with *.raw.txt, and no "
+        f"daily logs such as 2013-10-11.txt in {path} or its folders {', '.join(_FOLDERS)}"
+    )
+
+
+def _places(path: Path | None) -> list[Path]:
+    folders = () if path is None else (path, *(path / folder for folder in _FOLDERS))
+    return [folder for folder in folders if folder.is_dir()]
+
+
+def _people_of(rows: Sequence[_Message]) -> tuple[list[_Message], str]:
+    """Return the messages of people in their order, and a note on what was left out."""
     nicknames = {row.user.lower() for row in rows}
     said: defaultdict[str, list[str]] = defaultdict(list)
     for row in rows:

@@ -33,6 +33,8 @@ def find_folder(path: Path | None, name: str, folders: Sequence[str], files: Seq
 def find_file(path: Path | None, name: str, folders: Sequence[str], files: Sequence[str]) -> Path:
     """Return the first of ``files`` in ``path`` or its ``folders``; ``path`` may be the file.
 
+    A name may be a pattern, such as ``smsCorpus_en*.zip``; the last that fits it is taken.
+
     Raises:
         DatasetError: If there is none; the text lists what was looked for.
     """
@@ -44,8 +46,8 @@ def find_file(path: Path | None, name: str, folders: Sequence[str], files: Seque
         return path
     for folder in (path, *(path / inner for inner in folders)):
         for file in files:
-            if (folder / file).is_file():
-                return folder / file
+            if found := sorted(entry for entry in folder.glob(file) if entry.is_file()):
+                return found[-1]
     places = ", ".join([str(path), *(str(path / inner) for inner in folders)])
     raise DatasetError(f"{name}: no {' or '.join(files)} in {places}")
 

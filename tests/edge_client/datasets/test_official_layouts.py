@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from edge_client.datasets.federated_text import DatasetError
 from edge_client.datasets.irc import is_bot
 from edge_client.datasets.registry import DATASETS, load_dataset
+from edge_client.datasets.sms_xml import read_messages
 
 
 def write_ptb(folder: Path) -> None:
@@ -67,6 +69,26 @@ def _messages() -> list[dict[str, object]]:
         {"id": 3, "user": "bob", "text": "second"},
     ]
     return [*own, *undated, {"id": 4, "user": "0", "text": "nobody"}]
+
+
+def write_irc_excerpts(folder: Path) -> None:
+    for split, log in (
+        (
+            "train",
+            "=== eve [n=eve@10.0.0.1] has joined #ubuntu\n"
+            "[09:14] <ann> bob: how are you?\n"
+            "[09:14]  * ann waves\n"
+            "[09:15] <@bob> ann, fine\n"
+            "[09:15] <ubottu> ann: please read the guide\n",
+        ),
+        ("dev", "[23:59] <ann> note: this stays\n"),
+        ("test", "[00:00] <eve> hello ann\n"),
+    ):
+        (folder / split).mkdir(parents=True)
+        (folder / split / f"2004-12-25.{split}.raw.txt").write_text(log)
+        # Beside the raw text lie other forms of it, which are not read.
+        (folder / split / f"2004-12-25.{split}.ascii.txt").write_text("[09:14] <ann> twice\n")
+        (folder / split / f"2004-12-25.{split}.annotation.txt").write_text("1000 1002 -\n")
 
 
 WRITERS: dict[str, tuple[str, Callable[[Path], None]]] = {
@@ -210,3 +232,176 @@ def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"not gzip at all")
     with pytest.raises(DatasetError, match=r"messages_en\.jsonl\.gz"):
         load_dataset("sms", path)
+
+
+# SMS as XML.
+
+MESSAGE = (
+    '<message id="1"><text>{text}</text><source><srcNumber>51</srcNumber><userProfile>'
+    "<userID>{user}</userID><age>21-25</age></userProfile></source><destination>"
+    '<destNumber>7</destNumber></destination><messageProfile language="en" time="{sent}"/>'
+    '<collectionMethod time="2011/1"/></message>\n'
+)
+
+
+def sms_xml() -> bytes:
+    """Return the messages of `write_sms` as the corpus is published."""
+    rows = "".join(
+        MESSAGE.format(text=row["text"], user=row["user"], sent=row.get("sent", "unknown"))
+        for row in _messages()
+    )
+    head = '<?xml version="1.0" encoding="UTF-8"?><smsCorpus date="2015.03.09" version="1.2">\n'
+    return f"{head}{rows}</smsCorpus>".encode()
+
+
+def zipped(path: Path, content: bytes, name: str = "smsCorpus_en_2015.03.09_all.xml") -> Path:
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(name, content)
+    return path
+
+
+@pytest.mark.parametrize("form", ["xml", "zip"])
+def test_the_published_xml_loads_as_the_lines_made_from_it(tmp_path: Path, form: str) -> None:
+    write_sms(tmp_path)
+    lines = load_dataset("sms", tmp_path)
+    folder = tmp_path / "nus_sms"
+    folder.mkdir()
+    file = folder / f"smsCorpus_en_2015.03.09_all.{form}"
+    if form == "xml":
+        file.write_bytes(sms_xml())
+    else:
+        zipped(file, sms_xml())
+
+    assert load_dataset("sms", folder) == lines
+    assert load_dataset("sms", file) == lines
+
+
+def test_marks_and_entities_of_xml_become_what_was_typed(tmp_path: Path) -> None:
+    file = tmp_path / "smsCorpus_en.xml"
+    typed = "me &amp; you &lt;3 &#252;ber <![CDATA[a&b]]>"
+    content = MESSAGE.format(text=typed, user="ann", sent="unknown")
+    # The version of 2004 has a document type, and names senders by number alone.
+    older = "<message id='2'><text>ok</text><source><srcNumber>9</srcNumber></source></message>"
+    file.write_text(
+        f"<!DOCTYPE smsCorpus [ <!ELEMENT text (#PCDATA)> ]><smsCorpus>{content}{older}</smsCorpus>"
+    )
+
+    messages = read_messages(file)
+
+    assert [(message.user, message.text) for message in messages] == [
+        ("ann", "me & you <3 über a&b"),
+        ("9", "ok"),
+    ]
+
+
+LAUGHS = """<!DOCTYPE smsCorpus [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;">]>
+<smsCorpus><message><text>&b;</text></message></smsCorpus>"""
+FETCHES = """<!DOCTYPE smsCorpus [<!ENTITY own SYSTEM "file:///etc/hostname">]>
+<smsCorpus><message><text>&own;</text></message></smsCorpus>"""
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (LAUGHS, r"line 1: declares an entity"),
+        (FETCHES, r"line 1: declares an entity"),
+        ("<smsCorpus>\n<message></smsCorpus>", r"line 2: mismatched tag"),
+        ("<html></html>", "line 1: must begin with smsCorpus"),
+        ("<smsCorpus></smsCorpus>", "with messages in it, got none"),
+        ("<smsCorpus><message><text>private</text></message></smsCorpus>", "name its sender"),
+        (MESSAGE.format(text="x" * 70_000, user="1", sent=""), "must begin with smsCorpus"),
+        (
+            f"<smsCorpus>{MESSAGE.format(text='x' * 70_000, user='1', sent='')}</smsCorpus>",
+            "at most 65536 characters",
+        ),
+        ("", "no element found"),
+    ],
+)
+def test_xml_that_is_no_corpus_is_refused_by_line(tmp_path: Path, content: str, told: str) -> None:
+    file = tmp_path / "smsCorpus_en.xml"
+    file.write_text(content)
+
+    with pytest.raises(DatasetError, match=told) as refused:
+        load_dataset("sms", file)
+
+    assert str(file) in str(refused.value)
+    assert "private" not in str(refused.value)
+
+
+def test_an_archive_may_not_grow_without_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edge_client.datasets.sms_xml.LARGEST_BYTES", 8 << 20)
+    # 16 MiB of blanks in 16 kB of archive.
+    bomb = zipped(tmp_path / "smsCorpus_en.zip", b"<smsCorpus>" + b" " * (16 << 20))
+    assert bomb.stat().st_size < 100_000
+
+    with pytest.raises(DatasetError, match="at most 8 MiB of XML"):
+        load_dataset("sms", bomb)
+
+
+def test_an_archive_of_something_else_is_refused(tmp_path: Path) -> None:
+    two = zipped(zipped(tmp_path / "two.zip", sms_xml()), sms_xml(), "another.xml")
+    with pytest.raises(DatasetError, match=r"must hold one \.xml file, got 2"):
+        load_dataset("sms", two)
+    cut = tmp_path / "cut.zip"
+    cut.write_bytes(two.read_bytes()[:-30])
+    with pytest.raises(DatasetError, match="is damaged"):
+        load_dataset("sms", cut)
+
+
+# IRC as raw logs.
+
+
+def test_published_excerpts_load_as_the_lines_made_from_them(tmp_path: Path) -> None:
+    for name in ("lines", "raw"):
+        (tmp_path / name).mkdir()
+    write_irc(tmp_path / "lines")
+    write_irc_excerpts(tmp_path / "raw" / "ubuntu_irc")
+
+    lines, raw = (load_dataset("irc", tmp_path / name) for name in ("lines", "raw"))
+
+    assert raw == lines
+
+
+@pytest.mark.parametrize("layout", ["2013/10/2013-10-{day:02}.txt", "2013/10/{day:02}/#ubuntu.txt"])
+def test_daily_logs_train_on_the_old_days_and_hold_out_the_new(tmp_path: Path, layout: str) -> None:
+    for day in reversed(range(1, 21)):
+        log = tmp_path / layout.format(day=day)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text(
+            f"[00:01] <ann> {'w' * day}\n[00:02] <ubottu> please read the guide\n"
+            "[00:03]  * ann waves\n=== eve is now known as adam\n"
+        )
+    (tmp_path / "README.txt").write_text("Logs of one channel.\n")
+
+    text = load_dataset("irc", tmp_path)
+
+    # 20 messages of ann: 16 to train, 2 and 2 held out.
+    assert [len(sentence[0]) for sentence in text.train["ann"]] == list(range(1, 17))
+    assert [len(sentence[0]) for sentence in text.valid["ann"]] == [17, 18]
+    assert [len(sentence[0]) for sentence in text.test["ann"]] == [19, 20]
+    assert text.train.keys() == {"ann"}
+    assert text.notes == ("1 bots with 20 messages were left out",)
+
+
+def test_a_log_of_many_years_may_mix_encodings(tmp_path: Path) -> None:
+    log = tmp_path / "2005-01-01.txt"
+    log.write_bytes("[00:01] <ann> grüße\n".encode() + "[00:02] <ann> grüße\n".encode("latin-1"))
+
+    assert load_dataset("irc", log).train == {"ann": [["grüße"], ["grüße"]]}
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [(b"private letter\n", r"no line begins with \[hh:mm\]"), (b"[00:01] <a> \0", "binary file")],
+)
+def test_a_file_that_is_no_log_is_refused(tmp_path: Path, content: bytes, told: str) -> None:
+    log = tmp_path / "2005-01-01.txt"
+    log.write_bytes(content)
+
+    with pytest.raises(DatasetError, match=told) as refused:
+        load_dataset("irc", tmp_path)
+
+    assert str(log) in str(refused.value)
+    assert "private" not in str(refused.value)
