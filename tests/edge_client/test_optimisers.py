@@ -1,3 +1,7 @@
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -87,3 +91,84 @@ def test_a_state_of_another_model_is_refused() -> None:
 
     with pytest.raises(ValueError, match="must be float32 of shape"):
         optimiser.load_state({"momentum_buffer": torch.ones(3)})
+
+
+@pytest.mark.parametrize(
+    ("kind", "peer"),
+    [
+        ({}, lambda given: torch.optim.SGD(given, lr=0.5)),
+        (
+            {"momentum": 0.9, "weight_decay": 0.01},
+            lambda given: torch.optim.SGD(given, lr=0.5, momentum=0.9, weight_decay=0.01),
+        ),
+        (
+            {"optimiser": "adam", "weight_decay": 0.01},
+            lambda given: torch.optim.Adam(given, lr=0.5, weight_decay=0.01),
+        ),
+    ],
+    ids=["sgd", "momentum", "adam"],
+)
+def test_steps_are_those_of_torchs_own_optimisers(
+    kind: dict[str, Any],
+    peer: Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer],
+) -> None:
+    network, optimiser = make_optimiser(learning_rate=0.5, gradient_clipping_norm=None, **kind)
+    twin = build_network(MODEL)
+    twin.load_state_dict(network.state_dict())
+    torchs = peer(twin.parameters())
+    generator = torch.Generator().manual_seed(0)
+
+    for _ in range(5):
+        for one, two in zip(network.parameters(), twin.parameters(), strict=True):
+            one.grad = torch.randn(one.shape, generator=generator)
+            two.grad = one.grad.clone()
+        optimiser.step()
+        torchs.step()
+
+    for one, two in zip(network.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-6)
+
+
+def test_a_parameter_without_a_gradient_stays() -> None:
+    network, optimiser = make_optimiser(momentum=0.9)
+    give_gradients(network, 1.0)
+    still, moving = list(network.parameters())[:2]
+    before, still.grad = [p.detach().clone() for p in (still, moving)], None
+
+    optimiser.step()
+
+    assert torch.equal(still, before[0])
+    assert not torch.equal(moving, before[1])
+
+
+# In a fresh interpreter, as in every fresh training process: this one has loaded more already.
+TRAINS = """
+import sys
+from edge_client.local_round import run_training
+from models.model_settings import GruLmSettings, TransformerLmSettings
+from models.parameters import initial_parameters
+from tests.edge_client.training_plan import make_plan, make_text
+
+for model in (
+    GruLmSettings(vocabulary_size=20, hidden_size=6),
+    TransformerLmSettings(vocabulary_size=20, model_size=8, head_count=2),
+):
+    for kind in ({"momentum": 0.9}, {"optimiser": "adam"}, {"precision": "bfloat16"}):
+        plan = make_plan(model=model, gradient_clipping_norm=1.0, **kind)
+        received = initial_parameters(model, seed=1)
+        run_training(plan, received, make_text(50), round_number=1, client_name="a")
+print("torch._dynamo" in sys.modules)
+"""
+
+
+def test_a_fresh_process_trains_without_loading_the_compiler() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", TRAINS],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        cwd=Path(__file__).parents[2],
+    )
+
+    assert done.stdout == "False\n"

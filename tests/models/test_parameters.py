@@ -37,6 +37,18 @@ def test_a_schema_lists_the_state_dict_of_its_network(settings: ModelSettings) -
 
 
 @pytest.mark.parametrize("settings", FAMILIES)
+def test_a_network_is_built_of_zeros_and_nothing_is_drawn(settings: ModelSettings) -> None:
+    before = torch.get_rng_state()
+
+    network = build_network(settings)
+
+    assert torch.equal(torch.get_rng_state(), before)
+    for parameter in network.parameters():
+        assert not parameter.any()
+        assert parameter.requires_grad
+
+
+@pytest.mark.parametrize("settings", FAMILIES)
 def test_a_loaded_vector_is_read_back_as_it_was(settings: ModelSettings) -> None:
     schema = schema_of(settings)
     network = build_network(settings)
