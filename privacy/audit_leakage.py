@@ -1,9 +1,10 @@
 """Measure which words one update of a word model gives away.
 
-Who sees an update sees, for each word, how far its embedding moved and in which direction its
-output bias moved: rows of words that were typed move furthest, and biases of words that were typed
-more often than expected rise. The measure is the AUC: the chance that a word that was typed scores
-above one that was not. 0.5 is a blind guess, 1 a complete list of the person's words.
+Who sees an update sees, for each word, how its embedding row and its output bias moved. Where the
+embedding is also the output matrix, rows of words that were not typed all move alike, away from
+what was read; rows of typed words leave that common way. Biases of typed words rise. The measure is
+the AUC: the chance that a word that was typed scores above one that was not. 0.5 is a blind guess,
+1 a complete list of the person's words.
 
 Common words are typed by nearly everyone, so a guess by public word frequency alone is far above
 0.5. What an update gives away is what its AUC has above that one.
@@ -25,7 +26,7 @@ class WordLeakage(msgspec.Struct, frozen=True, kw_only=True):
     """Hold how well words can be told from one update, as AUC in [0, 1].
 
     Attributes:
-        by_row: From norms of embedding rows.
+        by_row: From how far embedding rows leave the way of most.
         by_bias: From the output bias.
         by_both: From the sum of both ranks.
         by_frequency: From public word frequency, without the update.
@@ -38,12 +39,12 @@ class WordLeakage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def word_leakage(
-    row_norms: ArrayLike, bias: ArrayLike, frequency: ArrayLike, typed: ArrayLike
+    rows: ArrayLike, bias: ArrayLike, frequency: ArrayLike, typed: ArrayLike
 ) -> WordLeakage:
     """Return how well an update tells the words of a text.
 
     Args:
-        row_norms: L2 norm of the update of each word's embedding row, shape ``(vocab,)``.
+        rows: Update of each word's embedding row, shape ``(vocab, embed)``.
         bias: Update of each word's output bias, shape ``(vocab,)``.
         frequency: Public frequency of each word in any rising scale, shape ``(vocab,)``.
         typed: Whether the text has the word, shape ``(vocab,)``.
@@ -51,14 +52,16 @@ def word_leakage(
     Raises:
         AuditError: If a score is not finite, shapes differ, or no word or every word was typed.
     """
-    rows = checked_scores(row_norms, "row norms")
+    matrix = checked_scores(rows, "rows")
     biases = checked_scores(bias, "biases")
-    words = checked_coins(typed, rows, "typed")
-    if biases.shape != rows.shape:
-        raise AuditError(f"biases must have shape {rows.shape}, got {biases.shape}")
-    both = stats.rankdata(rows) + stats.rankdata(biases)
+    words = checked_coins(typed, biases, "typed")
+    if matrix.ndim != 2 or matrix.shape[:1] != biases.shape:
+        raise AuditError(f"rows must have shape ({biases.size}, embed), got {matrix.shape}")
+    # The median of each column is where words that were not typed went: they are the most.
+    distances = np.linalg.norm(matrix - np.median(matrix, axis=0), axis=1)
+    both = stats.rankdata(distances) + stats.rankdata(biases)
     return WordLeakage(
-        by_row=area_under_curve(rows, words),
+        by_row=area_under_curve(distances, words),
         by_bias=area_under_curve(biases, words),
         by_both=area_under_curve(both, words),
         by_frequency=area_under_curve(frequency, words),

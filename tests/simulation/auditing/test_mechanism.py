@@ -17,15 +17,15 @@ from privacy.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
 from privacy.settings import NoNoise, PaperServerNoise
 from server.aggregation.settings import AttentiveSettings, MeanSettings
 from server.closing import Contribution
-from simulation.audit_canaries import Coordinator, canary_name, crowd_size, run_canaries
-from simulation.audit_mechanism import (
+from simulation.auditing.canaries import Coordinator, canary_name, crowd_size, run_canaries
+from simulation.auditing.mechanism import (
     MechanismAudit,
-    RoundsFile,
     Subject,
     audit_mechanism,
     rounds_needed,
     subject,
 )
+from simulation.auditing.rounds_file import RoundsFile
 
 SCHEMA = Schema(
     (

@@ -53,7 +53,7 @@ class ClosingCoordinator:
             slot_count=self.slot_count,
             generator=self.generator,
             round_number=1,
-            noise_keys=DerivedKeys(os.urandom(KEY_BYTES)),
+            noise_keys=fresh_keys(),
         )
         return [closed.parameters]
 
@@ -86,6 +86,11 @@ class ListeningCoordinator:
         """Return the upload of the only contribution."""
         (contribution,) = contributions
         return [noised_update(contribution.update, self.schema, self.privacy, self.generator)]
+
+
+def fresh_keys() -> DerivedKeys:
+    """Return keys of noise that nobody else has, good for every mode."""
+    return DerivedKeys(os.urandom(KEY_BYTES))
 
 
 def noised_update(

@@ -6,14 +6,11 @@ round. A mode without a guarantee claims nothing, so its figures stand without a
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-import numpy as np
 import torch
 
-from models.model_settings import schema_of
 from models.schema import Schema
 from privacy.audit import (
     CanaryEstimate,
@@ -29,7 +26,8 @@ from privacy.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
 from privacy.clipping_settings import AdaptiveClippingSettings
 from privacy.settings import PrivacySettings
 from server.aggregation.settings import AggregationSettings
-from simulation.audit_canaries import (
+from server.guarantee_rules import fixed_slot_count
+from simulation.auditing.canaries import (
     Canaries,
     CanaryRounds,
     Coordinator,
@@ -37,7 +35,8 @@ from simulation.audit_canaries import (
     make_canaries,
     run_canaries,
 )
-from simulation.audit_coordinator import ClosingCoordinator, ListeningCoordinator
+from simulation.auditing.coordinator import ClosingCoordinator, ListeningCoordinator
+from simulation.auditing.rounds_file import RoundsFile
 from simulation.config import SimulationConfig
 
 FAILURE_RATE = 1e-4
@@ -91,26 +90,6 @@ class Subject(NamedTuple):
     privacy: PrivacySettings
 
 
-def prepare(config: SimulationConfig, *, slot_count: int) -> Subject:
-    """Return the mechanism of a configuration and canaries that fit it.
-
-    Args:
-        config: The federation.
-        slot_count: Places of a round, M.
-
-    Raises:
-        AuditError: If the model is too large, or too small for canaries.
-        ValueError: If rule and noise mode do not go together.
-    """
-    return subject(
-        schema_of(config.model),
-        config.aggregation,
-        config.privacy,
-        slot_count=slot_count,
-        seed=config.seed,
-    )
-
-
 def subject(
     schema: Schema,
     aggregation: AggregationSettings,
@@ -119,9 +98,19 @@ def subject(
     slot_count: int,
     seed: int,
 ) -> Subject:
-    """Return a mechanism and canaries that fit it; see ``prepare``.
+    """Return a mechanism and canaries that fit it.
 
     An adaptive clip stays at its start: the aggregate is audited, not the count beside it.
+
+    Args:
+        schema: Tensors of the model.
+        aggregation: The rule.
+        privacy: Clip and noise.
+        slot_count: Places of a round, M.
+        seed: Seed of the directions and of uncalibrated draws.
+
+    Raises:
+        AuditError: If the model is too large, or too small for canaries.
     """
     if isinstance(privacy, AdaptiveClippingSettings) and privacy.adaptive_clipping is not None:
         privacy = msgspec.structs.replace(privacy, adaptive_clipping=None)
@@ -140,6 +129,18 @@ def subject(
         else ClosingCoordinator(schema, aggregation, privacy, slot_count, uncalibrated)
     )
     return Subject(coordinator, canaries, privacy)
+
+
+def slot_count_of(config: SimulationConfig, population_size: int) -> int:
+    """Return the places M of a configuration's rounds.
+
+    Args:
+        config: The federation.
+        population_size: Clients it draws from.
+    """
+    if isinstance(config.privacy, CentralNoise | TreeNoise):
+        return fixed_slot_count(config.rounds, config.privacy)
+    return config.rounds.cohort_size_of(population_size)
 
 
 def neighbours_of(privacy: PrivacySettings) -> str:
@@ -229,49 +230,6 @@ def _hard_faults(rounds: CanaryRounds, bound: EpsilonBound, epsilon: float | Non
             "whoever averages them takes noise out"
         )
     return found
-
-
-class RoundsFile:
-    """Keep an audit's scores on disk, so that it goes on where it stopped."""
-
-    def __init__(self, path: Path, described: str) -> None:
-        """Use a file.
-
-        Args:
-            path: Where scores lie, with the ending ``.npz``.
-            described: What is audited, in full; other scores are not taken up.
-        """
-        self._path = path
-        self._described = described
-
-    def read(self) -> CanaryRounds | None:
-        """Return the rounds so far, or None.
-
-        Raises:
-            AuditError: If they belong to another audit.
-        """
-        if not self._path.exists():
-            return None
-        with np.load(self._path, allow_pickle=False) as stored:
-            if str(stored["described"]) != self._described:
-                raise AuditError(
-                    f"{self._path} holds an audit of other settings; give another --out, "
-                    "or remove the folder"
-                )
-            return CanaryRounds(stored["scores"], stored["included"], int(stored["republished"]))
-
-    def write(self, rounds: CanaryRounds) -> None:
-        """Replace the file."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self._path.with_name("." + self._path.name)
-        np.savez(
-            temporary,
-            described=self._described,
-            scores=rounds.scores,
-            included=rounds.included,
-            republished=rounds.republished,
-        )
-        temporary.replace(self._path)
 
 
 def audit_mechanism(

@@ -1,0 +1,187 @@
+"""Audit a federation: its mechanism, what its model remembers, and what one round gives away.
+
+The parts are apart: canaries need no text and no training, leakage one round of training, and
+exposure a whole run. Results lie in one folder; a stopped audit goes on with what is there.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+import torch
+
+from edge_client.compute import prepare_compute
+from models.model_settings import schema_of
+from models.parameters import initial_parameters, load_parameters
+from models.registry import build_network
+from privacy.atomic import write_atomically
+from privacy.audit_exposure import exposure
+from privacy.audit_scores import AuditError
+from server.config import make_plan
+from server.release_files import ReleaseFolder
+from simulation.auditing.mechanism import (
+    DEFAULT_PRECISION,
+    MechanismAudit,
+    audit_mechanism,
+    rounds_needed,
+    slot_count_of,
+    subject,
+)
+from simulation.auditing.planted import draw_secrets, plant, sentence_losses
+from simulation.auditing.report import report_page
+from simulation.auditing.result import AuditResult, SecretsAudit
+from simulation.auditing.rounds_file import RoundsFile
+from simulation.auditing.uploads import RoundLeakage, round_leakage
+from simulation.checkpoint import RELEASES_FOLDER
+from simulation.config import SimulationConfig
+from simulation.population import Population
+from simulation.progress import Quiet, Reporter
+from simulation.runner import RunOptions, run_simulation
+
+Part = Literal["canaries", "leakage", "exposure"]
+PARTS: tuple[Part, ...] = ("canaries", "leakage", "exposure")
+RESULT_FILE = "audit.json"
+REPORT_FILE = "audit.html"
+_REFERENCES = 4095
+_RUN = "0" * 32
+
+
+class AuditOptions(NamedTuple):
+    """Say what to audit, and how closely.
+
+    Attributes:
+        parts: Which parts.
+        precision: Relative standard error of the measured noise multiplier, at most 0.1.
+        secret_count: Sentences to plant, at most one a client.
+        repetitions: How often each is written by its client.
+        worker_count: Processes that train.
+        reporter: Hears of every round of training.
+        on_canaries: Hears of rounds of canaries done, and of all.
+    """
+
+    parts: Sequence[Part] = PARTS
+    precision: float = DEFAULT_PRECISION
+    secret_count: int = 4
+    repetitions: int = 20
+    worker_count: int = 1
+    reporter: Reporter = Quiet()
+    on_canaries: Callable[[int, int], None] | None = None
+
+
+def run_audit(
+    name: str,
+    config: SimulationConfig,
+    tables: Mapping[str, Any],  # TOML values.
+    population: Population,
+    *,
+    out: Path,
+    options: AuditOptions,
+) -> AuditResult:
+    """Run the parts that are asked for and write ``audit.json`` and ``audit.html``.
+
+    Args:
+        name: Preset or file, for the report.
+        config: The federation.
+        tables: The TOML it was read from.
+        population: Its clients.
+        out: Folder of the audit.
+        options: What to audit.
+
+    Raises:
+        AuditError: If the configuration cannot be audited, or the folder holds another audit.
+        SimulationError: If a round of training cannot be held.
+    """
+    unknown = set(options.parts) - set(PARTS)
+    if unknown or not options.parts:
+        raise AuditError(f"parts must be some of {', '.join(PARTS)}, got {sorted(unknown)}")
+    prepare_compute("cpu", threads=1)
+    described = msgspec.json.encode([options.precision, tables], order="sorted").decode()
+    kept = RoundsFile(out / "canaries.npz", described)
+    result = AuditResult(
+        name=name,
+        guarantee=config.privacy.guarantee,
+        canaries=_canaries(config, population, kept, options),
+        leakage=_leakage(config, population) if "leakage" in options.parts else None,
+        secrets=_secrets(config, tables, population, out, options),
+    )
+    out.mkdir(parents=True, exist_ok=True)
+    encoded = msgspec.json.format(msgspec.json.encode(result))
+    write_atomically(out / RESULT_FILE, encoded, mode=0o644)
+    page = report_page(result, kept.read() if result.canaries else None)
+    write_atomically(out / REPORT_FILE, page.encode(), mode=0o644)
+    return result
+
+
+def _canaries(
+    config: SimulationConfig, population: Population, kept: RoundsFile, options: AuditOptions
+) -> MechanismAudit | None:
+    if "canaries" not in options.parts:
+        return None
+    audited = subject(
+        schema_of(config.model),
+        config.aggregation,
+        config.privacy,
+        slot_count=slot_count_of(config, len(population.clients)),
+        seed=config.seed,
+    )
+    count = len(audited.canaries.directions)
+    needed = rounds_needed(audited.privacy, count, precision=options.precision)
+
+    def on_round(done: int) -> None:
+        if options.on_canaries is not None:
+            options.on_canaries(done, needed)
+
+    return audit_mechanism(
+        audited,
+        round_count=needed,
+        seed=config.seed,
+        kept=kept,
+        on_round=on_round,
+    )
+
+
+def _leakage(config: SimulationConfig, population: Population) -> RoundLeakage:
+    plan = make_plan(
+        config,
+        _RUN,
+        cohort_size=slot_count_of(config, len(population.clients)),
+        vocabulary=population.vocabulary,
+    )
+    parameters = initial_parameters(config.model, config.seed)
+    return round_leakage(config, plan, population, parameters)
+
+
+def _secrets(
+    config: SimulationConfig,
+    tables: Mapping[str, Any],
+    population: Population,
+    out: Path,
+    options: AuditOptions,
+) -> SecretsAudit | None:
+    if "exposure" not in options.parts:
+        return None
+    secrets = draw_secrets(
+        config.model.vocabulary_size,
+        count=min(options.secret_count, len(population.clients)),
+        reference_count=_REFERENCES,
+        generator=torch.Generator().manual_seed(config.seed),
+    )
+    planted = plant(population, secrets.planted, repetitions=options.repetitions)
+    # Named after what is planted: a run is never resumed with other text.
+    folder = out / f"secrets-{len(secrets.planted)}x{options.repetitions}"
+    run = RunOptions(worker_count=options.worker_count, reporter=options.reporter)
+    final = run_simulation(config, tables, planted, folder, run)
+    model_round = int(final["model_round"] or 0)
+    release = ReleaseFolder(folder / RELEASES_FOLDER).read(model_round)
+    network = build_network(config.model)
+    load_parameters(network, schema_of(config.model), torch.tensor(release.parameters))
+    network.eval()
+    losses = [sentence_losses(network, part).numpy() for part in secrets]
+    perplexity = final.get("test_perplexity")
+    return SecretsAudit(
+        exposure=exposure(*losses),
+        repetitions=options.repetitions,
+        model_round=model_round,
+        test_perplexity=perplexity if isinstance(perplexity, float) else None,
+    )

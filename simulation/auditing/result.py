@@ -1,0 +1,99 @@
+"""What an audit comes to: written as ``audit.json``, shown on its page, printed by its command."""
+
+import msgspec
+
+from privacy.audit_exposure import Exposure
+from simulation.auditing.mechanism import MechanismAudit
+from simulation.auditing.uploads import RoundLeakage
+
+
+class SecretsAudit(msgspec.Struct, frozen=True, kw_only=True):
+    """Hold how exposed planted sentences are in a released model.
+
+    Attributes:
+        exposure: In bits.
+        repetitions: How often each was written by its client.
+        model_round: Round of the model.
+        test_perplexity: Perplexity of the model; None without test text.
+    """
+
+    exposure: Exposure
+    repetitions: int
+    model_round: int
+    test_perplexity: float | None
+
+
+class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Hold an audit.
+
+    Attributes:
+        name: Preset or file.
+        guarantee: What the noise mode promises, in words.
+        canaries: The mechanism; None where not asked for.
+        leakage: One round; None where not asked for.
+        secrets: The trained model; None where not asked for.
+    """
+
+    name: str
+    guarantee: str
+    canaries: MechanismAudit | None
+    leakage: RoundLeakage | None
+    secrets: SecretsAudit | None
+
+    @property
+    def faults(self) -> list[str]:
+        """Return what contradicts the claim, a sentence each."""
+        return [] if self.canaries is None else self.canaries.faults
+
+    @property
+    def verdict(self) -> str:
+        """Return in one line what the canaries say about the claim."""
+        if self.canaries is None:
+            return "The mechanism was not audited."
+        if self.canaries.claimed_noise_multiplier is None:
+            return "This mode carries no guarantee: there is no epsilon to compare with."
+        if self.faults:
+            return "The claim does not hold."
+        return "Nothing contradicts the claim. That is no proof of it."
+
+    def figures(self) -> dict[str, str]:
+        """Return the figures in words, by what they are, in the order to read them in."""
+        shown = {"guarantee": self.guarantee}
+        if self.canaries is not None:
+            shown |= _mechanism_figures(self.canaries)
+        if self.leakage is not None:
+            for seen, leak in (("upload", self.leakage.upload), ("release", self.leakage.release)):
+                shown[f"words from one {seen}, AUC"] = (
+                    f"{leak.by_both:.3f} (rows {leak.by_row:.3f}, bias {leak.by_bias:.3f})"
+                )
+            shown["words from public frequency, AUC"] = f"{self.leakage.upload.by_frequency:.3f}"
+        if self.secrets is not None:
+            found = self.secrets.exposure
+            shown["exposure of planted sentences"] = (
+                f"{found.mean_bits:.1f} of {found.largest_possible_bits:.1f} bits on average, "
+                f"chance {found.chance:.2g} if nothing was learned"
+            )
+        return shown
+
+
+def _mechanism_figures(audit: MechanismAudit) -> dict[str, str]:
+    """Return the figures of the canaries in words."""
+    estimate, bound = audit.estimate, audit.bound
+    claimed, epsilon = audit.claimed_noise_multiplier, audit.claimed_epsilon
+    return {
+        "noise multiplier, claimed": "none" if claimed is None else f"{claimed:.4g}",
+        "noise multiplier, measured": (
+            f"{estimate.noise_multiplier:.3g}, between {estimate.lower:.3g} and "
+            f"{estimate.upper:.3g}"
+        ),
+        "noise multiplier, worst canary": (
+            f"{audit.worst.noise_multiplier:.3g}, below {audit.worst.upper:.3g}"
+        ),
+        f"epsilon of one round at delta {bound.delta:.1e}, claimed": (
+            "none" if epsilon is None else f"{epsilon:.3g}"
+        ),
+        "epsilon of one round, refuted up to": (
+            f"{bound.epsilon:.3g} ({bound.correct_count} of {bound.guess_count} guesses right)"
+        ),
+        "canaries": f"{audit.canary_count} in each of {audit.round_count} rounds",
+    }

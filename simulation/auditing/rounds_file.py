@@ -1,0 +1,51 @@
+"""Keep the scores of an audit on disk, so that a stopped audit goes on where it was."""
+
+from pathlib import Path
+
+import numpy as np
+
+from privacy.audit_scores import AuditError
+from simulation.auditing.canaries import CanaryRounds
+
+
+class RoundsFile:
+    """Keep an audit's scores on disk, so that it goes on where it stopped."""
+
+    def __init__(self, path: Path, described: str) -> None:
+        """Use a file.
+
+        Args:
+            path: Where scores lie, with the ending ``.npz``.
+            described: What is audited, in full; other scores are not taken up.
+        """
+        self._path = path
+        self._described = described
+
+    def read(self) -> CanaryRounds | None:
+        """Return the rounds so far, or None.
+
+        Raises:
+            AuditError: If they belong to another audit.
+        """
+        if not self._path.exists():
+            return None
+        with np.load(self._path, allow_pickle=False) as stored:
+            if str(stored["described"]) != self._described:
+                raise AuditError(
+                    f"{self._path} holds an audit of other settings; give another --out, "
+                    "or remove the folder"
+                )
+            return CanaryRounds(stored["scores"], stored["included"], int(stored["republished"]))
+
+    def write(self, rounds: CanaryRounds) -> None:
+        """Replace the file."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self._path.with_name("." + self._path.name)
+        np.savez(
+            temporary,
+            described=self._described,
+            scores=rounds.scores,
+            included=rounds.included,
+            republished=rounds.republished,
+        )
+        temporary.replace(self._path)

@@ -1,0 +1,152 @@
+"""Measure which words of a client's text one round gives away, to whom.
+
+The operator sees the upload as the noise mode lets it leave the device; a reader of the model sees
+only what the release changed. Both are made by a run's own code: local training, clipping, noise,
+close. An observer of several rounds sees more than this says.
+"""
+
+import statistics
+from collections.abc import Sequence
+
+import msgspec
+import torch
+from torch import Tensor
+
+from edge_client.local_round import LocalTrainer
+from models.model_settings import schema_of
+from models.plan import Plan
+from models.schema import Schema
+from models.vocabulary import EOS
+from privacy.audit_leakage import WordLeakage, word_leakage
+from privacy.audit_scores import AuditError
+from server.closing import Contribution, close_round
+from simulation.auditing.coordinator import fresh_keys
+from simulation.auditing.mechanism import slot_count_of
+from simulation.config import SimulationConfig
+from simulation.population import Population
+
+LARGEST_COHORT = 8
+"""Clients whose uploads are measured at most: more only make the mean steadier."""
+
+_ROWS, _BIAS = "embedding.weight", "output.bias"
+
+
+class RoundLeakage(msgspec.Struct, frozen=True, kw_only=True):
+    """Hold what a round gives away about one member's words, on average over members.
+
+    Attributes:
+        upload: What one upload shows to whoever opens it.
+        release: What the model's change shows to whoever reads it.
+        client_count: Clients measured.
+    """
+
+    upload: WordLeakage
+    release: WordLeakage
+    client_count: int
+
+
+def round_leakage(
+    config: SimulationConfig,
+    plan: Plan,
+    population: Population,
+    parameters: Tensor,
+    *,
+    round_number: int = 1,
+) -> RoundLeakage:
+    """Train a cohort for one round, close it, and guess each member's words.
+
+    Args:
+        config: The federation.
+        plan: What its clients are told.
+        population: The clients' text.
+        parameters: Where the round starts, flat float32, shape ``(elements,)``.
+        round_number: Round, from 1; fixes the clients' draws.
+
+    Raises:
+        AuditError: If the model has no embedding and output bias by word, or the update is not
+            finite.
+        UnusableUpdateError: If training ended in NaN or infinity.
+    """
+    schema = schema_of(plan.model)
+    _check_words(schema)
+    slot_count = slot_count_of(config, len(population.clients))
+    names = list(population.clients)[: min(LARGEST_COHORT, slot_count)]
+    trainer = LocalTrainer(plan)
+    contributions = [
+        _contribution(
+            trainer, population, parameters, slot=slot, name=name, round_number=round_number
+        )
+        for slot, name in enumerate(names)
+    ]
+    closed = close_round(
+        parameters,
+        contributions,
+        schema=schema,
+        aggregation=config.aggregation,
+        privacy=config.privacy,
+        slot_count=slot_count,
+        generator=torch.Generator().manual_seed(config.seed),
+        example_cap=config.training.example_cap,
+        round_number=round_number,
+        noise_keys=fresh_keys(),
+    )
+    change = closed.parameters - parameters
+    streams = [population.clients[name] for name in names]
+    return RoundLeakage(
+        upload=_mean(
+            [
+                _leakage(contribution.update, schema, stream)
+                for contribution, stream in zip(contributions, streams, strict=True)
+            ]
+        ),
+        release=_mean([_leakage(change, schema, stream) for stream in streams]),
+        client_count=len(names),
+    )
+
+
+def _contribution(
+    trainer: LocalTrainer,
+    population: Population,
+    parameters: Tensor,
+    *,
+    slot: int,
+    name: str,
+    round_number: int,
+) -> Contribution:
+    result = trainer.train(
+        parameters, population.clients[name], round_number=round_number, client_name=name
+    )
+    return Contribution(slot, result.update, result.example_count, name)
+
+
+def _leakage(update: Tensor, schema: Schema, stream: Tensor) -> WordLeakage:
+    """Return how well an update tells the words of a text, but for ``<unk>`` and ``<eos>``."""
+    words = schema.tensors[0].shape[0]
+    rows = update[schema.slices[_ROWS]].view(words, -1)
+    bias = update[schema.slices[_BIAS]]
+    typed = torch.zeros(words, dtype=torch.bool)
+    typed[stream] = True
+    first = EOS + 1
+    # The word list is in the order of frequency.
+    return word_leakage(
+        rows[first:].numpy(),
+        bias[first:].numpy(),
+        -torch.arange(first, words).double().numpy(),
+        typed[first:].numpy(),
+    )
+
+
+def _mean(leakages: Sequence[WordLeakage]) -> WordLeakage:
+    means = {
+        name: statistics.fmean(getattr(leakage, name) for leakage in leakages)
+        for name in WordLeakage.__struct_fields__
+    }
+    return WordLeakage(**means)
+
+
+def _check_words(schema: Schema) -> None:
+    if schema.tensors[0].name != _ROWS or _BIAS not in schema.slices:
+        raise AuditError(
+            f"the model must have {_ROWS} and {_BIAS}, one row a word; "
+            "leakage is measured for next-word models"
+        )

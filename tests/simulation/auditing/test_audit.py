@@ -1,0 +1,143 @@
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from privacy.audit_scores import AuditError
+from simulation.auditing.audit import AuditOptions, run_audit
+from simulation.auditing.mechanism import slot_count_of
+from simulation.cli import main
+from simulation.config import SimulationConfig
+from simulation.population import Population
+
+Configured = Callable[..., tuple[SimulationConfig, dict[str, object]]]
+
+CENTRAL = (
+    'privacy={mode="central", clipping_norm=1.0, noise_multiplier=0.5, delta=1e-4, '
+    'epsilon_budget=1000.0, adjacency="zero-out"}'
+)
+
+
+@pytest.fixture
+def talkers(population: Population) -> Population:
+    """Return three clients with twelve words each, of fifty."""
+    names = list(population.clients)[:3]
+    return replace(
+        population,
+        clients={
+            name: population.clients[name] % 12 + 2 + 15 * number
+            for number, name in enumerate(names)
+        },
+    )
+
+
+def test_what_a_round_gives_away_depends_on_who_looks(
+    configured: Configured, talkers: Population, tmp_path: Path
+) -> None:
+    config, tables = configured(CENTRAL)
+
+    result = run_audit(
+        "test", config, tables, talkers, out=tmp_path, options=AuditOptions(parts=["leakage"])
+    )
+
+    assert result.leakage is not None
+    assert result.leakage.client_count == 3
+    # Under central noise the operator sees clipped updates in the clear, a reader does not.
+    assert result.leakage.upload.by_both > 0.9
+    assert result.leakage.release.by_both < 0.75
+    assert (result.canaries, result.secrets) == (None, None)
+    assert "not audited" in result.verdict
+
+
+def test_sentences_written_often_are_exposed(
+    configured: Configured, talkers: Population, tmp_path: Path
+) -> None:
+    config, tables = configured(
+        "rounds.cap=6", "training.local_epochs=4", "training.batch_size=4", "training.bptt_steps=8"
+    )
+    options = AuditOptions(parts=["exposure"], secret_count=2, repetitions=40)
+
+    result = run_audit("test", config, tables, talkers, out=tmp_path, options=options)
+
+    assert result.secrets is not None
+    assert len(result.secrets.exposure.bits) == 2
+    # The losses of 4,095 other sentences are nearly all above: chance alone does so rarely.
+    assert result.secrets.exposure.mean_bits > 6
+    assert result.secrets.exposure.chance < 1e-3
+
+
+def test_the_page_shows_claim_figures_and_pictures(
+    configured: Configured, talkers: Population, tmp_path: Path
+) -> None:
+    config, tables = configured(CENTRAL)
+    options = AuditOptions(parts=["canaries", "leakage"], precision=0.1)
+
+    result = run_audit("<b>mine</b>", config, tables, talkers, out=tmp_path, options=options)
+
+    page = (tmp_path / "audit.html").read_text()
+    assert "Nothing contradicts the claim" in page
+    assert "central: (1000, 0.0001)-differential privacy" in page
+    assert page.count('src="data:image/png;base64,iVBOR') == 2
+    assert "<b>mine" not in page
+    written = json.loads((tmp_path / "audit.json").read_text())
+    assert written["canaries"]["claimed_noise_multiplier"] == 0.5
+    assert result.canaries is not None
+    assert written["canaries"]["estimate"]["upper"] == result.canaries.estimate.upper > 0.5
+
+
+def test_an_audit_of_other_settings_is_not_taken_up(
+    configured: Configured, population: Population, tmp_path: Path
+) -> None:
+    options = AuditOptions(parts=["canaries"], precision=0.1)
+    config, tables = configured(CENTRAL)
+    run_audit("test", config, tables, population, out=tmp_path, options=options)
+    config, tables = configured(CENTRAL, "aggregation.attention_strength=0.1")
+
+    with pytest.raises(AuditError, match="holds an audit of other settings"):
+        run_audit("test", config, tables, population, out=tmp_path, options=options)
+
+
+def test_no_part_is_refused(configured: Configured, population: Population, tmp_path: Path) -> None:
+    config, tables = configured()
+
+    with pytest.raises(AuditError, match="parts must be some of canaries, leakage, exposure"):
+        run_audit("test", config, tables, population, out=tmp_path, options=AuditOptions(parts=[]))
+
+
+def test_places_are_those_of_the_rounds(configured: Configured) -> None:
+    assert slot_count_of(configured(CENTRAL)[0], 6) == 3
+    assert slot_count_of(configured("rounds.cohort_size=4")[0], 6) == 4
+
+
+QUICK = ["--set", "vocabulary.size=50", "--set", "model.vocabulary_size=50",
+         "--set", "data.client_count=60", "--precision", "0.1"]  # fmt: skip
+
+
+def test_the_command_prints_what_it_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["audit", "keyboard-tiny", *QUICK, "--only", "canaries", "--out", str(tmp_path)]
+
+    assert main(command) == 0
+    words = capsys.readouterr()
+    assert main([*command, "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+
+    assert "there is no epsilon to compare with" in words.out
+    assert "privacy: none: no noise, no privacy guarantee" in words.err
+    assert "canaries: round" in words.err
+    assert figures["canaries"]["claimed_noise_multiplier"] is None
+    assert figures["leakage"] is None
+
+
+def test_the_command_refuses_what_cannot_be_audited(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["audit", "keyboard-tiny", *QUICK, "--out", str(tmp_path)]
+
+    assert main([*command, "--only", "canaries", "--precision", "nan"]) == 1
+    assert "precision must be above 0 and at most 0.1, got nan" in capsys.readouterr().err
+    assert main([*command, "--only", "exposure", "--repetitions", "0"]) == 1
+    assert "written at least once" in capsys.readouterr().err
