@@ -10,11 +10,17 @@ Figures (``--json`` prints them as one object); a ratio is of medians, 1 would c
                           disk: written, opened, checked, flushed.
     versus_unary          Time of one protobuf message with all of it over the sealed upload's;
                           ``versus_unary_raw``: of one message without protobuf.
+    ..._core_ms           Processor time of both processes for one transfer, and of hashing,
+                          encrypting, decrypting and copying the payload once.
+    uplink_limit          Bare upload's processor time over that of one to which nothing is added
+                          but hashing at both ends, encrypting, and decrypting in place of its
+                          copy. Both ends share the cores here, and the bare upload keeps them
+                          busy: no order of the same work takes ``uplink_ratio`` much further.
     ..._256               The same at 256 MiB.
 
-Two processes, one device, loopback, chunks of 1 MiB on every side but the unary one. The sides
-take turns, so that a busy moment hits all, in an order that turns too. Buffers are made once;
-``comparators/`` holds the bare sides.
+Two processes, one device, loopback, chunks of 1 MiB on every side but the unary one. The streams
+take turns, so that a busy moment hits all, in an order that turns too; what goes to the disk or in
+one message comes after them. Buffers are made once; ``comparators/`` holds the bare sides.
 """
 
 import argparse
@@ -24,17 +30,19 @@ import multiprocessing
 import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import grpc
+import psutil
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.comparators import bare_stream, unary_message
 from benchmarks.parts.sealed_stream import SEAL_NOW, Device, DiskSide, MemorySide
+from benchmarks.parts.stage_budget import stage_core_ms
 from benchmarks.parts.two_parties import Parties, drawn_vector, schema_of_size
 from models.codec import encode
 from privacy.digest import chunks_of
@@ -90,25 +98,54 @@ def serve_in_process(folder: Path, payload_bytes: int, ports: Connection) -> Non
     asyncio.run(serve(folder, payload_bytes, ports))
 
 
-async def take_turns(sides: dict[str, tuple[int, Work]]) -> dict[str, float]:
-    """Return the median seconds of each side over its number of runs, after one to warm up."""
-    times: dict[str, list[float]] = {name: [] for name in sides}
+@dataclass(frozen=True)
+class Cost:
+    """Hold what one transfer costs.
+
+    Attributes:
+        seconds: Median time.
+        core_s: Mean processor seconds of both processes; the system counts in steps of 10 ms.
+    """
+
+    seconds: float
+    core_s: float
+
+
+async def take_turns(
+    sides: dict[str, tuple[int, Work]], processes: Sequence[psutil.Process]
+) -> dict[str, Cost]:
+    """Return the cost of each side over its number of runs, after one to warm up."""
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in sides}
     for turn in range(1 + max(runs for runs, _ in sides.values())):
         names = list(sides)
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
             runs, work = sides[name]
             if turn > runs:
                 continue
-            start = time.perf_counter()
+            start, core_s = time.perf_counter(), core_seconds(processes)
             await work()
-            times[name].append(time.perf_counter() - start)
-    return {name: statistics.median(each[1:]) for name, each in times.items()}
+            taken = time.perf_counter() - start
+            times[name].append((taken, core_seconds(processes) - core_s))
+    return {name: cost_of(each[1:]) for name, each in times.items()}
+
+
+def core_seconds(processes: Sequence[psutil.Process]) -> float:
+    """Return the processor seconds that processes have used so far."""
+    used = [process.cpu_times() for process in processes]
+    return sum(each.user + each.system for each in used)
+
+
+def cost_of(runs: Sequence[tuple[float, float]]) -> Cost:
+    """Return the cost of a side from the seconds and processor seconds of its runs."""
+    seconds, core_s = zip(*runs, strict=True)
+    return Cost(statistics.median(seconds), statistics.fmean(core_s))
 
 
 async def measure_sides(
-    folder: Path, payload_bytes: int, ports: Ports, runs: int
-) -> dict[str, float]:
-    """Return the median seconds of every side."""
+    folder: Path, payload_bytes: int, ports: Ports, runs: int, there: psutil.Process
+) -> dict[str, Cost]:
+    """Return the cost of every side; ``there`` is the other end's process."""
+    processes = (psutil.Process(), there)
     parties = Parties.load(folder)
     payload, buffer = payload_of(payload_bytes), memoryview(bytearray(payload_bytes))
     chunks, whole = [bytes(chunk) for chunk in chunks_of(payload)], bytes(payload)
@@ -124,22 +161,29 @@ async def measure_sides(
         f"localhost:{ports.unary}", credentials, options=unary_message.OPTIONS
     )
     async with memory, disk, unary:
-        return await take_turns(
+        streamed = await take_turns(
             {
                 "bare_up": (runs, lambda: bare_stream.send(memory, chunks)),
                 "sealed_up": (runs, lambda: device.send(memory)),
                 "bare_down": (runs, lambda: bare_stream.fetch(memory, buffer)),
                 "sealed_down": (runs, lambda: device.fetch(memory, SEAL_NOW)),
                 "shared_down": (runs, lambda: device.fetch(memory)),
+            },
+            processes,
+        )
+        # Apart, for what they leave to the system: pages to write out, and gigabytes to clear.
+        return streamed | await take_turns(
+            {
                 "durable_up": (runs, lambda: device.send_durably(disk)),
                 "unary_up": (3, lambda: unary_message.send(unary, whole)),
                 "unary_raw_up": (3, lambda: unary_message.send_raw(unary, whole)),
-            }
+            },
+            processes,
         )
 
 
-def measure(size_mib: int, runs: int) -> dict[str, float]:
-    """Start the other end and return the median seconds of every side."""
+def measure(size_mib: int, runs: int) -> dict[str, Cost]:
+    """Start the other end and return the cost of every side."""
     with tempfile.TemporaryDirectory(prefix="sotto-transport-") as name:
         folder = Path(name)
         Parties.certify(folder)
@@ -150,14 +194,19 @@ def measure(size_mib: int, runs: int) -> dict[str, float]:
         process.start()
         try:
             there.close()
-            return asyncio.run(measure_sides(folder, size_mib * MIB, here.recv(), runs))
+            other = psutil.Process(process.pid)
+            return asyncio.run(measure_sides(folder, size_mib * MIB, here.recv(), runs, other))
         finally:
             here.close()
             process.join()
 
 
-def figures_of(times: dict[str, float], size_mib: int) -> dict[str, float]:
+def figures_of(costs: dict[str, Cost], size_mib: int) -> dict[str, float]:
     """Return the figures of one size; those of 64 MiB have the plain names."""
+    times = {side: cost.seconds for side, cost in costs.items()}
+    stages = stage_core_ms(payload_of(size_mib * MIB))
+    added_ms = 2 * stages["hash"] + stages["encrypt"] + stages["decrypt"] - stages["copy"]
+    bare_core_ms = costs["bare_up"].core_s * 1e3
     ratios = {
         "uplink_ratio": times["bare_up"] / times["sealed_up"],
         "downlink_ratio": times["bare_down"] / times["sealed_down"],
@@ -165,7 +214,10 @@ def figures_of(times: dict[str, float], size_mib: int) -> dict[str, float]:
         "uplink_durable_ratio": times["bare_up"] / times["durable_up"],
         "versus_unary": times["unary_up"] / times["sealed_up"],
         "versus_unary_raw": times["unary_raw_up"] / times["sealed_up"],
+        "uplink_limit": bare_core_ms / (bare_core_ms + added_ms),
         **{f"{side}_ms": seconds * 1e3 for side, seconds in times.items()},
+        **{f"{side}_core_ms": cost.core_s * 1e3 for side, cost in costs.items()},
+        **{f"{stage}_core_ms": core_ms for stage, core_ms in stages.items()},
     }
     suffix = "" if size_mib == SIZES_MIB[0] else f"_{size_mib}"
     return {f"{name}{suffix}": value for name, value in ratios.items()}

@@ -9,22 +9,28 @@ import contextlib
 import os
 from collections.abc import AsyncGenerator, Iterator
 from functools import lru_cache
+from io import BufferedIOBase, RawIOBase
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import Self
 
 import grpc
 
 from edge_client.job import Evaluated
 from edge_client.refusal import UnreachableError, failure_of
 from models.plan import PLAN_VERSION
+from privacy.atomic import BytesLike
 from privacy.protocol import PROTOCOL_VERSION
 from protos import federation_pb2 as wire
 from protos.federation_pb2_grpc import EnrolmentStub, FederationStub
 
 PIECE_BYTES = 1 << 20
+# A field's number and length take this much before data of 16 KiB to 2 MiB.
+_LARGE_START_BYTES = 4
 CALL_TIMEOUT_S = 30.0
 VOCABULARY_LIMIT_BYTES = 16 << 20
-UPLOAD = f"/{wire.DESCRIPTOR.services_by_name['Federation'].full_name}/Upload"
+_FEDERATION = wire.DESCRIPTOR.services_by_name["Federation"].full_name
+UPLOAD = f"/{_FEDERATION}/Upload"
+FETCH_MODEL = f"/{_FEDERATION}/FetchModel"
 
 # A closed connection is seen at once; these find one that went silent (a lost radio link).
 CHANNEL_OPTIONS = [
@@ -101,10 +107,11 @@ class Transport:
         )
         self._channel = grpc.aio.secure_channel(address, credentials, options=CHANNEL_OPTIONS)
         self._stub = FederationStub(self._channel)
-        # Chunks are encoded below; the generated method would copy them through fresh memory.
+        # Chunks are encoded and read below; generated methods would copy them through new memory.
         self._upload: grpc.aio.StreamUnaryMultiCallable[bytes, wire.UploadResponse] = (
             self._channel.stream_unary(UPLOAD, response_deserializer=wire.UploadResponse.FromString)
         )
+        self._fetch_model = model_stream(self._channel)
 
     async def __aenter__(self) -> Self:
         return self
@@ -129,8 +136,7 @@ class Transport:
         with target.open("ab") as file:
             os.fchmod(file.fileno(), 0o600)
             with _failures():
-                async for piece in self._stub.FetchModel(request):
-                    data = piece.data  # every look at it copies it
+                async for data in self._fetch_model(request):
                     have += len(data)
                     if have > lease.download_bytes:
                         raise UnreachableError("the model is longer than the lease says")
@@ -159,7 +165,7 @@ class Transport:
             opened = await self._stub.OpenUpload(request, timeout=CALL_TIMEOUT_S)
             if opened.committed or opened.offset == total:
                 return 0
-            with sealed.open("rb") as file:
+            with sealed.open("rb", buffering=0) as file:
                 file.seek(opened.offset)
                 await self._upload(encoded_chunks(file, nonce, opened.offset))
         return total - opened.offset
@@ -197,15 +203,51 @@ class Transport:
             return await self._stub.RenewCertificates(request, timeout=CALL_TIMEOUT_S)
 
 
-def encoded_chunks(file: BinaryIO, nonce: bytes, offset: int) -> Iterator[bytes]:
-    """Yield the rest of a file as encoded ``UploadChunk`` messages; the first names the lease."""
+def model_stream(
+    channel: grpc.aio.Channel,
+) -> grpc.aio.UnaryStreamMultiCallable[wire.FetchModelRequest, memoryview]:
+    """Return the call that streams a model's bytes, each piece where gRPC laid it."""
+    return channel.unary_stream(
+        FETCH_MODEL,
+        request_serializer=wire.FetchModelRequest.SerializeToString,
+        response_deserializer=chunk_data,
+    )
+
+
+def chunk_data(message: bytes) -> memoryview:
+    """Return the data of an encoded ``ModelChunk``, without copying a large one.
+
+    Raises:
+        google.protobuf.message.DecodeError: If the message is none.
+    """
+    start = _start_of_model_data(max(0, len(message) - _LARGE_START_BYTES))
+    if len(start) == _LARGE_START_BYTES and message.startswith(start):
+        return memoryview(message)[_LARGE_START_BYTES:]
+    return memoryview(wire.ModelChunk.FromString(message).data)
+
+
+@lru_cache(16)
+def _start_of_model_data(data_bytes: int) -> bytes:
+    """Return what stands before a model chunk's data on the wire."""
+    return wire.ModelChunk(data=bytes(data_bytes)).SerializeToString()[: -data_bytes or None]
+
+
+def encoded_chunks(file: RawIOBase | BufferedIOBase, nonce: bytes, offset: int) -> Iterator[bytes]:
+    """Yield the rest of a file as encoded ``UploadChunk`` messages; the first names the lease.
+
+    Args:
+        file: The sealed update; best opened without a buffer of its own.
+        nonce: The lease.
+        offset: Where the file stands.
+    """
     head = wire.UploadChunk(lease_nonce=nonce, offset=offset).SerializeToString()
-    while data := file.read(PIECE_BYTES):
-        yield encode_chunk(head, data)
+    memory = memoryview(bytearray(PIECE_BYTES))
+    while count := file.readinto(memory):
+        yield encode_chunk(head, memory[:count])
         head = b""
 
 
-def encode_chunk(head: bytes, data: bytes) -> bytes:
+def encode_chunk(head: bytes, data: BytesLike) -> bytes:
     """Return an encoded ``UploadChunk`` of the encoded other fields and the data, copied once."""
     return b"".join((head, _start_of_data(len(data)), data))
 

@@ -171,7 +171,7 @@ def _seal_update(
         recipient=_coordinator_key(folder, identity, KeyUse.WRAPPING),
     )
     # The agent flushes it together with what it writes about it, before a byte is sent.
-    write_chunks_atomically(Path(job.sealed_update), sealed.chunks(), flush=False)
+    write_chunks_atomically(Path(job.sealed_update), sealed.views(), flush=False)
     return sealed.message_id
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.schema import Schema
+from privacy.fresh_memory import fresh_memory
 
 Payload: TypeAlias = bytes | bytearray | memoryview
 FlatVector: TypeAlias = NDArray[np.float32]
@@ -53,10 +54,10 @@ def encode(schema: Schema, flat: FlatVector) -> memoryview:
     if flat.shape != (schema.element_count,):
         raise CodecError(f"parameters must have shape ({schema.element_count},), got {flat.shape}")
     check_finite(schema, flat)
-    payload = bytearray(payload_size(schema))
+    payload = fresh_memory(payload_size(schema))
     _HEADER.pack_into(payload, 0, _MAGIC, CODEC_VERSION, 0, schema.sha256)
     np.frombuffer(payload, dtype="<f4", offset=_HEADER.size)[:] = flat
-    return memoryview(payload).toreadonly()
+    return payload.toreadonly()
 
 
 def decode(schema: Schema, payload: Payload) -> FlatVector:

@@ -9,9 +9,12 @@ lets chunks be hashed side by side, and while the next one is still on its way.
 
 import hashlib
 import struct
-from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from threading import Thread
+from typing import TypeAlias
 
 CHUNK_BYTES = 1024 * 1024
 
@@ -19,6 +22,9 @@ _TAG = b"sotto payload tree 1\0"
 _THREADS = 2
 # Below this, starting threads takes longer than hashing.
 _THREADED_CHUNKS = 3
+_MOST_WAITING = 2
+
+_Waiting: TypeAlias = "SimpleQueue[tuple[int, memoryview] | None]"
 
 
 def chunk_count_of(payload_bytes: int) -> int:
@@ -27,33 +33,55 @@ def chunk_count_of(payload_bytes: int) -> int:
 
 
 class TreeDigest:
-    """Hash chunks as they come; a chunk must not change before `finish` or `abandon`."""
+    """Hash chunks as they come; a chunk must not change before `finish` or `abandon`.
+
+    A second thread hashes while the caller makes the next chunk. When it falls behind, the caller
+    hashes too, so that chunks that come fast keep two threads busy and slow ones cost one.
+    """
 
     def __init__(self, payload_bytes: int) -> None:
         self._payload_bytes = payload_bytes
-        self._leaves: list[Future[bytes] | bytes] = []
-        self._pool: ThreadPoolExecutor | None = None
+        self._leaves: list[bytes] = []
+        self._waiting: _Waiting = SimpleQueue()
+        self._helper: Thread | None = None
         if chunk_count_of(payload_bytes) >= _THREADED_CHUNKS:
-            self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="sotto-digest")
+            work = (self._waiting, self._leaves)
+            self._helper = Thread(target=_hash_waiting, args=work, name="sotto-digest", daemon=True)
+            self._helper.start()
+            # Who forgets to end this must not leave the thread behind.
+            self._dismiss = weakref.finalize(self, self._waiting.put, None)
 
     def add(self, chunk: memoryview) -> None:
         """Hash the next chunk: 1 MiB, or what is left of the payload."""
-        if self._pool is None:
-            self._leaves.append(_leaf(chunk))
+        index = len(self._leaves)
+        self._leaves.append(b"")
+        if self._helper is None or self._waiting.qsize() >= _MOST_WAITING:
+            self._leaves[index] = _leaf(chunk)
         else:
-            self._leaves.append(self._pool.submit(_leaf, chunk))
+            self._waiting.put((index, chunk))
 
     def finish(self) -> bytes:
         """Return the digest of all chunks, 32 bytes."""
-        leaves = [leaf if isinstance(leaf, bytes) else leaf.result() for leaf in self._leaves]
-        self.abandon()
-        return _root(self._payload_bytes, leaves)
+        for index, chunk in self._left():
+            self._leaves[index] = _leaf(chunk)
+        self._end()
+        return _root(self._payload_bytes, self._leaves)
 
     def abandon(self) -> None:
-        """Let go of threads and chunks; no digest will be asked for any more."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
-        self._leaves.clear()
+        """Let go of thread and chunks; no digest will be asked for any more."""
+        for _ in self._left():
+            pass
+        self._end()
+
+    def _left(self) -> Iterator[tuple[int, memoryview]]:
+        with suppress(Empty):
+            while waiting := self._waiting.get_nowait():
+                yield waiting
+
+    def _end(self) -> None:
+        if self._helper is not None:
+            self._dismiss()
+            self._helper.join()
 
 
 def payload_digest(payload: memoryview) -> bytes:
@@ -87,3 +115,9 @@ def _root(payload_bytes: int, leaves: Iterable[bytes]) -> bytes:
 
 def _leaf(chunk: memoryview) -> bytes:
     return hashlib.sha256(chunk).digest()
+
+
+def _hash_waiting(waiting: _Waiting, leaves: list[bytes]) -> None:
+    while item := waiting.get():
+        index, chunk = item
+        leaves[index] = _leaf(chunk)

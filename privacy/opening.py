@@ -1,7 +1,6 @@
 """Open a sealed message as it arrives, and say nothing about why one does not open."""
 
 import hmac
-import mmap
 from collections.abc import Iterable
 from io import RawIOBase
 from typing import NoReturn
@@ -29,6 +28,7 @@ from privacy.envelope_header import (
     parse_header,
     take_block,
 )
+from privacy.fresh_memory import fresh_memory
 from privacy.identity import Identity, KeyPair, rsa_key
 from privacy.keys import public_key_sha256
 from privacy.sealing import check_key_bits, oaep
@@ -83,7 +83,7 @@ class Opener:
             raise ValueError(
                 f"payload_bytes must be >= 0 and <= {MAX_PAYLOAD_BYTES}, got {payload_bytes}"
             )
-        self._payload = _memory(payload_bytes) if into is None else memoryview(into).cast("B")
+        self._payload = fresh_memory(payload_bytes) if into is None else memoryview(into).cast("B")
         if len(self._payload) != payload_bytes or self._payload.readonly:
             raise ValueError(
                 f"into must be writable and have {payload_bytes} bytes, got {len(self._payload)}"
@@ -286,17 +286,3 @@ def open_sealed(
 def _key_bits(certified: CertifiedKey) -> int:
     key = certified.public_key
     return key.key_size if isinstance(key, rsa.RSAPublicKey) else 0
-
-
-def _memory(size: int) -> memoryview:
-    """Return zeroed memory that is only taken from the system as it is written.
-
-    A bytearray would be written twice, by zeros and by the payload; large pages make the first
-    touch several times faster where the system has them.
-    """
-    if size < CHUNK_BYTES:
-        return memoryview(bytearray(size))
-    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        memory.madvise(mmap.MADV_HUGEPAGE)
-    return memoryview(memory)

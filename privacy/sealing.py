@@ -10,10 +10,11 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from privacy.atomic import BytesLike
 from privacy.certificates import CertifiedKey, KeyUse
-from privacy.digest import chunk_count_of, chunks_of, payload_digest
+from privacy.digest import CHUNK_BYTES, chunk_count_of, chunks_of, payload_digest
 from privacy.envelope_header import (
     MAX_PAYLOAD_BYTES,
     SLIP_BYTES,
+    TAG_BYTES,
     BodyHeader,
     MessageContext,
     Suite,
@@ -72,17 +73,31 @@ class SealedBody:
         Raises:
             ValueError: If the body was read before.
         """
+        return map(bytes, self.views())
+
+    def views(self) -> Iterator[memoryview]:
+        """Yield what `chunks` does, for a reader that is done with a chunk when it asks for more.
+
+        Every chunk is encrypted into the same memory: memory that nobody has used yet costs more
+        than encrypting does.
+
+        Raises:
+            ValueError: As `chunks`.
+        """
         if self._payload is None:
             raise ValueError("a sealed body can be read once; keep its chunks to send them again")
         payload, self._payload = self._payload, None
         return self._encrypted(payload)
 
-    def _encrypted(self, payload: memoryview) -> Iterator[bytes]:
-        yield self.header + pad_block(self._signature)
+    def _encrypted(self, payload: memoryview) -> Iterator[memoryview]:
+        yield memoryview(self.header + pad_block(self._signature))
         cipher = AESGCM(self._content_key)
         prefix, count = self._parsed.nonce_prefix, self._parsed.chunk_count
+        memory = memoryview(bytearray(min(CHUNK_BYTES, len(payload)) + TAG_BYTES))
         for index, chunk in enumerate(chunks_of(payload)):
-            yield cipher.encrypt(chunk_nonce(prefix, index, count), chunk, self.header)
+            sealed = memory[: len(chunk) + TAG_BYTES]
+            cipher.encrypt_into(chunk_nonce(prefix, index, count), chunk, self.header, sealed)
+            yield sealed.toreadonly()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,11 +124,14 @@ class SealedMessage:
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the message from its first byte to its last, once only; see `SealedBody.chunks`."""
-        body = self.body.chunks()
-        return self._joined(body)
+        return map(bytes, self.views())
 
-    def _joined(self, body: Iterator[bytes]) -> Iterator[bytes]:
-        yield self.slip + next(body)
+    def views(self) -> Iterator[memoryview]:
+        """Yield what `chunks` does in memory that is used again; see `SealedBody.views`."""
+        return self._joined(self.body.views())
+
+    def _joined(self, body: Iterator[memoryview]) -> Iterator[memoryview]:
+        yield memoryview(b"".join((self.slip, next(body))))
         yield from body
 
 

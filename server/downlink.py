@@ -29,7 +29,7 @@ class Downlink:
         """Encrypt the body; takes the time to encrypt a model."""
         self.total_bytes = sealed_bytes(body.payload_bytes)
         self._body = body
-        self._messages = [(len(chunk), encode_chunk(chunk)) for chunk in body.chunks()]
+        self._messages = [(len(chunk), encode_chunk(chunk)) for chunk in body.views()]
         self._slips: dict[bytes, bytes] = {}
 
     @classmethod
@@ -88,9 +88,9 @@ class Downlink:
         return slip
 
 
-def encode_chunk(data: bytes) -> bytes:
+def encode_chunk(data: BytesLike) -> bytes:
     """Return ``ModelChunk(data=data).SerializeToString()``, with one copy of the data."""
-    return _start_of_chunk(len(data)) + data
+    return b"".join((_start_of_chunk(len(data)), data))
 
 
 @lru_cache(16)

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import AsyncIterator
 
-from privacy.atomic import sync_file
+from privacy.atomic import BytesLike, sync_file
 from protos import federation_pb2 as pb
 from server.answering import DISK_FULL_TEXT, RefusedError, disk_refusal
 from server.contributions import ContributionError, find_receipt, keep_contribution
@@ -25,6 +25,7 @@ from server.rounds import RoundMachine
 from server.sealed_updates import SealedUpdate, UpdateOpener
 from server.store import Store, StoreFullError
 from server.threads import Threads
+from server.upload_piece import UploadPiece
 from server.uploads import UploadDesk
 
 _LOG = logging.getLogger(__name__)
@@ -119,25 +120,25 @@ class Intake:
         offset = self._uploads.open(lease.nonce, request.message_id, request.total_bytes)
         return pb.OpenUploadResponse(offset=offset)
 
-    async def receive(self, client: str, chunks: AsyncIterator[pb.UploadChunk]) -> int:
-        """Append a stream of chunks to an open upload and return how many bytes it then holds.
+    async def receive(self, client: str, pieces: AsyncIterator[UploadPiece]) -> int:
+        """Append a stream of pieces to an open upload and return how many bytes it then holds.
 
         Raises:
             RefusedError: If there is no such lease, or as ``UploadDesk.receive``.
         """
-        first = await anext(aiter(chunks), None)
+        first = await anext(aiter(pieces), None)
         if first is None:
             raise RefusedError(RefusalCode.CHUNK_SIZE, "an upload must have at least one chunk")
         lease, _ = self.lease_of(client, first.lease_nonce)
-        return await self._uploads.receive(lease.nonce, first.offset, self._data(first, chunks))
+        return await self._uploads.receive(lease.nonce, first.offset, self._data(first, pieces))
 
     async def _data(
-        self, first: pb.UploadChunk, rest: AsyncIterator[pb.UploadChunk]
-    ) -> AsyncIterator[bytes]:
+        self, first: UploadPiece, rest: AsyncIterator[UploadPiece]
+    ) -> AsyncIterator[BytesLike]:
         yield first.data
-        async for chunk in rest:
+        async for piece in rest:
             self._failpoints.reach(Failpoint.MID_CHUNK)
-            yield chunk.data
+            yield piece.data
 
     async def commit(self, client: str, request: pb.CommitUploadRequest) -> int:
         """Verify an upload, make it durable, count it, and return its round.

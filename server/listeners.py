@@ -16,6 +16,7 @@ import grpc
 from privacy.identity import Identity
 from protos import federation_pb2 as pb
 from protos import federation_pb2_grpc as pb_grpc
+from server.upload_piece import UploadPiece, read_piece
 
 # A broken connection that was closed is seen at once. One that just fell silent (a phone that
 # lost its network) is seen after a ping goes unanswered.
@@ -102,16 +103,25 @@ async def open_devices(
 
 
 def add_federation(servicer: pb_grpc.FederationServicer, grpc_server: grpc.aio.Server) -> None:
-    """Register the methods for devices; ``FetchModel`` yields messages that are encoded already."""
+    """Register the methods for devices; sealed bytes go past protobuf, which would copy them."""
     pb_grpc.add_FederationServicer_to_server(servicer, grpc_server)
+    # In place of the generated handlers: FetchModel yields messages that are encoded already.
     fetch_model: grpc.RpcMethodHandler[pb.FetchModelRequest, bytes] = (
         grpc.unary_stream_rpc_method_handler(
             servicer.FetchModel, request_deserializer=pb.FetchModelRequest.FromString
         )
     )
+    upload: grpc.RpcMethodHandler[UploadPiece, pb.UploadResponse] = (
+        grpc.stream_unary_rpc_method_handler(
+            servicer.Upload,
+            request_deserializer=read_piece,
+            response_serializer=pb.UploadResponse.SerializeToString,
+        )
+    )
     service = pb.DESCRIPTOR.services_by_name["Federation"].full_name
-    # In place of the generated handler, which would encode the model for each device anew.
-    grpc_server.add_registered_method_handlers(service, {"FetchModel": fetch_model})
+    grpc_server.add_registered_method_handlers(
+        service, {"FetchModel": fetch_model, "Upload": upload}
+    )
 
 
 async def open_admin(servicer: pb_grpc.AdminServicer, socket: Path) -> grpc.aio.Server:

@@ -19,7 +19,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from models.codec import encode
+from models.codec import Payload, encode
 from models.metrics import Counts
 from models.model_settings import schema_of
 from models.parameters import initial_parameters
@@ -167,7 +167,9 @@ class ModelShelf:
         """Return the current model as devices get it."""
         if self._sealing is None:
             model = self.current
-            self._sealing = asyncio.create_task(self._threads.run(lambda: self._seal(model)))
+            self._sealing = asyncio.create_task(
+                self._threads.run(lambda: self._seal(model, self._encode(model.parameters)))
+            )
         return await self._sealing
 
     def plan(self, members: Sequence[str] | None, kind: PlanKind = "train") -> Plan:
@@ -225,11 +227,16 @@ class ModelShelf:
             )
         )
         new = dataclasses.replace(new, entry=entry)
+        payload = await self._threads.run(lambda: self._encode(parameters))
+        writing = asyncio.create_task(
+            self._threads.run(lambda: self._releases.begin(number, payload))
+        )
         sha256 = await self._threads.run(lambda: parameters_digest(new.parameters))
         model = Model(number, parameters, sha256, _clipping_norm_after(new.metrics))
-        sealing = asyncio.create_task(self._threads.run(lambda: self._seal(model)))
+        sealing = asyncio.create_task(self._threads.run(lambda: self._seal(model, payload)))
+        await writing
         record = await self._threads.run(
-            lambda: self._releases.build(new, self._identity, sha256=sha256)
+            lambda: self._releases.complete(new, self._identity, sha256)
         )
         self._failpoints.reach(Failpoint.NOISED)
         await self.finish()
@@ -305,14 +312,16 @@ class ModelShelf:
             return {}
         return _figures(self._public_text.score(self.plan(None), parameters))
 
-    def _seal(self, model: Model) -> Downlink:
-        schema = schema_of(self._config.model)
+    def _encode(self, parameters: Tensor) -> Payload:
+        return encode(schema_of(self._config.model), parameters.numpy())
+
+    def _seal(self, model: Model, payload: Payload) -> Downlink:
         return Downlink.seal(
-            encode(schema, model.parameters.numpy()),
+            payload,
             run=bytes.fromhex(self._run),
             round_number=model.round_number + 1,
             base_sha256=model.sha256,
-            schema_sha256=schema.sha256,
+            schema_sha256=schema_of(self._config.model).sha256,
             sender=self._identity,
         )
 

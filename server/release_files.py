@@ -100,9 +100,7 @@ class ReleaseFolder:
         link = self._folder / pointer
         return int(link.readlink().name) if link.is_symlink() else None
 
-    def build(
-        self, new: NewRelease, signer: Identity | None, *, sha256: bytes | None = None
-    ) -> ReleaseRecord:
+    def build(self, new: NewRelease, signer: Identity | None) -> ReleaseRecord:
         """Write and flush the files of a release, without naming it.
 
         What an earlier attempt at this round left is replaced: it was never published.
@@ -110,13 +108,38 @@ class ReleaseFolder:
         Args:
             new: The release.
             signer: The coordinator; None leaves the release unsigned.
-            sha256: ``parameters_digest`` of the parameters, where it is known.
 
         Raises:
             CodecError: If the parameters do not fit the plan's model or are not finite.
             OSError: If the disk is full.
         """
-        payload = encode(schema_of(new.plan.model), new.parameters)
+        self.begin(new.round_number, encode(schema_of(new.plan.model), new.parameters))
+        return self.complete(new, signer, parameters_digest(new.parameters))
+
+    def begin(self, round_number: int, payload: Payload) -> None:
+        """Write and flush a release's parameters; ``complete`` does the rest of ``build``.
+
+        Raises:
+            OSError: If the disk is full.
+        """
+        building = self._building(round_number)
+        shutil.rmtree(building, ignore_errors=True)
+        building.mkdir(mode=0o700)
+        _write_flushed(building, {PARAMETERS_FILE: payload})
+
+    def complete(
+        self, new: NewRelease, signer: Identity | None, parameters_sha256: bytes
+    ) -> ReleaseRecord:
+        """Write and flush what describes parameters that were begun with.
+
+        Args:
+            new: The release.
+            signer: The coordinator; None leaves the release unsigned.
+            parameters_sha256: ``parameters_digest`` of the parameters.
+
+        Raises:
+            OSError: If the disk is full.
+        """
         described: dict[str, Payload] = {
             PLAN_FILE: new.plan.encode(),
             VOCABULARY_FILE: new.vocabulary.to_bytes(),
@@ -124,7 +147,7 @@ class ReleaseFolder:
         record = ReleaseRecord(
             run=new.plan.run,
             round=new.round_number,
-            parameters_sha256=(sha256 or parameters_digest(new.parameters)).hex(),
+            parameters_sha256=parameters_sha256.hex(),
             schema_sha256=new.plan.schema_sha256,
             previous_sha256=new.previous_sha256.hex(),
             metrics=new.metrics,
@@ -135,8 +158,8 @@ class ReleaseFolder:
         encoded = record.encode()
         signature = {} if signer is None else _signature(encoded, signer)
         building = self._building(new.round_number)
-        contents = {PARAMETERS_FILE: payload, **described, RECORD_FILE: encoded, **signature}
-        _write_flushed(building, contents)
+        _write_flushed(building, {**described, RECORD_FILE: encoded, **signature})
+        sync_folder(building)
         sync_folder(self._folder)
         return record
 
@@ -227,9 +250,7 @@ def _signature(encoded: bytes, signer: Identity) -> dict[str, Payload]:
 
 
 def _write_flushed(folder: Path, contents: dict[str, Payload]) -> None:
-    """Write a new folder; its files are flushed after all are written, which one journal serves."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(mode=0o700)
+    """Write new files; they are flushed after all are written, which one journal serves."""
     descriptors: list[int] = []
     try:
         for name, content in contents.items():
@@ -243,4 +264,3 @@ def _write_flushed(folder: Path, contents: dict[str, Payload]) -> None:
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
-    sync_folder(folder)

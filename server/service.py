@@ -19,6 +19,7 @@ from server.config import FederationConfig
 from server.coordinator import Coordinator
 from server.membership import Membership
 from server.refusals import RefusalCode
+from server.upload_piece import UploadPiece
 
 # Any: the message types differ for every method, and the certificate is the same for all.
 _PIECE_BYTES = 1 << 20
@@ -97,8 +98,9 @@ class FederationService(pb_grpc.FederationServicer):
             client = await self._caller(context)
             return self._coordinator.intake.open(client, request)
 
-    async def Upload(  # noqa: N802
-        self, request_iterator: AsyncIterator[pb.UploadChunk], context: _Context
+    # Override: the listener registers this method with a reader that copies nothing.
+    async def Upload(  # type: ignore[override]  # noqa: N802
+        self, request_iterator: AsyncIterator[UploadPiece], context: _Context
     ) -> pb.UploadResponse:
         """Append to an open upload."""
         async with answering(context):

@@ -12,6 +12,7 @@ import stat
 from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 
+from privacy.atomic import BytesLike
 from server.answering import RefusedError, disk_refusal
 from server.refusals import RefusalCode
 from server.threads import Threads
@@ -76,7 +77,9 @@ class UploadDesk:
         self._uploads[lease_nonce] = _Upload(path, total_bytes, held_bytes)
         return held_bytes
 
-    async def receive(self, lease_nonce: bytes, offset: int, pieces: AsyncIterator[bytes]) -> int:
+    async def receive(
+        self, lease_nonce: bytes, offset: int, pieces: AsyncIterator[BytesLike]
+    ) -> int:
         """Append pieces to an open upload and return how many bytes it then holds.
 
         Raises:
@@ -101,7 +104,7 @@ class UploadDesk:
         return upload.held_bytes
 
     async def _append_all(
-        self, upload: _Upload, stream: int, descriptor: int, pieces: AsyncIterator[bytes]
+        self, upload: _Upload, stream: int, descriptor: int, pieces: AsyncIterator[BytesLike]
     ) -> None:
         """Write each piece in a thread while the next one is on its way."""
         writing: asyncio.Task[None] | None = None
@@ -116,7 +119,7 @@ class UploadDesk:
             if writing is not None:
                 await asyncio.shield(writing)
 
-    async def _append(self, upload: _Upload, descriptor: int, piece: bytes) -> None:
+    async def _append(self, upload: _Upload, descriptor: int, piece: BytesLike) -> None:
         # Two streams may briefly write to one place: the same message, so the same bytes.
         start = upload.held_bytes
         with _disk_refusals():
@@ -165,7 +168,7 @@ def _touch(path: Path) -> int:
         os.close(descriptor)
 
 
-def _check_piece(upload: _Upload, stream: int, piece: bytes) -> None:
+def _check_piece(upload: _Upload, stream: int, piece: BytesLike) -> None:
     if stream != upload.stream:
         raise RefusedError(RefusalCode.UPLOAD_SUPERSEDED, "a newer stream of this upload took over")
     if not 0 < len(piece) <= LARGEST_CHUNK_BYTES:
@@ -180,7 +183,7 @@ def _check_piece(upload: _Upload, stream: int, piece: bytes) -> None:
         )
 
 
-def _write(descriptor: int, piece: bytes, offset: int) -> None:
+def _write(descriptor: int, piece: BytesLike, offset: int) -> None:
     view = memoryview(piece)
     while view:
         written = os.pwrite(descriptor, view, offset)

@@ -64,7 +64,7 @@ class IdleTrainer:
             sender=self._identity,
             recipient=read_certificate(self._folder.coordinator().wrapping),
         )
-        write_chunks_atomically(Path(job.sealed_update), message.chunks(), flush=False)
+        write_chunks_atomically(Path(job.sealed_update), message.views(), flush=False)
         return Trained(example_count=100, message_id=message.message_id)
 
     def _open(self, job: Job, plan: Plan, schema: Schema) -> None:

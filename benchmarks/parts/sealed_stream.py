@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 
 from benchmarks.parts.two_parties import NONCE, RUN, Parties, context_of, schema_of_size
-from edge_client.transport import UPLOAD, encode_chunk
+from edge_client.transport import UPLOAD, encode_chunk, model_stream
 from privacy.envelope import Direction, Opener, seal, sealed_bytes
 from protos import federation_pb2 as pb
 from protos import federation_pb2_grpc as pb_grpc
@@ -22,6 +22,7 @@ from server.inbox import Inbox
 from server.round_answers import Lease
 from server.sealed_updates import SealedUpdate, UpdateOpener
 from server.threads import Threads
+from server.upload_piece import UploadPiece, read_piece
 from server.uploads import UploadDesk
 
 SEAL_NOW = b"seal now"
@@ -56,7 +57,7 @@ class MemorySide:
         return _federation(
             {
                 "Upload": grpc.stream_unary_rpc_method_handler(
-                    self._upload, pb.UploadChunk.FromString, pb.UploadResponse.SerializeToString
+                    self._upload, read_piece, pb.UploadResponse.SerializeToString
                 ),
                 "FetchModel": grpc.unary_stream_rpc_method_handler(
                     self._fetch_model, pb.FetchModelRequest.FromString
@@ -65,7 +66,7 @@ class MemorySide:
         )
 
     async def _upload(
-        self, chunks: AsyncIterator[pb.UploadChunk], _context: _Context
+        self, chunks: AsyncIterator[UploadPiece], _context: _Context
     ) -> pb.UploadResponse:
         """Open an update as it arrives."""
         opener = Opener(
@@ -111,7 +112,7 @@ class DiskSide:
                     pb.OpenUploadResponse.SerializeToString,
                 ),
                 "Upload": grpc.stream_unary_rpc_method_handler(
-                    self._upload, pb.UploadChunk.FromString, pb.UploadResponse.SerializeToString
+                    self._upload, read_piece, pb.UploadResponse.SerializeToString
                 ),
                 "CommitUpload": grpc.unary_unary_rpc_method_handler(
                     self._commit,
@@ -129,7 +130,7 @@ class DiskSide:
         return pb.OpenUploadResponse(offset=offset)
 
     async def _upload(
-        self, chunks: AsyncIterator[pb.UploadChunk], _context: _Context
+        self, chunks: AsyncIterator[UploadPiece], _context: _Context
     ) -> pb.UploadResponse:
         """Write an update to its file."""
         pieces = (chunk.data async for chunk in chunks)
@@ -184,7 +185,7 @@ class Device:
             sender=self._parties.device,
             recipient=self._parties.coordinator.wrapping.certified,
         )
-        return message.message_id, (encode_chunk(b"", chunk) for chunk in message.chunks())
+        return message.message_id, (encode_chunk(b"", chunk) for chunk in message.views())
 
     async def fetch(self, channel: grpc.aio.Channel, nonce: bytes = b"") -> None:
         """Fetch and open."""
@@ -196,8 +197,8 @@ class Device:
             into=self._buffer,
         )
         request = pb.FetchModelRequest(lease_nonce=nonce)
-        async for piece in pb_grpc.FederationStub(channel).FetchModel(request):
-            opener.feed(piece.data)
+        async for data in model_stream(channel)(request):
+            opener.feed(data)
         opener.finish()
 
 

@@ -1,12 +1,13 @@
 """The tree digest against its formula, written out without threads."""
 
 import hashlib
+import threading
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privacy.digest import chunk_count_of, payload_digest
+from privacy.digest import TreeDigest, chunk_count_of, chunks_of, payload_digest
 from tests.privacy.forging import MIB, tree_digest
 
 
@@ -19,6 +20,35 @@ def test_the_digest_is_the_hash_of_the_chunks_hashes(size: int) -> None:
     payload = pattern(size)
 
     assert payload_digest(memoryview(payload)) == tree_digest(payload)
+
+
+@pytest.mark.parametrize("size", [0, 1, MIB, 2 * MIB + 1, 9 * MIB + 3])
+def test_chunks_hashed_as_they_come_give_the_same_digest(size: int) -> None:
+    payload = pattern(size)
+    digest = TreeDigest(size)
+
+    for chunk in chunks_of(memoryview(payload)):
+        digest.add(chunk)
+
+    assert digest.finish() == tree_digest(payload)
+
+
+def test_no_thread_outlives_a_digest_that_is_finished_abandoned_or_forgotten() -> None:
+    payload = memoryview(pattern(4 * MIB))
+    before = threading.active_count()
+    finished, abandoned, forgotten = (TreeDigest(len(payload)) for _ in range(3))
+    started = [thread for thread in threading.enumerate() if thread.name == "sotto-digest"]
+    for digest in (finished, abandoned, forgotten):
+        digest.add(payload[:MIB])
+
+    finished.finish()
+    abandoned.abandon()
+    del digest, forgotten
+    for thread in started:
+        thread.join(timeout=10)
+
+    assert len(started) == 3
+    assert threading.active_count() == before
 
 
 def test_an_empty_payload_is_one_empty_chunk() -> None:

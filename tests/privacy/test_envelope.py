@@ -187,6 +187,31 @@ def test_two_seals_of_one_payload_share_no_key_nonce_or_name(
     assert first.chunks != second.chunks
 
 
+def test_chunks_in_passing_make_the_same_message_and_keep_no_chunk(
+    federation: Federation, uplink: MessageContext
+) -> None:
+    payload = SecureSource().bytes(3 * MIB + 5)
+    recipient = federation.coordinator.wrapping.certified
+    message = seal(payload, uplink, sender=federation.device, recipient=recipient)
+    copied, views = [], []
+    for view in message.views():
+        copied.append(bytes(view))
+        views.append(view)
+
+    opened = open_sealed(
+        copied,
+        uplink,
+        payload_bytes=len(payload),
+        recipient=federation.coordinator,
+        sender=federation.device.signing.certified,
+    )
+
+    assert opened == payload
+    # Prefix and four chunks; the first chunk's place was taken by those after it.
+    assert len(views) == 5
+    assert bytes(views[1]) != copied[1]
+
+
 def test_a_body_is_encrypted_once_only(federation: Federation, uplink: MessageContext) -> None:
     body = seal_body(b"payload", uplink, sender=federation.device)
     list(body.chunks())
