@@ -28,6 +28,10 @@ class AccountantsDisagreeError(RuntimeError):
     """Raised when two accountants differ by more than rounding explains; neither is reported."""
 
 
+class SlotOverflowError(ValueError):
+    """Raised when draws could have more people than slots more often than delta allows."""
+
+
 class PrivacyReport(msgspec.Struct, frozen=True, kw_only=True):
     """Hold what some releases cost one enrolled person.
 
@@ -58,8 +62,8 @@ def epsilon_of(events: Iterable[PrivacyEvent], delta: float) -> float:
         delta: δ of the whole run, at most 1 / population.
 
     Raises:
-        ValueError: If delta is out of its range, the draws can overflow too often, or the events
-            do not add up.
+        SlotOverflowError: If draws can have more people than slots too often.
+        ValueError: If delta is out of its range, or the events do not add up.
     """
     return epsilon_of_tally(tally(events), delta)
 
@@ -143,7 +147,7 @@ def _delta_left(total: Tally, delta: float) -> float:
     check_delta(delta, population_size=total.population_size)
     # A little slack: slot counts are chosen for the whole run, and sums round.
     if total.overflow > delta * LARGEST_SHARE_OF_DELTA * (1 + 1e-9):
-        raise ValueError(
+        raise SlotOverflowError(
             f"slot_count must keep the chance of too many people in a draw at most delta / 10 = "
             f"{delta * LARGEST_SHARE_OF_DELTA:.3g} over the run, got {total.overflow:.3g}; raise "
             "slot_count or lower sampling_rate"

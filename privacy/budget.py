@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from privacy.accountant import epsilon_of_tally
+from privacy.accountant import SlotOverflowError, epsilon_of_tally
 from privacy.budget_values import check_count, check_delta, check_epsilon
 from privacy.events import PrivacyEvent
 from privacy.tally import Tally, tally
@@ -66,6 +66,7 @@ def check_budget(
 
     Raises:
         BudgetExceededError: If they do not fit; says how many do, and what to change.
+        SlotOverflowError: If so many draws could have more people than slots too often.
         ValueError: If the events do not add up.
     """
     check_count(rounds, "rounds")
@@ -110,12 +111,11 @@ def _rounds_left(spent: Tally, event: PrivacyEvent, budget: PrivacyBudget, most:
         after = spent if rounds == 0 else spent.plus(event, rounds)
         try:
             epsilon = epsilon_of_tally(after, budget.delta, coarseness=coarseness)
-        except ValueError:
-            # So many draws could overflow their slots more often than delta allows.
+        except SlotOverflowError:
             return False
         return epsilon <= budget.epsilon_budget
 
-    # A coarse grid never reports too little, so what fits there fits.
+    # A coarse grid finds the place; the usual one, which `check_budget` asks, has the last word.
     low, high = 0, 1
     while high <= most and fits(high, _FAST):
         low, high = high, high * 2
@@ -123,6 +123,8 @@ def _rounds_left(spent: Tally, event: PrivacyEvent, budget: PrivacyBudget, most:
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle, _FAST) else (low, middle)
+    while low > 0 and not fits(low, 1.0):
+        low -= 1
     while low < most and fits(low + 1, 1.0):
         low += 1
     return low

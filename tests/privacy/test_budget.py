@@ -5,10 +5,16 @@ import time
 
 import pytest
 
-from privacy.accountant import epsilon_of
+from privacy.accountant import SlotOverflowError, epsilon_of
 from privacy.budget import BudgetExceededError, PrivacyBudget, check_budget, rounds_left
 from privacy.calibration import noise_multiplier_for
-from privacy.events import GaussianRelease, PrivacyEvent, SecretCoinFlips, UnprotectedRelease
+from privacy.events import (
+    GaussianRelease,
+    PrivacyEvent,
+    SecretCoinFlips,
+    TreeRelease,
+    UnprotectedRelease,
+)
 from privacy.slot_overflow import overflow_probability, slot_count_for
 
 BUDGET = PrivacyBudget(epsilon_budget=8.0, delta=1e-6)
@@ -17,7 +23,16 @@ COINS = SecretCoinFlips(sampling_rate=0.02, population_size=100, slot_count=100)
 SAMPLED = GaussianRelease(noise_multiplier=1.0, adjacency="zero-out", sampling=COINS)
 
 
-@pytest.mark.parametrize("event", [ROUND, SAMPLED])
+LEAF = TreeRelease(
+    noise_multiplier=5.0,
+    adjacency="zero-out",
+    min_separation=5,
+    max_participation=20,
+    tree_number=0,
+)
+
+
+@pytest.mark.parametrize("event", [ROUND, SAMPLED, LEAF])
 def test_rounds_left_is_the_last_number_that_fits(event: PrivacyEvent) -> None:
     left = rounds_left([], event, BUDGET)
 
@@ -58,6 +73,15 @@ def test_rounds_whose_draws_could_overflow_too_often_do_not_fit() -> None:
     event = GaussianRelease(noise_multiplier=10.0, adjacency="zero-out", sampling=coins)
 
     assert rounds_left([], event, BUDGET) == 10
+    with pytest.raises(SlotOverflowError, match="slot_count must keep"):
+        check_budget([event] * 10, event, BUDGET)
+
+
+def test_a_delta_above_one_over_the_population_is_no_question_of_rounds() -> None:
+    budget = PrivacyBudget(epsilon_budget=8.0, delta=0.02)
+
+    with pytest.raises(ValueError, match="delta must be at most 1 / population"):
+        rounds_left([], SAMPLED, budget)
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
