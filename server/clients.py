@@ -7,7 +7,7 @@ effect at its next call, because every call asks here.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, and_, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, or_, select, update
 
 from server.device_certificates import (
     StoredCertificate,
@@ -150,6 +150,32 @@ def eligible_clients(
             select(clients.c.name).where(may).order_by(clients.c.name)
         ).scalars()
         return [str(name) for name in names]
+
+
+def count_participation(
+    connection: Connection, which: ColumnElement[bool], round_number: int
+) -> None:
+    """Note that clients have an update in the released model of a round.
+
+    Args:
+        connection: The write transaction that records the release.
+        which: Picks rows of the clients' table.
+        round_number: Round, from 1.
+    """
+    connection.execute(
+        update(clients)
+        .where(which)
+        .values(participation_count=clients.c.participation_count + 1, last_round=round_number)
+    )
+
+
+def add_names(store: Store, names: Iterable[str], *, now: float) -> None:
+    """Add clients by name alone, as a simulation knows them; known ones stay as they are."""
+    with store.write() as connection:
+        known = set(connection.execute(select(clients.c.name)).scalars())
+        new = [{"name": name, "enrolled_at": now} for name in names if name not in known]
+        if new:
+            connection.execute(clients.insert(), new)
 
 
 def list_clients(store: Store) -> list[ClientSummary]:

@@ -27,7 +27,6 @@ from server.model_shelf import ModelShelf
 from server.operator_switch import OperatorSwitch
 from server.refusals import RefusalCode
 from server.round_answers import Abort, Close, ComeBack, ComeBackReason, LeaseGiven, Phase, Refused
-from server.round_gate import RoundGate
 from server.round_in_hand import RoundInHand
 from server.round_keeper import RoundKeeper
 from server.rounds import RoundMachine
@@ -54,7 +53,6 @@ class Coordinator:
         intake: Intake,
         evaluation: DeviceEvaluation,
         membership: Membership,
-        gate: RoundGate,
         renewal: KeyRenewal,
         switch: OperatorSwitch,
         failpoints: Failpoints,
@@ -70,7 +68,6 @@ class Coordinator:
             intake: Takes updates.
             evaluation: Asks devices how good a model is.
             membership: Knows the devices.
-            gate: Knows the privacy budget and who may take part.
             renewal: Renews the coordinator's certificates.
             switch: What the operator wants.
             failpoints: Armed in tests only.
@@ -83,7 +80,6 @@ class Coordinator:
         self._keeper = keeper
         self._evaluation = evaluation
         self._membership = membership
-        self._gate = gate
         self._renewal = renewal
         self._switch = switch
         self._quorum = quorum
@@ -256,13 +252,13 @@ class Coordinator:
             return False
         number = self._machine.round_number
         try:
-            await self._gate.admit(number)
+            await self._keeper.admit(number)
         except BudgetExceededError as error:
             _LOG.error("the run ends before round %s: %s", number, error)
             self._machine.finish()
             self._finish_if_over()
             return True
-        population = await self._gate.population(number)
+        population = await self._keeper.population(number)
         now = time.monotonic()
         try:
             if not self._machine.open_round(population, now):

@@ -48,7 +48,7 @@ def recover(store: Store, inbox: Inbox, folder: ReleaseFolder, *, now: float) ->
     Raises:
         ReleaseError: If the files of a recorded release are gone.
     """
-    _finish_release(store, folder, now)
+    finish_release(store, folder, now)
     running = current_attempt(store)
     held = [] if running is None else _present(store, inbox, running)
     orphans = inbox.clear_all_but({contribution.blob for contribution in held})
@@ -60,8 +60,17 @@ def recover(store: Store, inbox: Inbox, folder: ReleaseFolder, *, now: float) ->
     return Recovered(*next_attempt(store), None, receipts)
 
 
-def _finish_release(store: Store, folder: ReleaseFolder, now: float) -> None:
-    """Publish a release that is recorded; delete one that is not: its round is closed again."""
+def finish_release(store: Store, folder: ReleaseFolder, now: float) -> None:
+    """Publish a release that is recorded; delete one that is not: its round is closed again.
+
+    Args:
+        store: The store.
+        folder: Where releases lie.
+        now: Seconds since 1970 UTC.
+
+    Raises:
+        ReleaseError: If the files of a recorded release are gone.
+    """
     last = last_release(store)
     pending = last.round_number if last is not None and not last.is_published else None
     folder.discard_unpublished(keep=pending)

@@ -6,6 +6,7 @@ from the files that were flushed before. Rounds rise by one and each release nam
 the one before, which the transaction checks.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, delete, select, upd
 from models.release_record import Metric, ReleaseRecord
 from privacy.identity import Identity
 from server.attempts import end_attempt
+from server.clients import count_participation
 from server.failpoints import UNARMED, Failpoint, Failpoints
 from server.ledger import is_drawn_by_coins, write_entry
 from server.release_files import NewRelease, ReleaseFolder
@@ -61,6 +63,7 @@ def release_round(
     opened_at: float,
     now: float,
     keep_releases: int | None = None,
+    took_part: Sequence[str] = (),
     failpoints: Failpoints = UNARMED,
 ) -> ReleaseRecord:
     """Write, record and publish the model of a round.
@@ -73,6 +76,7 @@ def release_round(
         opened_at: When the attempt was opened, seconds since 1970 UTC.
         now: Seconds since 1970 UTC.
         keep_releases: Newest releases whose files are kept, beside the best; None keeps all.
+        took_part: As ``record_release``.
         failpoints: Armed in tests only.
 
     Raises:
@@ -82,7 +86,7 @@ def release_round(
     """
     record = folder.build(new, signer)
     failpoints.reach(Failpoint.NOISED)
-    record_release(store, new, record, opened_at=opened_at, now=now)
+    record_release(store, new, record, opened_at=opened_at, now=now, took_part=took_part)
     failpoints.reach(Failpoint.RELEASE_RECORDED)
     publish_release(store, folder, new.round_number, now=now)
     failpoints.reach(Failpoint.PUBLISHED)
@@ -92,9 +96,23 @@ def release_round(
 
 
 def record_release(
-    store: Store, new: NewRelease, record: ReleaseRecord, *, opened_at: float, now: float
+    store: Store,
+    new: NewRelease,
+    record: ReleaseRecord,
+    *,
+    opened_at: float,
+    now: float,
+    took_part: Sequence[str] = (),
 ) -> None:
     """Make the round have happened: one transaction over release, ledger, updates and clients.
+
+    Args:
+        store: The store.
+        new: The release.
+        record: What its files say.
+        opened_at: When the attempt was opened, seconds since 1970 UTC.
+        now: Seconds since 1970 UTC.
+        took_part: Clients in it whose updates were never stored, as in a simulation.
 
     Raises:
         LedgerError: If the release's entry does not follow the newest of the ledger.
@@ -105,6 +123,7 @@ def record_release(
         if new.entry is not None:
             write_entry(connection, new.entry)
         count = _settle_contributions(connection, new)
+        count_participation(connection, clients.c.name.in_(took_part), new.round_number)
         end_attempt(connection, new.round_number, new.attempt, state="released", now=now)
         connection.execute(
             releases.insert().values(
@@ -202,15 +221,8 @@ def _settle_contributions(connection: Connection, new: NewRelease) -> int | None
     secret = new.entry is not None and is_drawn_by_coins(new.entry)
     aggregated = and_(here, contributions.c.state == "aggregated")
     if not secret:
-        took_part = select(contributions.c.client).where(aggregated)
-        connection.execute(
-            update(clients)
-            .where(clients.c.name.in_(took_part))
-            .values(
-                participation_count=clients.c.participation_count + 1,
-                last_round=new.round_number,
-            )
-        )
+        names = select(contributions.c.client).where(aggregated)
+        count_participation(connection, clients.c.name.in_(names), new.round_number)
     if new.plan.privacy.guarantees_privacy:
         connection.execute(delete(contributions).where(aggregated))
     return None if secret else updated.rowcount

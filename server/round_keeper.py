@@ -75,6 +75,28 @@ class RoundKeeper:
 
         return await self._threads.run(repair)
 
+    async def announce(self, next_round: int) -> None:
+        """Log what the run promises and will have spent.
+
+        Raises:
+            LedgerError: If the privacy ledger was changed or belongs to another run.
+        """
+        for line in await self._threads.run(lambda: self._gate.outlook(next_round)):
+            _LOG.info("privacy: %s", line)
+
+    async def admit(self, round_number: int) -> float | None:
+        """Return ε after this round, or None where nothing is promised.
+
+        Raises:
+            BudgetExceededError: If the round would pass the budget.
+            LedgerError: If the privacy ledger was changed or belongs to another run.
+        """
+        return await self._threads.run(lambda: self._gate.admit(round_number))
+
+    async def population(self, round_number: int) -> list[str]:
+        """Return the names of every device that may take part in this round, sorted."""
+        return await self._threads.run(lambda: self._gate.population(round_number))
+
     async def take_up(self, machine: RoundMachine, recovered: Recovered) -> RoundInHand | None:
         """Put the machine into the round that an earlier process had opened, if there is one.
 
@@ -89,7 +111,7 @@ class RoundKeeper:
             opened.members,
             recovered.receipts,
             time.monotonic() + left_s,
-            await self._gate.population(opened.round_number),
+            await self.population(opened.round_number),
         )
         return await self._in_hand(opened)
 
@@ -130,7 +152,7 @@ class RoundKeeper:
         self._failpoints.reach(Failpoint.CLOSING)
         try:
             # Asked again: settings may have changed since the round was opened.
-            epsilon = await self._gate.admit(order.round_number)
+            epsilon = await self.admit(order.round_number)
         except BudgetExceededError as error:
             _LOG.error("round %s cannot be closed: %s", order.round_number, error)
             return False

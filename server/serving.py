@@ -164,7 +164,7 @@ class _Parts:
         self._shelf = self._make_shelf()
         for part in (self._tls, self._opener, self._membership, self._shelf):
             self._renewal.tell(part.take_identity)
-        self._gate = RoundGate(config, store, run, threads)
+        self._gate = RoundGate(config, store, run)
         self._keeper = RoundKeeper(
             self._shelf,
             store=store,
@@ -180,7 +180,7 @@ class _Parts:
         if self._renewal.is_due:
             await self._renewal.renew()
         recovered = await self._keeper.start()
-        await self._gate.announce(recovered.round_number)
+        await self._keeper.announce(recovered.round_number)
         machine = RoundMachine(
             self._config.rounds,
             SecureSource(),
@@ -235,7 +235,6 @@ class _Parts:
             intake=intake,
             evaluation=DeviceEvaluation(self._config.evaluation, SecureSource()),
             membership=self._membership,
-            gate=self._gate,
             renewal=self._renewal,
             switch=self._switch,
             failpoints=self._failpoints,

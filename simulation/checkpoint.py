@@ -6,6 +6,7 @@ A run's folder holds ``run.json`` (configuration and seed, fixed at the start), 
 person who ran it. Only the newest and the best release are kept.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import msgspec
 from models.release_record import ReleaseError
 from privacy.atomic import write_atomically
 from server.release_files import NewRelease, ReleaseFolder, StoredRelease
+from simulation.guarded_run import GuardedRun
 from simulation.metrics import Figures, Value
 from simulation.threshold import Threshold
 
@@ -50,6 +52,7 @@ class RunFolder:
 
     Attributes:
         folder: The folder.
+        releases: The models in it.
     """
 
     def __init__(self, folder: Path, description: RunDescription) -> None:
@@ -69,15 +72,32 @@ class RunFolder:
                 f"{folder} holds a run with another configuration or seed; "
                 "give another --out, or remove the folder"
             )
-        self._releases = ReleaseFolder(folder / RELEASES_FOLDER)
+        self.releases = ReleaseFolder(folder / RELEASES_FOLDER)
 
-    def save(self, release: NewRelease, *, best_round: int | None) -> None:
-        """Write a round's release whole, and drop those that are neither newest nor best."""
-        self._releases.build(release, None)
-        self._releases.publish(release.round_number)
+    def save(
+        self,
+        release: NewRelease,
+        *,
+        best_round: int | None,
+        guarded: GuardedRun | None = None,
+        took_part: Sequence[str] = (),
+    ) -> None:
+        """Write a round's release whole, and drop those that are neither newest nor best.
+
+        Args:
+            release: The release.
+            best_round: Round to keep beside it, if any.
+            guarded: Records it in the run's ledger; None where nothing is promised.
+            took_part: Clients with an update in it.
+        """
+        if guarded is not None:
+            guarded.release(self.releases, release, took_part)
+        else:
+            self.releases.build(release, None)
+            self.releases.publish(release.round_number)
         if best_round is not None:
-            self._releases.point("best", best_round)
-        self._releases.prune(())
+            self.releases.point("best", best_round)
+        self.releases.prune(())
 
     def newest(self) -> StoredRelease | None:
         """Return the release to go on from, or None at the start.
@@ -85,7 +105,7 @@ class RunFolder:
         Raises:
             CheckpointError: If it is missing or damaged.
         """
-        newest = self._releases.pointed("latest")
+        newest = self.releases.pointed("latest")
         return None if newest is None else self.read(newest)
 
     def read(self, round_number: int) -> StoredRelease:
@@ -95,7 +115,7 @@ class RunFolder:
             CheckpointError: If it is missing or damaged.
         """
         try:
-            return self._releases.read(round_number)
+            return self.releases.read(round_number)
         except ReleaseError as error:
             raise CheckpointError(f"{error}; remove {self.folder} to start over") from None
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from server.outlook import outlook
 from simulation.config import SimulationConfig, config_from, read_tables, with_settings
 from simulation.metrics import Figures, read_metrics
 from simulation.overrides import Override
@@ -48,6 +49,7 @@ def run_one(request: Request, *, out: Path | None) -> Figures:
     folder = out or Path("runs") / f"{request.short_name}-seed-{config.seed}"
     population = build_population(config, request.data)
     tell(population.notes)
+    tell(f"privacy: {line}" for line in outlook(config))
     final = _run(request, config, tables, population, folder)
     return {**final, "out": str(folder)}
 

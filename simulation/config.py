@@ -36,6 +36,11 @@ class SimulationConfig(FederationConfig, frozen=True, kw_only=True, forbid_unkno
             raise ValueError(
                 'evaluation.kind must be "none" or "public" in a simulation, got "devices"'
             )
+        if self.privacy.guarantees_privacy and self.vocabulary.path == TRAINING_SPLIT:
+            raise ValueError(
+                f'vocabulary.path = "{TRAINING_SPLIT}" counts words of private text, which no '
+                "guarantee covers; use a public list"
+            )
         if self.evaluation.public_text not in (None, VALIDATION_SPLIT):
             raise ValueError(
                 f'evaluation.public_text must be "{VALIDATION_SPLIT}" in a simulation, '

@@ -13,7 +13,9 @@ refused upload does.
 import statistics
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
+from typing import Protocol
 
 import msgspec
 import torch
@@ -23,8 +25,12 @@ from models.model_settings import schema_of
 from models.parameters import initial_parameters
 from models.plan import Plan
 from models.seeds import client_seed
+from privacy.calibrated_settings import TreeNoise
+from privacy.secure_noise import NoiseKeys
 from privacy.settings import PrivacySettings
 from server.closing import Closed, Contribution, close_round
+from server.cohort import CohortOverflowError, PopulationTooLargeError
+from server.guarantee_rules import sampled_places
 from server.round_answers import Abort, Close, LeaseGiven, Phase
 from server.rounds import RoundMachine
 from simulation.config import SimulationConfig
@@ -39,6 +45,19 @@ class SimulationError(RuntimeError):
     """Raised when a run cannot go on; the text says at which round and why."""
 
 
+class Guard(Protocol):
+    """Keep what a noise mode with a guarantee promises; ``simulation.guarded_run`` is the one."""
+
+    @property
+    def noise_keys(self) -> NoiseKeys:
+        """Return where the keys of calibrated noise come from."""
+        ...
+
+    def population(self, round_number: int) -> list[str]:
+        """Return who may take part in a round."""
+        ...
+
+
 class Federation:
     """Hold a run between rounds.
 
@@ -46,6 +65,7 @@ class Federation:
         parameters: Shared parameters, flat float32, shape ``(elements,)``.
         round_number: Last finished round; 0 before the first.
         tokens_trained: Target tokens that clients trained on so far, repeats included.
+        took_part: Clients with an update in the last round's model.
         clipping_norm: Of the next round, in parameter units; None where nothing is clipped.
     """
 
@@ -60,6 +80,7 @@ class Federation:
         round_number: int = 0,
         tokens_trained: int = 0,
         clipping_norm: float | None = None,
+        guard: "Guard | None" = None,
     ) -> None:
         """Start, or go on after a finished round.
 
@@ -72,19 +93,28 @@ class Federation:
             round_number: Last finished round.
             tokens_trained: Tokens up to there.
             clipping_norm: Where ``round_number`` left it; that of the settings if absent.
+            guard: Keeps the promise of a noise mode with a guarantee; None without one.
         """
         self.parameters = (
             initial_parameters(config.model, config.seed) if parameters is None else parameters
         )
         self.round_number = round_number
         self.tokens_trained = tokens_trained
+        self.took_part: list[str] = []
         self.clipping_norm = clipping_norm or config.privacy.clipping_norm
         self._config = config
         self._plan = plan
         self._names = names
         self._pool = pool
         self._source = SeededSource(config.seed)
-        self._machine = RoundMachine(config.rounds, self._source, round_number=round_number + 1)
+        self._guard = guard
+        self._machine = RoundMachine(
+            config.rounds,
+            self._source,
+            round_number=round_number + 1,
+            sampled_places=sampled_places(config.rounds, config.privacy),
+            limits_who_comes=isinstance(config.privacy, TreeNoise),
+        )
         self._now = 0.0
 
     @property
@@ -115,6 +145,10 @@ class Federation:
         self.tokens_trained += tally.tokens
         self._machine.released()
         clipping = self._move_clipping_norm(closed)
+        round_s = time.perf_counter() - started
+        if self._config.privacy.guarantees_privacy:
+            # Nothing of one client, and no mean over them that no noise covers.
+            return {"round": number, "round_s": round_s, **clipping}
         return {
             "round": number,
             "cohort": tally.cohort,
@@ -126,7 +160,7 @@ class Federation:
             "clipped": closed.clipped_count,
             "tokens": self.tokens_trained,
             "largest_weight": _largest_weight(closed),
-            "round_s": time.perf_counter() - started,
+            "round_s": round_s,
             **clipping,
         }
 
@@ -142,15 +176,20 @@ class Federation:
 
     def _attempt(self, tally: "_Tally") -> Closed | None:
         """Open a round and close it; None if it fell short of its quorum and is to be repeated."""
-        if not self._machine.open_round(self._names, self._now):
+        names = self._names
+        if self._guard is not None:
+            names = self._guard.population(self._machine.round_number)
+        if not self._open(names):
             raise SimulationError(
                 f"round {self._machine.round_number} needs a larger population than "
-                f"{len(self._names)} clients; lower rounds.cohort_size and rounds.quorum"
+                f"{len(names)} clients that may take part; lower rounds.cohort_size and "
+                "rounds.quorum"
             )
         order = self._commit()
         if isinstance(order, Close):
             closed = self._close(order, tally)
-            if closed is not None and closed.contribution_count >= self._config.rounds.quorum:
+            quorum = 0 if self._is_sampled else self._config.rounds.quorum
+            if closed is not None and closed.contribution_count >= quorum:
                 return closed
             order = self._machine.abort(f"{tally.diverged} clients diverged")
         if order.gives_up:
@@ -159,6 +198,19 @@ class Federation:
                 f"{order.reason}; lower training.learning_rate or rounds.quorum"
             )
         return None
+
+    @property
+    def _is_sampled(self) -> bool:
+        return self._config.rounds.selection == "sampled"
+
+    def _open(self, names: Sequence[str]) -> bool:
+        """Open the round; a draw of more than its places is made again."""
+        while True:
+            try:
+                with suppress(CohortOverflowError):
+                    return self._machine.open_round(names, self._now)
+            except PopulationTooLargeError as error:
+                raise SimulationError(str(error)) from None
 
     def _commit(self) -> Close | Abort:
         """Let everybody who is not away check in and commit, and return how the round ends."""
@@ -186,20 +238,23 @@ class Federation:
     def _close(self, order: Close, tally: "_Tally") -> Closed | None:
         """Train the cohort and aggregate as the updates come; None if every client diverged."""
         tally.cohort = order.slot_count
+        self.took_part = []
         contributions = self._train(order, tally)
         first = next(contributions, None)
-        if first is None:
+        if first is None and not self._is_sampled:
             return None
         seed = client_seed(self._plan.seed, order.round_number, _COORDINATOR, purpose="noise")
         return close_round(
             self.parameters,
-            chain((first,), contributions),
+            chain(() if first is None else (first,), contributions),
             schema=schema_of(self._plan.model),
             aggregation=self._config.aggregation,
             privacy=self._privacy(),
             slot_count=order.slot_count,
             generator=torch.Generator().manual_seed(seed),
             example_cap=self._config.training.example_cap,
+            round_number=order.round_number,
+            noise_keys=None if self._guard is None else self._guard.noise_keys,
         )
 
     def _train(self, order: Close, tally: "_Tally") -> Iterator[Contribution]:
@@ -218,6 +273,7 @@ class Federation:
             tally.tokens += tokens
             tally.norms.append(client.update_norm)
             tally.loss_sum += client.mean_loss * tokens
+            self.took_part.append(client.client_name)
             yield Contribution(client.slot, client.update, client.example_count, client.client_name)
 
 

@@ -8,6 +8,7 @@ otherwise at most every few seconds.
 import hashlib
 import time
 from collections.abc import Mapping
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,15 +22,21 @@ from models.model_settings import schema_of
 from models.parameters import load_parameters, parameters_sha256
 from models.plan import Plan
 from models.registry import build_network
+from privacy.budget import BudgetExceededError
+from privacy.ledger_chain import LedgerError
+from privacy.secure_noise import NoiseKeys
 from server.config import make_plan
 from server.convergence import ConvergenceTracker
+from server.guarantee_rules import budget_of, sampled_places
 from server.release_files import NewRelease
+from server.releases import NO_PREVIOUS
 from simulation.checkpoint import CheckpointError, RunDescription, RunFolder
 from simulation.config import SimulationConfig
 from simulation.federation import Federation
+from simulation.guarded_run import GuardedRun
 from simulation.metrics import Figures, MetricsWriter, Value, read_metrics
 from simulation.population import Population
-from simulation.progress import Quiet, Reporter
+from simulation.progress import Quiet, Reporter, tell
 from simulation.threshold import Threshold
 from simulation.workers import WorkerPool
 
@@ -58,6 +65,8 @@ def run_simulation(
     population: Population,
     out: Path,
     options: RunOptions,
+    *,
+    noise_keys: NoiseKeys | None = None,
 ) -> Figures:
     """Run to the end, or go on from the last checkpoint, and return the final figures.
 
@@ -67,6 +76,7 @@ def run_simulation(
         population: The clients and the held-out text.
         out: Folder of the run.
         options: How to run.
+        noise_keys: Given in tests only, to repeat calibrated noise.
 
     Raises:
         CheckpointError: If the folder holds another run, or cannot be resumed.
@@ -88,9 +98,17 @@ def run_simulation(
         for split, users in population.held_out.items()
         for name, stream in users.items()
     }
-    with WorkerPool(plan, text, worker_count=options.worker_count) as pool:
+    guarded = (
+        GuardedRun(out, config, plan.run, list(population.clients), noise_keys=noise_keys)
+        if config.privacy.guarantees_privacy
+        else None
+    )
+    with (
+        closing(guarded) if guarded else nullcontext(),
+        WorkerPool(plan, text, worker_count=options.worker_count) as pool,
+    ):
         return _Run(
-            config, plan, population, folder=folder, pool=pool, options=options
+            config, plan, population, folder=folder, pool=pool, guarded=guarded, options=options
         ).to_the_end()
 
 
@@ -105,6 +123,7 @@ class _Run:
         *,
         folder: RunFolder,
         pool: WorkerPool,
+        guarded: GuardedRun | None,
         options: RunOptions,
     ) -> None:
         self._config = config
@@ -112,6 +131,7 @@ class _Run:
         self._population = population
         self._folder = folder
         self._pool = pool
+        self._guarded = guarded
         self._options = options
         self._tracker = ConvergenceTracker(config.convergence)
         self._saved_at = time.monotonic()
@@ -128,22 +148,62 @@ class _Run:
             keep_rounds=federation.round_number,
             with_tensorboard=self._options.with_tensorboard,
         ) as metrics:
+            self._complete(metrics)
             while not federation.is_finished:
                 before = parameters_sha256(federation.parameters)
-                figures = federation.run_round()
+                spent = self._spend(federation.round_number + 1)
+                if spent is None:
+                    break
+                figures = federation.run_round() | spent
                 is_best = self._evaluate(figures)
+                if self._guarded is not None:
+                    # Nothing of a model is shown before its entry is in the ledger.
+                    self._save(figures, before, is_best=is_best)
                 metrics.write(figures)
                 self._options.reporter.round_finished(figures)
-                self._save(figures, before, is_best=is_best)
+                if self._guarded is None:
+                    self._save(figures, before, is_best=is_best)
         final = self._final_figures()
         self._folder.finish(final)
         return final
 
+    def _complete(self, metrics: MetricsWriter) -> None:
+        """Write the line of a round that was recorded, and killed before its line was written."""
+        newest = self._folder.newest() if self._guarded is not None else None
+        written = max(
+            (int(row["round"] or 0) for row in read_metrics(self._folder.folder)), default=0
+        )
+        if newest is not None and newest.record.round > written:
+            metrics.write(newest.record.metrics)
+
+    def _spend(self, round_number: int) -> dict[str, Value] | None:
+        """Return what the round will have spent; None, and the run is over, if that is too much."""
+        if self._guarded is None:
+            return {}
+        try:
+            epsilon = self._guarded.gate.admit(round_number)
+        except BudgetExceededError as error:
+            tell([f"the run ends before round {round_number}: {error}"])
+            self._federation.finish()
+            return None
+        except LedgerError as error:
+            raise CheckpointError(f"{self._folder.folder}: {error}") from None
+        budget = budget_of(self._config.privacy)
+        return {"epsilon": epsilon, "delta": None if budget is None else budget.delta}
+
     def _at_last_checkpoint(self) -> Federation:
         names = list(self._population.clients)
+        if self._guarded is not None:
+            self._guarded.recover(self._folder.releases)
         newest = self._folder.newest()
         if newest is None:
-            return Federation(self._config, self._plan, names, self._pool)
+            federation = Federation(
+                self._config, self._plan, names, self._pool, guard=self._guarded
+            )
+            if self._guarded is not None:
+                initial = self._release(federation, {}, NO_PREVIOUS)
+                self._guarded.release(self._folder.releases, initial)
+            return federation
         if self._config.training.optimiser_state == "kept":
             raise CheckpointError(
                 f"{self._folder.folder} cannot be resumed: kept optimiser states are not saved; "
@@ -158,8 +218,9 @@ class _Run:
             self._pool,
             parameters=torch.tensor(newest.parameters),
             round_number=newest.record.round,
-            tokens_trained=int(figures["tokens"] or 0),
+            tokens_trained=int(figures.get("tokens") or 0),
             clipping_norm=None if norm is None else float(norm),
+            guard=self._guarded,
         )
 
     def _evaluate(self, figures: dict[str, Value]) -> bool:
@@ -183,20 +244,29 @@ class _Run:
     def _save(self, figures: Figures, before: bytes, *, is_best: bool) -> None:
         """Write a checkpoint if it is time: at the best model, at the end, or once in a while."""
         waited = time.monotonic() - self._saved_at
-        if not (is_best or self._federation.is_finished or waited >= _CHECKPOINT_SECONDS):
+        is_due = is_best or self._federation.is_finished or waited >= _CHECKPOINT_SECONDS
+        # Under a guarantee every round is recorded: one that is lost would be paid for twice.
+        if not is_due and self._guarded is None:
             return
-        release = NewRelease(
-            round_number=self._federation.round_number,
+        self._folder.save(
+            self._release(self._federation, figures, before),
+            best_round=self._tracker.best_round,
+            guarded=self._guarded,
+            took_part=self._federation.took_part,
+        )
+        self._saved_at = time.monotonic()
+
+    def _release(self, federation: Federation, figures: Figures, before: bytes) -> NewRelease:
+        return NewRelease(
+            round_number=federation.round_number,
             attempt=0,
             plan=self._plan,
             vocabulary=self._population.vocabulary,
-            parameters=self._federation.parameters.numpy(),
+            parameters=federation.parameters.numpy(),
             previous_sha256=before,
             metrics=dict(figures),
             guarantee=self._plan.privacy.guarantee,
         )
-        self._folder.save(release, best_round=self._tracker.best_round)
-        self._saved_at = time.monotonic()
 
     def _final_figures(self) -> dict[str, Value]:
         """Measure the best model, or the last where none is kept, on the test split."""
@@ -205,7 +275,7 @@ class _Run:
         final: dict[str, Value] = {
             "round": federation.round_number,
             "model_round": kept or federation.round_number,
-            "tokens": federation.tokens_trained,
+            **({} if self._guarded else {"tokens": federation.tokens_trained}),
             "clients": len(self._population.clients),
         }
         if kept is not None and kept != federation.round_number:
@@ -242,6 +312,7 @@ def _plan(config: SimulationConfig, tables: Mapping[str, Any], population: Popul
     return make_plan(
         config,
         hashlib.sha256(described).hexdigest()[:32],
-        cohort_size=config.rounds.cohort_size_of(len(population.clients)),
+        cohort_size=sampled_places(config.rounds, config.privacy)
+        or config.rounds.cohort_size_of(len(population.clients)),
         vocabulary=population.vocabulary,
     )

@@ -1,0 +1,114 @@
+"""Keep what a noise mode promises in a simulated run, with the server's own parts.
+
+The run's folder gets a store with the same ledger as a coordinator's, and every round is released
+as there: files, then one transaction with the ledger's entry, then the name. So a run that is
+stopped at any moment never draws noise again for a round that it recorded, and
+``sotto-privacy epsilon --ledger`` reads its ``store.sqlite``.
+"""
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from models.model_settings import schema_of
+from privacy.secure_noise import NoiseKeys
+from server.clients import add_names
+from server.folder import ServerFolder
+from server.guarantee_rules import event_of
+from server.ledger import prepare_entry
+from server.recovery import finish_release
+from server.release_files import NewRelease, ReleaseFolder
+from server.releases import last_release, release_round
+from server.round_gate import RoundGate
+from server.store import StoreError, check_run, open_store, start_run
+from server.store_settings import StoreSettings
+from server.tree_keys import noise_keys_of
+from simulation.config import SimulationConfig
+
+
+class GuardedRun:
+    """Hold the store of one simulated run under a guarantee.
+
+    Attributes:
+        gate: Asked before every round.
+        noise_keys: Where the keys of calibrated noise come from.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        config: SimulationConfig,
+        run: str,
+        names: Sequence[str],
+        *,
+        noise_keys: NoiseKeys | None = None,
+    ) -> None:
+        """Take up the run's store, or make it.
+
+        Args:
+            folder: Folder of the run.
+            config: What it computes.
+            run: Its identifier, 32 hex digits.
+            names: Every client.
+            noise_keys: Given in tests only, to repeat calibrated noise.
+
+        Raises:
+            StoreError: If the store is another run's, or a tree's secret does not open.
+            OSError: If the disk is full.
+        """
+        self._config = config
+        self._run = run
+        self._store = open_store(StoreSettings().rooted(folder))
+        schema_sha256 = schema_of(config.model).sha256
+        if last_release(self._store) is None:
+            self._start(schema_sha256)
+        if check_run(self._store, config.seed, schema_sha256) != run:
+            raise StoreError(f"{folder} holds the ledger of another run; give another --out")
+        add_names(self._store, names, now=time.time())
+        self.gate = RoundGate(config, self._store, run)
+        self.noise_keys = noise_keys or noise_keys_of(
+            ServerFolder(folder), self._store, config, run
+        )
+
+    def population(self, round_number: int) -> list[str]:
+        """Return who may take part in a round."""
+        return self.gate.population(round_number)
+
+    def recover(self, releases: ReleaseFolder) -> None:
+        """Publish a release that a stopped process recorded; drop one that it did not."""
+        finish_release(self._store, releases, time.time())
+
+    def release(
+        self, releases: ReleaseFolder, new: NewRelease, took_part: Sequence[str] = ()
+    ) -> None:
+        """Release a round's model with its entry in the ledger.
+
+        Args:
+            releases: Where the files go.
+            new: The release, without an entry; round 0 gets none.
+            took_part: Clients with an update in it.
+
+        Raises:
+            OSError: If the disk is full; nothing is recorded then.
+        """
+        now = time.time()
+        if new.round_number:
+            event = event_of(new.round_number, self._config.rounds, self._config.privacy)
+            entry = prepare_entry(
+                self._store, event, run=self._run, round_number=new.round_number, now=now
+            )
+            new = dataclasses.replace(new, entry=entry)
+        # Coins keep secret who was drawn; other cohorts are counted, for limits on taking part.
+        counted = () if self.gate.hides_counts else took_part
+        release_round(self._store, releases, new, None, opened_at=now, now=now, took_part=counted)
+
+    def close(self) -> None:
+        """Close the store."""
+        self._store.close()
+
+    def _start(self, schema_sha256: bytes) -> None:
+        try:
+            check_run(self._store, self._config.seed, schema_sha256)
+        except StoreError:
+            start_run(self._store, self._run, self._config.seed, schema_sha256, now=time.time())
