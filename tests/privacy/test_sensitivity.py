@@ -1,7 +1,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privacy.sensitivity import (
@@ -107,6 +107,7 @@ def test_without_others_the_one_client_is_the_aggregate(adjacency: Adjacency) ->
     assert found == pytest.approx(3.0 if adjacency == "zero-out" else 6.0)
 
 
+@settings(deadline=None)  # Two clients under little attention take a search of a tenth of a second.
 @given(slot_count=st.integers(2, 10_000), strength=st.floats(0, 50))
 def test_relations_keep_their_order(slot_count: int, strength: float) -> None:
     zero_out, replace_one, add_remove = (
@@ -119,6 +120,7 @@ def test_relations_keep_their_order(slot_count: int, strength: float) -> None:
     assert replace_one / 2 <= min(zero_out, add_remove) * (1 + 1e-9)
 
 
+@settings(deadline=None)
 @given(slot_count=st.integers(3, 10_000), strength=st.floats(0, 1))
 def test_one_clip_over_many_layers_costs_little_more_than_over_one(
     slot_count: int, strength: float
