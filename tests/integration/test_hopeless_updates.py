@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edge_client.device_folder import DeviceFolder
+from edge_client.device_folder import CoordinatorKeys, DeviceFolder
 from edge_client.floor import Floor
 from edge_client.job import Job, Trained
 from edge_client.lease import Device as AgentDevice
@@ -62,6 +62,11 @@ async def serve_session(device: Device, folder: Path) -> Ended:
     own = DeviceFolder(folder)
     own.create()
     own.empty_work()
+    own.save_coordinator(
+        CoordinatorKeys(
+            wrapping=device.coordinator_wrapping.der, signing=device.coordinator_signing.der
+        )
+    )
     agent = AgentDevice(
         folder=own,
         client_name=device.name,
