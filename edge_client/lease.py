@@ -73,6 +73,7 @@ async def serve_lease(lease: wire.Lease, device: Device, transport: Transport) -
     """
     try:
         plan = accept_plan(lease, device.floor, device.traffic)
+        logger.info("round %d: privacy: %s", lease.round_number, plan.privacy.guarantee)
         kept = device.folder.outbox().kept_for(lease)
         if kept is None:
             _take_up_keys(lease, device)

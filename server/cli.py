@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from privacy.accountant import AccountantsDisagreeError
 from privacy.certificates import CertificateError
 from privacy.installation import InstallationError, check_installation
 from privacy.keys import KeyFileError
@@ -23,6 +24,7 @@ from server.config import ConfigError, preset_names, preset_text
 from server.disk_full import DiskFullError
 from server.folder import ServerFolder
 from server.founding import FoundingError, found, write_invites
+from server.ledger_report import ledger_as_json, print_ledger
 from server.listeners import ListenError
 from server.lock import AlreadyRunningError
 from server.report import print_rounds, print_status, round_as_json
@@ -30,6 +32,7 @@ from server.store import StoreError
 
 # A ValueError here is a setting that cannot be used: a word list, a text, a host name.
 _FAILURES = (
+    AccountantsDisagreeError,
     AdminCallError,
     AlreadyRunningError,
     BackupError,
@@ -115,6 +118,14 @@ def _rounds(arguments: argparse.Namespace) -> None:
         print_rounds(rounds)
 
 
+def _ledger(arguments: argparse.Namespace) -> None:
+    entries, spent = Federation(arguments.folder).ledger()
+    if arguments.json:
+        print(json.dumps(ledger_as_json(entries, spent)))
+    else:
+        print_ledger(entries, spent)
+
+
 def _pause(arguments: argparse.Namespace) -> None:
     Federation(arguments.folder).pause()
     print("paused: the running round goes on, no new one opens")
@@ -160,6 +171,10 @@ def _restore(arguments: argparse.Namespace) -> None:
     print(
         f"rounds after {manifest.last_round} will be trained again; do not run the folder that was "
         "backed up beside this one"
+    )
+    print(
+        "what those rounds released is not in the restored ledger: under a privacy guarantee, what "
+        "they spent comes on top of what it says"
     )
 
 
@@ -213,6 +228,9 @@ def _add_serving(add: _Add) -> None:
     rounds.add_argument(
         "--first-round", type=_count, default=1, metavar="N", help="begin here (default: 1)"
     )
+    ledger = add("ledger", _ledger, "list what was released, and the privacy it spent")
+    _add_folder(ledger)
+    _add_json(ledger)
     _add_folder(add("pause", _pause, "open no new round until resumed, also after a restart"))
     _add_folder(add("resume", _resume, "open rounds again, also one that was given up"))
     _add_folder(add("drain", _drain, "finish the running round, then stop the coordinator"))

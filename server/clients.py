@@ -43,13 +43,14 @@ class ClientSummary:
         name: Client name.
         enrolled_at: Seconds since 1970 UTC.
         revoked_at: Seconds since 1970 UTC, or None.
-        participation_count: Rounds whose model holds an update of this client.
+        participation_count: Rounds whose model holds an update of this client; None where a
+            guarantee keeps that to the coordinator.
     """
 
     name: str
     enrolled_at: float
     revoked_at: float | None
-    participation_count: int
+    participation_count: int | None
 
 
 def enrol_client(

@@ -1,5 +1,6 @@
 """Do what ``sotto-server``'s commands ask for, without printing anything."""
 
+import dataclasses
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,15 +9,19 @@ from importlib.metadata import version
 from pathlib import Path
 
 from models.model_settings import schema_of
+from privacy.accountant import PrivacyReport, report
 from privacy.identity import Identity
+from privacy.ledger_chain import LedgerEntry, verify_chain
 from protos import federation_pb2 as pb
 from server.admin_client import NotRunningError, admin_stub
 from server.attempts import current_attempt, next_attempt
-from server.clients import list_clients, revoke_client
+from server.clients import ClientSummary, list_clients, revoke_client
 from server.config import FederationConfig, read_config
 from server.folder import ServerFolder
 from server.forgetting import forget_client
+from server.guarantee_rules import budget_of
 from server.inbox import Inbox
+from server.ledger import ledger_entries
 from server.lock import only_one
 from server.operator_switch import OperatorSwitch
 from server.releases import ReleaseSummary, list_releases
@@ -40,7 +45,7 @@ class Federation:
     def status(self) -> StatusReport:
         """Say where the run stands, whether or not it is served now."""
         with self._store() as (store, run):
-            clients = list_clients(store)
+            clients = self._shown_clients(store)
             try:
                 with admin_stub(self.socket) as stub:
                     answer = stub.Status(pb.StatusRequest())
@@ -129,9 +134,29 @@ class Federation:
         finally:
             store.close()
 
+    def _shown_clients(self, store: Store) -> list[ClientSummary]:
+        """Return the devices as the operator sees them: no count of one under a guarantee."""
+        clients = list_clients(store)
+        if not self.config.privacy.guarantees_privacy:
+            return clients
+        return [dataclasses.replace(client, participation_count=None) for client in clients]
+
+    def ledger(self) -> tuple[list[LedgerEntry], PrivacyReport | None]:
+        """Return the run's ledger, checked, and what it spent; None where nothing is promised.
+
+        Raises:
+            AccountantsDisagreeError: If two accountants differ by more than rounding.
+            LedgerError: If the ledger was changed or belongs to another run.
+        """
+        budget = budget_of(self.config.privacy)
+        with self._store() as (store, run):
+            entries = ledger_entries(store)
+        events = verify_chain(entries, run=run)
+        return entries, None if budget is None else report(events, budget.delta)
+
     def _stopped(self, store: Store, run: str) -> StatusReport:
         opened = current_attempt(store)
-        clients = list_clients(store)
+        clients = self._shown_clients(store)
         return StatusReport(
             run=run,
             is_running=False,

@@ -117,7 +117,7 @@ def _clients(clients: list[ClientSummary]) -> Table:
     table = Table("device", "rounds", "state")
     for client in clients:
         state = "enrolled" if client.revoked_at is None else "revoked"
-        table.add_row(client.name, str(client.participation_count), state)
+        table.add_row(client.name, _text(client.participation_count), state)
     return table
 
 

@@ -25,6 +25,7 @@ from privacy.protocol import PROTOCOL_VERSION
 from privacy.signing_requests import SigningRequests
 from protos import federation_pb2 as pb
 from protos import federation_pb2_grpc as pb_grpc
+from server.config import FederationConfig
 
 CHUNK_BYTES = 1 << 20
 TIMEOUT_S = 30.0
@@ -123,8 +124,11 @@ class Device:
 
     def update_for(self, lease: pb.Lease) -> FlatVector:
         """Make up an update that depends on the device's name and the round alone."""
-        plan = decode_plan(lease.plan)
-        seed = client_seed(plan.seed, lease.round_number, self.name)
+        return self.made_up(plan_of(lease), lease.round_number)
+
+    def made_up(self, plan: Plan | FederationConfig, round_number: int) -> FlatVector:
+        """Make up the update of a round without its lease."""
+        seed = client_seed(plan.seed, round_number, self.name)
         count = schema_of(plan.model).element_count
         return np.random.default_rng(seed).normal(0, 0.01, count).astype(np.float32)
 
@@ -180,7 +184,10 @@ class Device:
 
         return self.stub.Upload(chunks(), timeout=TIMEOUT_S).offset
 
-    def commit(self, lease: pb.Lease, message_id: bytes, example_count: int = 100) -> int:
+    def commit(self, lease: pb.Lease, message_id: bytes, example_count: int | None = None) -> int:
+        """Commit; by itself the device tells 100 examples, or 0 where a guarantee forbids it."""
+        if example_count is None:
+            example_count = 0 if plan_of(lease).privacy.guarantees_privacy else 100
         request = pb.CommitUploadRequest(
             lease_nonce=lease.nonce, message_id=message_id, example_count=example_count
         )

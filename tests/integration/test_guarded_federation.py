@@ -1,0 +1,343 @@
+"""A deployment under a guarantee: the ledger goes with every release, through kills and limits."""
+
+import json
+import re
+import sqlite3
+import struct
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import torch
+
+from models.model_settings import schema_of
+from models.parameters import initial_parameters
+from privacy.accountant import epsilon_of
+from privacy.clipping import clip
+from privacy.events import GaussianRelease, SecretCoinFlips
+from privacy.ledger_chain import LedgerEntry, verify_chain
+from server.cli import main
+from server.closing import Contribution, close_round
+from server.ledger import ledger_entries
+from server.release_files import read_release
+from server.store import check_run, open_store
+from server.tree_keys import noise_keys_of
+from tests.integration.device import next_lease, plan_of, wait_finished
+from tests.integration.federation import Federation, settings
+from tests.integration.real_device import RealDevice, await_rounds
+from tests.integration.test_failpoints import LIMIT_S, StubbornDevice
+from tests.integration.test_round import run_to_the_end
+
+CENTRAL = """
+noise_multiplier = 1.0
+delta = 1e-3
+epsilon_budget = {budget}
+adjacency = "zero-out"
+"""
+TREE = CENTRAL + "min_separation = 1\nmax_participation = 5\n"
+SAMPLED = """
+selection = "sampled"
+participation_rate = 1.0
+population_size = 3
+close_early = false
+"""
+EVENT = GaussianRelease(noise_multiplier=1.0, adjacency="zero-out", sampling=None)
+Make = Callable[..., Federation]
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[Make]:
+    """Return a function that founds federations in a mode with a guarantee."""
+    made: list[Federation] = []
+
+    def make(
+        *,
+        mode: str = "central",
+        more_privacy: str = CENTRAL,
+        budget: float = 100.0,
+        rule: str = 'rule = "mean"\nweighting = "equal"',
+        **changes: object,
+    ) -> Federation:
+        text = settings(more_privacy=more_privacy.format(budget=budget), **changes)
+        text = text.replace('mode = "none"', f'mode = "{mode}"')
+        text = text.replace('rule = "attentive"\nattention_strength = 0.5', rule)
+        if "sampled" in text:
+            text = text.replace("cohort_size = 2\n", "")
+        made.append(Federation(tmp_path / f"g{len(made)}", text))
+        return made[-1]
+
+    yield make
+    for federation in made:
+        federation.stop()
+
+
+def ledger_of(federation: Federation) -> list[LedgerEntry]:
+    store = open_store(federation.config.store)
+    try:
+        return ledger_entries(store)
+    finally:
+        store.close()
+
+
+def run_of(federation: Federation) -> str:
+    store = open_store(federation.config.store)
+    try:
+        return check_run(store, federation.config.seed, schema_of(federation.config.model).sha256)
+    finally:
+        store.close()
+
+
+def test_every_release_has_its_entry_and_names_it(
+    guarded: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    federation = guarded(cap=3)
+    federation.start()
+    federation.enrol(2)
+
+    run_to_the_end(federation)
+    federation.stop()
+
+    entries = ledger_of(federation)
+    assert verify_chain(entries, run=run_of(federation)) == [EVENT] * 3
+    assert [entry.round_number for entry in entries] == [1, 2, 3]
+    latest = read_release(federation.folder.releases / "latest").record
+    assert latest.ledger_sha256 == entries[-1].sha256.hex()
+    assert latest.metrics["epsilon"] == pytest.approx(epsilon_of([EVENT] * 3, 1e-3))
+    assert "privacy: central: (100, 0.001)-differential privacy" in federation.log
+    capsys.readouterr()
+    assert main(["ledger", str(federation.root), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [entry["sha256"] for entry in told["entries"]] == [e.sha256.hex() for e in entries]
+    assert told["spent"]["epsilon"] == pytest.approx(epsilon_of([EVENT] * 3, 1e-3))
+
+
+def test_the_run_ends_before_the_round_that_would_pass_its_budget(guarded: Make) -> None:
+    federation = guarded(cap=5, budget=epsilon_of([EVENT] * 2, 1e-3) + 0.1)
+    federation.start()
+    devices = federation.enrol(2)
+
+    def work(position: int) -> None:
+        orders = devices[position].check_in()
+        for _ in range(2):
+            devices[position].take_part(next_lease(orders))
+        wait_finished(orders)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(work, range(2)))
+    federation.stop()
+
+    assert len(federation.releases()) == len(ledger_of(federation)) == 2
+    assert re.search(r"the run ends before round 3: .* epsilon_budget", federation.log)
+
+
+@pytest.mark.parametrize("failpoint", ["closing", "noised", "release_recorded", "published"])
+def test_a_kill_never_makes_a_recorded_round_again(guarded: Make, failpoint: str) -> None:
+    federation = guarded(cap=2)
+    federation.start(failpoint)
+    devices = federation.enrol(2)
+
+    with ThreadPoolExecutor(2) as pool:
+        running = [pool.submit(StubbornDevice(device).run) for device in devices]
+        federation.wait_killed()
+        recorded = {row.round_number: row.parameters_sha256 for row in federation.releases()}
+        federation.start()
+        for future in running:
+            future.result(timeout=LIMIT_S)
+    federation.stop()
+
+    # Before the transaction nothing was recorded, and the round may be drawn anew; after it the
+    # model is the recorded one. Either way the round is paid for once.
+    assert (1 in recorded) == (failpoint in {"release_recorded", "published"})
+    final = {row.round_number: row.parameters_sha256 for row in federation.releases()}
+    assert final.items() >= recorded.items()
+    assert [entry.round_number for entry in ledger_of(federation)] == [1, 2]
+
+
+def test_a_tree_goes_on_with_the_noise_that_it_began_with(guarded: Make) -> None:
+    federation = guarded(mode="ftrl", more_privacy=TREE, cap=2)
+    federation.start("published")
+    devices = federation.enrol(2)
+    with ThreadPoolExecutor(2) as pool:
+        running = [pool.submit(StubbornDevice(device).run) for device in devices]
+        federation.wait_killed()
+        federation.start()
+        for future in running:
+            future.result(timeout=LIMIT_S)
+    federation.stop()
+
+    # Both rounds closed again in this process, with the sealed secret that the run began with.
+    torch.set_num_threads(1)
+    config, store = federation.config, open_store(federation.config.store)
+    keys = noise_keys_of(federation.folder, store, config, run_of(federation))
+    store.close()
+    parameters = initial_parameters(config.model, config.seed)
+    for number in (1, 2):
+        parameters = close_round(
+            parameters,
+            [
+                Contribution(slot, torch.from_numpy(device.made_up(config, number)), 1)
+                for slot, device in enumerate(sorted(devices, key=lambda device: device.name))
+            ],
+            schema=schema_of(config.model),
+            aggregation=config.aggregation,
+            privacy=config.privacy,
+            slot_count=2,
+            generator=torch.Generator(),
+            round_number=number,
+            noise_keys=keys,
+        ).parameters
+    latest = read_release(federation.folder.releases / "latest")
+    assert torch.equal(torch.tensor(latest.parameters), parameters)
+
+
+def test_devices_of_a_tree_rest_between_their_rounds(guarded: Make) -> None:
+    rested = TREE.replace("min_separation = 1", "min_separation = 3")
+    federation = guarded(mode="ftrl", more_privacy=rested, cap=3)
+    federation.start()
+    federation.enrol(4)
+    orders = [device.check_in() for device in federation.devices]
+
+    def work(position: int) -> int:
+        lease = next_lease(orders[position])
+        federation.devices[position].take_part(lease)
+        return lease.round_number
+
+    with ThreadPoolExecutor(4) as pool:
+        rounds = list(pool.map(work, range(4)))
+    await_rounds(federation, 2)
+    federation.stop()
+
+    # Two of four devices a round, each at most once in any three: round 3 never opens.
+    assert sorted(rounds) == [1, 1, 2, 2]
+    assert len(federation.releases()) == 2
+
+
+def test_a_sampled_round_keeps_its_draw_to_itself(guarded: Make) -> None:
+    federation = guarded(cap=1, more_rounds=SAMPLED, deadline=4.0)
+    federation.start()
+    federation.enrol(3)
+    orders = [device.check_in() for device in federation.devices]
+    begun = time.monotonic()
+    for device, stream in zip(federation.devices[:2], orders, strict=False):
+        lease = next_lease(stream)
+        assert plan_of(lease).cohort_size == 3
+        device.take_part(lease)
+    await_rounds(federation, 1)
+    federation.stop()
+
+    # Everybody present had committed long before the deadline.
+    assert time.monotonic() - begun > 3.0
+    event = GaussianRelease(
+        noise_multiplier=1.0,
+        adjacency="zero-out",
+        sampling=SecretCoinFlips(sampling_rate=1.0, population_size=3, slot_count=3),
+    )
+    assert verify_chain(ledger_of(federation), run=run_of(federation)) == [event]
+    (release,) = federation.releases()
+    assert release.contribution_count is None
+    assert set(release.metrics) == {"closing_s", "epsilon", "delta"}
+    with closing(sqlite3.connect(federation.root / "store.sqlite")) as store:
+        assert store.execute("SELECT count(*) FROM contributions").fetchone() == (0,)
+        drawn = store.execute("SELECT members FROM attempts").fetchall()
+        counted = store.execute("SELECT participation_count, last_round FROM clients").fetchall()
+    assert drawn == [(None,)]
+    assert counted == [(0, None)] * 3
+
+
+def refusal(federation: Federation, capsys: pytest.CaptureFixture[str], *command: str) -> str:
+    """Run a command that is to fail, and return its one line."""
+    capsys.readouterr()
+    assert main([*command, str(federation.root)]) == 1
+    # Logging shares the stream.
+    return capsys.readouterr().err.strip().splitlines()[-1]
+
+
+def test_an_edited_ledger_is_refused_at_the_start(
+    guarded: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    federation = guarded(cap=3)
+    federation.start()
+    federation.enrol(2)
+    run_to_the_end(federation)
+    federation.stop()
+    with closing(sqlite3.connect(federation.root / "store.sqlite")) as store:
+        store.execute("UPDATE ledger SET round_number = 9 WHERE sequence = 2")
+        store.commit()
+
+    for command in ("run", "ledger"):
+        assert "ledger entry 2 was changed" in refusal(federation, capsys, command)
+
+
+def test_changed_settings_or_another_key_do_not_open_a_trees_secret(
+    guarded: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    federation = guarded(mode="ftrl", more_privacy=TREE, cap=3)
+    federation.start()
+    federation.stop()
+    config, key = federation.root / "federation.toml", federation.folder.noise_secret
+    assert key.stat().st_mode & 0o077 == 0
+    settings_then, key_then = config.read_text(), key.read_bytes()
+
+    config.write_text(settings_then.replace("clipping_norm = 100.0", "clipping_norm = 50.0"))
+    assert "drawn under other settings" in refusal(federation, capsys, "run")
+
+    config.write_text(settings_then)
+    key.write_bytes(key_then[::-1])
+    assert "noise.secret was replaced" in refusal(federation, capsys, "run")
+
+    key.unlink()
+    assert "noise.secret is missing" in refusal(federation, capsys, "run")
+
+
+@pytest.mark.xdist_group("real devices")
+def test_nothing_of_one_device_is_written_or_told(
+    guarded: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    federation = guarded(cap=2, rule='rule = "mean"\nweighting = "equal"', clipping_norm=0.5)
+    federation.start()
+    made_up = federation.enrol(1)[0]
+    device = RealDevice(tmp_path / "device", "the train is late again\nbuy bread and milk\n")
+    device.enrol(federation.invite(1)[0])
+    floor = device.folder / "floor.toml"
+    floor.write_text(
+        re.sub(r"^modes = .*$", 'modes = ["central"]', floor.read_text(), flags=re.MULTILINE)
+    )
+    device.start()
+    try:
+        orders = made_up.check_in()
+        for _ in range(2):
+            made_up.take_part(next_lease(orders))
+        await_rounds(federation, 2)
+        capsys.readouterr()
+        assert main(["status", str(federation.root), "--json"]) == 0
+        assert main(["rounds", str(federation.root), "--json"]) == 0
+        told = capsys.readouterr().out
+    finally:
+        device.stop()
+    federation.stop()
+
+    assert "privacy: central: (100, 0.001)-differential" in device.log.read_text()
+    for line in (federation.root / "metrics.jsonl").read_text().splitlines():
+        assert set(json.loads(line)) <= {
+            *("round", "attempt", "model_sha256", "duration_s", "closing_s", "epsilon", "delta"),
+            *("contributions", "clipped"),
+        }
+    for client in json.loads(told.splitlines()[0])["clients"]:
+        assert client["participation_count"] is None
+    written = b"\n".join(
+        path.read_bytes()
+        for path in sorted(federation.root.rglob("*"))
+        if path.is_file() and path.name != "parameters.bin"
+    )
+    written += federation.log.encode() + told.encode() + device.log.read_bytes()
+    for number in (1, 2):
+        _, norm = clip(torch.from_numpy(made_up.made_up(federation.config, number)), None)
+        for form in (f"{norm:.4g}", f"{norm:.3f}"):
+            assert form.encode() not in written
+        for packed in (struct.pack("<d", norm), struct.pack(">d", norm), struct.pack("<f", norm)):
+            assert packed not in written
+    with closing(sqlite3.connect(federation.root / "store.sqlite")) as store:
+        assert store.execute("SELECT count(*) FROM contributions").fetchone() == (0,)

@@ -1,0 +1,58 @@
+"""What a run says about its privacy before it begins."""
+
+import re
+
+import pytest
+
+from privacy.accountant import epsilon_of
+from privacy.events import GaussianRelease
+from server.outlook import outlook
+from tests.server.test_guarantee_rules import ATTENTIVE, CENTRAL, SAMPLED, config
+
+EVENT = GaussianRelease(noise_multiplier=1.5, adjacency="zero-out", sampling=None)
+
+
+def test_a_run_without_a_guarantee_says_just_that() -> None:
+    assert outlook(config('mode = "none"\nclipping_norm = 1.0')) == [
+        "none: no noise, no privacy guarantee"
+    ]
+
+
+def test_a_run_says_what_it_will_have_spent() -> None:
+    promise, spending = outlook(config(CENTRAL.replace("8.0", "100.0")))
+
+    assert promise.startswith("central: ")
+    assert f"after round 10 epsilon is {epsilon_of([EVENT] * 10, 1e-3):.3g} at delta" in spending
+    assert "not amplified" in spending
+    assert "stop" not in spending
+
+
+def test_what_is_spent_already_counts() -> None:
+    _, spending = outlook(config(), spent=[EVENT] * 10, first_round=11)
+
+    assert f"epsilon is {epsilon_of([EVENT] * 10, 1e-3):.3g}" in spending
+
+
+def test_a_budget_below_that_stops_the_run() -> None:
+    _, spending = outlook(config(CENTRAL.replace("8.0", "1.0")))
+
+    assert spending.endswith("epsilon_budget is 1; the run will stop before that")
+
+
+def test_coins_are_named_with_their_rate() -> None:
+    _, spending = outlook(config(rounds=SAMPLED))
+
+    assert "amplified by secret coins at rate 0.5" in spending
+
+
+@pytest.mark.parametrize(("strength", "is_told"), [(0.5, False), (0.9, True)])
+def test_attention_above_a_half_tells_its_price(strength: float, *, is_told: bool) -> None:
+    lines = outlook(config(aggregation=f"{ATTENTIVE}\nattention_strength = {strength}"))
+
+    prices = [
+        float(found[1]) for line in lines if (found := re.search(r"noise ([\d.]+) times", line))
+    ]
+    # M = 5, flat clip over several layers: 2E M / (4 + E + sqrt(5 (3 + 2E))), E = e^0.9.
+    energy = 2.718281828**0.9
+    expected = 10 * energy / (4 + energy + (5 * (3 + 2 * energy)) ** 0.5)
+    assert prices == ([pytest.approx(expected, abs=0.006)] if is_told else [])
