@@ -9,6 +9,7 @@ from pathlib import Path
 from privacy import budget_commands, budget_flags
 from privacy.accountant import AccountantsDisagreeError
 from privacy.answer import Answer
+from privacy.audit_flags import add_audit_flags
 from privacy.explanation import explain
 from privacy.federation_tables import read_tables
 from privacy.identity import Identity
@@ -124,6 +125,17 @@ def _explain(arguments: argparse.Namespace) -> None:
     _tell(explain(read_tables(arguments.plan)), as_json=arguments.json)
 
 
+def _audit(arguments: argparse.Namespace) -> None:
+    # Here, so that keys are made without scipy.
+    from privacy.audit_command import audit_scores
+    from privacy.audit_scores import AuditError
+
+    answer, faults = audit_scores(arguments.scores, claimed=arguments.noise_multiplier)
+    _tell(answer, as_json=arguments.json)
+    if faults:
+        raise AuditError("; ".join(faults))
+
+
 def _tell(answer: Answer, *, as_json: bool) -> None:
     print(json.dumps(answer.figures, allow_nan=False) if as_json else "\n".join(answer.lines))
 
@@ -135,6 +147,15 @@ def _parser() -> argparse.ArgumentParser:
     budget_flags.add_noise(commands).set_defaults(command=_noise)
     budget_flags.add_sensitivity(commands).set_defaults(command=_sensitivity)
     budget_flags.add_explain(commands).set_defaults(command=_explain)
+    audit = commands.add_parser(
+        "audit",
+        help="measure the true noise from scores of canaries",
+        description="Estimate the noise multiplier and bound epsilon from below. Exits with 1 "
+        "where that contradicts the claim. sotto-simulate audit makes canaries for a preset.",
+        allow_abbrev=False,
+    )
+    add_audit_flags(audit)
+    audit.set_defaults(command=_audit)
     keygen = commands.add_parser(
         "keygen",
         help="make a device's three keys ahead of its enrolment",

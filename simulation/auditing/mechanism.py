@@ -12,15 +12,7 @@ import msgspec
 import torch
 
 from models.schema import Schema
-from privacy.audit import (
-    CanaryEstimate,
-    NoiseEstimate,
-    estimate_noise_multiplier,
-    faults,
-    gaussian_epsilon,
-    worst_canary,
-)
-from privacy.audit_bound import EpsilonBound, epsilon_lower_bound, planned_guess_count
+from privacy.audit_judgement import Judgement, judge
 from privacy.audit_scores import AuditError
 from privacy.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
 from privacy.clipping_settings import AdaptiveClippingSettings
@@ -39,41 +31,24 @@ from simulation.auditing.coordinator import ClosingCoordinator, ListeningCoordin
 from simulation.auditing.rounds_file import RoundsFile
 from simulation.config import SimulationConfig
 
-FAILURE_RATE = 1e-4
 DEFAULT_PRECISION = 0.025
 _LEAST_ROUNDS = 128
 # Without a claim, the length of an audit of multiplier 1.
 _UNCLAIMED_MULTIPLIER = 1.0
 
 
-class MechanismAudit(msgspec.Struct, frozen=True, kw_only=True):
+class MechanismAudit(Judgement, frozen=True, kw_only=True):
     """Hold what canaries say about one mechanism.
 
     Attributes:
         guarantee: What the noise mode promises, in words.
-        neighbours: What canaries differ in: ``zero-out`` or ``replace-one``.
-        claimed_noise_multiplier: z as configured; None in a mode without a guarantee.
-        claimed_epsilon: Exact ε of one round at that z and ``bound.delta``, without sampling.
-        estimate: The noise multiplier as measured.
-        worst: The canary that stands out most.
-        bound: Lower bound on the ε of one round.
-        canary_count: Canaries in a round.
-        round_count: Rounds.
+        neighbours: What canaries differ in: ``zero-out``, ``replace-one`` or any two data sets.
         republished: Rounds of which an observer got more than one version.
-        faults: What contradicts the claim, a sentence each.
     """
 
     guarantee: str
     neighbours: str
-    claimed_noise_multiplier: float | None
-    claimed_epsilon: float | None
-    estimate: NoiseEstimate
-    worst: CanaryEstimate
-    bound: EpsilonBound
-    canary_count: int
-    round_count: int
     republished: int
-    faults: list[str]
 
 
 class Subject(NamedTuple):
@@ -172,64 +147,31 @@ def rounds_needed(privacy: PrivacySettings, canary_count: int, *, precision: flo
     return max(_LEAST_ROUNDS, math.ceil(scores / canary_count))
 
 
-def judge(privacy: PrivacySettings, rounds: CanaryRounds) -> MechanismAudit:
-    """Return what the scores say about the claim.
+def judge_rounds(privacy: PrivacySettings, rounds: CanaryRounds) -> MechanismAudit:
+    """Return what the scores say about the claim of a noise mode.
 
     Raises:
         AuditError: If a score is not finite, or there are too few.
     """
-    claimed = claimed_multiplier(privacy)
-    estimate = estimate_noise_multiplier(rounds.scores, rounds.included, failure_rate=FAILURE_RATE)
-    worst = worst_canary(rounds.scores, rounds.included, failure_rate=FAILURE_RATE)
-    bound = _bound(rounds, claimed or _UNCLAIMED_MULTIPLIER)
-    epsilon = None if claimed is None else gaussian_epsilon(claimed, bound.delta)
+    judgement = judge(rounds.scores, rounds.included, claimed=claimed_multiplier(privacy))
+    figures = msgspec.structs.asdict(judgement)
+    figures["faults"] = [*judgement.faults, *_republication(rounds)]
+    is_local = isinstance(privacy, LocalNoise)
     return MechanismAudit(
+        **figures,
         guarantee=privacy.guarantee,
-        neighbours="any two data sets"
-        if isinstance(privacy, LocalNoise)
-        else neighbours_of(privacy),
-        claimed_noise_multiplier=claimed,
-        claimed_epsilon=epsilon,
-        estimate=estimate,
-        worst=worst,
-        bound=bound,
-        canary_count=rounds.scores.shape[1],
-        round_count=rounds.round_count,
+        neighbours="any two data sets" if is_local else neighbours_of(privacy),
         republished=rounds.republished,
-        faults=[
-            *(faults(claimed, estimate, worst) if claimed is not None else []),
-            *_hard_faults(rounds, bound, epsilon),
-        ],
     )
 
 
-def _bound(rounds: CanaryRounds, multiplier: float) -> EpsilonBound:
-    count = rounds.scores.size
-    # So small that its term in the bound is a hundredth of the failure rate at most.
-    delta = FAILURE_RATE / (200 * count)
-    guesses = planned_guess_count(count, multiplier, delta=delta, failure_rate=FAILURE_RATE)
-    return epsilon_lower_bound(
-        rounds.scores.ravel(),
-        rounds.included.ravel(),
-        guess_count=guesses,
-        delta=delta,
-        failure_rate=FAILURE_RATE,
-    )
-
-
-def _hard_faults(rounds: CanaryRounds, bound: EpsilonBound, epsilon: float | None) -> list[str]:
-    found = []
-    if epsilon is not None and bound.epsilon > epsilon:
-        found.append(
-            f"one round spends an epsilon above {bound.epsilon:.3g} at delta {bound.delta:.1e}, "
-            f"{epsilon:.3g} is claimed"
-        )
-    if rounds.republished:
-        found.append(
-            f"{rounds.republished} rounds were published more than once with other noise: "
-            "whoever averages them takes noise out"
-        )
-    return found
+def _republication(rounds: CanaryRounds) -> list[str]:
+    if not rounds.republished:
+        return []
+    return [
+        f"{rounds.republished} rounds were published more than once with other noise: "
+        "whoever averages them takes noise out"
+    ]
 
 
 def audit_mechanism(
@@ -264,4 +206,4 @@ def audit_mechanism(
         before=None if kept is None else kept.read(),
         after_round=after_round,
     )
-    return judge(subject.privacy, rounds)
+    return judge_rounds(subject.privacy, rounds)

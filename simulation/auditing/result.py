@@ -3,6 +3,7 @@
 import msgspec
 
 from privacy.audit_exposure import Exposure
+from privacy.audit_judgement import in_words, verdict
 from simulation.auditing.mechanism import MechanismAudit
 from simulation.auditing.uploads import RoundLeakage
 
@@ -50,17 +51,13 @@ class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
         """Return in one line what the canaries say about the claim."""
         if self.canaries is None:
             return "The mechanism was not audited."
-        if self.canaries.claimed_noise_multiplier is None:
-            return "This mode carries no guarantee: there is no epsilon to compare with."
-        if self.faults:
-            return "The claim does not hold."
-        return "Nothing contradicts the claim. That is no proof of it."
+        return verdict(self.canaries)
 
     def figures(self) -> dict[str, str]:
         """Return the figures in words, by what they are, in the order to read them in."""
         shown = {"guarantee": self.guarantee}
         if self.canaries is not None:
-            shown |= _mechanism_figures(self.canaries)
+            shown |= in_words(self.canaries)
         if self.leakage is not None:
             for seen, leak in (("upload", self.leakage.upload), ("release", self.leakage.release)):
                 shown[f"words from one {seen}, AUC"] = (
@@ -74,26 +71,3 @@ class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
                 f"chance {found.chance:.2g} if nothing was learned"
             )
         return shown
-
-
-def _mechanism_figures(audit: MechanismAudit) -> dict[str, str]:
-    """Return the figures of the canaries in words."""
-    estimate, bound = audit.estimate, audit.bound
-    claimed, epsilon = audit.claimed_noise_multiplier, audit.claimed_epsilon
-    return {
-        "noise multiplier, claimed": "none" if claimed is None else f"{claimed:.4g}",
-        "noise multiplier, measured": (
-            f"{estimate.noise_multiplier:.3g}, between {estimate.lower:.3g} and "
-            f"{estimate.upper:.3g}"
-        ),
-        "noise multiplier, worst canary": (
-            f"{audit.worst.noise_multiplier:.3g}, below {audit.worst.upper:.3g}"
-        ),
-        f"epsilon of one round at delta {bound.delta:.1e}, claimed": (
-            "none" if epsilon is None else f"{epsilon:.3g}"
-        ),
-        "epsilon of one round, refuted up to": (
-            f"{bound.epsilon:.3g} ({bound.correct_count} of {bound.guess_count} guesses right)"
-        ),
-        "canaries": f"{audit.canary_count} in each of {audit.round_count} rounds",
-    }
