@@ -5,13 +5,14 @@ Figures (``--json`` prints them as one object):
     noise_versus_numpy   Time to clip an update of 10 million parameters and add calibrated noise
                          from the cryptographic generator, over the time numpy takes to draw as
                          many normals (``Generator.normal``, which is neither secret nor on a grid).
-    dpsgd_slowdown       Time of a step of local training that hides each example (clipping, noise
-                         and all), over the time of the same step without: tied GRU-300, 10,000
-                         words, 20 sentences of 35 tokens.
+    dpsgd_slowdown       Processor time of a step of local training that hides each example
+                         (clipping, noise and all), over that of the same step without: tied
+                         GRU-300, 10,000 words, 20 sentences of 35 tokens, one thread.
     opacus_hooks_slowdown
                          The same for Opacus' hooks on the same model, over the same plain step.
 
-Each time is the best of several runs on the clock, the sides taken in turns.
+Each time is the best of several runs, the sides taken in turns; on the clock where not said
+otherwise.
 """
 
 import argparse
@@ -77,7 +78,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     figures = measure(8 if arguments.quick else 40)
-    step_count, repeats = (4, 2) if arguments.quick else (8, 5)
+    step_count, repeats = (4, 3) if arguments.quick else (8, 5)
     figures |= measure_example_privacy(step_count, repeats)
     if arguments.json:
         print(json.dumps(figures))

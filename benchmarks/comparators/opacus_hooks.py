@@ -41,7 +41,7 @@ def train_with_hooks(
     clipping_norm: float,
     noise_multiplier: float,
 ) -> tuple[float, float]:
-    """Take steps over one batch; return the seconds they took and their mean loss in nats.
+    """Take steps over one batch; return their processor seconds and their mean loss in nats.
 
     Args:
         initial: Parameters by the names of ``nn.GRU`` and ``TiedDpGru``.
@@ -65,7 +65,7 @@ def train_with_hooks(
     )
     criterion = nn.CrossEntropyLoss()
     losses = []
-    started = time.perf_counter()
+    started = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # word numbers have no gradient, as torch remarks
         for _ in range(step_count):
@@ -74,4 +74,4 @@ def train_with_hooks(
             loss.backward()
             optimiser.step()
             losses.append(float(loss.detach()))
-    return time.perf_counter() - started, sum(losses) / len(losses)
+    return time.process_time() - started, sum(losses) / len(losses)
