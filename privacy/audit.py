@@ -6,6 +6,9 @@ score is the product of the release with its direction: N(a, σ²) where it took
 where it did not, a being how far one client moves the release and σ the noise. The Gaussian
 mechanism's noise multiplier is σ/a, whatever the dimension and whatever scales the release.
 
+[Andrew] score by cosine, send every canary and take what absent ones would score from theory. Here
+absent canaries are measured too, so that nothing need be known about what else is in a release.
+
 What the estimate says: the mechanism as it ran, with this noise, this clip and this number of
 publications, is as private as a Gaussian mechanism with that multiplier against an observer who
 sees every publication. What it does not: it measures the direction and the worst case that the

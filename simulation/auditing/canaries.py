@@ -29,6 +29,7 @@ LARGEST_DIRECTIONS = 1 << 26
 """Elements of all directions together: 256 MiB."""
 
 _OVERSIZE = 4.0
+_STRIDE = 64
 # What a canary may lose of its displacement to the others in its round.
 _SHARED_LOSS = 0.01
 
@@ -180,12 +181,12 @@ def run_canaries(
         round_count: Rounds in all.
         seed: Seed of the coins, apart from every seed of the coordinator.
         before: Rounds of the same audit that were run before.
-        after_round: Hears of the scores so far, every 64 rounds and at the end.
+        after_round: Hears of the scores so far, a hundred times at most, and at the end.
     """
     shape = (round_count, len(canaries.directions))
     coins: Coins = np.random.default_rng(seed).random(shape) < 0.5
     scores: Scores = np.zeros(shape)
-    first, republished = 0, 0
+    first, republished, stride = 0, 0, max(_STRIDE, round_count // 100)
     if before is not None:
         first, republished = before.round_count, before.republished
         scores[:first] = before.scores
@@ -194,7 +195,7 @@ def run_canaries(
         scores[number] = canaries.scores(publications)
         republished += any(not torch.equal(publications[0], other) for other in publications[1:])
         done = number + 1
-        if after_round is not None and (done % 64 == 0 or done == round_count):
+        if after_round is not None and (done % stride == 0 or done == round_count):
             after_round(CanaryRounds(scores[:done], coins[:done], republished))
     return CanaryRounds(scores, coins, republished)
 
