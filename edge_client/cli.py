@@ -78,7 +78,7 @@ def _enrol(arguments: argparse.Namespace) -> int:
     invite, passphrase = read_invite(arguments.invite), _passphrase(arguments)
     folder = DeviceFolder(arguments.folder)
     enrolment = asyncio.run(enrol_device(folder, invite, now=time.time(), passphrase=passphrase))
-    write_starting_floor(folder.floor)
+    write_starting_floor(folder.floor, accepts_no_guarantee=arguments.accept_no_guarantee)
     write_starting_settings(folder.client_settings)
     print(f"enrolled as {enrolment.client_name} at {enrolment.device_address}")
     print(f"what it accepts: {folder.floor}; when it works: {folder.client_settings}")
@@ -163,6 +163,11 @@ def _parser() -> argparse.ArgumentParser:
     enrol.add_argument("folder", type=Path, metavar="DIR", help="the device's folder; made here")
     enrol.add_argument(
         "--invite", type=Path, required=True, metavar="FILE", help="file from sotto-server token"
+    )
+    enrol.add_argument(
+        "--accept-no-guarantee",
+        action="store_true",
+        help="let the starting floor accept noise modes that promise no privacy, too",
     )
     _add_passphrase(enrol, "encrypts the key files")
     enrol.set_defaults(run=_enrol)

@@ -24,13 +24,20 @@ FloorCode = Literal[
     "floor_example_privacy",
 ]
 
-# What `write_starting_floor` writes; the owner may raise it at any time.
-STARTING_FLOOR = """\
+_GUARANTEED = """\
+# Noise modes it takes part in: those that bound what a reader of the models can learn about this
+# device's text. To lower that, add "none", "paper" or "paper-server": they promise nothing.
+modes = ["central", "ftrl", "local"]
+"""
+_ANY_MODE = """\
+# Noise modes it takes part in. The last three promise nothing: whoever reads the models may learn
+# phrases of this device's text. To raise that, take them away.
+modes = ["central", "ftrl", "local", "none", "paper", "paper-server"]
+"""
+_STARTING_FLOOR = """\
 # What this device accepts at the least. A plan below it is refused and counted.
 
-# Noise modes it takes part in. None of these three guarantees privacy: without one that does, the
-# coordinator can learn about this device's text from its updates.
-modes = ["none", "paper", "paper-server"]
+{modes}
 
 # Largest clipping norm of an update; "any" also accepts plans that do not clip.
 largest_clipping_norm = "any"
@@ -143,10 +150,16 @@ def read_floor(path: Path) -> Floor:
         raise FloorError(f"{path}: {error}") from None
 
 
-def write_starting_floor(path: Path) -> None:
-    """Write a floor for the owner to raise, owner-only; one that is there already stays."""
+def write_starting_floor(path: Path, *, accepts_no_guarantee: bool = False) -> None:
+    """Write a floor for the owner to raise, owner-only; one that is there already stays.
+
+    Args:
+        path: Where it goes.
+        accepts_no_guarantee: Whether it also accepts noise modes that promise nothing.
+    """
     if not path.exists():
-        write_atomically(path, STARTING_FLOOR.encode())
+        modes = _ANY_MODE if accepts_no_guarantee else _GUARANTEED
+        write_atomically(path, _STARTING_FLOOR.format(modes=modes).encode())
 
 
 def check_plan(plan: Plan, floor: Floor) -> None:
@@ -157,7 +170,10 @@ def check_plan(plan: Plan, floor: Floor) -> None:
     """
     mode, family = _tag(plan.privacy), _tag(plan.model)
     if mode not in floor.modes:
-        raise PlanBelowFloorError("floor_mode", f"this device does not accept noise mode {mode}")
+        raise PlanBelowFloorError(
+            "floor_mode",
+            f"this device does not accept noise mode {mode}; its owner can, in floor.toml",
+        )
     norm, largest = plan.privacy.clipping_norm, floor.largest_clipping_norm
     if largest != "any" and not (norm is not None and norm <= largest):
         raise PlanBelowFloorError(

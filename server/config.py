@@ -20,7 +20,7 @@ from privacy.settings import PrivacySettings
 from server.aggregation.settings import AggregationSettings, AttentiveSettings
 from server.convergence import ConvergenceSettings
 from server.evaluation_settings import EvaluationSettings
-from server.guarantee_rules import check_guarantee
+from server.guarantee_rules import check_guarantee, sampled_places
 from server.listen_settings import ListenSettings
 from server.round_settings import RoundSettings
 from server.store_settings import StoreSettings
@@ -172,7 +172,7 @@ def make_plan(
         config: The federation.
         run: Identifier of the run, 32 hex digits.
         kind: Whether devices train or evaluate.
-        cohort_size: Size of the round's cohort; only needed with ``participation_rate``.
+        cohort_size: Size of the round's cohort; only needed where ``participation_rate`` draws it.
         vocabulary: The word list if it is loaded already; else it is loaded here.
 
     Raises:
@@ -188,9 +188,10 @@ def make_plan(
         raise ValueError(
             f"vocabulary must have {config.model.vocabulary_size} words, got {len(words.words)}"
         )
-    size = config.rounds.cohort_size if cohort_size is None else cohort_size
+    size = cohort_size or sampled_places(config.rounds, config.privacy)
+    size = size or config.rounds.cohort_size
     if size is None:
-        raise ValueError("cohort_size must be given when rounds has a participation_rate")
+        raise ValueError("cohort_size must be given when a drawn cohort has a participation_rate")
     return Plan(
         run=run,
         kind=kind,

@@ -54,7 +54,8 @@ def enrol_devices(place: Place, hands: Deal) -> None:
     devices = [text.parent for text in hands.folders]
     run_all(
         [
-            sotto("client", "enrol", device, "--invite", invite)
+            # The demonstration's noise promises nothing, and its devices say that they know.
+            sotto("client", "enrol", device, "--invite", invite, "--accept-no-guarantee")
             for device, invite in zip(devices, invites, strict=True)
         ]
     )

@@ -60,7 +60,7 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> Callable[[float], Pat
         coordinator = enrol(authority, root / f"c{days_ago}", "coordinator", "coordinator", now=now)
         given = coordinator.certificates
         folder.save_coordinator(CoordinatorKeys(wrapping=given.wrapping, signing=given.signing))
-        write_starting_floor(folder.floor)
+        write_starting_floor(folder.floor, accepts_no_guarantee=True)
         write_starting_settings(folder.client_settings)
         # A machine that runs tests is never idle, and may be on battery.
         folder.client_settings.write_text(

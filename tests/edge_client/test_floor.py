@@ -135,18 +135,26 @@ def test_the_starting_floor_is_owner_only_usable_and_never_overwrites(tmp_path: 
     write_starting_floor(path)
 
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert "none" in read_floor(path).modes
+    assert read_floor(path).modes == {"central", "ftrl", "local"}
     raised = path.read_text().replace("least_cohort = 2", "least_cohort = 50")
     path.write_text(raised)
     write_starting_floor(path)
     assert read_floor(path).least_cohort == 50
 
 
+def test_a_floor_below_every_guarantee_is_written_only_when_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "floor.toml"
+
+    write_starting_floor(path, accepts_no_guarantee=True)
+
+    assert read_floor(path).modes == {"central", "ftrl", "local", "none", "paper", "paper-server"}
+
+
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
         ("least_cohort = 2", "", "least_cohort"),
-        ('modes = ["none"', 'mode = ["none"', "mode"),
+        ('modes = ["central"', 'mode = ["central"', "mode"),
         ("least_cohort = 2", "least_cohort = 2.5", "least_cohort"),
         ("least_cohort = 2", "least_cohort = 0", "least_cohort must be >= 1, got 0"),
         ('norm = "any"', "norm = nan", "largest_clipping_norm must be > 0"),

@@ -32,7 +32,9 @@ class RealDevice:
         self.process: subprocess.Popen[bytes] | None = None
 
     def enrol(self, invite: Path, *, keep_warm_s: float = 60.0) -> None:
-        done = self.command("enrol", str(self.folder), "--invite", str(invite))
+        done = self.command(
+            "enrol", str(self.folder), "--invite", str(invite), "--accept-no-guarantee"
+        )
         assert done.returncode == 0, done.stderr
         # The machine that runs the tests is never idle.
         settings = f"keep_warm_s = {keep_warm_s}\n[policy]\nidle = false\n"

@@ -301,10 +301,6 @@ def test_nothing_of_one_device_is_written_or_told(
     made_up = federation.enrol(1)[0]
     device = RealDevice(tmp_path / "device", "the train is late again\nbuy bread and milk\n")
     device.enrol(federation.invite(1)[0])
-    floor = device.folder / "floor.toml"
-    floor.write_text(
-        re.sub(r"^modes = .*$", 'modes = ["central"]', floor.read_text(), flags=re.MULTILINE)
-    )
     device.start()
     try:
         orders = made_up.check_in()

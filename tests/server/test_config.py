@@ -146,7 +146,9 @@ def test_every_preset_can_be_used_and_says_its_source(name: str) -> None:
 
 
 def test_an_unknown_preset_is_refused_with_those_there_are() -> None:
-    with pytest.raises(ConfigError, match=r"keyboard, keyboard-tiny.*got 'keybord'"):
+    with pytest.raises(
+        ConfigError, match=r"keyboard, keyboard-central, keyboard-tiny.*got 'keybord'"
+    ):
         read_preset("keybord")
 
 
