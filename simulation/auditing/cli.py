@@ -47,7 +47,12 @@ def add_audit(audit: argparse.ArgumentParser) -> None:
 
 
 def run_audit_command(arguments: argparse.Namespace, request: "Request") -> int:
-    """Audit, print the figures and say where the page lies; 1 if a claim does not hold."""
+    """Audit, print the figures and say where the page lies.
+
+    Raises:
+        AuditError: If a claim does not hold, after everything is written and printed.
+    """
+    from privacy.audit_scores import AuditError
     from simulation.auditing.audit import PARTS, REPORT_FILE, AuditOptions, run_audit
     from simulation.auditing.progress import CanaryProgress, LateReport
     from simulation.config import config_from, read_tables, with_settings
@@ -77,7 +82,7 @@ def run_audit_command(arguments: argparse.Namespace, request: "Request") -> int:
     else:
         for name, value in [*result.figures().items(), ("verdict", result.verdict)]:
             print(f"{name:52} {value}")
-        for fault in result.faults:
-            print(f"{'fault':52} {fault}")
         print(f"{'report':52} {out / REPORT_FILE}")
-    return 1 if result.faults else 0
+    if result.faults:
+        raise AuditError("; ".join(result.faults))
+    return 0

@@ -2,11 +2,14 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from privacy.audit_scores import AuditError
 from simulation.auditing.audit import AuditOptions, run_audit
+from simulation.auditing.coordinator import ClosingCoordinator
 from simulation.auditing.mechanism import slot_count_of
 from simulation.cli import main
 from simulation.config import SimulationConfig
@@ -141,3 +144,23 @@ def test_the_command_refuses_what_cannot_be_audited(
     assert "precision must be above 0 and at most 0.1, got nan" in capsys.readouterr().err
     assert main([*command, "--only", "exposure", "--repetitions", "0"]) == 1
     assert "written at least once" in capsys.readouterr().err
+
+
+def test_a_claim_that_does_not_hold_fails_after_the_page_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The fault: every coordinator draws a quarter of the noise that its settings name.
+    def too_quiet(*places: Any) -> ClosingCoordinator:
+        schema, aggregation, privacy, *rest = places
+        quieter = msgspec.structs.replace(privacy, noise_multiplier=privacy.noise_multiplier / 4)
+        return ClosingCoordinator(schema, aggregation, quieter, *rest)
+
+    monkeypatch.setattr("simulation.auditing.mechanism.ClosingCoordinator", too_quiet)
+    command = ["audit", "keyboard-tiny", *QUICK, "--only", "canaries", "--set", CENTRAL]
+
+    assert main([*command, "--out", str(tmp_path)]) == 1
+
+    told = capsys.readouterr()
+    assert "The claim does not hold." in told.out
+    assert "sotto-simulate: the noise multiplier is 0.1" in told.err
+    assert "too little noise" in (tmp_path / "audit.html").read_text()
