@@ -12,13 +12,13 @@ the rest. The associated data of every chunk is the header as received, and the 
 SHA-256(header | slip fields): neither a chunk nor a slip fits another message. A body is encrypted
 once for a whole cohort; each member gets its own slip.
 
-Why the plaintext's digest is signed: AES-GCM does not commit to its key, and every member of a
-cohort knows the content key of a downlink, so tags alone would let one forge chunks for another.
-Opening ends by comparing the digest (`privacy.digest`) with the signed one.
+AES-GCM does not commit to its key, so the signed header does (`privacy.commitment`): a downlink's
+by the payload's digest, for every member of a cohort knows its key and could else forge chunks for
+another; an uplink's, whose key nobody else knows, by the key itself.
 
-Speed: encrypting runs at some 10 GB/s and hashing at 2, so hashing decides. It is spread over two
-threads, an opener hashes one chunk while the next is under way, and chunks are decrypted straight
-into the payload's place.
+Speed: encrypting runs at some 10 GB/s and hashing at 2, so only the downlink is hashed, on two
+threads: one chunk while the next is under way. Chunks are decrypted straight into the payload's
+place.
 
 This module is the envelope's public face; `privacy.envelope_header`, `privacy.sealing` and
 `privacy.opening` hold the parts.

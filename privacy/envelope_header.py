@@ -97,7 +97,7 @@ class BodyHeader(NamedTuple):
     Attributes:
         nonce_prefix: First 7 bytes of every chunk's nonce.
         sender_sha256: SHA-256 of the sender's signing certificate.
-        payload_digest: `privacy.digest` of the plaintext; signing it commits the content key.
+        commitment: What ties the header to one content; see `privacy.commitment`.
         chunk_count: Number of chunks, redundant with ``payload_bytes`` and checked against it.
         message_id: 16 random bytes; who keeps the ids seen can tell a replay.
     """
@@ -112,7 +112,7 @@ class BodyHeader(NamedTuple):
     lease_nonce: bytes
     base_sha256: bytes
     schema_sha256: bytes
-    payload_digest: bytes
+    commitment: bytes
     payload_bytes: int
     chunk_count: int
     message_id: bytes

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from privacy.atomic import BytesLike
 from privacy.certificates import CertifiedKey, KeyUse
+from privacy.commitment import key_commitment
 from privacy.digest import CHUNK_BYTES, TreeDigest, chunk_count_of
 from privacy.envelope_header import (
     ALLOWED_SUITES,
@@ -21,6 +22,7 @@ from privacy.envelope_header import (
     SLIP_FIELDS_BYTES,
     TAG_BYTES,
     BodyHeader,
+    Direction,
     MessageContext,
     Suite,
     chunk_nonce,
@@ -47,7 +49,7 @@ class Opener:
 
     Memory is taken for the payload that is expected, before the first byte arrives: no length on
     the wire is believed. Chunks are decrypted where they are to lie; nothing can be read of them
-    until `finish` has compared the whole with what the sender signed.
+    until `finish` has seen the whole of what the sender committed to (`privacy.commitment`).
     """
 
     def __init__(
@@ -158,9 +160,11 @@ class Opener:
         """
         if self._closed:
             raise UnsealError
-        if self._digest is None or self._header is None or self._next_chunk != self._chunk_count:
+        if self._header is None or self._next_chunk != self._chunk_count:
             self._fail()
-        if not hmac.compare_digest(self._digest.finish(), self._header.payload_digest):
+        if self._digest is not None and not hmac.compare_digest(
+            self._digest.finish(), self._header.commitment
+        ):
             self._fail()
         self._closed = True
         return self._payload.toreadonly()
@@ -216,9 +220,13 @@ class Opener:
         if self._message_id not in (None, parsed.message_id):
             raise ValueError("another message than was announced")
         check_key_bits(self._sender, suite)
-        self._cipher = AESGCM(self._unwrap(slip, header, suite))
+        content_key = self._unwrap(slip, header, suite)
+        if self._expected.direction is Direction.DOWNLINK:
+            self._digest = TreeDigest(len(self._payload))
+        elif not hmac.compare_digest(key_commitment(content_key), parsed.commitment):
+            raise ValueError("another content key than the sender's")
+        self._cipher = AESGCM(content_key)
         self._raw_header, self._header = header, parsed
-        self._digest = TreeDigest(len(self._payload))
         self._stage_next_chunk()
 
     def _unwrap(self, slip: bytes, header: bytes, suite: Suite) -> bytes:
@@ -239,13 +247,14 @@ class Opener:
         raise ValueError("sealed for another recipient")
 
     def _decrypt(self, sealed: memoryview) -> None:
-        if self._cipher is None or self._digest is None or self._header is None:
+        if self._cipher is None or self._header is None:
             raise ValueError("chunk before header")
         start = self._next_chunk * CHUNK_BYTES
         target = self._payload[start : start + len(sealed) - TAG_BYTES]
         nonce = chunk_nonce(self._header.nonce_prefix, self._next_chunk, self._chunk_count)
         self._cipher.decrypt_into(nonce, sealed, self._raw_header, target)
-        self._digest.add(target)
+        if self._digest is not None:
+            self._digest.add(target)
         self._next_chunk += 1
         self._stage_next_chunk()
 

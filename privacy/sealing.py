@@ -10,7 +10,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from privacy.atomic import BytesLike
 from privacy.certificates import CertifiedKey, KeyUse
-from privacy.digest import CHUNK_BYTES, chunk_count_of, chunks_of, payload_digest
+from privacy.commitment import commitment_of
+from privacy.digest import CHUNK_BYTES, chunk_count_of, chunks_of
 from privacy.envelope_header import (
     MAX_PAYLOAD_BYTES,
     SLIP_BYTES,
@@ -160,6 +161,7 @@ def seal_body(
     if context.deadline_ms is None:
         raise ValueError("deadline_ms must be given to seal a message, got None")
     source = SecureSource()
+    content_key = source.bytes(32)
     parsed = BodyHeader(
         suite=suite,
         direction=context.direction,
@@ -171,7 +173,7 @@ def seal_body(
         lease_nonce=context.lease_nonce,
         base_sha256=context.base_sha256,
         schema_sha256=context.schema_sha256,
-        payload_digest=payload_digest(view),
+        commitment=commitment_of(context.direction, view, content_key),
         payload_bytes=len(view),
         chunk_count=chunk_count_of(len(view)),
         message_id=source.bytes(16),
@@ -186,7 +188,7 @@ def seal_body(
         _suite=suite,
         _parsed=parsed,
         _signature=sender.sign(header, purpose=Purpose.ENVELOPE),
-        _content_key=source.bytes(32),
+        _content_key=content_key,
         _payload=view,
     )
 

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from privacy.certificates import CertifiedKey
-from privacy.envelope import MessageContext
+from privacy.envelope import Direction, MessageContext
 from privacy.identity import Identity
 
 MIB = 1024 * 1024
@@ -33,7 +33,7 @@ HEADER_FIELDS = {
     "lease_nonce": "16s",
     "base_sha256": "32s",
     "schema_sha256": "32s",
-    "payload_digest": "32s",
+    "commitment": "32s",
     "payload_bytes": "Q",
     "chunk_count": "I",
     "message_id": "16s",
@@ -68,6 +68,11 @@ def tree_digest(payload: bytes) -> bytes:
     return hashlib.sha256(root + b"".join(hashlib.sha256(x).digest() for x in leaves)).digest()
 
 
+def key_digest(content_key: bytes) -> bytes:
+    """Hash a content key as `privacy.commitment` says."""
+    return hashlib.sha256(b"sotto content key 1\0" + content_key).digest()
+
+
 @dataclass
 class Forger:
     """Make messages by the layout alone, each step replaceable."""
@@ -90,22 +95,29 @@ class Forger:
     def make(self, **overrides: Any) -> Parts:
         """Return a message whose header says ``overrides`` instead of the truth."""
         header = self._header(overrides)
-        fields = self._values(overrides)
         key = self.sender.signing.private_key
         assert isinstance(key, rsa.RSAPrivateKey)
         signature = key.sign(self.sign_prefix + header, self.sign_padding, SHA256())
+        return self._sealed(header, signature.ljust(512, b"\0"))
+
+    def make_below(self, signed: Parts) -> Parts:
+        """Wrap this forger's key and encrypt its content below a header somebody else signed."""
+        return self._sealed(signed.header, signed.signature)
+
+    def _sealed(self, header: bytes, signature: bytes) -> Parts:
         plaintext = self.payload if self.encrypted is None else self.encrypted
         cuts = range(0, max(1, len(plaintext)), self.chunk_bytes)
         cipher = AESGCM(self.content_key)
+        nonce_prefix = header[11:18]
         chunks = [
             cipher.encrypt(
-                fields["nonce_prefix"] + struct.pack("!IB", number, start == cuts[-1]),
+                nonce_prefix + struct.pack("!IB", number, start == cuts[-1]),
                 plaintext[start : start + self.chunk_bytes],
                 header,
             )
             for number, start in enumerate(cuts)
         ]
-        return Parts(self._slip(header), header, signature.ljust(512, b"\0"), chunks)
+        return Parts(self._slip(header), header, signature, chunks)
 
     def _values(self, overrides: dict[str, Any]) -> dict[str, Any]:
         honest = {
@@ -121,7 +133,7 @@ class Forger:
             "lease_nonce": self.context.lease_nonce,
             "base_sha256": self.context.base_sha256,
             "schema_sha256": self.context.schema_sha256,
-            "payload_digest": tree_digest(self.payload),
+            "commitment": self._commitment(),
             "payload_bytes": len(self.payload),
             "chunk_count": max(1, -(-len(self.payload) // MIB)),
             "message_id": b"a message's name",
@@ -129,6 +141,11 @@ class Forger:
         }
         assert overrides.keys() <= honest.keys()
         return honest | overrides
+
+    def _commitment(self) -> bytes:
+        if self.context.direction is Direction.DOWNLINK:
+            return tree_digest(self.payload)
+        return key_digest(self.content_key)
 
     def _header(self, overrides: dict[str, Any]) -> bytes:
         layout = "!" + "".join(HEADER_FIELDS.values())

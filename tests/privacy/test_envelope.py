@@ -17,6 +17,7 @@ from privacy.envelope import (
     seal_body,
     sealed_bytes,
 )
+from privacy.envelope_header import parse_header
 from privacy.identity import Identity
 from privacy.random import SecureSource
 from tests.privacy.conftest import Federation
@@ -147,8 +148,22 @@ def test_a_sealed_header_says_what_the_context_says(
 
     assert opener.message_id == message.message_id
     assert opener.header.deadline_ms == uplink.deadline_ms
-    assert opener.header.payload_digest == tree_digest(payload)
     assert opener.header.sender_sha256 == federation.device.signing.certified.sha256
+
+
+def test_a_model_commits_to_its_content_and_an_update_to_its_key(
+    federation: Federation, uplink: MessageContext, downlink: MessageContext
+) -> None:
+    payload = SecureSource().bytes(2 * MIB + 1)
+
+    model = seal_body(payload, downlink, sender=federation.coordinator)
+    updates = [seal_body(payload, uplink, sender=federation.device) for _ in range(2)]
+
+    assert tree_digest(payload) in model.header
+    # Two fresh keys, and nothing of what they encrypt.
+    headers = {parse_header(update.header).commitment for update in updates}
+    assert len(headers) == 2
+    assert tree_digest(payload) not in headers
 
 
 def test_one_body_opens_for_every_member_of_a_cohort(

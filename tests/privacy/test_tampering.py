@@ -34,6 +34,7 @@ from tests.privacy.forging import (
     MIB,
     Forger,
     Parts,
+    key_digest,
     slip_fields_of,
     tree_digest,
 )
@@ -48,9 +49,11 @@ class Lab:
     federation: Federation
     context: MessageContext
     forger: Forger
+    sender: Identity
+    recipient: Identity
 
     def honest(self, **changes: Any) -> Parts:
-        """Return an honest update, for this context or one that differs from it."""
+        """Return an honest message, for this context or one that differs from it."""
         return self.forged(replace(self.forger, context=replace(self.context, **changes)))
 
     @staticmethod
@@ -61,20 +64,27 @@ class Lab:
         arguments: dict[str, Any] = {
             "expected": self.context,
             "payload_bytes": len(self.forger.payload),
-            "recipient": self.federation.coordinator,
-            "sender": self.federation.device.signing.certified,
+            "recipient": self.recipient,
+            "sender": self.sender.signing.certified,
         }
         return Opener(**(arguments | changes))
 
 
 Case = Callable[[Lab], tuple[Parts | bytes, dict[str, Any]]]
 CASES: dict[str, Case] = {}
+DOWNLINK_CASES: dict[str, Case] = {}
 
 
 def case(name: str, change: Callable[[Lab], Parts | bytes], **opener: Any) -> None:
-    """Add a message and what its opener is told beyond the usual."""
+    """Add an update that is tampered with, and what its opener is told beyond the usual."""
     assert name not in CASES
     CASES[name] = lambda lab: (change(lab), opener)
+
+
+def downlink_case(name: str, change: Callable[[Lab], Parts | bytes]) -> None:
+    """Add a model that is tampered with on its way to a device."""
+    assert name not in DOWNLINK_CASES
+    DOWNLINK_CASES[name] = lambda lab: (change(lab), {})
 
 
 def flipped(data: bytes, position: int, bit: int = 0) -> bytes:
@@ -344,15 +354,9 @@ case("codec-other-schema", _other(schema_sha256=b"t" * 32))
 case("codec-no-schema", _other(schema_sha256=bytes(32)))
 case("codec-other-base", _other(base_sha256=b"c" * 32))
 case("codec-base-and-schema-exchanged", _other(base_sha256=b"s" * 32, schema_sha256=b"b" * 32))
-case("codec-digest-none", _forge(payload_digest=bytes(32)))
-case(
-    "codec-digest-end-to-end",
-    lambda lab: lab.forged(lab.forger, payload_digest=hashlib.sha256(lab.forger.payload).digest()),
-)
-case(
-    "codec-digest-of-another-payload",
-    lambda lab: lab.forged(lab.forger, payload_digest=tree_digest(lab.forger.payload[::-1])),
-)
+
+# Content that the sender did not commit to. In a downlink every cohort mate knows the key; in an
+# uplink nobody does, but anybody can wrap a key of their own for the coordinator.
 
 
 def _mate_rewrites(lab: Lab) -> Parts:
@@ -370,19 +374,42 @@ def _mate_exchanges_chunks(lab: Lab) -> Parts:
     return lab.forged(replace(lab.forger, encrypted=second + first + rest))
 
 
-def _mate_changes_key(lab: Lab) -> Parts:
+def _key_changed(lab: Lab) -> Parts:
     """Wrap a key of one's own for the victim, and encrypt other content with it."""
-    theirs = lab.forged(
-        replace(lab.forger, content_key=b"K" * 32, encrypted=bytes(len(lab.forger.payload)))
-    )
-    honest = lab.honest()
-    return Parts(theirs.slip, honest.header, honest.signature, theirs.chunks)
+    thief = replace(lab.forger, content_key=b"K" * 32, encrypted=bytes(len(lab.forger.payload)))
+    return thief.make_below(lab.honest())
 
 
-case("commitment-mate-rewrites-a-chunk", _mate_rewrites)
-case("commitment-mate-rewrites-the-last-bit", _mate_rewrites_last_bit)
-case("commitment-mate-exchanges-chunks", _mate_exchanges_chunks)
-case("commitment-mate-changes-the-key", _mate_changes_key)
+def _key_changed_content_kept(lab: Lab) -> Parts:
+    return replace(lab.forger, content_key=b"K" * 32).make_below(lab.honest())
+
+
+downlink_case("commitment-mate-rewrites-a-chunk", _mate_rewrites)
+downlink_case("commitment-mate-rewrites-the-last-bit", _mate_rewrites_last_bit)
+downlink_case("commitment-mate-exchanges-chunks", _mate_exchanges_chunks)
+downlink_case("commitment-mate-changes-the-key", _key_changed)
+downlink_case("commitment-none", _forge(commitment=bytes(32)))
+downlink_case(
+    "commitment-hashed-from-end-to-end",
+    lambda lab: lab.forged(lab.forger, commitment=hashlib.sha256(lab.forger.payload).digest()),
+)
+downlink_case(
+    "commitment-to-another-payload",
+    lambda lab: lab.forged(lab.forger, commitment=tree_digest(lab.forger.payload[::-1])),
+)
+downlink_case(
+    "commitment-to-the-key-alone",
+    lambda lab: lab.forged(lab.forger, commitment=key_digest(lab.forger.content_key)),
+)
+case("commitment-stranger-changes-the-key", _key_changed)
+case("commitment-stranger-changes-the-key-only", _key_changed_content_kept)
+case("commitment-none", _forge(commitment=bytes(32)))
+case("commitment-to-another-key", _forge(commitment=key_digest(b"K" * 32)))
+case("commitment-to-the-key-untagged", _forge(commitment=hashlib.sha256(b"k" * 32).digest()))
+case(
+    "commitment-to-the-payload-alone",
+    lambda lab: lab.forged(lab.forger, commitment=tree_digest(lab.forger.payload)),
+)
 
 # Signature
 
@@ -441,12 +468,29 @@ case("replay-of-last-round-as-announced", _other(round_number=2), message_id=b"a
 
 @pytest.fixture
 def lab(federation: Federation, uplink: MessageContext, forger: Forger) -> Lab:
-    return Lab(federation, uplink, forger)
+    return Lab(federation, uplink, forger, federation.device, federation.coordinator)
+
+
+@pytest.fixture
+def downlink_lab(federation: Federation, downlink: MessageContext, forger: Forger) -> Lab:
+    sender, recipient = federation.coordinator, federation.device
+    forger = replace(
+        forger, sender=sender, recipient=recipient.wrapping.certified, context=downlink
+    )
+    return Lab(federation, downlink, forger, sender, recipient)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_tampered_message_does_not_open(lab: Lab, name: str) -> None:
-    message, changes = CASES[name](lab)
+def test_a_tampered_update_does_not_open(lab: Lab, name: str) -> None:
+    _check_refused(lab, *CASES[name](lab))
+
+
+@pytest.mark.parametrize("name", DOWNLINK_CASES)
+def test_a_tampered_model_does_not_open(downlink_lab: Lab, name: str) -> None:
+    _check_refused(downlink_lab, *DOWNLINK_CASES[name](downlink_lab))
+
+
+def _check_refused(lab: Lab, message: Parts | bytes, changes: dict[str, Any]) -> None:
     sealed = message.join() if isinstance(message, Parts) else message
     opener = lab.opener(**changes)
 
@@ -463,8 +507,9 @@ def test_a_tampered_message_does_not_open(lab: Lab, name: str) -> None:
         _ = opener.header
 
 
-def test_the_untouched_message_opens(lab: Lab) -> None:
-    assert _feed_and_finish(lab.opener(), lab.honest().join()) == lab.forger.payload
+def test_the_untouched_messages_open(lab: Lab, downlink_lab: Lab) -> None:
+    for each in (lab, downlink_lab):
+        assert _feed_and_finish(each.opener(), each.honest().join()) == each.forger.payload
 
 
 @pytest.mark.parametrize(
