@@ -19,6 +19,7 @@ from edge_client.floor import (
 )
 from models.model_settings import GruLmSettings, schema_of
 from models.plan import Plan, TrainingSettings, VocabularySettings
+from privacy.calibrated_settings import CentralNoise
 from privacy.example_settings import ExamplePrivacySettings
 from privacy.settings import NoNoise, PaperNoise
 
@@ -187,3 +188,20 @@ def test_a_floor_with_a_mistake_is_refused_with_its_key(
 def test_a_device_without_a_floor_takes_no_part(tmp_path: Path) -> None:
     with pytest.raises(FloorError, match="is missing"):
         read_floor(tmp_path / "floor.toml")
+
+
+def test_counts_without_noise_are_not_told_under_a_guarantee() -> None:
+    central = CentralNoise(
+        clipping_norm=1.0,
+        noise_multiplier=1.0,
+        delta=1e-6,
+        epsilon_budget=8.0,
+        adjacency="zero-out",
+    )
+    floor = msgspec.structs.replace(FLOOR, modes=frozenset({"central"}))
+
+    check_plan(plan(privacy=central), floor)
+    with pytest.raises(PlanBelowFloorError, match="leave without noise") as refused:
+        check_plan(plan(privacy=central, kind="evaluate"), floor)
+
+    assert refused.value.code == "floor_mode"
