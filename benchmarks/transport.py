@@ -20,7 +20,9 @@ Figures (``--json`` prints them as one object); a ratio is of medians, 1 would c
 
 Two processes, one device, loopback, chunks of 1 MiB on every side but the unary one. The streams
 take turns, so that a busy moment hits all, in an order that turns too; what goes to the disk or in
-one message comes after them. Buffers are made once; ``comparators/`` holds the bare sides.
+one message comes apart. Buffers are made once; ``comparators/`` holds the bare sides. All streams,
+the bare ones too, run in processes that keep freed memory, as coordinator and training process do;
+the one message in processes as gRPC finds them.
 """
 
 import argparse
@@ -46,9 +48,11 @@ from benchmarks.parts.stage_budget import stage_core_ms
 from benchmarks.parts.two_parties import Parties, drawn_vector, schema_of_size
 from models.codec import encode
 from privacy.digest import chunks_of
+from privacy.fresh_memory import keep_freed_memory
 
 MIB = 1 << 20
 SIZES_MIB = (64, 256)
+_UNARY_RUNS = 5
 Work = Callable[[], Awaitable[None]]
 
 
@@ -93,8 +97,10 @@ async def serve(folder: Path, payload_bytes: int, ports: Connection) -> None:
         await each.stop(None)
 
 
-def serve_in_process(folder: Path, payload_bytes: int, ports: Connection) -> None:
-    """Run ``serve``; for a process of its own."""
+def serve_in_process(folder: Path, payload_bytes: int, ports: Connection, tuned: bool) -> None:
+    """Run ``serve``; for a process of its own, with its memory as a coordinator's if ``tuned``."""
+    if tuned:
+        keep_freed_memory()
     asyncio.run(serve(folder, payload_bytes, ports))
 
 
@@ -142,9 +148,12 @@ def cost_of(runs: Sequence[tuple[float, float]]) -> Cost:
 
 
 async def measure_sides(
-    folder: Path, payload_bytes: int, ports: Ports, runs: int, there: psutil.Process
+    folder: Path, payload_bytes: int, ports: Ports, there: psutil.Process, *, runs: int, tuned: bool
 ) -> dict[str, Cost]:
-    """Return the cost of every side; ``there`` is the other end's process."""
+    """Return the cost of the streams, or of the one message where the processes are not tuned.
+
+    ``there`` is the other end's process.
+    """
     processes = (psutil.Process(), there)
     parties = Parties.load(folder)
     payload, buffer = payload_of(payload_bytes), memoryview(bytearray(payload_bytes))
@@ -161,6 +170,14 @@ async def measure_sides(
         f"localhost:{ports.unary}", credentials, options=unary_message.OPTIONS
     )
     async with memory, disk, unary:
+        if not tuned:
+            return await take_turns(
+                {
+                    "unary_up": (_UNARY_RUNS, lambda: unary_message.send(unary, whole)),
+                    "unary_raw_up": (_UNARY_RUNS, lambda: unary_message.send_raw(unary, whole)),
+                },
+                processes,
+            )
         streamed = await take_turns(
             {
                 "bare_up": (runs, lambda: bare_stream.send(memory, chunks)),
@@ -171,31 +188,29 @@ async def measure_sides(
             },
             processes,
         )
-        # Apart, for what they leave to the system: pages to write out, and gigabytes to clear.
-        return streamed | await take_turns(
-            {
-                "durable_up": (runs, lambda: device.send_durably(disk)),
-                "unary_up": (3, lambda: unary_message.send(unary, whole)),
-                "unary_raw_up": (3, lambda: unary_message.send_raw(unary, whole)),
-            },
-            processes,
-        )
+        # Apart, for what it leaves to the system: pages to write out.
+        durable: dict[str, tuple[int, Work]] = {
+            "durable_up": (runs, lambda: device.send_durably(disk))
+        }
+        return streamed | await take_turns(durable, processes)
 
 
-def measure(size_mib: int, runs: int) -> dict[str, Cost]:
-    """Start the other end and return the cost of every side."""
+def measure(size_mib: int, runs: int, *, tuned: bool) -> dict[str, Cost]:
+    """Start the other end and return the cost of the streams, or of the one message."""
     with tempfile.TemporaryDirectory(prefix="sotto-transport-") as name:
         folder = Path(name)
         Parties.certify(folder)
         here, there = multiprocessing.Pipe()
         process = multiprocessing.get_context("spawn").Process(
-            target=serve_in_process, args=(folder, size_mib * MIB, there)
+            target=serve_in_process, args=(folder, size_mib * MIB, there, tuned)
         )
         process.start()
         try:
             there.close()
             other = psutil.Process(process.pid)
-            return asyncio.run(measure_sides(folder, size_mib * MIB, here.recv(), runs, other))
+            return asyncio.run(
+                measure_sides(folder, size_mib * MIB, here.recv(), other, runs=runs, tuned=tuned)
+            )
         finally:
             here.close()
             process.join()
@@ -230,9 +245,14 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one object of figures")
     arguments = parser.parse_args()
     sizes = SIZES_MIB[:1] if arguments.quick else SIZES_MIB
+    runs = 7 if arguments.quick else 15
+    # First, in processes as gRPC finds them; then those whose memory is a coordinator's.
+    one_message = {size_mib: measure(size_mib, runs, tuned=False) for size_mib in sizes}
+    keep_freed_memory()
     figures: dict[str, float] = {}
     for size_mib in sizes:
-        figures |= figures_of(measure(size_mib, 7 if arguments.quick else 15), size_mib)
+        streams = measure(size_mib, runs, tuned=True)
+        figures |= figures_of(streams | one_message[size_mib], size_mib)
     if arguments.json:
         print(json.dumps(figures))
         return

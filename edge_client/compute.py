@@ -4,18 +4,12 @@ Only the entry point of a process that trains calls ``prepare_compute``: a child
 a worker of a simulation. Library code never changes what the whole process shares.
 """
 
-import ctypes
-
 import torch
+
+from privacy.fresh_memory import keep_freed_memory
 
 MEDIUM_ERROR = 1e-5
 """Largest relative error of a float32 matrix product that still counts as float32."""
-
-
-# Numbers of glibc's mallopt(3), and the values given to it, in bytes.
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-_TRIM_BYTES = 1 << 30
-_MMAP_BYTES = 32 << 20  # the largest that glibc takes
 
 
 class ComputeError(ValueError):
@@ -38,7 +32,7 @@ def prepare_compute(device: str = "auto", threads: int | None = None) -> torch.d
         ValueError: If ``threads`` is below 1.
     """
     chosen = resolve_device(device)
-    _keep_freed_memory()
+    keep_freed_memory()
     if threads is not None:
         if threads < 1:
             raise ValueError(f"threads must be >= 1, got {threads}")
@@ -81,16 +75,3 @@ def _product_error() -> float:
     left, right = (torch.randn(256, 256, generator=generator) for _ in range(2))
     exact = left.double() @ right.double()
     return float(((left @ right).double() - exact).norm() / exact.norm())
-
-
-def _keep_freed_memory() -> None:
-    """Let the allocator keep what a step frees: the next step asks for the same sizes again.
-
-    Handing it back to the system and having every page zeroed anew takes up to a third of a step.
-    """
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):
-        return  # another C library than glibc: nothing to set
-    mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)
-    mallopt(_M_TRIM_THRESHOLD, _TRIM_BYTES)

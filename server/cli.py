@@ -13,6 +13,7 @@ import msgspec
 
 from privacy.accountant import AccountantsDisagreeError
 from privacy.certificates import CertificateError
+from privacy.fresh_memory import keep_freed_memory
 from privacy.installation import InstallationError, check_installation
 from privacy.keys import KeyFileError
 from privacy.ledger_chain import LedgerError
@@ -99,6 +100,7 @@ def _run(arguments: argparse.Namespace) -> None:
         print(f"enrolment on port {ports.enrolment}, devices on port {ports.devices}")
         print(f"privacy: {federation.config.privacy.guarantee}", flush=True)
 
+    keep_freed_memory()
     asyncio.run(serve(federation.folder, federation.config, on_ready=on_ready))
 
 
