@@ -32,7 +32,13 @@ SECRET = "seven quite ordinary words"
 def enrolled(folder: Path, invite: Path, secret: Path) -> RealDevice:
     device = RealDevice(folder, TEXTS[0])
     done = device.command(
-        "enrol", str(folder), "--invite", str(invite), "--passphrase-file", str(secret)
+        "enrol",
+        str(folder),
+        "--accept-no-guarantee",
+        "--invite",
+        str(invite),
+        "--passphrase-file",
+        str(secret),
     )
     assert done.returncode == 0, done.stderr
     (folder / "client.toml").write_text("keep_warm_s = 60.0\n[policy]\nidle = false\n")
