@@ -9,10 +9,10 @@ References:
 """
 
 import random
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import msgspec
@@ -138,7 +138,7 @@ def _perplexity(
     tables = {**search.tables, **drawn, "seed": seed, "evaluation": {"kind": "none"}}
     tables.pop("convergence", None)
     config = config_from(tables, "trial")
-    with tempfile.TemporaryDirectory(prefix="sotto-private-tune-") as folder:
+    with TemporaryDirectory(prefix="sotto-private-tune-") as folder:
         options = RunOptions(worker_count=search.worker_count, reporter=Quiet())
         final: Figures = run_simulation(config, tables, population, Path(folder), options)
     return float(final["test_perplexity"] or float("inf"))
