@@ -1,4 +1,4 @@
-"""Try a candidate: run it with every seed, and stop as soon as it cannot be worth it."""
+"""Try a candidate: run it with every seed, and take the mean."""
 
 import hashlib
 import math
@@ -17,13 +17,10 @@ from simulation.population import Population
 from simulation.progress import Reporter
 from simulation.runner import RunOptions, run_simulation
 from simulation.tuning.candidate import Candidate, Deployment, Promise, promise_of, trial_tables
+from simulation.tuning.early_stop import PERPLEXITY, Bar, Watch
 from simulation.tuning.progress import SearchProgress
 
-PERPLEXITY, RECALL = "valid_perplexity", "valid_top3_recall"
-
-
-class HopelessError(Exception):
-    """Raised when a better model at no larger epsilon is known, or training diverged."""
+RECALL = "valid_top3_recall"
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +79,7 @@ class Laboratory(NamedTuple):
         """Tensors of the model."""
         return schema_of(self._base().model)
 
-    def try_candidate(self, candidate: Candidate, bar: "Bar") -> Measurement:
+    def try_candidate(self, candidate: Candidate, bar: Bar) -> Measurement:
         """Run a candidate with every seed.
 
         Raises:
@@ -97,7 +94,7 @@ class Laboratory(NamedTuple):
             cohort_at_hand=base.rounds.cohort_size_of(len(self.population.clients)),
             schema=self.schema,
         )
-        watch = _Watch(bar, promise.epsilon)
+        watch = Watch(bar, promise.epsilon, round_count=base.rounds.cap)
         finals = self._finals(tables, candidate.rule, watch)
         watch.passed()
         return _measured(
@@ -119,7 +116,7 @@ class Laboratory(NamedTuple):
         finals = self._finals(tables, rule, None)
         return _measured(finals, self.seeds, candidate=None, name="no noise", rule=rule)
 
-    def _finals(self, tables: dict[str, Any], rule: str, watch: "_Watch | None") -> list[Figures]:
+    def _finals(self, tables: dict[str, Any], rule: str, watch: Watch | None) -> list[Figures]:
         finals = []
         for seed in self.seeds:
             seeded = {**tables, "seed": seed}
@@ -136,77 +133,6 @@ class Laboratory(NamedTuple):
 
     def _base(self) -> SimulationConfig:
         return config_from(self.tables, "the preset")
-
-
-class Bar:
-    """Know the best perplexity so far at each epsilon, by round and at the end."""
-
-    def __init__(self, *, slack: float = 1.25) -> None:
-        """Start without any.
-
-        Args:
-            slack: How much worse a run may be on the way, as it may catch up.
-        """
-        self._slack = slack
-        self._finals: list[tuple[float, float]] = []
-        self._rounds: dict[int, list[tuple[float, float]]] = {}
-
-    def passed(self, epsilon: float, perplexity: float) -> None:
-        """Note a finished trial."""
-        self._finals.append((epsilon, perplexity))
-
-    def was_at(self, round_number: int, epsilon: float, perplexity: float) -> None:
-        """Note a run on its way."""
-        self._rounds.setdefault(round_number, []).append((epsilon, perplexity))
-
-    def is_hopeless_at(self, round_number: int, epsilon: float, perplexity: float) -> bool:
-        """Tell whether others were far better at this round for no larger epsilon."""
-        return perplexity > self._slack * _least(self._rounds.get(round_number, ()), epsilon)
-
-    def is_hopeless(self, epsilon: float, perplexity: float) -> bool:
-        """Tell whether a whole trial was clearly better for no larger epsilon."""
-        return perplexity > math.sqrt(self._slack) * _least(self._finals, epsilon)
-
-
-class _Watch:
-    """Hear of one trial's rounds, and end it where the bar says so."""
-
-    def __init__(self, bar: Bar, epsilon: float) -> None:
-        self._bar = bar
-        self._epsilon = epsilon
-        self._shown: Reporter | None = None
-        self._seen: list[tuple[int, float]] = []
-
-    def beside(self, reporter: Reporter) -> "_Watch":
-        self._shown = reporter
-        return self
-
-    def round_finished(self, figures: Figures) -> None:
-        if self._shown is not None:
-            self._shown.round_finished(figures)
-        perplexity = figures.get(PERPLEXITY)
-        if not isinstance(perplexity, int | float):
-            return
-        number = int(figures["round"] or 0)
-        if not math.isfinite(perplexity):
-            raise HopelessError(f"perplexity is {perplexity} at round {number}")
-        if self._bar.is_hopeless_at(number, self._epsilon, perplexity):
-            raise HopelessError(f"perplexity {perplexity:.1f} at round {number} is far behind")
-        self._seen.append((number, perplexity))
-
-    def finished(self, final: Figures) -> None:
-        perplexity = float(final[PERPLEXITY] or math.inf)
-        if self._bar.is_hopeless(self._epsilon, perplexity):
-            raise HopelessError(f"perplexity {perplexity:.1f} after one seed is beaten")
-
-    def passed(self) -> None:
-        # Only now: a trial is not held against its own other seeds.
-        for number, perplexity in self._seen:
-            self._bar.was_at(number, self._epsilon, perplexity)
-
-
-def _least(points: Sequence[tuple[float, float]], epsilon: float) -> float:
-    return min((value for spent, value in points if spent <= epsilon), default=math.inf)
 
 
 def _name_of(tables: Mapping[str, Any]) -> str:

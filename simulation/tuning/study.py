@@ -17,7 +17,8 @@ import msgspec
 
 from privacy.sensitivity import UnprovedSensitivityError
 from simulation.tuning.candidate import Candidate
-from simulation.tuning.measuring import Bar, HopelessError, Laboratory, Measurement
+from simulation.tuning.early_stop import Bar, HopelessError
+from simulation.tuning.measuring import Laboratory, Measurement
 from simulation.tuning.space import Choices, Dimension, Space, candidate_from
 
 if TYPE_CHECKING:

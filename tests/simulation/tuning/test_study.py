@@ -5,7 +5,8 @@ import pytest
 
 from simulation.population import Population
 from simulation.tuning.candidate import Deployment
-from simulation.tuning.measuring import Bar, Laboratory, Measurement
+from simulation.tuning.early_stop import Bar
+from simulation.tuning.measuring import Laboratory, Measurement
 from simulation.tuning.progress import SearchProgress
 from simulation.tuning.space import Space, make_space, parse_dimension
 from simulation.tuning.study import search
