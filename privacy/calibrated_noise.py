@@ -13,12 +13,12 @@ from torch import Tensor
 
 from privacy.calibrated_settings import CentralNoise, LocalNoise
 from privacy.events import Adjacency
-from privacy.noise_mode import Arrival, CalibratedRound
+from privacy.noise_mode import Arrival, CalibratedRound, Unchanged
 from privacy.secure_noise import Draw, NoiseKeys, SystemKeys, add_gaussian, calibrate
 
 
 @dataclass(frozen=True)
-class LocalGaussian:
+class LocalGaussian(Unchanged):
     """Let each device noise its own update.
 
     The guarantee covers any two data sets of one person, and whoever sees what the device sends,
@@ -47,22 +47,9 @@ class LocalGaussian:
         )
         return add_gaussian(update.clone(), calibration, [Draw(self.keys.draw("update"))])
 
-    def at_server(
-        self,
-        aggregate: Tensor,
-        generator: torch.Generator,
-        calibrated: CalibratedRound | None = None,
-    ) -> Tensor:
-        """Return the aggregate as it is: it is noised already."""
-        return aggregate
-
-    def after_step(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
-        """Return the parameters as they are."""
-        return parameters
-
 
 @dataclass(frozen=True)
-class CentralGaussian:
+class CentralGaussian(Unchanged):
     """Let the coordinator noise the aggregate, once a round, after the sum.
 
     The guarantee covers whoever reads released models, not the coordinator. Neighbours differ in
@@ -82,12 +69,6 @@ class CentralGaussian:
     def adjacency(self) -> Adjacency | None:
         """Return the neighbouring relation that the sensitivity is asked for."""
         return self.settings.adjacency
-
-    def at_client(
-        self, update: Tensor, generator: torch.Generator, *, tensors: Sequence[slice]
-    ) -> Tensor:
-        """Return the clipped update as it is."""
-        return update
 
     def at_server(
         self,
@@ -109,7 +90,3 @@ class CentralGaussian:
         )
         key = calibrated.keys.draw(f"round {calibrated.round_number}")
         return add_gaussian(aggregate, calibration, [Draw(key)])
-
-    def after_step(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
-        """Return the parameters as they are."""
-        return parameters

@@ -1,20 +1,14 @@
 """Account for DP-SGD on one device: epsilon of one example over all rounds so far.
 
-The accountant is Opacus' PRV (numerical composition of privacy loss), the upper end of its error.
-Opacus costs two seconds and 340 MB, and is loaded only here, when a plan asks for it.
-
-References:
-    [PRV] Gopi, Lee, Wutschitz, "Numerical Composition of Differential Privacy", NeurIPS 2021,
-        arXiv:2106.02848.
+The accountant is Opacus' PRV (`privacy.opacus_prv`), loaded only when a plan asks for it.
 """
 
 import importlib.util
-import math
-import warnings
 from collections.abc import Sequence
 
 from privacy.budget_values import check_delta
 from privacy.example_settings import ExampleEvent
+from privacy.opacus_prv import NoFigureError, prv_epsilon
 
 
 class ExampleAccountantError(RuntimeError):
@@ -48,22 +42,13 @@ def example_epsilon(events: Sequence[ExampleEvent], delta: float) -> float:
     if not events:
         return 0.0
     require_accountant()
-    with warnings.catch_warnings():
-        # At q = 1 a logarithm of 0 is met and handled; near the tails integrals warn.
-        warnings.simplefilter("ignore")
-        from opacus.accountants import PRVAccountant
-
-        accountant = PRVAccountant()
-        accountant.history = [
-            (event.noise_multiplier, event.sampling_rate, event.step_count) for event in events
-        ]
-        try:
-            epsilon = float(accountant.get_epsilon(delta))
-        except (ArithmeticError, RuntimeError, ValueError) as error:
-            raise ExampleAccountantError(f"Opacus PRV came to no figure: {error}") from None
-    if not math.isfinite(epsilon):
-        raise ExampleAccountantError(f"Opacus PRV came to no figure: it gave {epsilon}")
-    return epsilon
+    mechanisms = [
+        (event.noise_multiplier, event.sampling_rate, event.step_count) for event in events
+    ]
+    try:
+        return prv_epsilon(mechanisms, delta)
+    except NoFigureError as error:
+        raise ExampleAccountantError(str(error)) from None
 
 
 def with_event(events: Sequence[ExampleEvent], event: ExampleEvent) -> tuple[ExampleEvent, ...]:

@@ -100,3 +100,26 @@ class NoiseMode(Protocol):
             generator: Source of the draw.
         """
         ...
+
+
+class Unchanged:
+    """Pass everything on as it is; a mode overrides the place at which it adds something."""
+
+    def at_client(
+        self, update: Tensor, generator: torch.Generator, *, tensors: Sequence[slice]
+    ) -> Tensor:
+        """Return the update as it is."""
+        return update
+
+    def at_server(
+        self,
+        aggregate: Tensor,
+        generator: torch.Generator,
+        calibrated: CalibratedRound | None = None,
+    ) -> Tensor:
+        """Return the aggregate as it is."""
+        return aggregate
+
+    def after_step(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
+        """Return the parameters as they are."""
+        return parameters

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from privacy.clipping import tensor_norms
-from privacy.noise_mode import Arrival, CalibratedRound
+from privacy.noise_mode import Arrival, Unchanged
 from privacy.settings import NoNoise, PaperNoise, PaperServerNoise
 
 _BLOCK = 1 << 18  # Elements drawn at a time: 1 MiB beside the model, in cache until added.
@@ -40,7 +40,7 @@ def add_normal(values: Tensor, noise_std: float, generator: torch.Generator) -> 
 
 
 @dataclass(frozen=True)
-class WithoutNoise:
+class WithoutNoise(Unchanged):
     """Leave everything as it is."""
 
     settings: NoNoise
@@ -48,28 +48,9 @@ class WithoutNoise:
     adjacency = None
     arrival = Arrival.CLIPPED
 
-    def at_client(
-        self, update: Tensor, generator: torch.Generator, *, tensors: Sequence[slice]
-    ) -> Tensor:
-        """Return the update as it is."""
-        return update
-
-    def at_server(
-        self,
-        aggregate: Tensor,
-        generator: torch.Generator,
-        calibrated: CalibratedRound | None = None,
-    ) -> Tensor:
-        """Return the aggregate as it is."""
-        return aggregate
-
-    def after_step(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
-        """Return the parameters as they are."""
-        return parameters
-
 
 @dataclass(frozen=True)
-class PaperRandomisation:
+class PaperRandomisation(Unchanged):
     """Let each client add β·N(0, σ²) to its update ([FedAtt] Eq. 6)."""
 
     settings: PaperNoise
@@ -92,43 +73,15 @@ class PaperRandomisation:
             return noised
         return torch.cat([noised, torch.tensor(tensor_norms(update, tensors))])
 
-    def at_server(
-        self,
-        aggregate: Tensor,
-        generator: torch.Generator,
-        calibrated: CalibratedRound | None = None,
-    ) -> Tensor:
-        """Return the aggregate as it is."""
-        return aggregate
-
-    def after_step(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
-        """Return the parameters as they are."""
-        return parameters
-
 
 @dataclass(frozen=True)
-class PaperServerRandomisation:
+class PaperServerRandomisation(Unchanged):
     """Add one draw of β·N(0, 1) to the new parameters, whatever the step size ([fed-att])."""
 
     settings: PaperServerNoise
 
     adjacency = None
     arrival = Arrival.CLIPPED
-
-    def at_client(
-        self, update: Tensor, generator: torch.Generator, *, tensors: Sequence[slice]
-    ) -> Tensor:
-        """Return the update as it is."""
-        return update
-
-    def at_server(
-        self,
-        aggregate: Tensor,
-        generator: torch.Generator,
-        calibrated: CalibratedRound | None = None,
-    ) -> Tensor:
-        """Return the aggregate as it is."""
-        return aggregate
 
     def after_step(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
         """Add the one draw to the parameters, in place."""

@@ -1,19 +1,13 @@
 """Compute epsilon a second time, by the privacy random variables (PRV) of Opacus.
 
 Another algorithm by other people, with its own discretisation and its own error bound: 0.01 of
-epsilon is added on top, so that it is an upper bound too. Opacus imports torch and takes seconds
-to load; only this module asks for it.
-
-References:
-    Gopi, Lee, Wutschitz, "Numerical Composition of Differential Privacy", NeurIPS 2021,
-        arXiv:2106.02848.
+epsilon is added on top, so that it is an upper bound too.
 """
 
-import math
-import warnings
 from collections.abc import Callable
 
 from privacy.loss_distribution import gaussian_mechanisms
+from privacy.opacus_prv import NoFigureError, prv_epsilon
 from privacy.tally import Tally
 
 Accountant = Callable[[Tally, float], float]
@@ -40,20 +34,10 @@ def epsilon_by_prv(total: Tally, delta: float) -> float:
     mechanisms = gaussian_mechanisms(total)
     if not mechanisms:
         return 0.0
-    with warnings.catch_warnings():
-        # At q = 1 a logarithm of 0 is met and handled; near the tails integrals warn.
-        warnings.simplefilter("ignore")
-        from opacus.accountants import PRVAccountant
-
-        accountant = PRVAccountant()
-        accountant.history = mechanisms
-        try:
-            epsilon = float(accountant.get_epsilon(delta))
-        except (ArithmeticError, RuntimeError, ValueError) as error:
-            raise SecondOpinionError(f"Opacus PRV came to no figure: {error}") from None
-    if not math.isfinite(epsilon):
-        raise SecondOpinionError(f"Opacus PRV came to no figure: it gave {epsilon}")
-    return epsilon
+    try:
+        return prv_epsilon(mechanisms, delta)
+    except NoFigureError as error:
+        raise SecondOpinionError(str(error)) from None
 
 
 def accountant_named(name: str) -> Accountant:

@@ -15,7 +15,6 @@ References:
 
 import hashlib
 import hmac
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -23,7 +22,7 @@ from torch import Tensor
 
 from privacy.calibrated_settings import TreeNoise
 from privacy.events import Adjacency
-from privacy.noise_mode import Arrival, CalibratedRound
+from privacy.noise_mode import Arrival, CalibratedRound, Unchanged
 from privacy.secure_noise import KEY_BYTES, Draw, add_gaussian, calibrate
 
 
@@ -73,7 +72,7 @@ def covering_nodes(leaf_count: int) -> list[Node]:
 
 
 @dataclass(frozen=True)
-class TreeGaussian:
+class TreeGaussian(Unchanged):
     """Let the coordinator noise prefix sums along a tree.
 
     The guarantee covers whoever reads any or all released models, not the coordinator. Neighbours
@@ -92,12 +91,6 @@ class TreeGaussian:
     def adjacency(self) -> Adjacency | None:
         """Return the neighbouring relation that the sensitivity is asked for."""
         return self.settings.adjacency
-
-    def at_client(
-        self, update: Tensor, generator: torch.Generator, *, tensors: Sequence[slice]
-    ) -> Tensor:
-        """Return the clipped update as it is."""
-        return update
 
     def at_server(
         self,
@@ -120,10 +113,6 @@ class TreeGaussian:
             element_count=aggregate.numel(),
         )
         return add_gaussian(aggregate, calibration, self._draws(calibrated))
-
-    def after_step(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
-        """Return the parameters as they are."""
-        return parameters
 
     def _draws(self, calibrated: CalibratedRound) -> list[Draw]:
         tree, leaf = self.settings.place_in_tree(calibrated.round_number)

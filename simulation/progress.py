@@ -6,7 +6,14 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 from simulation.metrics import Figures
 
@@ -41,23 +48,43 @@ class Quiet:
         """Take the figures and drop them."""
 
 
-class ProgressReport:
-    """Show rounds as they finish, on standard error."""
+class LiveBar:
+    """Hold a bar on standard error, live while the block lasts, and only on a terminal."""
 
-    def __init__(self, name: str, *, first_round: int, last_round: int) -> None:
-        """Start at the round before ``first_round``."""
-        self._name = name
-        self._last_round = last_round
+    def __init__(self, *columns: ProgressColumn) -> None:
+        """Show description, bar, count and time left, and these columns after them."""
         self._console = Console(file=sys.stderr, highlight=False)
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[line]}"),
+            *columns,
             console=self._console,
             disable=not self._console.is_terminal,
         )
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.stop()
+
+
+class ProgressReport(LiveBar):
+    """Show rounds as they finish, on standard error."""
+
+    def __init__(self, name: str, *, first_round: int, last_round: int) -> None:
+        """Start at the round before ``first_round``."""
+        self._name = name
+        self._last_round = last_round
+        super().__init__(TextColumn("{task.fields[line]}"))
         self._task = self._bar.add_task(
             name, total=last_round, completed=first_round - 1, line="starting"
         )
@@ -74,15 +101,3 @@ class ProgressReport:
         else:
             number = figures["round"]
             self._console.print(f"{self._name}: round {number}/{self._last_round}: {line}")
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._bar.stop()

@@ -1,33 +1,21 @@
 """Say how an audit goes, on standard error: a live bar on a terminal, plain lines elsewhere."""
 
-import sys
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
 from simulation.metrics import Figures
-from simulation.progress import ProgressReport
+from simulation.progress import LiveBar, ProgressReport
 
 _LINES = 8
 
 
-class CanaryProgress:
+class CanaryProgress(LiveBar):
     """Show rounds of canaries."""
 
     def __init__(self) -> None:
         """Wait for the first rounds."""
-        self._console = Console(file=sys.stderr, highlight=False)
-        self._bar = Progress(
-            TextColumn("canaries"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            console=self._console,
-            disable=not self._console.is_terminal,
-        )
+        super().__init__()
         self._task = self._bar.add_task("canaries")
         self._told = 0
 
@@ -43,15 +31,8 @@ class CanaryProgress:
             self._console.print(f"canaries: round {done}/{total}")
 
     def __enter__(self) -> Self:
+        """Wait: the bar begins with the first round."""
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._bar.stop()
 
 
 class LateReport:

@@ -72,11 +72,18 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def aggregation(self) -> AggregationSettings:
         """The rule's settings."""
-        if self.rule == "mean":
-            return MeanSettings(weighting="equal", server_step_size=self.server_step_size)
-        return AttentiveSettings(
-            attention_strength=self.attention_strength, server_step_size=self.server_step_size
-        )
+        return rule_settings(self.rule, self.attention_strength, self.server_step_size)
+
+
+def rule_settings(
+    rule: Rule, attention_strength: float, server_step_size: float
+) -> AggregationSettings:
+    """Return a rule's settings; the equal mean has no attention strength."""
+    if rule == "mean":
+        return MeanSettings(weighting="equal", server_step_size=server_step_size)
+    return AttentiveSettings(
+        attention_strength=attention_strength, server_step_size=server_step_size
+    )
 
 
 class Promise(msgspec.Struct, frozen=True, kw_only=True):

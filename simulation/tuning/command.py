@@ -19,7 +19,7 @@ from simulation.tuning.fragment import fragment
 from simulation.tuning.frontier import NothingWithinBudgetError, recommended, write
 from simulation.tuning.measuring import Laboratory, Measurement
 from simulation.tuning.progress import SearchProgress
-from simulation.tuning.space import Dimension, Space, candidate_from, make_space
+from simulation.tuning.space import Dimension, Space, make_space
 from simulation.tuning.study import search
 from simulation.workers import processor_count
 
@@ -100,7 +100,7 @@ def tune(request: TuneRequest) -> Tuned:
     )
     space = _space(request, config, cohort)
     with progress:
-        references = [_without_noise(laboratory, rule) for rule in space.rules]
+        references = [laboratory.try_without_noise(rule) for rule in space.rules]
         results = Results(out, deployment, note, references)
         measured = search(
             space,
@@ -153,21 +153,6 @@ def _note(
         f"{tried}; extrapolated: their mean got the noise of a cohort of about {cohort:,} among "
         f"{deployment.population_size:,}."
     )
-
-
-def _without_noise(laboratory: Laboratory, rule: str) -> Measurement:
-    candidate = candidate_from(
-        {
-            "mode": "central",
-            "rule": rule,
-            "noise_multiplier": 1.0,
-            "clipping_norm": 1.0,
-            "attention_strength": 0.5,
-            "cohort": 1,
-            "server_step_size": 1.0,
-        }
-    )
-    return laboratory.try_without_noise(rule, msgspec.to_builtins(candidate.aggregation))
 
 
 def _report(

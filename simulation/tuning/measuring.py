@@ -16,11 +16,21 @@ from simulation.metrics import Figures
 from simulation.population import Population
 from simulation.progress import Reporter
 from simulation.runner import RunOptions, run_simulation
-from simulation.tuning.candidate import Candidate, Deployment, Promise, promise_of, trial_tables
+from simulation.tuning.candidate import (
+    Candidate,
+    Deployment,
+    Promise,
+    Rule,
+    promise_of,
+    rule_settings,
+    trial_tables,
+)
 from simulation.tuning.early_stop import PERPLEXITY, Bar, Watch
 from simulation.tuning.progress import SearchProgress
 
 RECALL = "valid_top3_recall"
+# Of the runs without noise that trials are compared with.
+_REFERENCE_STRENGTH, _REFERENCE_STEP = 0.5, 1.0
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,12 +116,14 @@ class Laboratory(NamedTuple):
             promise=promise,
         )
 
-    def try_without_noise(self, rule: str, aggregation: dict[str, Any]) -> Measurement:
+    def try_without_noise(self, rule: Rule) -> Measurement:
         """Run a rule clipped as the preset clips, and without noise: the most there is to have."""
         tables = {
             **self.tables,
             "privacy": {"mode": "none", "clipping_norm": self._base().privacy.clipping_norm},
-            "aggregation": aggregation,
+            "aggregation": msgspec.to_builtins(
+                rule_settings(rule, _REFERENCE_STRENGTH, _REFERENCE_STEP)
+            ),
         }
         finals = self._finals(tables, rule, None)
         return _measured(finals, self.seeds, candidate=None, name="no noise", rule=rule)

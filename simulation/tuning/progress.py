@@ -1,29 +1,17 @@
 """Show how a search goes: a bar of trials and one of rounds, or plain lines elsewhere."""
 
-import sys
-from types import TracebackType
 from typing import Self
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
 from simulation.metrics import Figures
+from simulation.progress import LiveBar
 
 
-class SearchProgress:
+class SearchProgress(LiveBar):
     """Show a search on standard error."""
 
     def __init__(self, trial_count: int) -> None:
         """Start before the first trial."""
-        self._console = Console(file=sys.stderr, highlight=False)
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            console=self._console,
-            disable=not self._console.is_terminal,
-        )
+        super().__init__()
         self._trials = self._bar.add_task("trials", total=trial_count)
         self._rounds = self._bar.add_task("rounds", total=None)
 
@@ -45,15 +33,3 @@ class SearchProgress:
         """
         self._bar.update(self._trials, completed=done)
         self._console.print(f"trial {done}: {line}")
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._bar.stop()
