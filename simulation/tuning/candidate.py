@@ -24,6 +24,7 @@ from server.aggregation.settings import AggregationSettings, AttentiveSettings, 
 
 Mode = Literal["central", "local", "ftrl"]
 Rule = Literal["mean", "attentive"]
+Kind = tuple[Mode, Rule]
 MODES: tuple[Mode, ...] = ("central", "local", "ftrl")
 ADJACENCY: Adjacency = "zero-out"
 
@@ -68,6 +69,11 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     attention_strength: float
     cohort: int
     server_step_size: float
+
+    @property
+    def kind(self) -> Kind:
+        """What it is compared with others of: noise mode and rule."""
+        return self.mode, self.rule
 
     @property
     def aggregation(self) -> AggregationSettings:

@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from simulation.tuning.candidate import MODES, Candidate, Mode, Rule
+from simulation.tuning.candidate import MODES, Candidate, Kind, Mode, Rule
 
 RULES: tuple[Rule, ...] = ("mean", "attentive")
 _LOGARITHMIC_FROM = 10.0
@@ -65,6 +65,11 @@ class Space(NamedTuple):
     modes: tuple[Mode, ...]
     rules: tuple[Rule, ...]
     dimensions: Mapping[str, Dimension]
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """Every noise mode with every rule."""
+        return [(mode, rule) for mode in self.modes for rule in self.rules]
 
 
 def parse_dimension(text: str) -> tuple[str, Dimension]:

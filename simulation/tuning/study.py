@@ -1,22 +1,24 @@
 """Search with Optuna for the frontier of epsilon against perplexity, on public data.
 
 The study lies in ``study.db`` (SQLite): a search that was stopped goes on with the trial it was
-at, whose rounds so far are kept. Epsilon follows from the setting before anything is trained, so
-a trial is stopped early as soon as a better model for no larger epsilon is known.
+at, whose rounds so far are kept. Noise modes and rules take turns, so that the picture has a line
+for each. Epsilon follows from the setting before anything is trained, so a trial is stopped early
+as soon as a better model of the same mode and rule for no larger epsilon is known.
 
 References:
     Akiba et al., "Optuna: A Next-generation Hyperparameter Optimization Framework", KDD 2019,
         arXiv:1907.10902.
 """
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from privacy.sensitivity import UnprovedSensitivityError
-from simulation.tuning.candidate import Candidate
+from simulation.tuning.candidate import Candidate, Kind
 from simulation.tuning.early_stop import Bar, HopelessError
 from simulation.tuning.measuring import Laboratory, Measurement
 from simulation.tuning.space import Choices, Dimension, Space, candidate_from
@@ -60,11 +62,12 @@ def search(
     """
     study = _study(folder, seed)
     _take_up(study, space)
-    bar = Bar()
-    for measurement in _measurements(study):
-        bar.passed(measurement.epsilon or 0.0, measurement.perplexity)
+    bars: Mapping[Kind, Bar] = defaultdict(Bar)
+    for one in _measurements(study):
+        if one.candidate is not None:
+            bars[one.candidate.kind].passed(one.epsilon or 0.0, one.perplexity)
     while _finished_count(study) < trial_count:
-        line = _one_trial(study, space, laboratory, bar)
+        line = _one_trial(study, space, laboratory, bars)
         laboratory.progress.trial_finished(_finished_count(study), line)
         after_trial(_measurements(study))
     return _measurements(study)
@@ -104,12 +107,16 @@ def _take_up(study: "Study", space: Space) -> None:
             study.enqueue_trial(trial.params)
 
 
-def _one_trial(study: "Study", space: Space, laboratory: Laboratory, bar: Bar) -> str:
+def _one_trial(
+    study: "Study", space: Space, laboratory: Laboratory, bars: Mapping[Kind, Bar]
+) -> str:
     """Ask for a candidate, try it, tell the study, and return what to say of it."""
     from optuna.trial import TrialState
 
+    _take_turns(study, space)
     trial = study.ask()
     candidate = _suggested(trial, space)
+    bar = bars[candidate.kind]
     try:
         measured = laboratory.try_candidate(candidate, bar)
     except (HopelessError, UnprovedSensitivityError) as error:
@@ -122,6 +129,15 @@ def _one_trial(study: "Study", space: Space, laboratory: Laboratory, bar: Bar) -
         f"{measured.name}, {measured.rule}: epsilon {measured.epsilon:.3g}, perplexity "
         f"{measured.perplexity:.1f}, top-3 {measured.recall:.1%}"
     )
+
+
+def _take_turns(study: "Study", space: Space) -> None:
+    """Line up the next mode and rule, unless a trial that was cut off comes first."""
+    from optuna.trial import TrialState
+
+    if not study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
+        mode, rule = space.kinds[_finished_count(study) % len(space.kinds)]
+        study.enqueue_trial({"mode": mode, "rule": rule})
 
 
 def _suggested(trial: "Trial", space: Space) -> Candidate:

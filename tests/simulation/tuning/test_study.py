@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from simulation.population import Population
-from simulation.tuning.candidate import Deployment
-from simulation.tuning.early_stop import Bar
+from simulation.tuning.candidate import Candidate, Deployment
+from simulation.tuning.early_stop import Bar, HopelessError
 from simulation.tuning.measuring import Laboratory, Measurement
 from simulation.tuning.progress import SearchProgress
 from simulation.tuning.space import Space, make_space, parse_dimension
@@ -127,3 +127,44 @@ def test_a_trial_that_cannot_be_worth_it_is_stopped_before_its_end(
     # Only before the first run that learned could the other go to its end.
     assert norms.count(0.00001) == norms.index(10.0)
     assert len(found) < 6
+
+
+def test_modes_and_rules_take_turns_and_are_not_held_against_each_other(
+    tables: dict[str, Any], population: Population, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three local trials after far better central ones: a shared bar would stop them."""
+    seen: dict[tuple[str, str], list[Bar]] = {}
+
+    def try_candidate(self: Laboratory, candidate: Candidate, bar: Bar) -> Measurement:
+        seen.setdefault(candidate.kind, []).append(bar)
+        perplexity = 50.0 if candidate.mode == "central" else 5e4
+        if bar.is_hopeless(1.0, perplexity):
+            raise HopelessError("behind")
+        return Measurement(
+            candidate=candidate,
+            name=candidate.mode,
+            rule=candidate.rule,
+            epsilon=1.0,
+            slot_count=9,
+            noise_std=1.0,
+            perplexity=perplexity,
+            perplexity_spread=0.0,
+            recall=0.0,
+            recall_spread=0.0,
+            seeds=(1,),
+        )
+
+    monkeypatch.setattr(Laboratory, "try_candidate", try_candidate)
+    both = make_space(["central", "local"], ["mean", "attentive"], {}, clipping_norm=5.0, cohort=9)
+
+    found = search(
+        both,
+        laboratory(tables, population, tmp_path),
+        trial_count=12,
+        folder=tmp_path,
+        seed=1,
+        after_trial=lambda _: None,
+    )
+
+    assert {kind: len(bars) for kind, bars in seen.items()} == dict.fromkeys(both.kinds, 3)
+    assert len(found) == 12
