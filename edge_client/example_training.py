@@ -20,7 +20,7 @@ from torch import Tensor
 from edge_client.optimisers import Optimiser
 from models.example_gradients import ExampleGradients
 from models.plan import TrainingSettings
-from models.registry import Network
+from models.registry import WordNetwork
 from models.schema import Schema
 from models.text_streams import Window, sentence_edges, sentence_window
 from privacy.example_sampling import poisson_sample
@@ -53,7 +53,7 @@ class ExampleTraining:
 
     def __init__(
         self,
-        network: Network,
+        network: WordNetwork,
         schema: Schema,
         training: TrainingSettings,
         privacy: ExamplePrivacySettings,

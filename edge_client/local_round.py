@@ -24,7 +24,7 @@ from models.model_settings import schema_of
 from models.parameters import check_flat, lay_parameters, load_parameters, read_update
 from models.personalisation import travelling_schema
 from models.plan import Plan
-from models.registry import build_network
+from models.registry import build_network, word_network
 from models.seeds import client_seed
 from models.tasks import task_named
 from privacy.layer_clipping import ClippedUpdate, clip_update
@@ -92,7 +92,7 @@ class LocalTrainer:
         self._by_example = (
             None
             if privacy is None
-            else ExampleTraining(self._network, self._schema, plan.training, privacy)
+            else ExampleTraining(word_network(self._network), self._schema, plan.training, privacy)
         )
 
     def train(

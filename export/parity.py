@@ -17,7 +17,7 @@ from models.codec import FlatVector
 from models.model_settings import ModelSettings, schema_of
 
 if TYPE_CHECKING:
-    from models.registry import Network
+    from models.registry import WordNetwork
 
 SHAPES = ((1, 1), (1, 9), (2, 1), (3, 4), (5, 2), (2, 17), (7, 3))
 """The ``(batch, time)`` shapes compared; the second call reads one word more than the first."""
@@ -56,7 +56,7 @@ def check_parity(
     generator = np.random.default_rng(_SEED)
     largest = 0.0
     for batch, time in shapes:
-        tokens = generator.integers(0, settings.vocabulary_size, (batch, 2 * time + 1))
+        tokens = generator.integers(0, graph.vocabulary_size, (batch, 2 * time + 1))
         for difference in _differences(graph, network, tokens, time):
             # Written so that NaN fails too.
             if not difference <= TOLERANCE:
@@ -74,7 +74,7 @@ def is_torch_there() -> bool:
 
 
 def _differences(
-    graph: NextWordGraph, network: "Network", tokens: NDArray[np.int64], split: int
+    graph: NextWordGraph, network: "WordNetwork", tokens: NDArray[np.int64], split: int
 ) -> list[float]:
     """Return the difference after the first ``split`` words and after the rest."""
     k = min(_RANKED, graph.vocabulary_size)
@@ -98,23 +98,23 @@ def _check_ranking(prediction: Prediction) -> None:
         raise ParityError("the ranked words must be the likeliest of the distribution, in order")
 
 
-def _network(settings: ModelSettings, parameters: FlatVector) -> "Network":
+def _network(settings: ModelSettings, parameters: FlatVector) -> "WordNetwork":
     try:
         import torch
 
         from models.parameters import load_parameters
-        from models.registry import build_network
+        from models.registry import build_network, word_network
     except ImportError as error:
         raise ParityError(
             f"{error.name} is missing, so the graph cannot be compared; install sotto[train]"
         ) from None
-    network = build_network(settings).eval()
+    network = word_network(build_network(settings)).eval()
     load_parameters(network, schema_of(settings), torch.from_numpy(np.array(parameters)))
     return network
 
 
 def _torch_distributions(
-    network: "Network", tokens: NDArray[np.int64], split: int
+    network: "WordNetwork", tokens: NDArray[np.int64], split: int
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return torch's log-probabilities after ``split`` words and, its state carried, after all."""
     import torch

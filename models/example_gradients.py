@@ -16,7 +16,7 @@ from torch import Tensor
 
 from models.example_recording import check_recordable, recording
 from models.example_uses import LookupUse, OutputUse, ParameterUse, Sums
-from models.registry import Network
+from models.registry import WordNetwork
 from models.text_streams import PADDING, Window
 
 ROUNDING = 2.0**-16
@@ -30,7 +30,7 @@ approach to probabilistic rounding error analysis", 2019): this covers 65,000 wo
 class ExampleGradients:
     """Clip and sum gradients of one network's examples."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: WordNetwork) -> None:
         """Take a network.
 
         Raises:

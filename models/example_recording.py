@@ -15,15 +15,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.hooks import RemovableHandle
 
+from models.attention import SelfAttention
 from models.example_uses import AffineUse, LookupUse, ParameterUse, ScaleUse
 from models.gru_lm import GruLm
 from models.language_model import Dropout, OutputLayer
 from models.recurrence import Gru
-from models.transformer_lm import Block, CausalAttention, TransformerLm
+from models.transformer_lm import Block, TransformerLm
 
 # Modules that only pass on what is theirs: their parameters belong to the layers inside them.
 _PASSING = (
-    *(GruLm, TransformerLm, Block, CausalAttention),
+    *(GruLm, TransformerLm, Block, SelfAttention),
     *(Dropout, nn.GELU, nn.ModuleList, nn.Sequential),
 )
 

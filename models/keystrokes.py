@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from models.metrics import SUGGESTION_SLOTS
-from models.registry import Network
+from models.registry import WordNetwork
 from models.scoring import chunked_logits, words_ahead
 from models.text import UNK_WORD
 from models.text_streams import scored_features
@@ -76,7 +76,7 @@ class KeystrokeCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 @torch.no_grad()
 def keystroke_savings(
-    network: Network,
+    network: WordNetwork,
     vocabulary: Vocabulary,
     users: Sequence[Sentences],
     *,

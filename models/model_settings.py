@@ -1,19 +1,27 @@
-"""Settings of every model family, and the schema each one implies.
+"""Settings of the word models, the union of all families, and the schema each one implies.
 
-A new family is one settings struct here, one member of ``ModelSettings``, one network in a file
-of its own, and one line in ``models/registry.py``. Nothing here imports torch: the resting device
-agent checks a plan's schema with this file alone, and a test holds each schema against the
-network it describes.
+A new family is a settings struct (images, characters and sequences have files of their own), one
+member of ``ModelSettings``, one case in ``schema_of``, one network in its own file, and one line
+in ``models/registry.py``. Nothing here imports torch: the resting device agent checks a plan's
+schema with this, and a test holds each schema against the network it describes.
 """
 
 from typing import assert_never
 
 import msgspec
 
+from models.image_settings import VitSettings, vit_schema
 from models.schema import Schema, TensorSpec
+from models.tensor_lists import (
+    attention_tensors,
+    check_at_least,
+    check_dropout,
+    linear_tensors,
+    norm_tensors,
+)
 
 
-class _Family(
+class _WordFamily(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="family"
 ):
     """Hold what every next-word model has.
@@ -25,10 +33,10 @@ class _Family(
     vocabulary_size: int
 
     def __post_init__(self) -> None:
-        _check_at_least("vocabulary_size", self.vocabulary_size, 3)
+        check_at_least("vocabulary_size", self.vocabulary_size, 3)
 
 
-class GruLmSettings(_Family, frozen=True, kw_only=True, tag="gru_lm"):
+class GruLmSettings(_WordFamily, frozen=True, kw_only=True, tag="gru_lm"):
     """Embedding, one GRU layer, linear output ([FedAtt] section IV).
 
     Attributes:
@@ -45,11 +53,11 @@ class GruLmSettings(_Family, frozen=True, kw_only=True, tag="gru_lm"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_at_least("hidden_size", self.hidden_size, 1)
-        _check_dropout(self.dropout)
+        check_at_least("hidden_size", self.hidden_size, 1)
+        check_dropout(self.dropout)
 
 
-class TransformerLmSettings(_Family, frozen=True, kw_only=True, tag="transformer_lm"):
+class TransformerLmSettings(_WordFamily, frozen=True, kw_only=True, tag="transformer_lm"):
     """Causal pre-LN Transformer for next words, with attention made of linear layers and SDPA.
 
     Attributes:
@@ -58,6 +66,7 @@ class TransformerLmSettings(_Family, frozen=True, kw_only=True, tag="transformer
         layer_count: Blocks.
         feedforward_size: Hidden width of each block's feed-forward network.
         context_size: Longest sequence in tokens (the size of the position table).
+        tied: Whether the output layer shares the embedding's matrix (its bias is its own).
         dropout: Probability in [0, 1) of dropping an element after each sub-layer.
     """
 
@@ -66,21 +75,25 @@ class TransformerLmSettings(_Family, frozen=True, kw_only=True, tag="transformer
     layer_count: int = 2
     feedforward_size: int = 512
     context_size: int = 64
+    tied: bool = True
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("model_size", "head_count", "layer_count", "feedforward_size", "context_size"):
-            _check_at_least(name, getattr(self, name), 1)
+            check_at_least(name, getattr(self, name), 1)
         if self.model_size % self.head_count:
             raise ValueError(
                 f"model_size must be a multiple of head_count {self.head_count}, "
                 f"got {self.model_size}"
             )
-        _check_dropout(self.dropout)
+        check_dropout(self.dropout)
 
 
-ModelSettings = GruLmSettings | TransformerLmSettings
+WordModelSettings = GruLmSettings | TransformerLmSettings
+"""Families that predict the next word of a list."""
+
+ModelSettings = WordModelSettings | VitSettings
 
 
 def schema_of(settings: ModelSettings) -> Schema:
@@ -90,6 +103,8 @@ def schema_of(settings: ModelSettings) -> Schema:
             return Schema(tuple(_gru_lm_tensors(settings)))
         case TransformerLmSettings():
             return Schema(tuple(_transformer_lm_tensors(settings)))
+        case VitSettings():
+            return vit_schema(settings)
         case _:
             assert_never(settings)
 
@@ -110,6 +125,9 @@ def _gru_lm_tensors(settings: GruLmSettings) -> list[TensorSpec]:
 
 def _transformer_lm_tensors(settings: TransformerLmSettings) -> list[TensorSpec]:
     vocab, width = settings.vocabulary_size, settings.model_size
+    output = linear_tensors("output", vocab, width)
+    if settings.tied:
+        del output[0]
     blocks = [
         tensor
         for block in range(settings.layer_count)
@@ -119,46 +137,17 @@ def _transformer_lm_tensors(settings: TransformerLmSettings) -> list[TensorSpec]
         TensorSpec(name="embedding.weight", shape=(vocab, width), layer="embedding"),
         TensorSpec(name="position.weight", shape=(settings.context_size, width), layer="position"),
         *blocks,
-        *_norm_tensors("norm", width),
-        TensorSpec(name="output.bias", shape=(vocab,), layer="output"),
+        *norm_tensors("norm", width),
+        *output,
     ]
 
 
 def _block_tensors(block: str, width: int, feedforward: int) -> list[TensorSpec]:
-    """List one block in state-dict order: QKV without bias, as FedTP generates it."""
+    """List one block in state-dict order."""
     return [
-        *_norm_tensors(f"{block}.attention_norm", width),
-        TensorSpec(
-            name=f"{block}.attention.to_qkv.weight",
-            shape=(3 * width, width),
-            layer=f"{block}.attention.to_qkv",
-        ),
-        *_linear_tensors(f"{block}.attention.to_out", width, width),
-        *_norm_tensors(f"{block}.feedforward_norm", width),
-        *_linear_tensors(f"{block}.feedforward.0", feedforward, width),
-        *_linear_tensors(f"{block}.feedforward.2", width, feedforward),
+        *norm_tensors(f"{block}.attention_norm", width),
+        *attention_tensors(f"{block}.attention", model_size=width, inner_size=width),
+        *norm_tensors(f"{block}.feedforward_norm", width),
+        *linear_tensors(f"{block}.feedforward.0", feedforward, width),
+        *linear_tensors(f"{block}.feedforward.2", width, feedforward),
     ]
-
-
-def _norm_tensors(name: str, width: int) -> list[TensorSpec]:
-    return [
-        TensorSpec(name=f"{name}.weight", shape=(width,), layer=name),
-        TensorSpec(name=f"{name}.bias", shape=(width,), layer=name),
-    ]
-
-
-def _linear_tensors(name: str, out_size: int, in_size: int) -> list[TensorSpec]:
-    return [
-        TensorSpec(name=f"{name}.weight", shape=(out_size, in_size), layer=name),
-        TensorSpec(name=f"{name}.bias", shape=(out_size,), layer=name),
-    ]
-
-
-def _check_at_least(name: str, value: int, least: int) -> None:
-    if value < least:
-        raise ValueError(f"{name} must be >= {least}, got {value}")
-
-
-def _check_dropout(dropout: float) -> None:
-    if not 0 <= dropout < 1:
-        raise ValueError(f"dropout must be in [0, 1), got {dropout}")

@@ -13,7 +13,7 @@ from torch import Tensor
 from models.cross_entropy import linear_cross_entropy
 from models.metrics import Counts
 from models.plan import TrainingSettings
-from models.registry import Network
+from models.registry import Network, WordNetwork, word_network
 from models.scoring import score
 from models.text_streams import (
     PADDING,
@@ -44,7 +44,7 @@ class NextWord:
             UnusableExamplesError: If it does not, or a word is outside the vocabulary.
             ValueError: If it is no stream of word numbers.
         """
-        _check_stream(examples, network)
+        _check_stream(examples, word_network(network))
         if len(examples) < LEAST_TOKENS:
             raise UnusableExamplesError(
                 f"text must have at least {LEAST_TOKENS} tokens to train on, got {len(examples)}"
@@ -60,7 +60,7 @@ class NextWord:
         generator: torch.Generator,
     ) -> Iterator[Window]:
         """Yield windows of ``bptt_steps`` tokens, or of the network's context where shorter."""
-        longest = network.context_size or training.bptt_steps
+        longest = word_network(network).context_size or training.bptt_steps
         return training_windows(
             examples,
             batch_size=training.batch_size,
@@ -72,6 +72,7 @@ class NextWord:
         self, network: Network, batch: Window, state: Tensor | None
     ) -> tuple[Tensor, int, Tensor | None]:
         """Return the mean cross-entropy of a window in nats, its tokens, and the state."""
+        network = word_network(network)
         device = network.output_bias.device
         features, state = network.features(
             batch.inputs.to(device), None if batch.starts_text else state
@@ -93,7 +94,7 @@ class NextWord:
         Raises:
             ValueError: If a stream is no stream of word numbers.
         """
-        network.eval()
+        network = word_network(network).eval()
         counts = Counts()
         streams = [stream for stream in users if len(stream)]
         if not streams:
@@ -106,7 +107,7 @@ class NextWord:
         return counts
 
 
-def _check_stream(stream: Tensor, network: Network) -> None:
+def _check_stream(stream: Tensor, network: WordNetwork) -> None:
     if stream.ndim != 1 or stream.dtype is not torch.int64:
         raise ValueError(
             f"text must be int64 of shape (tokens,), got {stream.dtype} of "

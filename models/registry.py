@@ -5,21 +5,77 @@ line here.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, assert_never
+from typing import Any, assert_never, overload
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 from models.gru_lm import GruLm
-from models.model_settings import GruLmSettings, ModelSettings, TransformerLmSettings
+from models.image_settings import VitSettings
+from models.model_settings import (
+    GruLmSettings,
+    ModelSettings,
+    TransformerLmSettings,
+    WordModelSettings,
+)
 from models.transformer_lm import TransformerLm
+from models.vit import Vit
 
-Network = GruLm | TransformerLm
-"""Every family: a module that is a ``models.language_model.LanguageModel``."""
+WordNetwork = GruLm | TransformerLm
+"""Families of next words: modules that are a ``models.language_model.LanguageModel``."""
+
+ImageNetwork = Vit
+"""Families of images: modules that are a ``models.classifier.Classifier``."""
+
+Network = WordNetwork | ImageNetwork
+"""Every family."""
+
+
+class WrongFamilyError(ValueError):
+    """Raised when a task is given a network of a family that it is not for."""
+
+
+def word_network(network: Network) -> WordNetwork:
+    """Return the network, which predicts words.
+
+    Raises:
+        WrongFamilyError: If it does not.
+    """
+    if isinstance(network, WordNetwork):
+        return network
+    raise _wrong_family(network, "next words", "gru_lm or transformer_lm")
+
+
+def image_network(network: Network) -> ImageNetwork:
+    """Return the network, which classifies images.
+
+    Raises:
+        WrongFamilyError: If it does not.
+    """
+    if isinstance(network, ImageNetwork):
+        return network
+    raise _wrong_family(network, "classes of images", "vit")
+
+
+def _wrong_family(network: Network, wanted: str, families: str) -> WrongFamilyError:
+    return WrongFamilyError(
+        f"the task needs a model of {wanted}, got {type(network).__name__}; "
+        f"set model.family to {families}"
+    )
+
+
+@overload
+def build_network(
+    settings: WordModelSettings, device: torch.device | str = "cpu"
+) -> WordNetwork: ...
+
+
+@overload
+def build_network(settings: ModelSettings, device: torch.device | str = "cpu") -> Network: ...
 
 
 def build_network(settings: ModelSettings, device: torch.device | str = "cpu") -> Network:
-    """Return a network with every parameter zero, in training mode.
+    """Return a network with every tensor that travels zero, in training mode.
 
     Parameters come from ``models.parameters``: drawn once by ``initial_parameters``, or received.
     Nothing is drawn here, from the global generator least of all.
@@ -31,8 +87,8 @@ def build_network(settings: ModelSettings, device: torch.device | str = "cpu") -
     with torch.device(device), _Undrawn():
         network = _network(settings)
     with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.zero_()
+        for tensor in network.state_dict().values():
+            tensor.zero_()
     return network
 
 
@@ -63,5 +119,7 @@ def _network(settings: ModelSettings) -> Network:
             return GruLm(settings)
         case TransformerLmSettings():
             return TransformerLm(settings)
+        case VitSettings():
+            return Vit(settings)
         case _:
             assert_never(settings)

@@ -1,8 +1,4 @@
-"""A small causal Transformer for next words: pre-LN blocks, learnt positions, tied output.
-
-Attention is made of ``nn.Linear`` and ``scaled_dot_product_attention``, so that per-sample
-gradients and graph export both see it, and its query-key-value projection is one matrix without a
-bias, so that a hypernetwork can make it.
+"""A small causal Transformer for next words: pre-LN blocks and learnt positions.
 
 References:
     [GPT-2] Radford et al., "Language Models are Unsupervised Multitask Learners", 2019: the block
@@ -13,31 +9,12 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
+from models.attention import SelfAttention
 from models.language_model import Dropout, OutputLayer
 from models.model_settings import TransformerLmSettings
 
 INITIAL_STD = 0.02
-
-
-class CausalAttention(nn.Module):
-    """Let each position look at itself and at earlier ones."""
-
-    def __init__(self, model_size: int, head_count: int) -> None:
-        super().__init__()
-        self.head_count = head_count
-        self.to_qkv = nn.Linear(model_size, 3 * model_size, bias=False)
-        self.to_out = nn.Linear(model_size, model_size)
-
-    def forward(self, values: Tensor) -> Tensor:
-        """Return attended values, shape ``(batch, time, embed)`` as given."""
-        batch, time, embed = values.shape
-        qkv = self.to_qkv(values).view(batch, time, 3, self.head_count, embed // self.head_count)
-        query, key, value = qkv.permute(2, 0, 3, 1, 4)  # each (batch, heads, time, embed / heads)
-        attended = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        attended = attended.transpose(1, 2).reshape(batch, time, embed)
-        return self.to_out(attended)  # type: ignore[no-any-return]  # modules return Any
 
 
 class Block(nn.Module):
@@ -47,7 +24,9 @@ class Block(nn.Module):
         super().__init__()
         width = settings.model_size
         self.attention_norm = nn.LayerNorm(width)
-        self.attention = CausalAttention(width, settings.head_count)
+        self.attention = SelfAttention(
+            width, settings.head_count, width // settings.head_count, causal=True
+        )
         self.feedforward_norm = nn.LayerNorm(width)
         self.feedforward = nn.Sequential(
             nn.Linear(width, settings.feedforward_size),
@@ -65,7 +44,7 @@ class Block(nn.Module):
 
 
 class TransformerLm(nn.Module):
-    """Embedding and position -> blocks -> norm; the output matrix is the embedding's."""
+    """Embedding and position -> blocks -> norm; the output matrix may be the embedding's."""
 
     def __init__(self, settings: TransformerLmSettings) -> None:
         super().__init__()
@@ -74,13 +53,13 @@ class TransformerLm(nn.Module):
         self.position = nn.Embedding(settings.context_size, settings.model_size)
         self.blocks = nn.ModuleList(Block(settings) for _ in range(settings.layer_count))
         self.norm = nn.LayerNorm(settings.model_size)
-        self.output = OutputLayer(settings.vocabulary_size, settings.model_size, tied=True)
+        self.output = OutputLayer(settings.vocabulary_size, settings.model_size, tied=settings.tied)
         self.dropout = Dropout(settings.dropout)
 
     @property
     def output_weight(self) -> Tensor:
-        """Return the output matrix, shape ``(vocab, embed)``."""
-        return self.embedding.weight
+        """Return the output matrix, shape ``(vocab, embed)``; tied or not."""
+        return self.embedding.weight if self.output.weight is None else self.output.weight
 
     @property
     def output_bias(self) -> Tensor:

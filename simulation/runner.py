@@ -21,7 +21,7 @@ from models.metrics import Counts
 from models.model_settings import schema_of
 from models.parameters import load_parameters, parameters_sha256
 from models.plan import Plan
-from models.registry import build_network
+from models.registry import build_network, word_network
 from privacy.budget import BudgetExceededError
 from privacy.ledger_chain import LedgerError
 from privacy.secure_noise import NoiseKeys
@@ -287,7 +287,7 @@ class _Run:
 
     def _keystrokes(self) -> dict[str, Value]:
         """Return what the current model saves those who typed the test text."""
-        network = build_network(self._plan.model)
+        network = word_network(build_network(self._plan.model))
         load_parameters(network, schema_of(self._plan.model), self._federation.parameters)
         counts = keystroke_savings(network, self._population.vocabulary, self._population.typed)
         return {"keystroke_savings": counts.savings, "keystroke_ceiling": counts.ceiling}

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 import edge_client.example_training
 from edge_client.local_round import LocalResult, LocalTrainer, run_evaluation, run_training
-from models.model_settings import GruLmSettings, ModelSettings, TransformerLmSettings, schema_of
+from models.model_settings import GruLmSettings, TransformerLmSettings, WordModelSettings, schema_of
 from models.parameters import initial_parameters, load_parameters, read_parameters
 from models.plan import Plan
 from models.registry import build_network
@@ -40,7 +40,7 @@ class LabelKeys:
 
 def private_plan(
     *,
-    model: ModelSettings = MODEL,
+    model: WordModelSettings = MODEL,
     clipping_norm: float = 1.0,
     noise_multiplier: float = 1.0,
     sampling_rate: float = 0.5,
@@ -71,7 +71,7 @@ def train(
 
 @pytest.mark.parametrize("model", [MODEL, TRANSFORMER], ids=["gru", "transformer"])
 def test_without_noise_and_clipping_it_is_gradient_descent_over_sentences(
-    model: ModelSettings,
+    model: WordModelSettings,
 ) -> None:
     # Noise of 1e-9 times a norm that nobody has; every sentence in each of the two steps.
     plan = private_plan(

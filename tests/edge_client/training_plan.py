@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models.model_settings import GruLmSettings, ModelSettings, schema_of
+from models.model_settings import GruLmSettings, WordModelSettings, schema_of
 from models.plan import Plan, TrainingSettings, VocabularySettings
 from privacy.settings import NoNoise, PrivacySettings
 
@@ -13,7 +13,7 @@ MODEL = GruLmSettings(vocabulary_size=20, hidden_size=6)
 
 
 def make_plan(
-    *, model: ModelSettings = MODEL, privacy: PrivacySettings | None = None, **training: Any
+    *, model: WordModelSettings = MODEL, privacy: PrivacySettings | None = None, **training: Any
 ) -> Plan:
     """Return a plan; keywords other than these are training settings, of whatever type."""
     settings: dict[str, Any] = {"learning_rate": 0.5, "batch_size": 3, "bptt_steps": 4, **training}

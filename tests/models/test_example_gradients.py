@@ -15,12 +15,12 @@ from models.example_recording import check_recordable, recording
 from models.example_uses import AffineUse, LookupUse, ParameterUse, ScaleUse
 from models.model_settings import (
     GruLmSettings,
-    ModelSettings,
     TransformerLmSettings,
+    WordModelSettings,
     schema_of,
 )
 from models.parameters import initial_parameters, load_parameters
-from models.registry import Network, build_network
+from models.registry import WordNetwork, build_network
 from models.text_streams import Window, sentence_edges, sentence_window
 from models.vocabulary import EOS
 
@@ -34,7 +34,7 @@ MODELS = pytest.mark.parametrize("settings", [TIED, UNTIED, TRANSFORMER], ids=st
 LENGTHS = (5, 1, 7, 3, 7, 2)
 
 
-def make_network(settings: ModelSettings) -> Network:
+def make_network(settings: WordModelSettings) -> WordNetwork:
     """Return a network with parameters three times their usual size, so that gradients differ."""
     network = build_network(settings)
     load_parameters(network, schema_of(settings), 3 * initial_parameters(settings, seed=1))
@@ -48,7 +48,7 @@ def make_window(lengths: tuple[int, ...] = LENGTHS) -> Window:
     return sentence_window(stream, sentence_edges(stream, max(lengths)))
 
 
-def gradient_alone(network: Network, window: Window, example: int) -> dict[str, Tensor]:
+def gradient_alone(network: WordNetwork, window: Window, example: int) -> dict[str, Tensor]:
     """Return one example's gradient: a batch of one, without padding, the framework's loss."""
     length = int((window.targets[example] >= 0).sum())
     features, _ = network.features(window.inputs[example : example + 1, :length], None)
@@ -62,12 +62,12 @@ def norm_of(gradient: Mapping[str, Tensor]) -> float:
     return math.hypot(*(float(part.double().norm()) for part in gradient.values()))
 
 
-def empty_sums(network: Network) -> dict[str, Tensor]:
+def empty_sums(network: WordNetwork) -> dict[str, Tensor]:
     return {name: torch.zeros_like(held) for name, held in network.named_parameters()}
 
 
 @MODELS
-def test_every_parameter_has_each_examples_own_gradient(settings: ModelSettings) -> None:
+def test_every_parameter_has_each_examples_own_gradient(settings: WordModelSettings) -> None:
     network, window = make_network(settings), make_window()
 
     _, uses = ExampleGradients(network).record(window)
@@ -85,7 +85,7 @@ def test_every_parameter_has_each_examples_own_gradient(settings: ModelSettings)
 
 @MODELS
 def test_a_norm_is_never_below_that_of_the_gradient_and_hardly_above(
-    settings: ModelSettings,
+    settings: WordModelSettings,
 ) -> None:
     network, window = make_network(settings), make_window()
 
@@ -97,7 +97,9 @@ def test_a_norm_is_never_below_that_of_the_gradient_and_hardly_above(
 
 
 @MODELS
-def test_the_sum_is_of_gradients_each_shortened_by_its_own_norm(settings: ModelSettings) -> None:
+def test_the_sum_is_of_gradients_each_shortened_by_its_own_norm(
+    settings: WordModelSettings,
+) -> None:
     network, window = make_network(settings), make_window()
     alone = [gradient_alone(network, window, example) for example in range(len(LENGTHS))]
     norms = [norm_of(gradient) for gradient in alone]
@@ -117,7 +119,7 @@ def test_the_sum_is_of_gradients_each_shortened_by_its_own_norm(settings: ModelS
 @pytest.mark.parametrize("clipping_norm", [1e-3, 0.1, 1.0])
 @MODELS
 def test_no_example_moves_the_sum_further_than_the_clipping_norm(
-    settings: ModelSettings, clipping_norm: float
+    settings: WordModelSettings, clipping_norm: float
 ) -> None:
     network = make_network(settings)
     gradients = ExampleGradients(network)
@@ -129,7 +131,7 @@ def test_no_example_moves_the_sum_further_than_the_clipping_norm(
 
 
 @MODELS
-def test_an_examples_gradient_does_not_depend_on_the_others(settings: ModelSettings) -> None:
+def test_an_examples_gradient_does_not_depend_on_the_others(settings: WordModelSettings) -> None:
     network, window = make_network(settings), make_window()
     gradients = ExampleGradients(network)
     few = Window(window.inputs[:2], window.targets[:2], True)
@@ -141,7 +143,9 @@ def test_an_examples_gradient_does_not_depend_on_the_others(settings: ModelSetti
 
 
 @MODELS
-def test_the_loss_of_an_example_is_the_mean_over_its_own_tokens(settings: ModelSettings) -> None:
+def test_the_loss_of_an_example_is_the_mean_over_its_own_tokens(
+    settings: WordModelSettings,
+) -> None:
     network, window = make_network(settings), make_window()
 
     losses, _ = ExampleGradients(network).record(window)
@@ -300,7 +304,7 @@ def test_a_state_carried_from_elsewhere_is_refused() -> None:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 @MODELS
-def test_cuda_sums_what_the_processor_sums(settings: ModelSettings) -> None:
+def test_cuda_sums_what_the_processor_sums(settings: WordModelSettings) -> None:
     network, window = make_network(settings), make_window()
     expected = empty_sums(network)
     ExampleGradients(network).add_clipped(window, 0.5, expected)

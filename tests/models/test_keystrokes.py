@@ -4,14 +4,14 @@ import torch
 from models.keystrokes import KeystrokeCounts, keystroke_savings
 from models.model_settings import GruLmSettings, schema_of
 from models.parameters import initial_parameters, load_parameters
-from models.registry import Network, build_network
+from models.registry import WordNetwork, build_network
 from models.vocabulary import EOS, UNK, Vocabulary
 
 WORDS = ("<unk>", "<eos>", "the", "then", "they", "them", "that", "cat", "cats", "a", "than")
 VOCABULARY = Vocabulary(WORDS)
 
 
-def network_that_prefers(order: list[str]) -> Network:
+def network_that_prefers(order: list[str]) -> WordNetwork:
     """Return a network whose scores fall along the list, whatever the context."""
     network = build_network(GruLmSettings(vocabulary_size=len(WORDS), hidden_size=2))
     with torch.no_grad():
@@ -73,14 +73,14 @@ def test_a_word_hidden_by_the_corpus_is_not_counted() -> None:
     assert hidden == keystroke_savings(network, VOCABULARY, [[["the", "cat"]]])
 
 
-def random_network() -> Network:
+def random_network() -> WordNetwork:
     settings = GruLmSettings(vocabulary_size=len(WORDS), hidden_size=8)
     network = build_network(settings)
     load_parameters(network, schema_of(settings), 10 * initial_parameters(settings, seed=2))
     return network
 
 
-def type_by_hand(network: Network, sentences: list[list[str]]) -> int:
+def type_by_hand(network: WordNetwork, sentences: list[list[str]]) -> int:
     """Press every key in turn, looking at the three suggestions before each."""
     keys, state, before = 0, None, EOS
     for sentence in sentences:

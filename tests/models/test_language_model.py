@@ -3,11 +3,11 @@ import torch
 from torch.testing import assert_close
 
 from models.language_model import Dropout, LanguageModel, use_generator
-from models.model_settings import GruLmSettings, ModelSettings, TransformerLmSettings, schema_of
+from models.model_settings import GruLmSettings, TransformerLmSettings, WordModelSettings, schema_of
 from models.parameters import initial_parameters, load_parameters
-from models.registry import Network, build_network
+from models.registry import WordNetwork, build_network
 
-FAMILIES: list[ModelSettings] = [
+FAMILIES: list[WordModelSettings] = [
     GruLmSettings(vocabulary_size=30, hidden_size=8),
     GruLmSettings(vocabulary_size=30, hidden_size=8, tied=False),
     TransformerLmSettings(
@@ -16,7 +16,7 @@ FAMILIES: list[ModelSettings] = [
 ]
 
 
-def network_of(settings: ModelSettings) -> Network:
+def network_of(settings: WordModelSettings) -> WordNetwork:
     network = build_network(settings)
     load_parameters(network, schema_of(settings), 5 * initial_parameters(settings, seed=1))
     return network.eval()
@@ -24,7 +24,7 @@ def network_of(settings: ModelSettings) -> Network:
 
 @pytest.mark.parametrize("settings", FAMILIES)
 @pytest.mark.parametrize("changed", range(1, 12))
-def test_no_feature_depends_on_a_later_token(settings: ModelSettings, changed: int) -> None:
+def test_no_feature_depends_on_a_later_token(settings: WordModelSettings, changed: int) -> None:
     network = network_of(settings)
     tokens = torch.randint(30, (3, 12), generator=torch.Generator().manual_seed(0))
     other = tokens.clone()
@@ -39,7 +39,7 @@ def test_no_feature_depends_on_a_later_token(settings: ModelSettings, changed: i
 
 
 @pytest.mark.parametrize("settings", FAMILIES)
-def test_every_family_is_a_language_model(settings: ModelSettings) -> None:
+def test_every_family_is_a_language_model(settings: WordModelSettings) -> None:
     network = network_of(settings)
 
     assert isinstance(network, LanguageModel)

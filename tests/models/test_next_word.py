@@ -7,11 +7,11 @@ from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 
 from models.metrics import Counts
-from models.model_settings import GruLmSettings, ModelSettings, TransformerLmSettings, schema_of
+from models.model_settings import GruLmSettings, TransformerLmSettings, WordModelSettings, schema_of
 from models.next_word import NextWord, UnusableExamplesError
 from models.parameters import initial_parameters, load_parameters
 from models.plan import TrainingSettings
-from models.registry import Network, build_network
+from models.registry import WordNetwork, build_network
 from models.tasks import task_named
 from models.vocabulary import EOS, UNK
 
@@ -22,7 +22,7 @@ TRANSFORMER = TransformerLmSettings(
 TRAINING = TrainingSettings(learning_rate=1.0, batch_size=3, bptt_steps=5)
 
 
-def network_of(settings: ModelSettings) -> Network:
+def network_of(settings: WordModelSettings) -> WordNetwork:
     network = build_network(settings)
     load_parameters(network, schema_of(settings), 5 * initial_parameters(settings, seed=1))
     return network
@@ -36,7 +36,7 @@ def text(tokens: int, seed: int = 0) -> Tensor:
     return stream
 
 
-def read_word_by_word(network: Network, stream: Tensor) -> Tensor:
+def read_word_by_word(network: WordNetwork, stream: Tensor) -> Tensor:
     """Return the log-probabilities of all words at each place, one token after the other."""
     state, before, rows = None, EOS, []
     for token in stream.tolist():
@@ -78,7 +78,7 @@ def test_hits_are_those_of_a_sorted_list_without_unk() -> None:
 
 
 @pytest.mark.parametrize("settings", [GRU, TRANSFORMER])
-def test_the_batch_size_does_not_change_what_is_counted(settings: ModelSettings) -> None:
+def test_the_batch_size_does_not_change_what_is_counted(settings: WordModelSettings) -> None:
     network = network_of(settings)
     users = [text(1500, 1), text(1, 2), text(40, 3), text(700, 4)]
 

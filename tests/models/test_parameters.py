@@ -7,7 +7,14 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 
-from models.model_settings import GruLmSettings, ModelSettings, TransformerLmSettings, schema_of
+from models.image_settings import VitSettings
+from models.model_settings import (
+    GruLmSettings,
+    ModelSettings,
+    TransformerLmSettings,
+    WordModelSettings,
+    schema_of,
+)
 from models.parameters import (
     initial_parameters,
     lay_parameters,
@@ -19,11 +26,25 @@ from models.parameters import (
 from models.registry import build_network
 from models.schema import Schema
 
-FAMILIES: list[ModelSettings] = [
+WORD_FAMILIES: list[WordModelSettings] = [
     GruLmSettings(vocabulary_size=40, hidden_size=6),
     GruLmSettings(vocabulary_size=40, hidden_size=6, tied=False),
     TransformerLmSettings(
         vocabulary_size=40, model_size=8, head_count=2, feedforward_size=12, context_size=16
+    ),
+    TransformerLmSettings(
+        vocabulary_size=40,
+        model_size=8,
+        head_count=2,
+        feedforward_size=12,
+        context_size=16,
+        tied=False,
+    ),
+]
+FAMILIES: list[ModelSettings] = [
+    *WORD_FAMILIES,
+    VitSettings(
+        class_count=3, image_size=8, model_size=6, head_count=2, head_size=5, layer_count=2
     ),
 ]
 
@@ -43,8 +64,9 @@ def test_a_network_is_built_of_zeros_and_nothing_is_drawn(settings: ModelSetting
     network = build_network(settings)
 
     assert torch.equal(torch.get_rng_state(), before)
+    for tensor in network.state_dict().values():
+        assert not tensor.any()
     for parameter in network.parameters():
-        assert not parameter.any()
         assert parameter.requires_grad
 
 
@@ -75,8 +97,8 @@ def test_a_seed_decides_the_first_parameters_and_the_global_generator_does_not(
     assert not torch.equal(initial_parameters(settings, seed=6), first)
 
 
-@pytest.mark.parametrize("settings", FAMILIES)
-def test_the_first_guess_is_nearly_uniform(settings: ModelSettings) -> None:
+@pytest.mark.parametrize("settings", WORD_FAMILIES)
+def test_the_first_guess_is_nearly_uniform(settings: WordModelSettings) -> None:
     network = build_network(settings)
     load_parameters(network, schema_of(settings), initial_parameters(settings, seed=0))
     tokens = torch.arange(16).unsqueeze(0)
@@ -108,7 +130,7 @@ def test_a_network_without_a_tensor_of_the_schema_is_refused() -> None:
 
 
 def test_tensors_outside_the_schema_stay_as_they_are() -> None:
-    network = build_network(FAMILIES[0])
+    network = build_network(WORD_FAMILIES[0])
     bias_only = Schema(schema_of(FAMILIES[0]).tensors[-1:])
 
     load_parameters(network, bias_only, torch.ones(40))

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from models.model_settings import GruLmSettings, ModelSettings, TransformerLmSettings
+from models.model_settings import GruLmSettings, TransformerLmSettings, WordModelSettings
 from models.registry import build_network
 from models.text_streams import PADDING, SEGMENT_TOKENS, scored_features, training_windows
 from models.vocabulary import EOS
@@ -90,7 +90,7 @@ def test_passes_cut_the_text_at_different_places() -> None:
     model=st.sampled_from([GRU, TRANSFORMER]),
 )
 def test_scoring_reads_every_place_once(
-    lengths: list[int], batch_size: int, model: ModelSettings
+    lengths: list[int], batch_size: int, model: WordModelSettings
 ) -> None:
     network = build_network(model).eval()
     streams = [torch.randint(50, (length,)) for length in lengths]

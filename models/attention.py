@@ -1,0 +1,53 @@
+"""Multi-head self-attention of linear layers, for every Transformer here.
+
+Attention is made of ``nn.Linear`` and ``scaled_dot_product_attention``, so that per-sample
+gradients and graph export both see it, and its query-key-value projection is one matrix without a
+bias, so that a hypernetwork can make it.
+
+References:
+    [Vaswani] "Attention Is All You Need", NeurIPS 2017, arXiv:1706.03762.
+    [FedTP] Li et al., arXiv:2211.01572: heads whose sizes do not add up to the model's.
+"""
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class SelfAttention(nn.Module):
+    """Let each position look at all positions, or only at itself and earlier ones."""
+
+    def __init__(
+        self,
+        model_size: int,
+        head_count: int,
+        head_size: int,
+        *,
+        causal: bool,
+        out_bias: bool = True,
+    ) -> None:
+        super().__init__()
+        inner = head_count * head_size
+        self.head_count = head_count
+        self.causal = causal
+        self.to_qkv = nn.Linear(model_size, 3 * inner, bias=False)
+        self.to_out = nn.Linear(inner, model_size, bias=out_bias)
+
+    def forward(self, values: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return attended values.
+
+        Args:
+            values: Shape ``(batch, time, embed)``.
+            mask: True where a key may be looked at, bool, broadcast to
+                ``(batch, heads, time, time)``; of an attention that is not causal.
+
+        Returns:
+            Shape ``(batch, time, embed)``.
+        """
+        batch, time, _ = values.shape
+        qkv = self.to_qkv(values).view(batch, time, 3, self.head_count, -1)
+        query, key, value = qkv.permute(2, 0, 3, 1, 4)  # each (batch, heads, time, head size)
+        attended = functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, is_causal=self.causal
+        )
+        attended = attended.transpose(1, 2).reshape(batch, time, -1)
+        return self.to_out(attended)  # type: ignore[no-any-return]  # modules return Any

@@ -1,0 +1,62 @@
+"""The protocol of an image classifier, and the step from pixels to numbers that all begin with."""
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+LARGEST_PIXEL = 255
+
+
+@runtime_checkable
+class Classifier(Protocol):
+    """Turn images into features, and features into a score for every class.
+
+    Attributes:
+        pixels: Normalises what comes in; knows the shape of an image.
+        head: Last layer; its rows are the classes.
+    """
+
+    pixels: "Pixels"
+    head: nn.Linear
+
+    def features(self, pixels: Tensor) -> Tensor:
+        """Return what the head reads.
+
+        Args:
+            pixels: Images, uint8, shape ``(batch, height, width, channels)``.
+
+        Returns:
+            Features, float32, shape ``(batch, embed)``.
+        """
+        ...
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """Draw every parameter anew, in schema order."""
+        ...
+
+
+class Pixels(nn.Module):
+    """Scale bytes to [0, 1], then normalise each channel; nothing here is trained or travels.
+
+    Attributes:
+        shape: Height, width and channels of an image.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, image_size: int, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__()
+        self.shape = (image_size, image_size, len(mean))
+        self.register_buffer("mean", torch.tensor(mean), persistent=False)
+        self.register_buffer("std", torch.tensor(std), persistent=False)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Return normalised images, shape ``(batch, channels, height, width)``.
+
+        Args:
+            pixels: Uint8, shape ``(batch, height, width, channels)``.
+        """
+        return ((pixels.float() / LARGEST_PIXEL - self.mean) / self.std).permute(0, 3, 1, 2)

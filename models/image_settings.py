@@ -1,0 +1,133 @@
+"""Settings of the image classifiers, and the schemas they imply. No torch.
+
+References:
+    [FedTP] Li et al., "FedTP: Federated Learning by Transformer Personalization", TNNLS 2023,
+        arXiv:2211.01572, section IV-A: the tiny ViT and the ConvNet.
+    [FedBN] Li et al., ICLR 2021, arXiv:2102.07623: a batch norm after each layer but the last.
+"""
+
+import math
+
+import msgspec
+
+from models.schema import Schema, TensorSpec
+from models.tensor_lists import (
+    attention_tensors,
+    check_at_least,
+    check_dropout,
+    linear_tensors,
+    norm_tensors,
+    tensor,
+)
+
+CIFAR_MEAN = (0.4914, 0.4822, 0.4465)
+CIFAR_STD = (0.2470, 0.2435, 0.2616)
+"""Mean and standard deviation of CIFAR-10's training pixels, each channel in [0, 1]."""
+
+
+class _ImageFamily(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="family"
+):
+    """Hold what every image classifier has.
+
+    Attributes:
+        class_count: Classes it tells apart; labels are in [0, class_count).
+        image_size: Height and width in pixels.
+        channel_count: Colours of a pixel.
+        pixel_mean: Taken off each channel, pixels scaled to [0, 1]; one value a channel.
+        pixel_std: Each channel is divided by it, as above.
+    """
+
+    class_count: int
+    image_size: int = 32
+    channel_count: int = 3
+    pixel_mean: tuple[float, ...] = CIFAR_MEAN
+    pixel_std: tuple[float, ...] = CIFAR_STD
+
+    def __post_init__(self) -> None:
+        check_at_least("class_count", self.class_count, 2)
+        check_at_least("image_size", self.image_size, 1)
+        check_at_least("channel_count", self.channel_count, 1)
+        for name in ("pixel_mean", "pixel_std"):
+            values = getattr(self, name)
+            if len(values) != self.channel_count or not all(map(math.isfinite, values)):
+                raise ValueError(
+                    f"{name} must have {self.channel_count} finite values, one a channel, "
+                    f"got {list(values)}"
+                )
+        if not min(self.pixel_std) > 0:
+            raise ValueError(f"pixel_std must be > 0, got {list(self.pixel_std)}")
+
+
+class VitSettings(_ImageFamily, frozen=True, kw_only=True, tag="vit"):
+    """Vision Transformer over patches, with a class token ([FedTP] section IV-A).
+
+    Attributes:
+        patch_size: Height and width of a patch in pixels; divides ``image_size``.
+        model_size: Width of the residual stream.
+        head_count: Attention heads in each block.
+        head_size: Width of one head; heads times it need not be ``model_size``.
+        layer_count: Blocks.
+        feedforward_size: Hidden width of each block's feed-forward network.
+        dropout: Probability in [0, 1) of dropping an element, in training.
+    """
+
+    patch_size: int = 4
+    model_size: int = 128
+    head_count: int = 8
+    head_size: int = 64
+    layer_count: int = 8
+    feedforward_size: int = 256
+    dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("patch_size", "model_size", "head_count", "head_size", "layer_count"):
+            check_at_least(name, getattr(self, name), 1)
+        check_at_least("feedforward_size", self.feedforward_size, 1)
+        if self.image_size % self.patch_size:
+            raise ValueError(
+                f"patch_size must divide image_size {self.image_size}, got {self.patch_size}"
+            )
+        check_dropout(self.dropout)
+
+    @property
+    def patch_count(self) -> int:
+        """Return the number of patches of an image."""
+        return (self.image_size // self.patch_size) ** 2
+
+    @property
+    def patch_elements(self) -> int:
+        """Return the number of values in one patch."""
+        return self.patch_size**2 * self.channel_count
+
+
+def vit_schema(settings: VitSettings) -> Schema:
+    """Return the schema of a ViT."""
+    width = settings.model_size
+    blocks = [
+        spec
+        for block in range(settings.layer_count)
+        for spec in _vit_block(f"blocks.{block}", settings)
+    ]
+    return Schema(
+        (
+            TensorSpec(name="class_token", shape=(width,), layer="class_token"),
+            *linear_tensors("patches", width, settings.patch_elements),
+            tensor("position", "weight", settings.patch_count + 1, width),
+            *blocks,
+            *norm_tensors("norm", width),
+            *linear_tensors("head", settings.class_count, width),
+        )
+    )
+
+
+def _vit_block(block: str, settings: VitSettings) -> list[TensorSpec]:
+    width, inner = settings.model_size, settings.head_count * settings.head_size
+    return [
+        *norm_tensors(f"{block}.attention_norm", width),
+        *attention_tensors(f"{block}.attention", model_size=width, inner_size=inner),
+        *norm_tensors(f"{block}.feedforward_norm", width),
+        *linear_tensors(f"{block}.feedforward.to_hidden", settings.feedforward_size, width),
+        *linear_tensors(f"{block}.feedforward.to_out", width, settings.feedforward_size),
+    ]
