@@ -1,0 +1,39 @@
+"""Say what kernel a client's Gaussian processes have and how long they are sampled. No torch."""
+
+import math
+
+import msgspec
+
+
+class GaussianProcessSettings(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
+    """Say what every binary Gaussian process of a client's tree is like; the authors' values.
+
+    Attributes:
+        output_scale: Prior variance of the latent function, > 0.
+        length_scale: Of the RBF kernel, at least 0.01; features have length 1, so no two are more
+            than 2 apart.
+        jitter: Added to the variance of each known point, > 0.
+        chain_count: Gibbs chains side by side while training.
+        evaluation_chain_count: The same while predicting.
+        step_count: Gibbs steps of each chain.
+    """
+
+    output_scale: float = 8.0
+    length_scale: float = 1.0
+    jitter: float = 1e-3
+    chain_count: int = 20
+    evaluation_chain_count: int = 30
+    step_count: int = 5
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        for name in ("output_scale", "jitter"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be > 0 and finite, got {getattr(self, name)}")
+        if not 0.01 <= self.length_scale < math.inf:
+            raise ValueError(f"length_scale must be >= 0.01 and finite, got {self.length_scale}")
+        for name in ("chain_count", "evaluation_chain_count", "step_count"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
