@@ -11,7 +11,7 @@ from privacy.budget_values import (
     check_noise_multiplier,
     check_sampling_rate,
 )
-from privacy.calibration import noise_multiplier_for
+from privacy.calibration import noise_multiplier_for, tree_noise_multiplier_for
 from privacy.events import Adjacency, GaussianRelease, SecretCoinFlips, TreeRelease
 from privacy.federation_tables import read_tables, tally_of_run
 from privacy.ledger_chain import LedgerOfAnotherRunError, head_of, verify_chain
@@ -95,11 +95,8 @@ def epsilon_of_trees(
     Raises:
         ValueError: If a value is missing or out of its range.
     """
-    length = check_count(rounds, "rounds")
-    if restart_rounds is not None:
-        length = check_count(restart_rounds, "restart_rounds")
     total = Tally()
-    for number, first in enumerate(range(0, rounds, length)):
+    for number, leaves in enumerate(_tree_leaves(rounds, restart_rounds)):
         leaf = TreeRelease(
             noise_multiplier=noise_multiplier,
             adjacency="zero-out",
@@ -107,7 +104,7 @@ def epsilon_of_trees(
             max_participation=max_participation,
             tree_number=number,
         )
-        total = total.plus(leaf, min(length, rounds - first))
+        total = total.plus(leaf, leaves)
     return _answer(report_of_tally(total, delta), rounds)
 
 
@@ -188,6 +185,47 @@ def noise_for(*, target_epsilon: float, rounds: int, sampling_rate: float, delta
     )
 
 
+def tree_noise_for(
+    *,
+    target_epsilon: float,
+    rounds: int,
+    min_separation: int,
+    max_participation: int,
+    restart_rounds: int | None,
+    delta: float,
+) -> Answer:
+    """Answer the least noise multiplier of each node that keeps trees of noise within ε at δ.
+
+    Raises:
+        ValueError: If a value is missing or out of its range.
+    """
+    z = tree_noise_multiplier_for(
+        target_epsilon,
+        delta,
+        _tree_leaves(rounds, restart_rounds),
+        min_separation=min_separation,
+        max_participation=max_participation,
+    )
+    return Answer(
+        figures={
+            "noise_multiplier": z,
+            "target_epsilon": target_epsilon,
+            "delta": delta,
+            "rounds": rounds,
+            "min_separation": min_separation,
+            "max_participation": max_participation,
+            "restart_rounds": restart_rounds,
+        },
+        lines=[
+            f"noise multiplier {z:g} keeps {in_words(rounds, 'round')}, one person in at most "
+            f"{max_participation} of them and at least {min_separation} apart, within epsilon "
+            f"{target_epsilon:g} at delta {delta:g}",
+            "noise standard deviation of each node = noise multiplier x sensitivity of the "
+            "aggregate",
+        ],
+    )
+
+
 def sensitivity_of(
     *,
     slot_count: int,
@@ -246,6 +284,14 @@ def price_line(attention_strength: float, price: float) -> str:
         f"attention strength {attention_strength:g} costs {price:.3g} times the noise of equal "
         f"weights, {limit:.3g} in a large cohort; at most {CHEAP_ATTENTION:g} is cheap"
     )
+
+
+def _tree_leaves(rounds: int, restart_rounds: int | None) -> list[int]:
+    """Return the rounds of each tree in the order of time."""
+    length = check_count(rounds, "rounds")
+    if restart_rounds is not None:
+        length = check_count(restart_rounds, "restart_rounds")
+    return [min(length, rounds - first) for first in range(0, rounds, length)]
 
 
 def _answer(found: PrivacyReport, rounds: int) -> Answer:

@@ -10,7 +10,8 @@ from typing import Literal, get_args
 from privacy.sensitivity import Adjacency
 
 Commands = argparse._SubParsersAction  # argparse gives the type no public name.
-Source = Literal["ledger", "plan", "ftrl", "central"]
+Mode = Literal["ftrl", "central"]
+Source = Mode | Literal["ledger", "plan"]
 
 _ALLOWED: dict[Source, frozenset[str]] = {
     "ledger": frozenset({"ledger", "plan", "delta", "run", "head"}),
@@ -31,6 +32,11 @@ _ALLOWED: dict[Source, frozenset[str]] = {
     ),
 }
 _OTHERS = frozenset({"command", "json", "second_opinion"})
+_CALIBRATED: dict[Mode, frozenset[str]] = {
+    # What noise is asked for: a target instead of a noise multiplier.
+    "ftrl": (_ALLOWED["ftrl"] - {"noise_multiplier"}) | {"target_epsilon"},
+    "central": frozenset({"mode", "target_epsilon", "rounds", "delta", "sampling_rate"}),
+}
 
 
 class UsageError(Exception):
@@ -43,16 +49,35 @@ def source_of(arguments: argparse.Namespace) -> Source:
     Raises:
         UsageError: If one does not.
     """
-    source: Source = "ftrl" if arguments.mode == "ftrl" else "central"
+    source: Source = _mode(arguments)
     if arguments.ledger is not None:
         source = "ledger"
     elif arguments.plan is not None:
         source = "plan"
+    _check_effect(arguments, _ALLOWED[source], source)
+    return source
+
+
+def mode_of(arguments: argparse.Namespace) -> Mode:
+    """Return for which mode ``noise`` is asked, after checking that every flag belongs to it.
+
+    Raises:
+        UsageError: If one does not.
+    """
+    mode = _mode(arguments)
+    _check_effect(arguments, _CALIBRATED[mode], mode)
+    return mode
+
+
+def _mode(arguments: argparse.Namespace) -> Mode:
+    return "ftrl" if arguments.mode == "ftrl" else "central"
+
+
+def _check_effect(arguments: argparse.Namespace, allowed: frozenset[str], source: Source) -> None:
     given = {name for name, value in vars(arguments).items() if value is not None} - _OTHERS
-    for name in sorted(given - _ALLOWED[source]):
+    for name in sorted(given - allowed):
         flag = "PLAN" if name == "plan" else "--" + name.replace("_", "-")
         raise UsageError(f"{flag} has no effect for {_IN_WORDS[source]}")
-    return source
 
 
 _IN_WORDS: dict[Source, str] = {
@@ -76,7 +101,6 @@ def add_epsilon(commands: "Commands[argparse.ArgumentParser]") -> argparse.Argum
         allow_abbrev=False,
     )
     parser.add_argument("plan", type=Path, nargs="?", metavar="PLAN", help="federation TOML file")
-    parser.add_argument("--mode", choices=("central", "ftrl"), help="central unless given")
     _add_noise_multiplier(parser)
     _add_run(parser)
     parser.add_argument(
@@ -84,18 +108,6 @@ def add_epsilon(commands: "Commands[argparse.ArgumentParser]") -> argparse.Argum
         type=int,
         metavar="N",
         help="enrolled people; with it places are fixed, and their tail is part of delta",
-    )
-    parser.add_argument(
-        "--min-separation",
-        type=int,
-        metavar="ROUNDS",
-        help="ftrl: least distance of two rounds of one person, in rounds (1: every round)",
-    )
-    parser.add_argument(
-        "--max-participation", type=int, metavar="ROUNDS", help="ftrl: most rounds of one person"
-    )
-    parser.add_argument(
-        "--restart-rounds", type=int, metavar="ROUNDS", help="ftrl: rounds of one tree (all)"
     )
     parser.add_argument(
         "--ledger",
@@ -121,7 +133,8 @@ def add_noise(commands: "Commands[argparse.ArgumentParser]") -> argparse.Argumen
     parser = commands.add_parser(
         "noise",
         help="find the least noise for a target epsilon",
-        description="Find the least noise multiplier that keeps a run within epsilon at delta.",
+        description="Find the least noise multiplier that keeps a run within epsilon at delta; "
+        "with --mode ftrl that of each node of the tree.",
         allow_abbrev=False,
     )
     parser.add_argument("--target-epsilon", type=float, metavar="E", help="of the whole run")
@@ -196,6 +209,7 @@ def _add_noise_multiplier(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--mode", choices=("central", "ftrl"), help="central unless given")
     parser.add_argument("--rounds", type=int, metavar="T", help="rounds of the whole run")
     parser.add_argument(
         "--sampling-rate",
@@ -205,6 +219,18 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--delta", type=float, metavar="D", help="chance that the bound fails, over the whole run"
+    )
+    parser.add_argument(
+        "--min-separation",
+        type=int,
+        metavar="ROUNDS",
+        help="ftrl: least distance of two rounds of one person, in rounds (1: every round)",
+    )
+    parser.add_argument(
+        "--max-participation", type=int, metavar="ROUNDS", help="ftrl: most rounds of one person"
+    )
+    parser.add_argument(
+        "--restart-rounds", type=int, metavar="ROUNDS", help="ftrl: rounds of one tree (all)"
     )
 
 

@@ -1,11 +1,12 @@
 """Find the least noise that keeps a run within a privacy budget."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from privacy.accountant import epsilon_of_tally
 from privacy.budget_values import check_count, check_delta, check_epsilon, check_sampling_rate
 from privacy.tally import Tally
+from privacy.tree_accounting import epsilon_of_rho, tree_sensitivity_squared
 
 _STEP = 1e-4
 _LEAST, _MOST = 1e-2, 1e7
@@ -49,6 +50,48 @@ def noise_multiplier_for(
     steps = math.ceil(round(math.exp(_crossing(excess)) / _STEP, 6))
     while not fits(steps):
         steps = math.ceil(steps * (1 + _STEP))
+    return round(steps * _STEP, 4)
+
+
+def tree_noise_multiplier_for(
+    target_epsilon: float,
+    delta: float,
+    tree_leaves: Sequence[int],
+    *,
+    min_separation: int,
+    max_participation: int,
+) -> float:
+    """Return the least noise multiplier z of each node that keeps trees of noise within ε at δ.
+
+    Args:
+        target_epsilon: ε of the whole run.
+        delta: δ of the whole run, in (0, 1).
+        tree_leaves: Rounds of each tree in the order of time; several after restarts.
+        min_separation: Least distance in rounds of two participations of one person.
+        max_participation: Most participations of one person over all trees.
+
+    Returns:
+        z, rounded up to a multiple of 0.0001.
+
+    Raises:
+        ValueError: If a value is missing or out of its range, or no z below 10^7 is enough.
+    """
+    check_epsilon(target_epsilon, "target_epsilon")
+    check_delta(delta)
+    squared = tree_sensitivity_squared(
+        tree_leaves, min_separation=min_separation, max_participation=max_participation
+    )
+
+    def rho(z: float) -> float:
+        return squared / (2 * z**2)
+
+    def excess(log_z: float) -> float:
+        epsilon = epsilon_of_rho(rho(math.exp(log_z)), delta)
+        return math.log(max(epsilon, 1e-12) / target_epsilon)
+
+    steps = math.ceil(round(math.exp(_crossing(excess)) / _STEP, 6))
+    while epsilon_of_rho(rho(steps * _STEP), delta) > target_epsilon:
+        steps += 1
     return round(steps * _STEP, 4)
 
 

@@ -100,12 +100,22 @@ def _epsilon(arguments: argparse.Namespace) -> None:
 
 
 def _noise(arguments: argparse.Namespace) -> None:
-    answer = budget_commands.noise_for(
-        target_epsilon=arguments.target_epsilon,
-        rounds=arguments.rounds,
-        sampling_rate=arguments.sampling_rate,
-        delta=arguments.delta,
-    )
+    if budget_flags.mode_of(arguments) == "ftrl":
+        answer = budget_commands.tree_noise_for(
+            target_epsilon=arguments.target_epsilon,
+            rounds=arguments.rounds,
+            min_separation=arguments.min_separation,
+            max_participation=arguments.max_participation,
+            restart_rounds=arguments.restart_rounds,
+            delta=arguments.delta,
+        )
+    else:
+        answer = budget_commands.noise_for(
+            target_epsilon=arguments.target_epsilon,
+            rounds=arguments.rounds,
+            sampling_rate=arguments.sampling_rate,
+            delta=arguments.delta,
+        )
     _tell(answer, as_json=arguments.json)
 
 

@@ -266,6 +266,41 @@ def test_noise_is_the_least_that_epsilon_confirms(capsys: pytest.CaptureFixture[
     assert less["epsilon"] > 8
 
 
+def test_noise_of_trees_is_the_least_that_epsilon_confirms(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Gboard's published epsilon of 8.90 belongs to a noise multiplier of 7."""
+    run = ("--mode", "ftrl", "--rounds", "2000", "--delta", "1e-10")
+    run += ("--min-separation", "313", "--max-participation", "6")
+
+    z = figures(capsys, "noise", "--target-epsilon", "8.9", *run)["noise_multiplier"]
+
+    assert z == pytest.approx(7.0, abs=0.01)
+    assert figures(capsys, "epsilon", "--noise-multiplier", str(z), *run)["epsilon"] <= 8.9
+    less = figures(capsys, "epsilon", "--noise-multiplier", str(z * 0.999), *run)
+    assert less["epsilon"] > 8.9
+
+
+def test_noise_of_restarted_trees_counts_every_tree(capsys: pytest.CaptureFixture[str]) -> None:
+    # One person in every round of two trees of one leaf each: rho = 2 / (2 z^2), as for two
+    # rounds without sampling, where one tree of two leaves would have (1 + 1 + 4) / (2 z^2).
+    run = ("noise", "--mode", "ftrl", "--rounds", "2", "--delta", "1e-5", "--target-epsilon", "4")
+    run += ("--min-separation", "1", "--max-participation", "2")
+
+    restarted = figures(capsys, *run, "--restart-rounds", "1")["noise_multiplier"]
+    whole = figures(capsys, *run)["noise_multiplier"]
+
+    assert whole / restarted == pytest.approx(3**0.5, rel=1e-3)
+
+
+def test_noise_takes_the_flags_of_its_mode_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    for flags in (["--mode", "ftrl", "--sampling-rate", "0.1"], ["--min-separation", "3"]):
+        with pytest.raises(SystemExit) as left:
+            main(["noise", "--target-epsilon", "8", *flags])
+        assert left.value.code == 2
+        assert "has no effect" in capsys.readouterr().err
+
+
 def test_sensitivity_is_the_theorems_and_has_its_price(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
