@@ -1,8 +1,7 @@
 """Make the results tables of attentive aggregation, run by run; a stopped command goes on.
 
-Every run lies in a folder of its own below ``--runs`` and is not run again. After each run the
-table is written anew to ``--out`` as JSON, Markdown and PNG. Unigram and interpolated bigram,
-fitted on the same training split, and the same model trained centrally stand in every table.
+Unigram and interpolated bigram, fitted on the same training split, and the same model trained
+centrally stand in every table.
 
     python -m benchmarks.fedatt_tables --data DATA --only fedatt-ptb
 
@@ -10,144 +9,13 @@ fitted on the same training split, and the same model trained centrally stand in
 embedded text in a temporary folder.
 """
 
-import argparse
-import json
-import os
-import tempfile
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
-
-from benchmarks.tables.definitions import QUICK, TABLES, Row, TableDefinition
-from benchmarks.tables.report import figures_of, write_report
-from simulation.baselines import baseline_figures
-from simulation.config import SimulationConfig, config_from, read_tables, with_settings
-from simulation.metrics import Figures
-from simulation.overrides import parse_override
-from simulation.population import Population, build_population
-from simulation.progress import ProgressReport
-from simulation.runner import RunOptions, run_simulation
-from simulation.workers import processor_count
-
-# What two workers on two quiet cores need for the small model; a busy machine needs more.
-MINUTES_PER_MILLION_TOKENS = 1.5
-
-
-class Maker:
-    """Run what is missing of a table and write it."""
-
-    def __init__(self, arguments: argparse.Namespace) -> None:
-        self._data: Path | None = arguments.data
-        self._runs: Path = arguments.runs
-        self._out: Path = arguments.out
-        self._workers: int = arguments.workers or processor_count()
-        self._populations: dict[object, Population] = {}
-
-    def make(self, name: str, table: TableDefinition) -> dict[str, dict[str, float | None]]:
-        """Run every row with every seed and return the figures by row."""
-        population = self._population(_configured(table)[0])
-        floors: dict[str, dict[str, float | None]] = {
-            floor: dict(figures) for floor, figures in baseline_figures(population).items()
-        }
-        rows = dict(floors)
-        folders: dict[str, Path] = {}
-        finals: dict[str, list[Figures]] = {row.name: [] for row in table.rows}
-        command = f"python -m benchmarks.fedatt_tables --data DATA --only {name}"
-        for row, seed in seed_by_seed(table):
-            folder = self._runs / (row.run or f"{name}/{_folder_name(row)}") / f"seed-{seed}"
-            finals[row.name].append(self._run(table, row, seed, folder))
-            folders.setdefault(row.name, folder)
-            done = {
-                other: figures_of(runs, table.figures) for other, runs in finals.items() if runs
-            }
-            rows = {**floors, **done}
-            write_report(name, table, rows, self._out, command=command, runs=folders)
-        return rows
-
-    def _run(self, table: TableDefinition, row: Row, seed: int, folder: Path) -> Figures:
-        config, tables = _configured(table, *row.settings, f"seed={seed}")
-        with ProgressReport(
-            f"{row.name}, seed {seed}", first_round=1, last_round=config.rounds.cap
-        ) as report:
-            options = RunOptions(worker_count=self._workers, reporter=report)
-            return run_simulation(config, tables, self._population(config), folder, options)
-
-    def _population(self, config: SimulationConfig) -> Population:
-        key = (config.data, config.vocabulary)
-        if key not in self._populations:
-            self._populations[key] = build_population(config, self._data)
-        return self._populations[key]
-
-
-# The dictionary holds TOML tables: values of any TOML type.
-def _configured(table: TableDefinition, *settings: str) -> tuple[SimulationConfig, dict[str, Any]]:
-    """Return the table's preset with its own and some more settings changed."""
-    overrides = [parse_override(text) for text in (*table.settings, *settings)]
-    tables = with_settings(read_tables(table.preset), overrides)
-    return config_from(tables, table.preset), tables
-
-
-def seed_by_seed(table: TableDefinition) -> list[tuple[Row, int]]:
-    """Return the runs of a table, the first seed of every row before the second of any.
-
-    A command that is stopped then leaves a table in which all rows can be compared.
-    """
-    runs = [(row, seed) for row in table.rows for seed in row.seeds]
-    return sorted(runs, key=lambda run: run[1])
-
-
-def _folder_name(row: Row) -> str:
-    return "".join(letter if letter.isalnum() else "-" for letter in row.name)
-
-
-def flat(tables: Mapping[str, Mapping[str, Mapping[str, float | None]]]) -> dict[str, float]:
-    """Return every figure under ``table.row.figure``."""
-    return {
-        f"{table}.{row}.{figure}": value
-        for table, rows in tables.items()
-        for row, figures in rows.items()
-        for figure, value in figures.items()
-        if value is not None
-    }
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", action="append", choices=sorted(TABLES), help="make this table")
-    parser.add_argument("--data", type=Path, help="folder with the data sets ($SOTTO_DATA)")
-    parser.add_argument(
-        "--runs", type=Path, default=Path("docs/results/runs"), help="folder of the runs"
-    )
-    parser.add_argument("--out", type=Path, default=Path("docs/results"), help="folder of tables")
-    parser.add_argument("--workers", type=int, help="processes that train (default: one a core)")
-    parser.add_argument("--list", action="store_true", help="show the tables and their time")
-    parser.add_argument("--quick", action="store_true", help="under a minute, embedded text")
-    parser.add_argument("--json", action="store_true", help="print one object of figures")
-    return parser
+from benchmarks.tables.attention import QUICK, TABLES
+from benchmarks.tables.maker import make_tables
 
 
 def main() -> None:
     """Make the tables."""
-    arguments = _parser().parse_args()
-    if arguments.data is None and "SOTTO_DATA" in os.environ:
-        arguments.data = Path(os.environ["SOTTO_DATA"])
-    if arguments.list:
-        for name, table in TABLES.items():
-            minutes = table.million_tokens * MINUTES_PER_MILLION_TOKENS
-            print(f"{name:18} about {minutes:4.0f} min on 2 cores: {table.title}")
-        return
-    with tempfile.TemporaryDirectory() as scratch:
-        chosen = {name: TABLES[name] for name in arguments.only or TABLES}
-        if arguments.quick:
-            chosen = QUICK
-            arguments.runs, arguments.out = Path(scratch, "runs"), Path(scratch, "results")
-        maker = Maker(arguments)
-        results = {name: maker.make(name, table) for name, table in chosen.items()}
-        if arguments.json:
-            print(json.dumps(flat(results)))
-            return
-        for name in chosen:
-            print((arguments.out / f"{name}.md").read_text())
+    make_tables("benchmarks.fedatt_tables", str(__doc__).splitlines()[0], TABLES, QUICK)
 
 
 if __name__ == "__main__":

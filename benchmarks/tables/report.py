@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.tables.definitions import TableDefinition
+from benchmarks.tables.definition import TableDefinition
 from simulation.metrics import read_metrics
 from simulation.plots import plot_bars, plot_runs, plot_table
 
@@ -68,7 +68,7 @@ def _markdown(
         cells = [_cell(figures, figure) for figure in table.figures]
         seeds = figures.get("seeds")
         lines.append(f"| {name} | {' | '.join(cells)} | {'' if seeds is None else int(seeds)} |")
-    return "\n".join([*lines, "", *_remarks(rows)]) + "\n"
+    return "\n".join([*lines, "", *_remarks(table, rows)]).rstrip() + "\n"
 
 
 def _cell(figures: Mapping[str, float | None], name: str) -> str:
@@ -79,14 +79,15 @@ def _cell(figures: Mapping[str, float | None], name: str) -> str:
     return f"{value:.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}")
 
 
-def _remarks(rows: Mapping[str, Mapping[str, float | None]]) -> list[str]:
-    """Say how the federated rows stand to the bigram and to central training."""
+def _remarks(table: TableDefinition, rows: Mapping[str, Mapping[str, float | None]]) -> list[str]:
+    """Say how the rows stand to those they are compared with, by the first figure."""
+    first = table.figures[0]
     remarks = []
-    for reference in ("bigram", "central"):
-        level = rows.get(reference, {}).get("test_perplexity")
+    for reference in table.references:
+        level = rows.get(reference, {}).get(first)
         for name, figures in rows.items():
-            value = figures.get("test_perplexity")
-            if level is None or value is None or name in (*FLOORS, "central"):
+            value = figures.get(first)
+            if level is None or value is None or name in (*FLOORS, *table.references):
                 continue
             remarks.append(f"- {name}: {100 * (value / level - 1):+.1f} % against {reference}.")
     return remarks
@@ -98,14 +99,13 @@ def _draw(
     path: Path,
     runs: Mapping[str, Path],
 ) -> None:
+    first = table.figures[0]
     done = {
-        name: (value, figures.get("test_perplexity_spread") or 0.0)
+        name: (value, figures.get(f"{first}_spread") or 0.0)
         for name, figures in rows.items()
-        if (value := figures.get("test_perplexity")) is not None
+        if (value := figures.get(first)) is not None
     }
-    floors: dict[str, float] = {
-        name: done[name][0] for name in ("bigram", "central") if name in done
-    }
+    floors: dict[str, float] = {name: done[name][0] for name in table.references if name in done}
     positions = {row.name: row.x for row in table.rows if row.x is not None}
     if table.setting is not None:
         points = [(positions[name], *done[name]) for name in positions if name in done]
@@ -114,11 +114,12 @@ def _draw(
                 {table.preset: points},
                 path,
                 setting=table.setting,
-                figure="test_perplexity",
+                figure=first,
                 levels=floors,
             )
-    elif runs:
-        lines = {name: read_metrics(run) for name, run in runs.items() if name != "central"}
-        plot_runs(lines, path, levels=floors)
+    elif runs and table.curve is not None:
+        curves = {name: run for name, run in runs.items() if name not in table.references}
+        lines = {name: read_metrics(run) for name, run in curves.items()}
+        plot_runs(lines, path, figure=table.curve, levels=floors)
     elif done:
-        plot_bars(done, path, figure="test_perplexity")
+        plot_bars(done, path, figure=first)

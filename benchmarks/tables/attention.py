@@ -1,10 +1,13 @@
-"""Say what stands in each results table: which runs, and at which length.
+"""Say what stands in each table of attentive aggregation: which runs, and at which length.
 
 Every federated run of a table has the same server step size and sees the same number of training
 tokens, repeats included: at a larger client fraction there are fewer rounds.
 """
 
-from dataclasses import dataclass
+from benchmarks.tables.definition import RANKED, Row, TableDefinition
+
+# What two workers on two quiet cores need for the small model; a busy machine needs more.
+MINUTES_PER_MILLION_TOKENS = 1.5
 
 FEDAVG = ('aggregation={rule="mean", server_step_size=1.0}', 'privacy={mode="none"}')
 EQUAL = (
@@ -19,51 +22,7 @@ LITERAL = (
 CLIPPED = ("aggregation.server_step_size=1.0",)
 RULES = {"FedAvg": FEDAVG, "FedAtt, literal": LITERAL, "FedAtt, clipped": CLIPPED}
 
-RANKED = ("test_perplexity", "test_top1_recall", "test_top3_recall")
 KEYBOARD = (*RANKED, "keystroke_savings", "keystroke_ceiling")
-
-
-@dataclass(frozen=True)
-class Row:
-    """Name a run, once for each seed.
-
-    Attributes:
-        name: Name of the row.
-        settings: Changes to the table's preset, as ``sotto-simulate --set`` takes them.
-        seeds: Seeds of the runs.
-        x: Position on the picture's axis, where the table varies one number.
-        run: Folder of the runs below ``--runs`` where another table's row has the same settings
-            and its runs serve here too; None is a folder of this row's own.
-    """
-
-    name: str
-    settings: tuple[str, ...]
-    seeds: tuple[int, ...] = (1,)
-    x: float | None = None
-    run: str | None = None
-
-
-@dataclass(frozen=True)
-class TableDefinition:
-    """Name a table.
-
-    Attributes:
-        title: One line.
-        preset: What the rows start from.
-        rows: The runs.
-        figures: Final figures to report.
-        settings: Changes to the preset for every row and for the baselines.
-        setting: Name of the number that ``Row.x`` is, or None.
-        million_tokens: Training tokens of all runs together, in millions, for the estimate.
-    """
-
-    title: str
-    preset: str
-    rows: tuple[Row, ...]
-    million_tokens: float
-    figures: tuple[str, ...] = RANKED
-    settings: tuple[str, ...] = ()
-    setting: str | None = None
 
 
 def _length(rounds: int) -> tuple[str, ...]:
@@ -112,13 +71,13 @@ TABLES = {
             Row("FedAvg, C = 0.5", (*FEDAVG, *_fraction(0.5, 6))),
             Row("FedAtt, clipped, C = 0.5", (*CLIPPED, *_fraction(0.5, 6))),
         ),
-        million_tokens=2.8 * 13,
+        minutes=MINUTES_PER_MILLION_TOKENS * 2.8 * 13,
     ),
     "fedatt-ptb-long": TableDefinition(
         title="Penn Treebank at the preset's length, 9.3 million tokens a run",
         preset="fedatt-ptb",
         rows=(*_rules(_length(100), (1,)), _central("iid", 10)),
-        million_tokens=9.3 * 4,
+        minutes=MINUTES_PER_MILLION_TOKENS * 9.3 * 4,
     ),
     "keyboard-sms": TableDefinition(
         title="NUS SMS, every phone user a client, one local epoch, 1.5 million tokens a run",
@@ -132,19 +91,19 @@ TABLES = {
             Row("FedAtt, clipped, C = 0.5", (*CLIPPED, *_fraction(0.5, 6))),
         ),
         figures=KEYBOARD,
-        million_tokens=1.5 * 14,
+        minutes=MINUTES_PER_MILLION_TOKENS * 1.5 * 14,
     ),
     "fedatt-wikitext2": TableDefinition(
         title="WikiText-2, 100 IID clients, 10,000 words, 3.1 million tokens a run",
         preset="fedatt-wikitext2",
         rows=(*_rules(_length(15), (1,)), _central("iid", 2)),
-        million_tokens=3.1 * 3 + 4.2,
+        minutes=MINUTES_PER_MILLION_TOKENS * (3.1 * 3 + 4.2),
     ),
     "fedatt-reddit": TableDefinition(
         title="Reddit comments, 100 IID clients, 1.2 million tokens a run",
         preset="fedatt-reddit",
         rows=(*_rules(_length(20), (1,)), _central("iid", 2)),
-        million_tokens=1.2 * 4,
+        minutes=MINUTES_PER_MILLION_TOKENS * 1.2 * 4,
     ),
     "noise": TableDefinition(
         title="Randomisation by each client (Eq. 6), FedAtt literal, PTB, 2.8 million tokens a run",
@@ -165,7 +124,7 @@ TABLES = {
             ),
         ),
         setting="randomisation magnitude β",
-        million_tokens=2.8 * 4,
+        minutes=MINUTES_PER_MILLION_TOKENS * 2.8 * 4,
     ),
     "scale": TableDefinition(
         title="Model scale, FedAvg, PTB, 2.8 million tokens a run; large as 20 steps",
@@ -201,7 +160,7 @@ TABLES = {
             ),
         ),
         # Medium costs about three times as much a token as small.
-        million_tokens=2.8 + 2.8 * 2 * 3 + 1,
+        minutes=MINUTES_PER_MILLION_TOKENS * (2.8 + 2.8 * 2 * 3 + 1),
     ),
 }
 
@@ -212,6 +171,6 @@ QUICK = {
         rows=(*_rules(_length(3), (1, 2)), _central("groups", 1)),
         figures=KEYBOARD,
         settings=("vocabulary.size=200", "model.vocabulary_size=200", "data.keystrokes=true"),
-        million_tokens=0.5,
+        minutes=MINUTES_PER_MILLION_TOKENS * 0.5,
     )
 }

@@ -1,0 +1,58 @@
+"""Say what a results table is made of: rows, each a run for every seed."""
+
+from dataclasses import dataclass
+
+RANKED = ("test_perplexity", "test_top1_recall", "test_top3_recall")
+
+
+@dataclass(frozen=True)
+class Row:
+    """Name a run, once for each seed.
+
+    Attributes:
+        name: Name of the row.
+        settings: Changes to the table's preset, as ``sotto-simulate --set`` takes them.
+        seeds: Seeds of the runs.
+        x: Position on the picture's axis, where the table varies one number.
+        run: Folder of the runs below ``--runs`` where another table's row has the same settings
+            and its runs serve here too; None is a folder of this row's own.
+    """
+
+    name: str
+    settings: tuple[str, ...]
+    seeds: tuple[int, ...] = (1,)
+    x: float | None = None
+    run: str | None = None
+
+
+@dataclass(frozen=True)
+class TableDefinition:
+    """Name a table.
+
+    Attributes:
+        title: One line.
+        preset: What the rows start from.
+        rows: The runs.
+        minutes: What all runs together take on two quiet cores, about.
+        figures: Final figures to report; the picture shows the first.
+        curve: Figure of the rounds that the picture follows, or None for bars of the final ones.
+        references: Rows that the others are compared with below the table; ``unigram`` and
+            ``bigram`` are counted, the rest are runs.
+        settings: Changes to the preset for every row and for the baselines.
+        setting: Name of the number that ``Row.x`` is, or None.
+    """
+
+    title: str
+    preset: str
+    rows: tuple[Row, ...]
+    minutes: float
+    figures: tuple[str, ...] = RANKED
+    curve: str | None = "valid_perplexity"
+    references: tuple[str, ...] = ("bigram", "central")
+    settings: tuple[str, ...] = ()
+    setting: str | None = None
+
+    @property
+    def counts_words(self) -> bool:
+        """Return whether unigram and bigram stand in the table."""
+        return "bigram" in self.references

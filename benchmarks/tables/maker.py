@@ -1,0 +1,157 @@
+"""Make results tables run by run, and go on where a stopped command ended.
+
+Every run lies in a folder of its own below ``--runs`` and is not run again. After each run the
+table is written anew to ``--out`` as JSON, Markdown and PNG.
+"""
+
+import argparse
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.tables.definition import Row, TableDefinition
+from benchmarks.tables.report import figures_of, write_report
+from simulation.baselines import baseline_figures
+from simulation.config import SimulationConfig, config_from, read_tables, with_settings
+from simulation.metrics import Figures
+from simulation.overrides import parse_override
+from simulation.population import Population, build_population
+from simulation.progress import ProgressReport
+from simulation.runner import RunOptions, run_simulation
+from simulation.workers import processor_count
+
+
+class Maker:
+    """Run what is missing of a table and write it."""
+
+    def __init__(self, arguments: argparse.Namespace, module: str) -> None:
+        self._data: Path | None = arguments.data
+        self._runs: Path = arguments.runs
+        self._out: Path = arguments.out
+        self._workers: int = arguments.workers or processor_count()
+        self._module = module
+        self._populations: dict[object, Population] = {}
+
+    def make(self, name: str, table: TableDefinition) -> dict[str, dict[str, float | None]]:
+        """Run every row with every seed and return the figures by row."""
+        floors = self._floors(table)
+        rows = dict(floors)
+        folders: dict[str, Path] = {}
+        finals: dict[str, list[Figures]] = {row.name: [] for row in table.rows}
+        command = f"python -m {self._module} --data DATA --only {name}"
+        for row, seed in seed_by_seed(table):
+            folder = self._runs / (row.run or f"{name}/{_folder_name(row)}") / f"seed-{seed}"
+            finals[row.name].append(self._run(table, row, seed, folder))
+            folders.setdefault(row.name, folder)
+            done = {
+                other: figures_of(runs, table.figures) for other, runs in finals.items() if runs
+            }
+            rows = {**floors, **done}
+            write_report(name, table, rows, self._out, command=command, runs=folders)
+        return rows
+
+    def _floors(self, table: TableDefinition) -> dict[str, dict[str, float | None]]:
+        """Return what counting words comes to, where the table is about words."""
+        if not table.counts_words:
+            return {}
+        population = self._population(_configured(table)[0])
+        return {floor: dict(figures) for floor, figures in baseline_figures(population).items()}
+
+    def _run(self, table: TableDefinition, row: Row, seed: int, folder: Path) -> Figures:
+        config, tables = _configured(table, *row.settings, f"seed={seed}")
+        with ProgressReport(
+            f"{row.name}, seed {seed}", first_round=1, last_round=config.rounds.cap
+        ) as report:
+            options = RunOptions(worker_count=self._workers, reporter=report)
+            return run_simulation(config, tables, self._population(config), folder, options)
+
+    def _population(self, config: SimulationConfig) -> Population:
+        key = (config.data, config.vocabulary)
+        if key not in self._populations:
+            self._populations[key] = build_population(config, self._data)
+        return self._populations[key]
+
+
+# The dictionary holds TOML tables: values of any TOML type.
+def _configured(table: TableDefinition, *settings: str) -> tuple[SimulationConfig, dict[str, Any]]:
+    """Return the table's preset with its own and some more settings changed."""
+    overrides = [parse_override(text) for text in (*table.settings, *settings)]
+    tables = with_settings(read_tables(table.preset), overrides)
+    return config_from(tables, table.preset), tables
+
+
+def seed_by_seed(table: TableDefinition) -> list[tuple[Row, int]]:
+    """Return the runs of a table, the first seed of every row before the second of any.
+
+    A command that is stopped then leaves a table in which all rows can be compared.
+    """
+    runs = [(row, seed) for row in table.rows for seed in row.seeds]
+    return sorted(runs, key=lambda run: run[1])
+
+
+def _folder_name(row: Row) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in row.name)
+
+
+def flat(tables: Mapping[str, Mapping[str, Mapping[str, float | None]]]) -> dict[str, float]:
+    """Return every figure under ``table.row.figure``."""
+    return {
+        f"{table}.{row}.{figure}": value
+        for table, rows in tables.items()
+        for row, figures in rows.items()
+        for figure, value in figures.items()
+        if value is not None
+    }
+
+
+def make_tables(
+    module: str,
+    description: str,
+    tables: Mapping[str, TableDefinition],
+    quick: Mapping[str, TableDefinition],
+) -> None:
+    """Make the tables that the command line asks for.
+
+    Args:
+        module: Name that the command is started by, for the record.
+        description: First line of ``--help``.
+        tables: Every table by name.
+        quick: What ``--quick`` makes instead, in a temporary folder.
+    """
+    arguments = _parser(description, tables).parse_args()
+    if arguments.data is None and "SOTTO_DATA" in os.environ:
+        arguments.data = Path(os.environ["SOTTO_DATA"])
+    if arguments.list:
+        for name, table in tables.items():
+            print(f"{name:22} about {table.minutes:4.0f} min on 2 cores: {table.title}")
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        chosen = {name: tables[name] for name in arguments.only or tables}
+        if arguments.quick:
+            chosen = dict(quick)
+            arguments.runs, arguments.out = Path(scratch, "runs"), Path(scratch, "results")
+        maker = Maker(arguments, module)
+        results = {name: maker.make(name, table) for name, table in chosen.items()}
+        if arguments.json:
+            print(json.dumps(flat(results)))
+            return
+        for name in chosen:
+            print((arguments.out / f"{name}.md").read_text())
+
+
+def _parser(description: str, tables: Mapping[str, TableDefinition]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--only", action="append", choices=sorted(tables), help="make this table")
+    parser.add_argument("--data", type=Path, help="folder with the data sets ($SOTTO_DATA)")
+    parser.add_argument(
+        "--runs", type=Path, default=Path("docs/results/runs"), help="folder of the runs"
+    )
+    parser.add_argument("--out", type=Path, default=Path("docs/results"), help="folder of tables")
+    parser.add_argument("--workers", type=int, help="processes that train (default: one a core)")
+    parser.add_argument("--list", action="store_true", help="show the tables and their time")
+    parser.add_argument("--quick", action="store_true", help="under a minute, embedded data")
+    parser.add_argument("--json", action="store_true", help="print one object of figures")
+    return parser
