@@ -13,17 +13,21 @@ import msgspec
 
 from models.plan import Plan
 from privacy.atomic import write_atomically
-from privacy.budget_values import check_delta, check_epsilon
+from privacy.budget_values import check_delta, check_epsilon, check_noise_multiplier
+from privacy.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
+from privacy.settings import PrivacySettings
 
 FloorCode = Literal[
     "floor_mode",
     "floor_clipping_norm",
+    "floor_noise_multiplier",
     "floor_cohort",
     "floor_model_family",
     "floor_data_folder",
     "floor_example_privacy",
 ]
 
+_CALIBRATED = (CentralNoise, LocalNoise, TreeNoise)
 _GUARANTEED = """\
 # Noise modes it takes part in: those that bound what a reader of the models can learn about this
 # device's text. To lower that, add "none", "paper" or "paper-server": they promise nothing.
@@ -42,11 +46,15 @@ _STARTING_FLOOR = """\
 # Largest clipping norm of an update; "any" also accepts plans that do not clip.
 largest_clipping_norm = "any"
 
+# Least noise multiplier; without the line any, and plans without calibrated noise too. A device
+# adds the noise itself in mode "local"; in "central" and "ftrl" it has the coordinator's word.
+# least_noise_multiplier = 0.5
+
 # Fewest devices that a round is drawn for.
 least_cohort = 2
 
 # Model families it trains.
-model_families = ["gru_lm", "transformer_lm", "vit"]
+model_families = ["gru_lm", "transformer_lm", "vit", "convnet"]
 
 # Folders that the data may lie in; without the line, wherever --data points.
 # data_folders = ["/home/me/texts"]
@@ -101,6 +109,8 @@ class Floor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         modes: Noise modes.
         largest_clipping_norm: Largest L2 norm that a plan may clip updates to, in parameter units;
             ``any`` accepts every norm and no clipping.
+        least_noise_multiplier: Least noise standard deviation over sensitivity that a plan may
+            name; None also accepts plans without calibrated noise.
         least_cohort: Fewest clients that a round is drawn for.
         model_families: Model families.
         data_folders: Absolute folders that the data may lie in; None accepts any.
@@ -111,6 +121,7 @@ class Floor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     modes: frozenset[str]
     largest_clipping_norm: float | Literal["any"]
+    least_noise_multiplier: float | None = None
     least_cohort: int
     model_families: frozenset[str]
     data_folders: tuple[str, ...] | None = None
@@ -121,6 +132,8 @@ class Floor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         norm = self.largest_clipping_norm
         if norm != "any" and not 0 < norm < math.inf:
             raise ValueError(f"largest_clipping_norm must be > 0 and finite, got {norm}")
+        if self.least_noise_multiplier is not None:
+            check_noise_multiplier(self.least_noise_multiplier, "least_noise_multiplier")
         if self.least_cohort < 1:
             raise ValueError(f"least_cohort must be >= 1, got {self.least_cohort}")
         if self.bytes_a_day is not None and self.bytes_a_day < 0:
@@ -184,6 +197,7 @@ def check_plan(plan: Plan, floor: Floor) -> None:
         raise PlanBelowFloorError(
             "floor_clipping_norm", f"clipping_norm must be <= {largest} for this device, got {norm}"
         )
+    _check_noise(plan.privacy, floor)
     if plan.cohort_size < floor.least_cohort:
         raise PlanBelowFloorError(
             "floor_cohort",
@@ -212,6 +226,16 @@ def check_data(data: Path, floor: Floor) -> None:
     if not any(real.is_relative_to(Path(folder).resolve()) for folder in floor.data_folders):
         raise PlanBelowFloorError(
             "floor_data_folder", "the data must lie in one of the floor's data_folders"
+        )
+
+
+def _check_noise(privacy: PrivacySettings, floor: Floor) -> None:
+    least = floor.least_noise_multiplier
+    z = privacy.noise_multiplier if isinstance(privacy, _CALIBRATED) else None
+    if least is not None and not (z is not None and z >= least):
+        raise PlanBelowFloorError(
+            "floor_noise_multiplier",
+            f"noise_multiplier must be >= {least} for this device, got {z}",
         )
 
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
-from models.parameters import check_flat
+from models.parameters import check_flat, trained_schema
 from models.plan import TrainingSettings
 from models.schema import Schema
 
@@ -39,10 +39,13 @@ class Optimiser:
     """
 
     def __init__(self, network: nn.Module, schema: Schema, training: TrainingSettings) -> None:
-        """Take the network's parameters in the schema's order; others are not trained."""
+        """Take the network's parameters in the schema's order; others are not trained.
+
+        Buffers of the schema change in the network's own forward pass, and have no state here.
+        """
         present = dict(network.named_parameters())
-        self._schema = schema
-        self._parameters = {spec.name: present[spec.name] for spec in schema.tensors}
+        self._schema = trained_schema(network, schema)
+        self._parameters = {spec.name: present[spec.name] for spec in self._schema.tensors}
         self._states: dict[str, _State] = {name: {} for name in self._parameters}
         self._training = training
         self.gradient_clipping_norm = training.gradient_clipping_norm

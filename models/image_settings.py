@@ -13,6 +13,7 @@ import msgspec
 from models.schema import Schema, TensorSpec
 from models.tensor_lists import (
     attention_tensors,
+    batch_norm_tensors,
     check_at_least,
     check_dropout,
     linear_tensors,
@@ -100,6 +101,77 @@ class VitSettings(_ImageFamily, frozen=True, kw_only=True, tag="vit"):
     def patch_elements(self) -> int:
         """Return the number of values in one patch."""
         return self.patch_size**2 * self.channel_count
+
+
+class ConvNetSettings(_ImageFamily, frozen=True, kw_only=True, tag="convnet"):
+    """Two convolutions and three linear layers, the ConvNet of FedTP's baselines.
+
+    Attributes:
+        kernel_counts: Channels after the first and the second convolution.
+        kernel_size: Height and width of a convolution, in pixels.
+        padding: Pixels of zeros around what is convolved; 2 keeps the size with kernels of 5.
+        hidden_sizes: Widths of the first and the second linear layer.
+        batch_norm: Whether a batch norm follows each layer but the last ([FedBN]).
+    """
+
+    kernel_counts: tuple[int, int] = (16, 32)
+    kernel_size: int = 5
+    padding: int = 0
+    hidden_sizes: tuple[int, int] = (120, 84)
+    batch_norm: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for count in self.kernel_counts:
+            check_at_least("kernel_counts", count, 1)
+        for size in self.hidden_sizes:
+            check_at_least("hidden_sizes", size, 1)
+        check_at_least("kernel_size", self.kernel_size, 1)
+        check_at_least("padding", self.padding, 0)
+        if self._halved(self.image_size) < 1 or self.last_size < 1:
+            raise ValueError(
+                f"image_size must leave a pixel after two convolutions of {self.kernel_size} and "
+                f"two halvings, got {self.image_size}; raise padding, now {self.padding}"
+            )
+
+    @property
+    def last_size(self) -> int:
+        """Return height and width after both convolutions."""
+        return self._halved(self._halved(self.image_size))
+
+    @property
+    def flat_size(self) -> int:
+        """Return the number of values that the first linear layer reads."""
+        return self.kernel_counts[1] * self.last_size**2
+
+    def _halved(self, size: int) -> int:
+        return (size + 2 * self.padding - self.kernel_size + 1) // 2
+
+
+def convnet_schema(settings: ConvNetSettings) -> Schema:
+    """Return the schema of a ConvNet."""
+    first, second = settings.kernel_counts
+    third, fourth = settings.hidden_sizes
+    kernel = (settings.kernel_size, settings.kernel_size)
+
+    def norm(number: int, width: int) -> list[TensorSpec]:
+        return batch_norm_tensors(f"batch_norm{number}", width) if settings.batch_norm else []
+
+    return Schema(
+        (
+            tensor("convolution1", "weight", first, settings.channel_count, *kernel),
+            tensor("convolution1", "bias", first),
+            *norm(1, first),
+            tensor("convolution2", "weight", second, first, *kernel),
+            tensor("convolution2", "bias", second),
+            *norm(2, second),
+            *linear_tensors("hidden1", third, settings.flat_size),
+            *norm(3, third),
+            *linear_tensors("hidden2", fourth, third),
+            *norm(4, fourth),
+            *linear_tensors("head", settings.class_count, fourth),
+        )
+    )
 
 
 def vit_schema(settings: VitSettings) -> Schema:

@@ -1,4 +1,4 @@
-"""Count what a next-word model gets right: perplexity and recall of suggestions.
+"""Count what a model gets right: perplexity, and recall of its suggestions or classes.
 
 Counts add up, so a federation merges those of its devices and divides once at the end.
 
@@ -15,10 +15,11 @@ SUGGESTION_SLOTS = 3
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
-    """Count what a model got right on some text.
+    """Count what a model got right on some text, or on some images.
 
     Attributes:
-        token_count: Target tokens scored, ``<unk>`` and ``<eos>`` included, each once.
+        token_count: Targets scored, each once: tokens (``<unk>`` and ``<eos>`` included),
+            characters, or images.
         log_loss_sum: Sum of their negative log-likelihoods, in nats.
         top1_hits: Targets that were the first suggestion. ``<unk>`` is never suggested, so it is
             never a hit; ``<eos>`` is suggested like a word: the person ends the sentence.
@@ -40,7 +41,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def mean_log_loss(self) -> float:
-        """Return the mean cross-entropy, nats per token.
+        """Return the mean cross-entropy, nats per target.
 
         Raises:
             ValueError: If no token was scored.
@@ -59,6 +60,11 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     def top1_recall(self) -> float:
         """Return the share of targets that were the first suggestion."""
         return self.top1_hits / self._checked_count()
+
+    @property
+    def accuracy(self) -> float:
+        """Return the share of targets that were hit: ``top1_recall`` by its name for classes."""
+        return self.top1_recall
 
     @property
     def top3_recall(self) -> float:

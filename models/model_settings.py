@@ -10,7 +10,7 @@ from typing import assert_never
 
 import msgspec
 
-from models.image_settings import VitSettings, vit_schema
+from models.image_settings import ConvNetSettings, VitSettings, convnet_schema, vit_schema
 from models.schema import Schema, TensorSpec
 from models.tensor_lists import (
     attention_tensors,
@@ -93,7 +93,10 @@ class TransformerLmSettings(_WordFamily, frozen=True, kw_only=True, tag="transfo
 WordModelSettings = GruLmSettings | TransformerLmSettings
 """Families that predict the next word of a list."""
 
-ModelSettings = WordModelSettings | VitSettings
+ImageModelSettings = VitSettings | ConvNetSettings
+"""Families that classify images."""
+
+ModelSettings = WordModelSettings | ImageModelSettings
 
 
 def schema_of(settings: ModelSettings) -> Schema:
@@ -105,6 +108,8 @@ def schema_of(settings: ModelSettings) -> Schema:
             return Schema(tuple(_transformer_lm_tensors(settings)))
         case VitSettings():
             return vit_schema(settings)
+        case ConvNetSettings():
+            return convnet_schema(settings)
         case _:
             assert_never(settings)
 

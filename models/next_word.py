@@ -21,13 +21,10 @@ from models.text_streams import (
     scored_features,
     training_windows,
 )
+from models.unusable_examples import UnusableExamplesError
 from models.vocabulary import EOS
 
 LEAST_TOKENS = 2
-
-
-class UnusableExamplesError(ValueError):
-    """Raised when a person's examples cannot be trained on; tells nothing of what they say."""
 
 
 class NextWord:

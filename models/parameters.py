@@ -1,7 +1,8 @@
 """Move a network's parameters to and from the flat vector that travels.
 
 One flat contiguous float32 vector, shape ``(elements,)``, holds every tensor of a schema in the
-schema's order. A client update has the same layout.
+schema's order. A client update has the same layout. Buffers that a schema names, such as the
+running statistics of a batch norm, travel like parameters: only the optimiser tells them apart.
 """
 
 import hashlib
@@ -126,9 +127,25 @@ def check_flat(flat: Tensor, schema: Schema) -> None:
         )
 
 
-def _tensors(network: nn.Module, schema: Schema) -> Mapping[str, nn.Parameter]:
-    """Return the network's parameters that the schema names, in its order."""
-    present = dict(network.named_parameters())
+def trained_schema(network: nn.Module, schema: Schema) -> Schema:
+    """Return the tensors that a gradient moves: all but buffers, in the same order.
+
+    Args:
+        network: Holds a tensor of each name and shape in the schema.
+        schema: Names and order of the tensors.
+
+    Raises:
+        ValueError: If the network lacks a tensor or has it in another shape.
+    """
+    tensors = _tensors(network, schema)
+    return Schema(
+        tuple(spec for spec in schema.tensors if isinstance(tensors[spec.name], nn.Parameter))
+    )
+
+
+def _tensors(network: nn.Module, schema: Schema) -> Mapping[str, Tensor]:
+    """Return the network's parameters and buffers that the schema names, in its order."""
+    present = dict[str, Tensor](network.named_parameters()) | dict(network.named_buffers())
     for spec in schema.tensors:
         if spec.name not in present:
             raise ValueError(f"the network must have a tensor {spec.name}, it has none")

@@ -10,8 +10,9 @@ from typing import Any, assert_never, overload
 import torch
 from torch.overrides import TorchFunctionMode
 
+from models.convnet import ConvNet
 from models.gru_lm import GruLm
-from models.image_settings import VitSettings
+from models.image_settings import ConvNetSettings, VitSettings
 from models.model_settings import (
     GruLmSettings,
     ModelSettings,
@@ -24,7 +25,7 @@ from models.vit import Vit
 WordNetwork = GruLm | TransformerLm
 """Families of next words: modules that are a ``models.language_model.LanguageModel``."""
 
-ImageNetwork = Vit
+ImageNetwork = Vit | ConvNet
 """Families of images: modules that are a ``models.classifier.Classifier``."""
 
 Network = WordNetwork | ImageNetwork
@@ -54,7 +55,7 @@ def image_network(network: Network) -> ImageNetwork:
     """
     if isinstance(network, ImageNetwork):
         return network
-    raise _wrong_family(network, "classes of images", "vit")
+    raise _wrong_family(network, "classes of images", "vit or convnet")
 
 
 def _wrong_family(network: Network, wanted: str, families: str) -> WrongFamilyError:
@@ -121,5 +122,7 @@ def _network(settings: ModelSettings) -> Network:
             return TransformerLm(settings)
         case VitSettings():
             return Vit(settings)
+        case ConvNetSettings():
+            return ConvNet(settings)
         case _:
             assert_never(settings)

@@ -1,4 +1,4 @@
-"""Count hits and log-losses of predicted words, a chunk of the vocabulary's scores at a time."""
+"""Count hits and log-losses: of words a chunk of the vocabulary's scores at a time."""
 
 from collections.abc import Iterator
 
@@ -21,18 +21,31 @@ def score(network: LanguageModel, features: Tensor, targets: Tensor) -> Counts:
     """
     counts = Counts()
     for chunk, logits in chunked_logits(network, features):
-        right = targets[chunk]
-        losses = torch.logsumexp(logits, 1) - logits.gather(1, right.unsqueeze(1)).squeeze(1)
-        logits[:, UNK] = -torch.inf  # no keyboard can suggest it
-        ranks = words_ahead(logits, right).sum(1)
-        ranks[right == UNK] = logits.shape[1]
-        counts += Counts(
-            token_count=len(right),
-            log_loss_sum=float(losses.double().sum()),
-            top1_hits=int((ranks == 0).sum()),
-            top3_hits=int((ranks < SUGGESTION_SLOTS).sum()),
-        )
+        # No keyboard can suggest <unk>.
+        counts += count_hits(logits, targets[chunk], never_hit=UNK)
     return counts
+
+
+def count_hits(logits: Tensor, targets: Tensor, *, never_hit: int | None = None) -> Counts:
+    """Count what scores make of the right answers.
+
+    Args:
+        logits: Float32, shape ``(targets, answers)``; the column ``never_hit`` is overwritten.
+        targets: Right answers, int64, shape ``(targets,)``.
+        never_hit: An answer that is never given; as a target it is no hit.
+    """
+    losses = torch.logsumexp(logits, 1) - logits.gather(1, targets.unsqueeze(1)).squeeze(1)
+    if never_hit is not None:
+        logits[:, never_hit] = -torch.inf
+    ranks = words_ahead(logits, targets).sum(1)
+    if never_hit is not None:
+        ranks[targets == never_hit] = logits.shape[1]
+    return Counts(
+        token_count=len(targets),
+        log_loss_sum=float(losses.double().sum()),
+        top1_hits=int((ranks == 0).sum()),
+        top3_hits=int((ranks < SUGGESTION_SLOTS).sum()),
+    )
 
 
 def chunked_logits(network: LanguageModel, features: Tensor) -> Iterator[tuple[slice, Tensor]]:

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from models.image_classification import ImageClassification
 from models.metrics import Counts
 from models.next_word import NextWord
 from models.plan import TrainingSettings
@@ -80,7 +81,10 @@ class Task(Protocol[ExamplesT_contra, BatchT]):
 
 
 # Any: tasks have examples of different types, and each is given its own kind only.
-TASKS: dict[str, Task[Any, Any]] = {"next_word": NextWord()}
+TASKS: dict[str, Task[Any, Any]] = {
+    "next_word": NextWord(),
+    "image_classification": ImageClassification(),
+}
 
 
 def task_named(name: str) -> Task[Any, Any]:

@@ -16,6 +16,12 @@ def norm_tensors(name: str, width: int) -> list[TensorSpec]:
     return [tensor(name, "weight", width), tensor(name, "bias", width)]
 
 
+def batch_norm_tensors(name: str, width: int) -> list[TensorSpec]:
+    """List a batch norm over ``width`` channels: what is trained, then what is counted."""
+    entries = ("weight", "bias", "running_mean", "running_var")
+    return [*(tensor(name, entry, width) for entry in entries), tensor(name, "batch_count", 1)]
+
+
 def linear_tensors(name: str, out_size: int, in_size: int) -> list[TensorSpec]:
     """List a linear layer with a bias."""
     return [tensor(name, "weight", out_size, in_size), tensor(name, "bias", out_size)]

@@ -11,6 +11,7 @@ def test_figures_are_quotients_of_counts() -> None:
     assert counts.perplexity == pytest.approx(20)
     assert counts.mean_log_loss == pytest.approx(math.log(20))
     assert (counts.top1_recall, counts.top3_recall) == (0.25, 0.75)
+    assert counts.accuracy == 0.25
 
 
 def test_counts_of_two_people_add_up() -> None:

@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 
-from models.image_settings import VitSettings
+from models.image_settings import ConvNetSettings, VitSettings
 from models.model_settings import (
     GruLmSettings,
     ModelSettings,
@@ -22,8 +22,9 @@ from models.parameters import (
     parameters_sha256,
     read_parameters,
     read_update,
+    trained_schema,
 )
-from models.registry import build_network
+from models.registry import build_network, image_network
 from models.schema import Schema
 
 WORD_FAMILIES: list[WordModelSettings] = [
@@ -45,6 +46,10 @@ FAMILIES: list[ModelSettings] = [
     *WORD_FAMILIES,
     VitSettings(
         class_count=3, image_size=8, model_size=6, head_count=2, head_size=5, layer_count=2
+    ),
+    ConvNetSettings(class_count=3, image_size=16, kernel_counts=(2, 3), hidden_sizes=(6, 5)),
+    ConvNetSettings(
+        class_count=3, image_size=16, kernel_counts=(2, 3), hidden_sizes=(6, 5), batch_norm=True
     ),
 ]
 
@@ -166,8 +171,8 @@ def test_a_network_laid_in_a_vector_changes_with_it_and_changes_it(settings: Mod
     lay_parameters(network, schema, flat)
     flat.copy_(torch.arange(schema.element_count))
     with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.mul_(2)
+        for tensor in network.state_dict().values():
+            tensor.mul_(2)
 
     assert torch.equal(flat, 2 * torch.arange(schema.element_count, dtype=torch.float32))
     assert torch.equal(read_parameters(network, schema), flat)
@@ -179,3 +184,27 @@ def test_a_vector_of_another_length_holds_no_network() -> None:
 
     with pytest.raises(ValueError, match="parameters must be float32 of shape"):
         lay_parameters(build_network(settings), schema, torch.zeros(schema.element_count + 1))
+
+
+def test_buffers_travel_and_are_not_trained() -> None:
+    settings = FAMILIES[-1]
+    schema = schema_of(settings)
+    network = build_network(settings)
+
+    trained = {spec.name for spec in trained_schema(network, schema).tensors}
+
+    left = [spec.name for spec in schema.tensors if spec.name not in trained]
+    statistics = ("running_mean", "running_var", "batch_count")
+    assert left == [f"batch_norm{layer}.{name}" for layer in (1, 2, 3, 4) for name in statistics]
+
+
+def test_training_a_network_laid_in_a_vector_counts_there() -> None:
+    settings = FAMILIES[-1]
+    schema = schema_of(settings)
+    network = build_network(settings)
+    flat = initial_parameters(settings, seed=0)
+    lay_parameters(network, schema, flat)
+
+    image_network(network).train().features(torch.zeros(2, 16, 16, 3, dtype=torch.uint8))
+
+    assert float(flat[schema.slices["batch_norm4.batch_count"]]) == 1

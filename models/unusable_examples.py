@@ -1,0 +1,5 @@
+"""The refusal of examples that a task cannot train on."""
+
+
+class UnusableExamplesError(ValueError):
+    """Raised when a person's examples cannot be trained on; tells nothing of what they say."""
