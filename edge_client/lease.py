@@ -77,7 +77,8 @@ async def serve_lease(lease: wire.Lease, device: Device, transport: Transport) -
         kept = device.folder.outbox().kept_for(lease)
         if kept is None:
             _take_up_keys(lease, device)
-            await ensure_word_list(plan.vocabulary, device.folder.word_lists, transport)
+            if plan.vocabulary is not None:
+                await ensure_word_list(plan.vocabulary, device.folder.word_lists, transport)
             sealed_model = await _fetch(lease, device, transport)
             kept = await _work(lease, plan, sealed_model, device, transport)
     except PlanRefusedError as refusal:

@@ -91,6 +91,8 @@ def _do(job: Job) -> Outcome:
     device = prepare_compute(job.device, threads)
     folder = DeviceFolder(Path(job.device_folder))
     identity = Identity.load(folder.identity, job.passphrase)
+    if plan.vocabulary is None:
+        raise PlanError(f'task "{plan.task}" is not one that this device has examples for')
     words = word_list(plan.vocabulary, folder.word_lists)
     parameters = _open_model(job, plan, identity, folder)
     limits = read_client_settings(folder.client_settings).text

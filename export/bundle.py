@@ -27,6 +27,7 @@ from export.signed_by import (
     check_signature,
 )
 from models.vocabulary import Vocabulary, decode_vocabulary
+from models.word_rules import word_count
 from privacy.signatures import Purpose
 
 if TYPE_CHECKING:
@@ -145,10 +146,10 @@ def _checked_vocabulary(manifest: Manifest, encoded: bytes) -> Vocabulary:
         vocabulary = decode_vocabulary(encoded)
     except ValueError as error:
         raise BundleError(f"{VOCABULARY_FILE}: {error}") from None
-    if len(vocabulary) != manifest.model.vocabulary_size:
+    count = word_count(manifest.model)
+    if len(vocabulary) != count:
         raise BundleError(
-            f"{VOCABULARY_FILE} must have the model's {manifest.model.vocabulary_size} words, "
-            f"got {len(vocabulary)}"
+            f"{VOCABULARY_FILE} must have the model's {count} words, got {len(vocabulary)}"
         )
     if vocabulary.sha256.hex() != manifest.vocabulary_sha256:
         raise BundleError(

@@ -26,7 +26,7 @@ from models.codec import FlatVector, named_tensors
 from models.model_settings import schema_of
 from models.personalisation import assign_roles
 from models.schema import Role
-from models.vocabulary import SHIPPED_NAME
+from models.vocabulary import SHIPPED_NAME, Vocabulary
 
 if TYPE_CHECKING:
     from privacy.identity import Identity
@@ -70,17 +70,15 @@ def export_keyboard(
         OSError: If the disk is full or refuses.
     """
     check_target(target)
-    _check_exportable(release)
+    words = _exportable_words(release)
     settings = release.plan.model
     tensors = named_tensors(schema_of(settings), release.parameters)
     graph = exporter_for(settings).build(tensors).SerializeToString(deterministic=True)
     parity = check_parity(NextWordGraph(graph), settings, release.parameters)
     if languages is None:
-        languages = ("en",) if release.plan.vocabulary.name == SHIPPED_NAME else ()
-    manifest = _manifest(release, graph, tuple(languages), parity)
-    write_bundle(
-        target, manifest, graph=graph, vocabulary=release.vocabulary, signed_with=signed_with
-    )
+        languages = ("en",) if _uses_shipped_list(release) else ()
+    manifest = _manifest(release, graph, words, tuple(languages), parity)
+    write_bundle(target, manifest, graph=graph, vocabulary=words, signed_with=signed_with)
     return manifest
 
 
@@ -124,9 +122,15 @@ def recover_parameters(bundle: Bundle) -> FlatVector:
     return flat
 
 
-def _check_exportable(release: Release) -> None:
+def _uses_shipped_list(release: Release) -> bool:
+    vocabulary = release.plan.vocabulary
+    return vocabulary is not None and vocabulary.name == SHIPPED_NAME
+
+
+def _exportable_words(release: Release) -> Vocabulary:
+    """Return the word list of a release that a keyboard can be made of."""
     plan = release.plan
-    if plan.task != "next_word":
+    if plan.task != "next_word" or release.vocabulary is None:
         raise ExportError(f"task of the release must be next_word for a keyboard, got {plan.task}")
     roles = {
         spec.role for spec in assign_roles(plan.personalisation, schema_of(plan.model)).tensors
@@ -136,21 +140,26 @@ def _check_exportable(release: Release) -> None:
             f"every tensor must be shared to be exported, got {sorted(roles)} with method "
             f"{plan.personalisation.method}"
         )
+    return release.vocabulary
 
 
 def _manifest(
-    release: Release, graph: bytes, languages: tuple[str, ...], parity: ParityRecord
+    release: Release,
+    graph: bytes,
+    words: Vocabulary,
+    languages: tuple[str, ...],
+    parity: ParityRecord,
 ) -> Manifest:
     plan, record = release.plan, release.record
     return Manifest(
         files={
             MODEL_FILE: FileDigest.of(graph),
-            VOCABULARY_FILE: FileDigest.of(release.vocabulary.to_bytes()),
+            VOCABULARY_FILE: FileDigest.of(words.to_bytes()),
         },
         model=plan.model,
         schema_sha256=record.schema_sha256,
         parameters_sha256=record.parameters_sha256,
-        vocabulary_sha256=plan.vocabulary.sha256,
+        vocabulary_sha256=words.sha256.hex(),
         run=record.run,
         round_number=record.round,
         metrics=record.metrics,

@@ -42,14 +42,14 @@ class Release:
     Attributes:
         record: What is known of it.
         plan: What the devices did.
-        vocabulary: The word list of the model's rows.
+        vocabulary: The word list of the model's rows; None for a model without words.
         parameters: Flat float32 in schema order, shape ``(elements,)``, read-only.
         signer: Who signed it; None for a simulation's.
     """
 
     record: ReleaseRecord
     plan: Plan
-    vocabulary: Vocabulary
+    vocabulary: Vocabulary | None
     parameters: FlatVector
     signer: Signer | None
 
@@ -94,12 +94,16 @@ def read_release(folder: Path, *, authority: bytes | None = None) -> Release:
     encoded = _read(folder / RECORD_FILE)
     record = decode_release_record(encoded)
     signer = _check_signer(folder, encoded, authority)
-    if signer is not None and not {PLAN_FILE, VOCABULARY_FILE} <= set(record.files):
-        raise ReleaseError(f"{folder / RECORD_FILE} must hold the digests of plan and vocabulary")
+    if signer is not None:
+        _check_covered(folder, record, PLAN_FILE)
     check_release_files(folder, record)
     try:
         plan = decode_plan(_read(folder / PLAN_FILE))
-        vocabulary = decode_vocabulary(_read(folder / VOCABULARY_FILE))
+        vocabulary = None
+        if plan.vocabulary is not None:
+            if signer is not None:
+                _check_covered(folder, record, VOCABULARY_FILE)
+            vocabulary = decode_vocabulary(_read(folder / VOCABULARY_FILE))
         parameters = decode(schema_of(plan.model), _read(folder / PARAMETERS_FILE))
     except ReleaseError:
         raise
@@ -151,6 +155,11 @@ def _check_signer(folder: Path, record: bytes, authority: bytes | None) -> Signe
         raise ReleaseError(f"{folder}: {error}") from None
 
 
+def _check_covered(folder: Path, record: ReleaseRecord, name: str) -> None:
+    if name not in record.files:
+        raise ReleaseError(f"{folder / RECORD_FILE} must hold the digest of {name}")
+
+
 def _check_consistent(folder: Path, release: Release) -> None:
     """Compare what the files say of each other."""
     record, plan, vocabulary = release.record, release.plan, release.vocabulary
@@ -159,9 +168,10 @@ def _check_consistent(folder: Path, release: Release) -> None:
         "schema": (schema_of(plan.model).sha256.hex(), record.schema_sha256),
         "plan's schema": (plan.schema_sha256, record.schema_sha256),
         "parameters": (parameters_sha256(release.parameters), record.parameters_sha256),
-        "vocabulary": (vocabulary.sha256.hex(), plan.vocabulary.sha256),
-        "vocabulary size": (len(vocabulary), plan.model.vocabulary_size),
     }
+    if vocabulary is not None and plan.vocabulary is not None:
+        checks["vocabulary"] = (vocabulary.sha256.hex(), plan.vocabulary.sha256)
+        checks["vocabulary size"] = (str(len(vocabulary)), str(plan.vocabulary.size))
     for name, (found, expected) in checks.items():
         if found != expected:
             raise ReleaseError(f"{name} of {folder} must be {expected}, got {found}")

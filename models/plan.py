@@ -11,6 +11,7 @@ import msgspec
 
 from models.model_settings import ModelSettings, schema_of
 from models.schema import Schema, TensorSpec
+from models.word_rules import check_words
 from privacy.example_settings import ExamplePrivacySettings
 from privacy.settings import PaperNoise, PrivacySettings
 
@@ -121,7 +122,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         task: Name in the task registry, such as ``next_word``.
         model: The model's settings; its schema follows from them.
         schema_sha256: Hex digest of that schema as the coordinator computed it.
-        vocabulary: The word list.
+        vocabulary: The word list; None for a task without words.
         training: Local training.
         personalisation: Roles of the tensors.
         privacy: Noise mode and clipping.
@@ -135,7 +136,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     task: str = "next_word"
     model: ModelSettings
     schema_sha256: str
-    vocabulary: VocabularySettings
+    vocabulary: VocabularySettings | None = None
     training: TrainingSettings
     personalisation: PersonalisationSettings = PersonalisationSettings()
     privacy: PrivacySettings
@@ -145,6 +146,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def __post_init__(self) -> None:
         if self.training.example_privacy is not None:
             self._check_private_examples()
+        check_words(
+            self.task, self.model, None if self.vocabulary is None else self.vocabulary.size
+        )
 
     def _check_private_examples(self) -> None:
         if self.model.dropout > 0:

@@ -1,10 +1,10 @@
 """Describe one release: the model that a round ended in, as ``release.json`` holds it.
 
 A release is a folder ``releases/<round>/`` with ``parameters.bin`` (`models.codec`), ``plan.json``,
-``vocabulary.txt``, ``release.json`` and, from a coordinator, ``release.sig`` (a signature over the
-bytes of ``release.json``) with ``signer.der`` (the certificate of its key). The record holds the
-digests of parameters, plan and vocabulary, so the one signature covers them all. No torch: the
-export reads this.
+``vocabulary.txt`` where the task has words, ``release.json`` and, from a coordinator,
+``release.sig`` (a signature over the bytes of ``release.json``) with ``signer.der`` (the
+certificate of its key). The record holds the digests of parameters, plan and vocabulary, so the
+one signature covers them all. No torch: the export reads this.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         previous_sha256: Hex digest of the parameters the round started from; zeros for round 0.
         metrics: Figures of the model and its round.
         guarantee: What the noise mode promises, in words.
-        files: Hex SHA-256 of plan and vocabulary, by file name; empty in an unsigned release.
+        files: Hex SHA-256 of plan and, where there is one, vocabulary, by file name.
         ledger_sha256: Hex head of the privacy ledger with this release in it; empty for round 0.
     """
 

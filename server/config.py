@@ -14,8 +14,9 @@ import msgspec
 
 from models.model_settings import ModelSettings, schema_of
 from models.personalisation import assign_roles
-from models.plan import PersonalisationSettings, Plan, TrainingSettings
+from models.plan import PersonalisationSettings, Plan, TrainingSettings, VocabularySettings
 from models.vocabulary import Vocabulary
+from models.word_rules import check_words
 from privacy.settings import PrivacySettings
 from server.aggregation.settings import AggregationSettings, AttentiveSettings
 from server.convergence import ConvergenceSettings
@@ -39,7 +40,7 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             comes from it.
         task: Name in the task registry.
         model: The model; its ``family`` picks the kind.
-        vocabulary: The word list.
+        vocabulary: The word list; absent for a task without words.
         training: Local training.
         personalisation: What each device keeps for itself.
         privacy: Noise mode and clipping; ``mode`` picks the kind.
@@ -54,7 +55,7 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     seed: int
     task: str = "next_word"
     model: ModelSettings
-    vocabulary: WordListSettings
+    vocabulary: WordListSettings | None = None
     training: TrainingSettings
     personalisation: PersonalisationSettings = PersonalisationSettings()
     privacy: PrivacySettings
@@ -70,11 +71,9 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             raise ValueError(f"seed must be in [0, 2^63), got {self.seed}")
         assign_roles(self.personalisation, schema_of(self.model))
         self.privacy.tensor_clips(len(schema_of(self.model).tensors))
-        if self.model.vocabulary_size != self.vocabulary.size:
-            raise ValueError(
-                f"model.vocabulary_size must equal vocabulary.size {self.vocabulary.size}, "
-                f"got {self.model.vocabulary_size}"
-            )
+        words = self.vocabulary
+        check_words(self.task, self.model, None if words is None else words.size)
+        self._check_public_text()
         if isinstance(self.aggregation, AttentiveSettings) and self.privacy.clipping_norm is None:
             raise ValueError(
                 'aggregation.rule = "attentive" weighs against the clipping norm; '
@@ -91,6 +90,33 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         if self.convergence is not None and self.evaluation.kind == "none":
             raise ValueError(
                 "convergence needs a figure to follow; set evaluation.kind, or remove convergence"
+            )
+
+    @property
+    def word_list(self) -> WordListSettings:
+        """Return which word list is used, where there must be one.
+
+        Raises:
+            ValueError: If the task has no words.
+        """
+        if self.vocabulary is None:
+            raise ValueError(f'task must be one with words here, got "{self.task}"')
+        return self.vocabulary
+
+    def load_vocabulary(self) -> Vocabulary | None:
+        """Return the word list, or None where the task has no words.
+
+        Raises:
+            OSError: If the file cannot be read.
+            ValueError: If the file is no word list, or has another size than the settings.
+        """
+        return None if self.vocabulary is None else self.vocabulary.load()
+
+    def _check_public_text(self) -> None:
+        if self.evaluation.public_text is not None and self.vocabulary is None:
+            raise ValueError(
+                f'evaluation.kind = "public" scores words, but task "{self.task}" has none; '
+                'use "devices" or "none"'
             )
 
 
@@ -173,7 +199,7 @@ def make_plan(
         run: Identifier of the run, 32 hex digits.
         kind: Whether devices train or evaluate.
         cohort_size: Size of the round's cohort; only needed where ``participation_rate`` draws it.
-        vocabulary: The word list if it is loaded already; else it is loaded here.
+        vocabulary: The word list if it is loaded already; else it is loaded here, if there is one.
 
     Raises:
         OSError: If the word list cannot be read.
@@ -183,11 +209,9 @@ def make_plan(
     from models.tasks import task_named  # Here, so that reading a file needs no torch.
 
     task_named(config.task)
-    words = config.vocabulary.load() if vocabulary is None else vocabulary
-    if len(words.words) != config.model.vocabulary_size:
-        raise ValueError(
-            f"vocabulary must have {config.model.vocabulary_size} words, got {len(words.words)}"
-        )
+    words = config.load_vocabulary() if vocabulary is None else vocabulary
+    if config.vocabulary is not None and words is not None and len(words) != config.vocabulary.size:
+        raise ValueError(f"vocabulary must have {config.vocabulary.size} words, got {len(words)}")
     size = cohort_size or sampled_places(config.rounds, config.privacy)
     size = size or config.rounds.cohort_size
     if size is None:
@@ -198,7 +222,7 @@ def make_plan(
         task=config.task,
         model=config.model,
         schema_sha256=schema_of(config.model).sha256.hex(),
-        vocabulary=config.vocabulary.describe(words),
+        vocabulary=_described(config.vocabulary, words),
         training=config.training,
         personalisation=config.personalisation,
         privacy=config.privacy,
@@ -207,10 +231,16 @@ def make_plan(
     )
 
 
+def _described(
+    settings: WordListSettings | None, words: Vocabulary | None
+) -> VocabularySettings | None:
+    return None if settings is None or words is None else settings.describe(words)
+
+
 def _rooted(config: FederationConfig, folder: Path) -> FederationConfig:
     """Return the settings with every path in them absolute."""
     words, evaluation = config.vocabulary, config.evaluation
-    if words.path is not None:
+    if words is not None and words.path is not None:
         words = msgspec.structs.replace(words, path=str(folder / words.path))
     if evaluation.public_text is not None:
         text = str(folder / evaluation.public_text)

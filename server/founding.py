@@ -81,7 +81,7 @@ def _fill(folder: ServerFolder, settings: str, hostnames: Sequence[str]) -> None
             "give the name or address of this machine with --hostname"
         )
     # Loaded once here, so that a word list that cannot be used is refused now and not later.
-    config.vocabulary.load()
+    config.load_vocabulary()
     source = SecureSource()
     run = source.bytes(_RUN_BYTES).hex()
     write_atomically(folder.lease_secret, source.bytes(SECRET_BYTES))

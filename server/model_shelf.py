@@ -83,7 +83,7 @@ class ModelShelf:
         self,
         config: FederationConfig,
         run: str,
-        vocabulary: Vocabulary,
+        vocabulary: Vocabulary | None,
         *,
         store: Store,
         releases: ReleaseFolder,
@@ -98,7 +98,7 @@ class ModelShelf:
         Args:
             config: The federation.
             run: Identifier of the run, 32 hex digits.
-            vocabulary: Its words.
+            vocabulary: Its words; None for a task without words.
             store: Remembers releases.
             releases: Holds their files.
             metrics: Takes each round's figures.

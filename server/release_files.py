@@ -47,7 +47,7 @@ class NewRelease:
         round_number: Round, from 1; 0 for the initial parameters.
         attempt: Attempt that succeeded, from 0.
         plan: What the devices did.
-        vocabulary: The word list.
+        vocabulary: The word list; None for a task without words.
         parameters: Flat float32 in schema order, shape ``(elements,)``.
         previous_sha256: Digest of the parameters the round started from, 32 bytes.
         metrics: Figures of the model and its round.
@@ -58,7 +58,7 @@ class NewRelease:
     round_number: int
     attempt: int
     plan: Plan
-    vocabulary: Vocabulary
+    vocabulary: Vocabulary | None
     parameters: FlatVector
     previous_sha256: bytes
     metrics: dict[str, Metric]
@@ -73,13 +73,13 @@ class StoredRelease:
     Attributes:
         record: What is known of it.
         plan: What the devices did.
-        vocabulary: The word list.
+        vocabulary: The word list; None for a task without words.
         parameters: Flat float32 in schema order, shape ``(elements,)``, read-only.
     """
 
     record: ReleaseRecord
     plan: Plan
-    vocabulary: Vocabulary
+    vocabulary: Vocabulary | None
     parameters: FlatVector
 
 
@@ -140,10 +140,9 @@ class ReleaseFolder:
         Raises:
             OSError: If the disk is full.
         """
-        described: dict[str, Payload] = {
-            PLAN_FILE: new.plan.encode(),
-            VOCABULARY_FILE: new.vocabulary.to_bytes(),
-        }
+        described: dict[str, Payload] = {PLAN_FILE: new.plan.encode()}
+        if new.vocabulary is not None:
+            described[VOCABULARY_FILE] = new.vocabulary.to_bytes()
         record = ReleaseRecord(
             run=new.plan.run,
             round=new.round_number,
@@ -224,7 +223,9 @@ def read_release(folder: Path) -> StoredRelease:
         record = decode_release_record((folder / RECORD_FILE).read_bytes())
         check_release_files(folder, record)
         plan = decode_plan((folder / PLAN_FILE).read_bytes())
-        vocabulary = decode_vocabulary((folder / VOCABULARY_FILE).read_bytes())
+        vocabulary = None
+        if plan.vocabulary is not None:
+            vocabulary = decode_vocabulary((folder / VOCABULARY_FILE).read_bytes())
         parameters = decode(schema_of(plan.model), (folder / PARAMETERS_FILE).read_bytes())
     except OSError as error:
         raise ReleaseError(f"{folder} cannot be read: {error.strerror}") from None

@@ -34,7 +34,7 @@ class FederationService(pb_grpc.FederationServicer):
         coordinator: Coordinator,
         membership: Membership,
         config: FederationConfig,
-        vocabulary: Vocabulary,
+        vocabulary: Vocabulary | None,
     ) -> None:
         """Serve one federation.
 
@@ -42,7 +42,7 @@ class FederationService(pb_grpc.FederationServicer):
             coordinator: Does what devices ask for.
             membership: Knows who calls.
             config: The federation.
-            vocabulary: Its words, for devices that do not have the list.
+            vocabulary: Its words, for devices that do not have the list; None if it has none.
         """
         self._coordinator = coordinator
         self._membership = membership
@@ -82,11 +82,12 @@ class FederationService(pb_grpc.FederationServicer):
         """Stream the plan's public word list."""
         async with answering(context):
             await self._caller(context)
-            if request.sha256 != self._vocabulary.sha256:
+            words = self._vocabulary
+            if words is None or request.sha256 != words.sha256:
                 raise RefusedError(
                     RefusalCode.UNKNOWN_VOCABULARY, "no plan of this federation has that word list"
                 )
-            encoded = self._vocabulary.to_bytes()
+            encoded = words.to_bytes()
             for start in range(0, len(encoded), _PIECE_BYTES):
                 yield pb.VocabularyChunk(data=encoded[start : start + _PIECE_BYTES])
 

@@ -146,7 +146,7 @@ class _Parts:
         identity = Identity.load(folder.identity)
         self._renewal = KeyRenewal(folder, config, identity, threads)
         self._tls = ServerTls(identity)
-        self._vocabulary = config.vocabulary.load()
+        self._vocabulary = config.load_vocabulary()
         self._inbox = Inbox(folder.updates, failpoints)
         plan = make_plan(config, run, cohort_size=1, vocabulary=self._vocabulary)
         uploaded = upload_schema(plan)
@@ -275,9 +275,10 @@ def intake_settings(config: FederationConfig) -> IntakeSettings:
     )
 
 
-def _public_text(config: FederationConfig, vocabulary: Vocabulary) -> PublicText | None:
+def _public_text(config: FederationConfig, vocabulary: Vocabulary | None) -> PublicText | None:
     path = config.evaluation.public_text
-    return None if path is None else PublicText(Path(path), vocabulary)
+    # The settings see to it that only a task with words has a public text.
+    return None if path is None or vocabulary is None else PublicText(Path(path), vocabulary)
 
 
 @contextlib.contextmanager

@@ -136,14 +136,14 @@ def _deal(text: FederatedText, data: DataSettings) -> Mapping[str, list[Sentence
 
 
 def _vocabulary(config: SimulationConfig, train: UserText) -> Vocabulary:
-    if config.vocabulary.path != TRAINING_SPLIT:
-        return config.vocabulary.load()
+    if config.word_list.path != TRAINING_SPLIT:
+        return config.word_list.load()
     sentences = (sentence for own in train.values() for sentence in own)
-    vocabulary = build_vocabulary(sentences, config.vocabulary.size)
-    if len(vocabulary) != config.vocabulary.size:
+    vocabulary = build_vocabulary(sentences, config.word_list.size)
+    if len(vocabulary) != config.word_list.size:
         raise PopulationError(
             f"the training split has {len(vocabulary)} words, but vocabulary.size is "
-            f"{config.vocabulary.size}; lower it, and model.vocabulary_size"
+            f"{config.word_list.size}; lower it, and model.vocabulary_size"
         )
     return vocabulary
 

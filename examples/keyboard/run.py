@@ -66,7 +66,7 @@ def _demonstrate(place: Place, console: Console, rounds: int | None) -> None:
         "[yellow]Not private:[/] five devices with this noise have no privacy guarantee. "
         "The noise mode is the paper's; it shows the mechanics and promises nothing."
     )
-    words = config.vocabulary.load()
+    words = config.word_list.load()
     weights = attention_weights(config, hands.folders, words, rounds=ATTENTION_ROUNDS)
     draw(ROOT / "demo.png", perplexities, weights)
     console.print(

@@ -52,7 +52,7 @@ def report(
 
 
 def _score(config: FederationConfig, hands: Deal, parameters: Tensor) -> Counts:
-    words = config.vocabulary.load()
+    words = config.word_list.load()
     plan = make_plan(config, run="0" * 32, cohort_size=len(hands.folders), vocabulary=words)
     stream = torch.tensor(words.token_stream(hands.held_out), dtype=torch.int64)
     return evaluate_users(plan, parameters, [stream])

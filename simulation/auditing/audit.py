@@ -162,7 +162,7 @@ def _secrets(
     if "exposure" not in options.parts:
         return None
     secrets = draw_secrets(
-        config.model.vocabulary_size,
+        config.word_list.size,
         count=min(options.secret_count, len(population.clients)),
         reference_count=_REFERENCES,
         generator=torch.Generator().manual_seed(config.seed),

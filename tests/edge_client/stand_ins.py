@@ -152,10 +152,13 @@ def make_device(folder: Path, trainer: StandInTrainer, floor: Floor = FLOOR) -> 
 
 def shipped_plan(**changes: object) -> Plan:
     """Return a plan whose word list is the shipped one."""
+    return _replaced(make_plan(), {"vocabulary": shipped_words(), **changes})
+
+
+def shipped_words() -> VocabularySettings:
+    """Return what a plan says of the shipped list."""
     words = shipped_vocabulary(MODEL.vocabulary_size)
-    plan = make_plan()
-    named = VocabularySettings(name=SHIPPED_NAME, size=len(words), sha256=words.sha256.hex())
-    return _replaced(plan, {"vocabulary": named, **changes})
+    return VocabularySettings(name=SHIPPED_NAME, size=len(words), sha256=words.sha256.hex())
 
 
 def _replaced(plan: Plan, changes: dict[str, object]) -> Plan:

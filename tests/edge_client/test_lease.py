@@ -21,6 +21,7 @@ from tests.edge_client.stand_ins import (
     make_device,
     make_lease,
     shipped_plan,
+    shipped_words,
 )
 
 TRAINED = Trained(example_count=12, message_id=MESSAGE_ID)
@@ -107,7 +108,7 @@ def test_a_refused_plan_is_told_before_a_byte_is_fetched(
 
 def test_a_word_list_that_does_not_fit_is_told(tmp_path: Path, transport: StandInTransport) -> None:
     device, _ = with_outcome(tmp_path, TRAINED)
-    named = msgspec.structs.replace(shipped_plan().vocabulary, sha256="00" * 32)
+    named = msgspec.structs.replace(shipped_words(), sha256="00" * 32)
 
     serve(make_lease(shipped_plan(vocabulary=named)), device, transport)
 

@@ -12,9 +12,9 @@ from edge_client.refusal import RefusedError
 from edge_client.word_lists import ensure_word_list, word_list
 from models.plan import VocabularySettings
 from models.vocabulary import VocabularyError, shipped_vocabulary
-from tests.edge_client.stand_ins import StandInTransport, shipped_plan
+from tests.edge_client.stand_ins import StandInTransport, shipped_words
 
-SHIPPED = shipped_plan().vocabulary
+SHIPPED = shipped_words()
 ENCODED = b"<unk>\n<eos>\ngood\nmorning\n"
 OWN = VocabularySettings(name="own", size=4, sha256=hashlib.sha256(ENCODED).hexdigest())
 

@@ -30,7 +30,7 @@ from privacy.envelope import Direction, MessageContext, open_sealed, seal
 from privacy.example_accounting import example_epsilon
 from privacy.example_settings import ExamplePrivacySettings
 from privacy.identity import Identity
-from tests.edge_client.stand_ins import shipped_plan
+from tests.edge_client.stand_ins import shipped_plan, shipped_words
 from tests.edge_client.training_plan import MODEL
 from tests.privacy.conftest import RUN, enrol
 
@@ -223,7 +223,7 @@ def test_the_model_of_another_round_is_not_trained(scene: Scene) -> None:
 
 
 def test_another_word_list_is_a_mismatch(scene: Scene) -> None:
-    own = msgspec.structs.replace(scene.plan.vocabulary, name="own")
+    own = msgspec.structs.replace(shipped_words(), name="own")
     plan = msgspec.structs.replace(scene.plan, vocabulary=own)
 
     assert scene.failure(plan).code == "vocabulary_mismatch"

@@ -126,7 +126,7 @@ def test_a_killed_agent_leaves_no_training_process(
 def simulated(config: FederationConfig, texts: list[Path], *, rounds: int) -> list[bytes]:
     """Return each round's digest, from the functions that the simulation calls."""
     prepare_compute("cpu", threads=1)
-    words = config.vocabulary.load()
+    words = config.word_list.load()
     plan = make_plan(config, run="0" * 32, vocabulary=words)
     trainer = LocalTrainer(plan)
     parameters, privacy = initial_parameters(config.model, config.seed), config.privacy

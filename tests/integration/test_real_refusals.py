@@ -173,7 +173,7 @@ def expected_perplexity(
     federation: Federation, client: str, trained_on: Path, scored_on: Path
 ) -> float:
     """Return the perplexity of the model after round 1, from the functions of either side."""
-    config, words = federation.config, federation.config.vocabulary.load()
+    config, words = federation.config, federation.config.word_list.load()
     plan = make_plan(config, run="0" * 32, vocabulary=words)
     parameters = initial_parameters(config.model, config.seed)
     texts = [OwnText.read(path, TextSettings(), now=0.0) for path in (trained_on, scored_on)]

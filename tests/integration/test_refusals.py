@@ -458,7 +458,9 @@ def test_an_unknown_word_list_is_refused(scene: Scene) -> None:
     assert refusal(lambda: list(scene.device.stub.FetchVocabulary(request, timeout=10))) == (
         "unknown_vocabulary"
     )
-    own = bytes.fromhex(decode_plan(scene.lease.plan).vocabulary.sha256)
+    words = decode_plan(scene.lease.plan).vocabulary
+    assert words is not None
+    own = bytes.fromhex(words.sha256)
     chunks = scene.device.stub.FetchVocabulary(pb.FetchVocabularyRequest(sha256=own), timeout=10)
     assert b"".join(chunk.data for chunk in chunks).startswith(b"<unk>\n<eos>\n")
 

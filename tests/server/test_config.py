@@ -53,7 +53,7 @@ def test_a_sound_file_is_read_and_its_paths_are_relative_to_it(tmp_path: Path) -
     config = read_config(tmp_path / "federation.toml")
 
     assert config.rounds.deadline_s == 10.0
-    assert config.vocabulary.path == str(tmp_path / "words.txt")
+    assert config.word_list.path == str(tmp_path / "words.txt")
     assert config.evaluation.public_text == str(tmp_path / "public.txt")
     assert config.store.sqlite_path == tmp_path / "store.sqlite"
 
@@ -159,6 +159,7 @@ def test_the_plan_holds_what_devices_need() -> None:
     plan = make_plan(config, RUN, vocabulary=words)
 
     assert (plan.run, plan.kind, plan.seed, plan.cohort_size) == (RUN, "train", 1, 2)
+    assert plan.vocabulary is not None
     assert plan.vocabulary.name == "words"
     assert plan.vocabulary.sha256 == words.sha256.hex()
     assert plan.training == config.training

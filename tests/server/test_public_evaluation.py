@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from models.model_settings import GruLmSettings, schema_of
+from models.plan import VocabularySettings
 from models.vocabulary import shipped_vocabulary
 from server.public_evaluation import EvaluationTextError, PublicText
 from tests.server.round_hands import round_in_hand
@@ -17,7 +18,8 @@ WORDS = 50
 
 def score(path: Path, parameters: torch.Tensor) -> tuple[int, float]:
     model = GruLmSettings(vocabulary_size=WORDS, hidden_size=4)
-    plan = msgspec.structs.replace(round_in_hand(1).plan, model=model)
+    words = VocabularySettings(name="english-10k", size=WORDS, sha256="00" * 32)
+    plan = msgspec.structs.replace(round_in_hand(1).plan, model=model, vocabulary=words)
     counts = PublicText(path, shipped_vocabulary(WORDS)).score(plan, parameters)
     return counts.token_count, counts.perplexity
 
