@@ -1,52 +1,132 @@
-"""Say which tensors of a model are everyone's and which are a person's own.
+"""Say which tensors of a model are everyone's, which are made for a person, which are their own.
 
-A personalisation method chooses a role for each tensor. What else it needs (a local objective, a
-server half) is registered where that runs, under the same name; a method that only chooses roles
-is one file with a ``RoleAssignment`` and one line here. No torch: the resting agent asks too.
+A personalisation method chooses a role for each tensor. What else it needs stands where that
+runs: its client half in ``edge_client/personalisation/``, its server half in
+``server/personalisation/``. Shared and generated tensors *travel*, as one flat vector in schema
+order; personal ones never leave the device. No torch: the resting agent asks too.
 """
 
-from collections.abc import Callable
+import msgspec
 
-from models.plan import PersonalisationSettings
+from models.parts import MissingPartError, Part, belongs, part_names
+from models.personalisation_settings import (
+    FedBnSettings,
+    FedPerSettings,
+    FedRepSettings,
+    FedRodSettings,
+    FedTpSettings,
+    LocalSettings,
+    PersonalisationSettings,
+    PFedHnSettings,
+    VanillaSettings,
+)
 from models.schema import Role, Schema
-
-RoleAssignment = Callable[[Schema], Schema]
-"""Return the same tensors in the same order, each with the role it has under the method."""
-
-
-def all_shared(schema: Schema) -> Schema:
-    """Leave every tensor ``shared``: one model for everyone."""
-    return schema
-
-
-METHODS: dict[str, RoleAssignment] = {"global": all_shared}
 
 
 def assign_roles(settings: PersonalisationSettings, schema: Schema) -> Schema:
     """Return the schema with the roles that the method gives.
 
     Args:
-        settings: Names the method.
+        settings: The method.
         schema: A model's tensors, every one ``shared``.
 
     Raises:
-        ValueError: If no method has this name.
+        MissingPartError: If the model lacks a part that the method needs.
     """
-    if settings.method not in METHODS:
-        raise ValueError(
-            f"personalisation method must be one of {sorted(METHODS)}, got {settings.method!r}"
+    if has_balanced_head(settings):
+        _head(settings, schema)  # The personal head that is added has its shape.
+    roles = dict.fromkeys(_personal_names(settings, schema), Role.PERSONAL)
+    roles |= dict.fromkeys(_generated_names(settings, schema), Role.GENERATED)
+    return Schema(
+        tuple(
+            msgspec.structs.replace(spec, role=roles.get(spec.name, Role.SHARED))
+            for spec in schema.tensors
         )
-    return METHODS[settings.method](schema)
+    )
+
+
+def has_balanced_head(settings: PersonalisationSettings) -> bool:
+    """Return whether the generic head learns by balanced softmax and a personal one adds to it."""
+    return isinstance(settings, FedRodSettings) or (
+        isinstance(settings, FedTpSettings) and settings.head == "balanced"
+    )
 
 
 def travelling_schema(settings: PersonalisationSettings, schema: Schema) -> Schema:
-    """Return the tensors that travel between device and coordinator: the shared ones.
+    """Return the tensors that travel between device and coordinator: shared and generated ones.
 
     Args:
-        settings: Names the method.
+        settings: The method.
+        schema: A model's tensors, every one ``shared``.
+
+    Returns:
+        Their specifications in schema order; none with method ``local``.
+
+    Raises:
+        MissingPartError: If the model lacks a part that the method needs.
+    """
+    return assign_roles(settings, schema).with_roles(Role.SHARED, Role.GENERATED)
+
+
+def shared_schema(settings: PersonalisationSettings, schema: Schema) -> Schema:
+    """Return the tensors that are aggregated and released, in schema order; there may be none.
+
+    Args:
+        settings: The method.
         schema: A model's tensors, every one ``shared``.
 
     Raises:
-        ValueError: If no method has this name, or it shares nothing.
+        MissingPartError: If the model lacks a part that the method needs.
     """
-    return assign_roles(settings, schema).with_role(Role.SHARED)
+    return assign_roles(settings, schema).with_roles(Role.SHARED)
+
+
+def check_local_epochs(settings: PersonalisationSettings, local_epochs: int) -> None:
+    """Check that there are as many local epochs as the method has phases.
+
+    Raises:
+        ValueError: If method ``fedrep`` has fewer than two.
+    """
+    if isinstance(settings, FedRepSettings) and local_epochs < 2:
+        raise ValueError(
+            f'local_epochs must be >= 2 with method "{settings.method}", got {local_epochs}: the '
+            "last trains the body, those before it the head"
+        )
+
+
+def _personal_names(settings: PersonalisationSettings, schema: Schema) -> tuple[str, ...]:
+    match settings:
+        case LocalSettings():
+            return tuple(schema.slices)
+        case FedPerSettings() | FedRepSettings() | FedTpSettings(head="personal"):
+            return _head(settings, schema)
+        case FedBnSettings():
+            return part_names(schema, Part.BATCH_NORM, method=settings.method)
+        case VanillaSettings():
+            return part_names(schema, Part.PROJECTION, method=settings.method)
+        case _:
+            return ()
+
+
+def _generated_names(settings: PersonalisationSettings, schema: Schema) -> tuple[str, ...]:
+    match settings:
+        case FedTpSettings():
+            return part_names(schema, Part.PROJECTION, method=settings.method)
+        case PFedHnSettings():
+            _check_can_be_made(settings, schema)
+            return tuple(schema.slices)
+        case _:
+            return ()
+
+
+def _head(settings: PersonalisationSettings, schema: Schema) -> tuple[str, ...]:
+    return part_names(schema, Part.HEAD, method=settings.method)
+
+
+def _check_can_be_made(settings: PersonalisationSettings, schema: Schema) -> None:
+    for spec in schema.tensors:
+        if belongs(spec.name, Part.BATCH_NORM):
+            raise MissingPartError(
+                f'method "{settings.method}" makes every tensor, and running statistics, as '
+                f"those of {spec.layer}, follow no gradient; set batch_norm = false"
+            )

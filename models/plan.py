@@ -9,8 +9,10 @@ from typing import Literal
 
 import msgspec
 
-from models.model_settings import ModelSettings, schema_of
-from models.schema import Schema, TensorSpec
+from models.model_settings import ModelSettings, WordModelSettings, schema_of
+from models.personalisation import assign_roles, check_local_epochs
+from models.personalisation_settings import GlobalSettings, PersonalisationSettings
+from models.schema import Role, Schema, TensorSpec
 from models.word_rules import check_words
 from privacy.example_settings import ExamplePrivacySettings
 from privacy.settings import PaperNoise, PrivacySettings
@@ -100,18 +102,6 @@ class TrainingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             )
 
 
-class PersonalisationSettings(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
-):
-    """Say how a device's model differs from everyone's.
-
-    Attributes:
-        method: Name in the personalisation registry; ``global`` shares every tensor.
-    """
-
-    method: str = "global"
-
-
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Say what a device does in one round.
 
@@ -121,10 +111,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         kind: ``train`` sends back an update, ``evaluate`` sends back counts.
         task: Name in the task registry, such as ``next_word``.
         model: The model's settings; its schema follows from them.
-        schema_sha256: Hex digest of that schema as the coordinator computed it.
+        schema_sha256: Hex digest of ``plan_schema``, roles included, as the coordinator computed
+            it.
         vocabulary: The word list; None for a task without words.
         training: Local training.
-        personalisation: Roles of the tensors.
+        personalisation: Roles of the tensors, and what else the method does.
         privacy: Noise mode and clipping.
         cohort_size: Clients the round is drawn for, before over-selection.
         seed: Seed of the run; with round and client name it seeds the order of local data.
@@ -138,7 +129,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     schema_sha256: str
     vocabulary: VocabularySettings | None = None
     training: TrainingSettings
-    personalisation: PersonalisationSettings = PersonalisationSettings()
+    personalisation: PersonalisationSettings = GlobalSettings()
     privacy: PrivacySettings
     cohort_size: int
     seed: int
@@ -150,8 +141,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             self.task, self.model, None if self.vocabulary is None else self.vocabulary.size
         )
 
+        check_local_epochs(self.personalisation, self.training.local_epochs)
+
     def _check_private_examples(self) -> None:
-        if self.model.dropout > 0:
+        if isinstance(self.model, WordModelSettings) and self.model.dropout > 0:
             raise ValueError(
                 f"model.dropout must be 0 with example_privacy, got {self.model.dropout}: its "
                 "draws follow from the plan's seed, and go to an example by its place in the batch"
@@ -192,14 +185,29 @@ def decode_plan(encoded: bytes) -> Plan:
         raise PlanError(f"plan cannot be read: {error}") from None
 
 
+def plan_schema(plan: Plan) -> Schema:
+    """Return every tensor of the plan's model, with the role that the method gives it."""
+    return assign_roles(plan.personalisation, schema_of(plan.model))
+
+
+def released_schema(plan: Plan) -> Schema:
+    """Return the tensors that a release holds: the shared ones, of which there may be none."""
+    return plan_schema(plan).with_roles(Role.SHARED)
+
+
+def download_schema(plan: Plan) -> Schema:
+    """Return the tensors that a client receives: shared ones and its own generated ones."""
+    return plan_schema(plan).with_roles(Role.SHARED, Role.GENERATED)
+
+
 def upload_schema(plan: Plan) -> Schema:
     """Return the tensors a client sends back.
 
-    They are the model's; mode ``paper`` with ``score = "clean"`` adds ``clean_norms``, the L2 norm
-    of each of them before noise, and adaptive clipping adds ``fitted``: 1 if nothing had to be
+    They are those it received; mode ``paper`` with ``score = "clean"`` adds ``clean_norms``, the L2
+    norm of each of them before noise, and adaptive clipping adds ``fitted``: 1 if nothing had to be
     clipped, else 0.
     """
-    schema = schema_of(plan.model)
+    schema = download_schema(plan)
     if isinstance(plan.privacy, PaperNoise) and plan.privacy.score == "clean":
         count = len(schema.tensors)
         norms = TensorSpec(name="clean_norms", shape=(count,), layer="clean_norms")

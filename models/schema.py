@@ -11,7 +11,7 @@ import hashlib
 import math
 from enum import StrEnum
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import msgspec
 
@@ -56,15 +56,13 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
     """List the tensors of a model in the order in which they lie in the flat vector.
 
     Attributes:
-        tensors: Tensor specifications with unique names, at least one.
+        tensors: Tensor specifications with unique names; none where nothing is shared or travels.
     """
 
     tensors: tuple[TensorSpec, ...]
 
     def __post_init__(self) -> None:
         names = [tensor.name for tensor in self.tensors]
-        if not names:
-            raise ValueError("a schema must have at least one tensor")
         if len(set(names)) != len(names):
             repeated = sorted({name for name in names if names.count(name) > 1})
             raise ValueError(f"tensor names must be unique, got {repeated} more than once")
@@ -82,11 +80,10 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
     @cached_property
     def slices(self) -> dict[str, slice]:
         """Return where each tensor lies in the flat vector, by name."""
-        ends = list(accumulate(tensor.element_count for tensor in self.tensors))
-        starts = [0, *ends[:-1]]
+        edges = accumulate((tensor.element_count for tensor in self.tensors), initial=0)
         return {
-            tensor.name: slice(start, end)
-            for tensor, start, end in zip(self.tensors, starts, ends, strict=True)
+            tensor.name: slice(*edge)
+            for tensor, edge in zip(self.tensors, pairwise(edges), strict=True)
         }
 
     @cached_property
@@ -94,10 +91,6 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
         """Return the 32-byte digest that both ends compare."""
         return hashlib.sha256(msgspec.json.encode(self.tensors, order="deterministic")).digest()
 
-    def with_role(self, role: Role) -> "Schema":
-        """Return the tensors of one role, in the same order.
-
-        Raises:
-            ValueError: If no tensor has the role.
-        """
-        return Schema(tuple(tensor for tensor in self.tensors if tensor.role is role))
+    def with_roles(self, *roles: Role) -> "Schema":
+        """Return the tensors of these roles, in the same order; there may be none."""
+        return Schema(tuple(tensor for tensor in self.tensors if tensor.role in roles))

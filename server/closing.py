@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.plan import PersonalisationSettings
+from models.personalisation_settings import GlobalSettings
+from models.role_vectors import part_of
 from models.schema import Role, Schema
 from privacy.noise import noise_mode
 from privacy.noise_mode import Arrival, CalibratedRound
@@ -87,8 +88,8 @@ def close_round(
         parameters: Shared parameters the cohort received, flat float32, shape ``(elements,)``.
         contributions: In slot order; each may be made when asked for, and is let go, its memory
             free for the next, once added.
-        schema: The model's tensors as uploaded; those with role ``generated`` go to
-            ``personalisation``.
+        schema: The tensors that travel; those with role ``generated`` go to ``personalisation``,
+            and there may be no others.
         aggregation: The rule and the server step size.
         privacy: Clipping norm and noise mode.
         slot_count: Places of the round, M, filled or not: a bound on the contributions, whatever
@@ -107,8 +108,8 @@ def close_round(
     """
     mode = noise_mode(privacy)
     _check_bounded(schema, privacy)
-    server_half = personalisation or build_server_half(PersonalisationSettings(), schema)
-    shared = schema.with_role(Role.SHARED)
+    server_half = personalisation or build_server_half(GlobalSettings(), schema)
+    shared = schema.with_roles(Role.SHARED)
     _check_parameters(parameters, shared)
     calibrated: CalibratedRound | None = None
     if mode.adjacency is not None:
@@ -126,6 +127,7 @@ def close_round(
         tells_fit=privacy.tells_fit,
         under_guarantee=calibrated is not None,
     )
+    server_half.discard()  # What an attempt took that failed on the way.
     split = _UploadSplit(schema, mode.arrival, tells_fit=privacy.tells_fit)
     for contribution in contributions:
         _add(contribution, rule, server_half, split, example_cap)
@@ -148,7 +150,7 @@ def _check_bounded(schema: Schema, privacy: PrivacySettings) -> None:
     ):
         raise ValueError(
             "generated tensors have no bounded gradient yet, so no noise mode with a guarantee "
-            'goes with them; set personalisation.method = "global"'
+            "goes with them; use a personalisation method without generated tensors"
         )
 
 
@@ -167,9 +169,10 @@ class _UploadSplit:
             raise ValueError("schema must hold no personal tensor: those never leave a device")
         self._generates = Role.GENERATED in roles
         if self._generates and arrival is Arrival.NOISED_WITH_CLEAN_NORMS:
-            raise ValueError('score = "clean" needs personalisation.method = "global"')
+            raise ValueError('score = "clean" knows no generated tensors; set score = "arrived"')
         self._element_count = schema.element_count + tells_fit
         self._schema = schema
+        self._parts = schema.with_roles(Role.SHARED), schema.with_roles(Role.GENERATED)
 
     def __call__(self, upload: Tensor) -> tuple[Tensor, Tensor | None]:
         if not self._generates:
@@ -179,18 +182,9 @@ class _UploadSplit:
                 f"client update must have shape ({self._element_count},), got {tuple(upload.shape)}"
             )
         # Whether it fitted is told behind the update, and goes with what the rule takes.
-        told = upload[self._schema.element_count :]
-        shared = torch.cat([self._of_role(upload, Role.SHARED), told])
-        return shared, self._of_role(upload, Role.GENERATED)
-
-    def _of_role(self, upload: Tensor, role: Role) -> Tensor:
-        return torch.cat(
-            [
-                upload[self._schema.slices[tensor.name]]
-                for tensor in self._schema.tensors
-                if tensor.role is role
-            ]
-        )
+        values, told = upload[: self._schema.element_count], upload[self._schema.element_count :]
+        shared, generated = (part_of(values, self._schema, part) for part in self._parts)
+        return torch.cat([shared, told]), generated
 
 
 def _add(
@@ -227,6 +221,8 @@ def _check_parameters(parameters: Tensor, shared: Schema) -> None:
 
 
 def _check_finite(released: Tensor) -> None:
+    if not released.numel():  # A method may share nothing.
+        return
     # One read and no copy; NaN passes through the minimum.
     least, largest = torch.aminmax(released)
     if not (math.isfinite(float(least)) and math.isfinite(float(largest))):

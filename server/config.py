@@ -13,8 +13,10 @@ from typing import Literal
 import msgspec
 
 from models.model_settings import ModelSettings, schema_of
-from models.personalisation import assign_roles
-from models.plan import PersonalisationSettings, Plan, TrainingSettings, VocabularySettings
+from models.personalisation import assign_roles, check_local_epochs
+from models.personalisation_settings import GlobalSettings, PersonalisationSettings
+from models.plan import Plan, TrainingSettings, VocabularySettings
+from models.schema import Role, Schema
 from models.vocabulary import Vocabulary
 from models.word_rules import check_words
 from privacy.settings import PrivacySettings
@@ -23,6 +25,7 @@ from server.convergence import ConvergenceSettings
 from server.evaluation_settings import EvaluationSettings
 from server.guarantee_rules import check_guarantee, sampled_places
 from server.listen_settings import ListenSettings
+from server.personalisation_rules import check_deployable, check_personalisation
 from server.round_settings import RoundSettings
 from server.store_settings import StoreSettings
 from server.word_list import WordListSettings
@@ -57,7 +60,7 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     model: ModelSettings
     vocabulary: WordListSettings | None = None
     training: TrainingSettings
-    personalisation: PersonalisationSettings = PersonalisationSettings()
+    personalisation: PersonalisationSettings = GlobalSettings()
     privacy: PrivacySettings
     aggregation: AggregationSettings
     rounds: RoundSettings
@@ -69,8 +72,11 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**63:
             raise ValueError(f"seed must be in [0, 2^63), got {self.seed}")
-        assign_roles(self.personalisation, schema_of(self.model))
-        self.privacy.tensor_clips(len(schema_of(self.model).tensors))
+        schema = self.schema
+        travelling = schema.with_roles(Role.SHARED, Role.GENERATED)
+        self.privacy.tensor_clips(len(travelling.tensors))
+        check_local_epochs(self.personalisation, self.training.local_epochs)
+        check_personalisation(self.personalisation, schema, self.privacy, self.aggregation)
         words = self.vocabulary
         check_words(self.task, self.model, None if words is None else words.size)
         self._check_public_text()
@@ -80,17 +86,21 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
                 'set privacy.clipping_norm, or use rule = "literal"'
             )
         check_guarantee(
-            schema_of(self.model),
+            schema.with_roles(Role.SHARED),
             self.privacy,
             self.aggregation,
             self.rounds,
             evaluation=self.evaluation,
-            personalisation=self.personalisation,
         )
         if self.convergence is not None and self.evaluation.kind == "none":
             raise ValueError(
                 "convergence needs a figure to follow; set evaluation.kind, or remove convergence"
             )
+
+    @property
+    def schema(self) -> Schema:
+        """Return every tensor of the model, with the role that the method gives it."""
+        return assign_roles(self.personalisation, schema_of(self.model))
 
     @property
     def word_list(self) -> WordListSettings:
@@ -146,11 +156,16 @@ def parse_config(text: str, source: str) -> FederationConfig:
         ConfigError: If the text is no TOML or its settings cannot be used.
     """
     try:
-        return msgspec.convert(tomllib.loads(text), FederationConfig, strict=True)
+        config = msgspec.convert(tomllib.loads(text), FederationConfig, strict=True)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{source} is no TOML: {error}") from None
     except msgspec.ValidationError as error:
         raise ConfigError(f"{source}: {error}") from None
+    try:
+        check_deployable(config.personalisation)
+    except ValueError as error:
+        raise ConfigError(f"{source}: {error} - at `$.personalisation`") from None
+    return config
 
 
 def preset_names() -> list[str]:
@@ -221,7 +236,7 @@ def make_plan(
         kind=kind,
         task=config.task,
         model=config.model,
-        schema_sha256=schema_of(config.model).sha256.hex(),
+        schema_sha256=config.schema.sha256.hex(),
         vocabulary=_described(config.vocabulary, words),
         training=config.training,
         personalisation=config.personalisation,

@@ -7,7 +7,6 @@ cohorts, rule and evaluation. No torch: a file is checked before torch is needed
 from functools import lru_cache
 from typing import assert_never
 
-from models.plan import PersonalisationSettings
 from models.schema import Schema
 from privacy.budget import PrivacyBudget
 from privacy.budget_values import check_delta
@@ -35,9 +34,15 @@ def check_guarantee(
     rounds: RoundSettings,
     *,
     evaluation: EvaluationSettings,
-    personalisation: PersonalisationSettings,
 ) -> None:
     """Check what a noise mode with a guarantee needs of everything else.
+
+    Args:
+        schema: The tensors that a round releases.
+        privacy: The noise mode.
+        aggregation: The rule.
+        rounds: How cohorts are drawn.
+        evaluation: How released models are measured.
 
     Raises:
         ValueError: If it is not there; names the setting and the remedy.
@@ -66,11 +71,6 @@ def check_guarantee(
         raise ValueError(
             'evaluation.kind = "devices" publishes counts without noise, which no guarantee '
             'covers; set evaluation.kind = "public" or "none"'
-        )
-    if personalisation.method != "global":
-        raise ValueError(
-            f'personalisation.method = "{personalisation.method}" has no bound yet under a '
-            'guarantee; set "global"'
         )
 
 

@@ -103,10 +103,11 @@ class IntakeSettings:
         if self.arrival is Arrival.NOISED:
             # Noise on top of the clip is no fault: only what attention scores stays within it.
             return Measured(values, 1.0, scores)
-        was_clipped = min(factors) < 1
+        was_clipped = any(factor < 1 for factor in factors)
         has_fitted = self.tells_fit and _checked_fit(float(rest[0]))
         if self.tensor_clips is None:
-            return Measured(values, factors[0], scores, was_clipped, has_fitted)
+            whole = factors[0] if factors else 1.0  # A method may share no tensor.
+            return Measured(values, whole, scores, was_clipped, has_fitted)
         scaled = scale_tensors(values, tensors, factors)
         return Measured(scaled, 1.0, scores, was_clipped, has_fitted)
 

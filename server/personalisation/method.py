@@ -5,6 +5,7 @@ the ``generated`` tensors: which client gets which, and what their updates teach
 ``personal`` tensors never leave a device, so the server half never sees one.
 """
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from torch import Tensor
@@ -36,6 +37,26 @@ class ServerHalf(Protocol):
         """
         ...
 
+    def discard(self) -> None:
+        """Forget what was taken since the last close: that attempt at a round failed."""
+        ...
+
     def close(self) -> None:
         """Learn from what was taken since the last close; called once a round, after the last."""
+        ...
+
+    def state(self) -> Mapping[str, Tensor]:
+        """Return everything that the next round needs, by name, in an order that never varies.
+
+        It is written with each release, under its digest: a restart and a resumed simulation go
+        on from it in the same bits. Not changed by later rounds.
+        """
+        ...
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Take up what ``state`` returned for the same settings and schema.
+
+        Raises:
+            ValueError: If a tensor is missing, unknown or of another shape or dtype.
+        """
         ...

@@ -1,32 +1,27 @@
 """Choose the server half of the personalisation method.
 
-A new method is one file with its ``ServerHalf`` and one line in ``_METHODS``.
+Most methods need none: what they share goes through the aggregation rule. One that generates
+tensors is one file with its ``ServerHalf`` and one case here.
 """
 
-from collections.abc import Callable
-
-from models.plan import PersonalisationSettings
-from models.schema import Schema
-from server.personalisation.global_model import GlobalModel
+from models.personalisation_settings import PersonalisationSettings
+from models.schema import Role, Schema
 from server.personalisation.method import ServerHalf
-
-_METHODS: dict[str, Callable[[Schema], ServerHalf]] = {
-    "global": GlobalModel,
-}
+from server.personalisation.nothing_generated import NothingGenerated
 
 
 def build_server_half(settings: PersonalisationSettings, schema: Schema) -> ServerHalf:
-    """Return the server half of the method that the settings name.
+    """Return the server half of a method.
 
     Args:
-        settings: Names the method.
-        schema: The model's tensors with the roles the method gives them.
+        settings: The method.
+        schema: The tensors that travel, with the roles the method gives them.
 
     Raises:
-        ValueError: If there is no such method, or it does not fit the schema.
+        ValueError: If the method generates tensors and nothing here makes them.
     """
-    if settings.method not in _METHODS:
+    if schema.with_roles(Role.GENERATED).tensors:
         raise ValueError(
-            f"personalisation.method must be one of {sorted(_METHODS)}, got {settings.method!r}"
+            f'method "{settings.method}" generates tensors, and no server half makes them'
         )
-    return _METHODS[settings.method](schema)
+    return NothingGenerated(schema)

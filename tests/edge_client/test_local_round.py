@@ -16,12 +16,12 @@ from edge_client.local_round import (
     run_training,
 )
 from models.model_settings import GruLmSettings, TransformerLmSettings, schema_of
-from models.next_word import NextWord, UnusableExamplesError
+from models.next_word import NextWord
 from models.parameters import initial_parameters, load_parameters, read_parameters
-from models.personalisation import METHODS
-from models.plan import PersonalisationSettings, Plan
+from models.plan import Plan
 from models.registry import build_network
 from models.seeds import client_seed
+from models.unusable_examples import UnusableExamplesError
 from privacy.clipping import UnusableUpdateError
 from privacy.clipping_settings import AdaptiveClipping
 from privacy.settings import NoNoise, PaperNoise
@@ -335,24 +335,6 @@ def test_a_transformer_trains_too() -> None:
     result = run_training(plan, parameters, text, round_number=1, client_name="device-0001")
 
     assert run_evaluation(plan, parameters + result.update, text).perplexity < 3
-
-
-def test_tensors_that_do_not_travel_are_not_in_the_update(monkeypatch: pytest.MonkeyPatch) -> None:
-    def bias_stays(schema: Any) -> Any:
-        return type(schema)(schema.tensors[:-1])
-
-    monkeypatch.setitem(METHODS, "own-bias", bias_stays)
-    plan = make_plan()
-    own = Plan(
-        **{field: getattr(plan, field) for field in plan.__struct_fields__}
-        | {"personalisation": PersonalisationSettings(method="own-bias")}
-    )
-
-    result = run_training(
-        own, PARAMETERS[:-20], make_text(50), round_number=1, client_name="device-0001"
-    )
-
-    assert result.update.shape == (len(PARAMETERS) - 20,)
 
 
 def test_many_users_count_as_one_after_the_other() -> None:

@@ -1,38 +1,166 @@
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from models.model_settings import GruLmSettings, schema_of
-from models.personalisation import METHODS, assign_roles, travelling_schema
-from models.plan import PersonalisationSettings
+from models.model_settings import GruLmSettings, TransformerLmSettings, schema_of
+from models.parts import MissingPartError
+from models.personalisation import (
+    assign_roles,
+    check_local_epochs,
+    shared_schema,
+    travelling_schema,
+)
+from models.personalisation_settings import (
+    DittoSettings,
+    FedBnSettings,
+    FedPerSettings,
+    FedProxSettings,
+    FedRepSettings,
+    FedRodSettings,
+    FedTpSettings,
+    GlobalSettings,
+    LocalSettings,
+    PersonalisationSettings,
+    PFedGpSettings,
+    PFedHnSettings,
+    PFedMeSettings,
+    VanillaSettings,
+)
 from models.schema import Role, Schema, TensorSpec
 
-SCHEMA = schema_of(GruLmSettings(vocabulary_size=10, hidden_size=2))
-
-
-def test_the_global_method_shares_every_tensor() -> None:
-    settings = PersonalisationSettings(method="global")
-
-    assert assign_roles(settings, SCHEMA) == SCHEMA
-    assert travelling_schema(settings, SCHEMA) == SCHEMA
-
-
-def test_a_registered_method_decides_what_travels(monkeypatch: pytest.MonkeyPatch) -> None:
-    def personal_output(schema: Schema) -> Schema:
-        return Schema(
-            tuple(
-                TensorSpec(name=t.name, shape=t.shape, layer=t.layer, role=Role.PERSONAL)
-                if t.layer == "output"
-                else t
-                for t in schema.tensors
-            )
+TIED = schema_of(GruLmSettings(vocabulary_size=10, hidden_size=2))
+UNTIED = schema_of(GruLmSettings(vocabulary_size=10, hidden_size=2, tied=False))
+NETWORK = Schema(
+    tuple(
+        TensorSpec(name=name, shape=(2,), layer=name.rpartition(".")[0])
+        for name in (
+            "block.to_qkv.weight",
+            "block.to_out.weight",
+            "batch_norm1.weight",
+            "batch_norm1.bias",
+            "batch_norm1.running_mean",
+            "batch_norm1.running_var",
+            "batch_norm1.batch_count",
+            "head.weight",
+            "head.bias",
         )
+    )
+)
+METHODS: list[PersonalisationSettings] = [
+    GlobalSettings(),
+    LocalSettings(),
+    FedProxSettings(),
+    FedPerSettings(),
+    FedRepSettings(),
+    FedBnSettings(),
+    PFedMeSettings(),
+    PFedGpSettings(),
+    FedRodSettings(),
+    VanillaSettings(),
+    FedTpSettings(),
+    FedTpSettings(head="personal"),
+    FedTpSettings(head="balanced"),
+    DittoSettings(),
+]
 
-    monkeypatch.setitem(METHODS, "own-output", personal_output)
 
-    travelling = travelling_schema(PersonalisationSettings(method="own-output"), SCHEMA)
-
-    assert [t.name for t in travelling.tensors] == [t.name for t in SCHEMA.tensors[:-1]]
+def of_role(settings: PersonalisationSettings, role: Role, schema: Schema = NETWORK) -> list[str]:
+    return [spec.name for spec in assign_roles(settings, schema).tensors if spec.role is role]
 
 
-def test_an_unknown_method_is_refused_with_those_there_are() -> None:
-    with pytest.raises(ValueError, match=r"one of .*global.*, got 'ditto'"):
-        assign_roles(PersonalisationSettings(method="ditto"), SCHEMA)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        GlobalSettings(),
+        FedProxSettings(),
+        PFedMeSettings(),
+        PFedGpSettings(),
+        FedRodSettings(),
+        DittoSettings(),
+    ],
+)
+def test_a_method_without_roles_shares_every_tensor(settings: PersonalisationSettings) -> None:
+    assert assign_roles(settings, NETWORK) == NETWORK
+    assert travelling_schema(settings, NETWORK) == NETWORK
+
+
+def test_each_method_keeps_its_part() -> None:
+    head = ["head.weight", "head.bias"]
+    norm = [f"batch_norm1.{entry}" for entry in ("weight", "bias", "running_mean", "running_var")]
+
+    assert of_role(LocalSettings(), Role.PERSONAL) == list(NETWORK.slices)
+    assert of_role(FedPerSettings(), Role.PERSONAL) == head
+    assert of_role(FedRepSettings(), Role.PERSONAL) == head
+    assert of_role(FedBnSettings(), Role.PERSONAL) == [*norm, "batch_norm1.batch_count"]
+    assert of_role(VanillaSettings(), Role.PERSONAL) == ["block.to_qkv.weight"]
+    assert of_role(FedTpSettings(), Role.GENERATED) == ["block.to_qkv.weight"]
+    assert of_role(FedTpSettings(), Role.PERSONAL) == []
+    assert of_role(FedTpSettings(head="personal"), Role.PERSONAL) == head
+    assert of_role(PFedHnSettings(), Role.GENERATED, UNTIED) == list(UNTIED.slices)
+
+
+def test_shared_and_generated_tensors_travel_and_only_shared_ones_are_released() -> None:
+    settings = FedTpSettings(head="personal")
+
+    travelling = travelling_schema(settings, NETWORK)
+
+    assert list(travelling.slices) == list(NETWORK.slices)[:-2]
+    assert list(shared_schema(settings, NETWORK).slices) == list(NETWORK.slices)[1:-2]
+    assert travelling_schema(LocalSettings(), NETWORK).element_count == 0
+
+
+@given(
+    settings=st.sampled_from(METHODS),
+    extra=st.lists(
+        st.sampled_from(["embedding.weight", "a.to_q.weight", "norm.bias", "output.weight"]),
+        unique=True,
+    ),
+)
+def test_roles_partition_the_schema(settings: PersonalisationSettings, extra: list[str]) -> None:
+    more = tuple(TensorSpec(name=name, shape=(3,), layer=name) for name in extra)
+    schema = Schema((*NETWORK.tensors, *more))
+
+    roles = assign_roles(settings, schema)
+
+    parts = [roles.with_roles(role).tensors for role in Role]
+    assert sum(map(len, parts)) == len(schema.tensors)
+    assert {spec.name for part in parts for spec in part} == set(schema.slices)
+    # Nothing but the role changes, and the order stays.
+    shared = Schema(tuple(msgspec.structs.replace(t, role=Role.SHARED) for t in roles.tensors))
+    assert shared == schema
+
+
+@pytest.mark.parametrize(
+    ("settings", "schema", "message"),
+    [
+        (FedBnSettings(), UNTIED, '"fedbn" needs a model with a batch norm'),
+        (FedPerSettings(), TIED, '"fedper" needs .*set tied = false'),
+        (FedRepSettings(), TIED, '"fedrep" needs .*set tied = false'),
+        (FedRodSettings(), TIED, '"fedrod" needs .*set tied = false'),
+        (FedTpSettings(head="balanced"), TIED, '"fedtp" needs'),
+        (VanillaSettings(), UNTIED, '"vanilla" needs a model with a projection'),
+        (FedTpSettings(), UNTIED, '"fedtp" needs a model with a projection'),
+        (PFedHnSettings(), NETWORK, "running statistics, as those of batch_norm1"),
+    ],
+)
+def test_a_model_without_the_methods_part_is_refused(
+    settings: PersonalisationSettings, schema: Schema, message: str
+) -> None:
+    with pytest.raises(MissingPartError, match=message):
+        assign_roles(settings, schema)
+
+
+def test_a_transformer_for_words_can_have_its_projections_made() -> None:
+    schema = schema_of(TransformerLmSettings(vocabulary_size=10, model_size=8, layer_count=2))
+
+    assert of_role(FedTpSettings(), Role.GENERATED, schema) == [
+        "blocks.0.attention.to_qkv.weight",
+        "blocks.1.attention.to_qkv.weight",
+    ]
+
+
+def test_one_local_epoch_is_too_few_for_head_and_body() -> None:
+    check_local_epochs(FedRepSettings(), 2)
+    with pytest.raises(ValueError, match=r'local_epochs must be >= 2 with method "fedrep", got 1'):
+        check_local_epochs(FedRepSettings(), 1)

@@ -126,7 +126,7 @@ def test_example_privacy_arrives_as_it_was_sent() -> None:
         (private("training.gradient_clipping_norm", 1.0), "gradient_clipping_norm must be absent"),
         (private("model.dropout", 0.1), "model.dropout must be 0"),
         (private("task", "translate"), 'task must be "next_word"'),
-        (private("personalisation.method", "own-bias"), 'personalisation.method must be "global"'),
+        (private("personalisation.method", "fedprox"), 'personalisation.method must be "global"'),
     ],
 )
 def test_example_privacy_that_bounds_nothing_is_refused(encoded: bytes, message: str) -> None:

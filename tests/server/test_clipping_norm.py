@@ -1,6 +1,7 @@
 """Clip and adapt at the close of a round."""
 
 import math
+from collections.abc import Mapping
 
 import pytest
 import torch
@@ -182,7 +183,16 @@ class Taker:
     def take(self, client_name: str, generated_update: Tensor, example_count: int) -> None:
         self.taken.append(generated_update)
 
+    def discard(self) -> None:
+        self.taken.clear()
+
     def close(self) -> None:
+        pass
+
+    def state(self) -> Mapping[str, Tensor]:
+        return {}
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
         pass
 
 

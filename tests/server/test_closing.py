@@ -1,7 +1,7 @@
 import gc
 import math
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 import torch
@@ -261,8 +261,17 @@ class _Recorder:
     def take(self, client_name: str, generated_update: Tensor, example_count: int) -> None:
         self.taken.append((client_name, generated_update.tolist(), example_count))
 
+    def discard(self) -> None:
+        self.taken = []
+
     def close(self) -> None:
         self.closed += 1
+
+    def state(self) -> dict[str, Tensor]:
+        return {}
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        raise AssertionError
 
 
 GENERATING = Schema(
@@ -289,6 +298,38 @@ def test_generated_tensors_go_to_the_method_and_shared_ones_to_the_rule() -> Non
     assert method.closed == 1
 
 
+def test_what_a_failed_attempt_took_is_forgotten() -> None:
+    method = _Recorder()
+    method.take("device-0007", torch.zeros(2), 1)
+
+    close(
+        [torch.tensor([1.0, 8.0, 9.0, 3.0])],
+        parameters=torch.zeros(2),
+        schema=GENERATING,
+        personalisation=method,
+    )
+
+    assert [name for name, _, _ in method.taken] == ["device-0000"]
+
+
+def test_a_round_of_a_method_that_shares_nothing_counts_its_contributions() -> None:
+    closed = close([torch.zeros(0)] * 2, parameters=torch.zeros(0), schema=Schema(()))
+
+    assert closed.parameters.shape == (0,)
+    assert closed.contribution_count == 2
+
+
+def test_everything_generated_goes_to_the_method() -> None:
+    method = _Recorder()
+    made = TensorSpec(name="made", shape=(2,), layer="made", role=Role.GENERATED)
+
+    close(
+        [torch.ones(2)], parameters=torch.zeros(0), schema=Schema((made,)), personalisation=method
+    )
+
+    assert method.taken == [("device-0000", [1.0, 1.0], 1)]
+
+
 def test_a_method_learns_nothing_from_a_round_that_failed() -> None:
     method = _Recorder()
 
@@ -305,7 +346,7 @@ def test_a_method_learns_nothing_from_a_round_that_failed() -> None:
 
 
 def test_generated_tensors_need_a_method() -> None:
-    with pytest.raises(ValueError, match="method global shares every tensor"):
+    with pytest.raises(ValueError, match="no server half makes them"):
         close([torch.zeros(4)], parameters=torch.zeros(2), schema=GENERATING)
 
 

@@ -108,7 +108,8 @@ def test_a_wrong_file_is_refused_with_its_name_and_the_key(
         ('[listen]\nadmin_socket = ""', "admin_socket must name a file"),
         ('[store]\nurl = "mysql://here"', 'url must start with "sqlite:///" or "postgresql"'),
         ("[store]\nkeep_releases = 0", "keep_releases must be >= 1, got 0"),
-        ('[personalisation]\nmethod = "magic"', "method must be one of"),
+        ('[personalisation]\nmethod = "magic"', "Invalid value 'magic'"),
+        ('[personalisation]\nmethod = "local"', "sends nothing that could be clipped"),
     ],
 )
 def test_a_section_that_makes_no_sense_is_refused(section: str, message: str) -> None:

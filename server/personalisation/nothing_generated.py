@@ -1,12 +1,14 @@
-"""Give everyone the same model: method ``global``."""
+"""Serve a method whose server only aggregates: no tensor is generated."""
+
+from collections.abc import Mapping
 
 from torch import Tensor
 
 from models.schema import Role, Schema
 
 
-class GlobalModel:
-    """Generate nothing and learn nothing: every tensor is shared.
+class NothingGenerated:
+    """Generate nothing and learn nothing: every tensor that travels is shared.
 
     Raises:
         ValueError: If the schema has a tensor that is not shared.
@@ -16,7 +18,7 @@ class GlobalModel:
         others = [tensor.name for tensor in schema.tensors if tensor.role is not Role.SHARED]
         if others:
             raise ValueError(
-                f"method global shares every tensor, but {others} are not shared; "
+                f"every tensor that travels must be shared, but {others} are not; "
                 "choose the method that made them so"
             )
 
@@ -30,7 +32,23 @@ class GlobalModel:
         Raises:
             ValueError: Always.
         """
-        raise ValueError("method global has no generated tensors, got an update of some")
+        raise ValueError("this method has no generated tensors, got an update of some")
+
+    def discard(self) -> None:
+        """Do nothing: nothing was taken."""
 
     def close(self) -> None:
         """Do nothing: nothing was taken."""
+
+    def state(self) -> Mapping[str, Tensor]:
+        """Return nothing: nothing is kept between rounds."""
+        return {}
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Take up nothing.
+
+        Raises:
+            ValueError: If there is something to take up.
+        """
+        if state:
+            raise ValueError(f"this method keeps no state, got {sorted(state)}")

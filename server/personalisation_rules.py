@@ -1,0 +1,88 @@
+"""Refuse personalisation methods that do not go with a rule, a noise mode or a deployment.
+
+Clipping, noise and the rule act on what travels, so a method with personal tensors goes with all of
+them. What does not go together is refused here, with the reason. No torch: a file is checked
+before torch is needed.
+"""
+
+from models.parts import Part, belongs
+from models.personalisation_settings import LocalSettings, PersonalisationSettings
+from models.schema import Role, Schema
+from privacy.settings import NoNoise, PaperNoise, PrivacySettings
+from server.aggregation.settings import AggregationSettings, MeanSettings
+
+
+def check_personalisation(
+    settings: PersonalisationSettings,
+    schema: Schema,
+    privacy: PrivacySettings,
+    aggregation: AggregationSettings,
+) -> None:
+    """Check that a method goes with the noise mode and the rule.
+
+    Args:
+        settings: The method.
+        schema: Every tensor of the model, with the role the method gives it.
+        privacy: Clipping and noise.
+        aggregation: The rule.
+
+    Raises:
+        ValueError: If it does not; names the method, the reason and the remedy.
+    """
+    clips_or_noises = privacy.clipping_norm is not None or not isinstance(privacy, NoNoise)
+    travelling = schema.with_roles(Role.SHARED, Role.GENERATED)
+    if clips_or_noises and not travelling.tensors:
+        raise ValueError(
+            f'method "{settings.method}" sends nothing that could be clipped or noised; '
+            'set privacy.mode = "none" without a clipping_norm'
+        )
+    if clips_or_noises:
+        _check_statistics(settings, travelling)
+    if not schema.with_roles(Role.SHARED).tensors and not isinstance(aggregation, MeanSettings):
+        raise ValueError(
+            f'method "{settings.method}" shares no tensor that a rule could weigh; '
+            'set aggregation.rule = "mean"'
+        )
+    if schema.with_roles(Role.GENERATED).tensors:
+        _check_generated(settings, privacy)
+
+
+def check_deployable(settings: PersonalisationSettings) -> None:
+    """Check that devices can do what the method asks for.
+
+    Raises:
+        ValueError: If they cannot; says why.
+    """
+    if isinstance(settings, LocalSettings):
+        raise ValueError(
+            'method "local" sends nothing, so devices would need no coordinator; '
+            "run it with sotto-simulate"
+        )
+
+
+def _check_statistics(settings: PersonalisationSettings, travelling: Schema) -> None:
+    statistics = [
+        spec.name
+        for spec in travelling.tensors
+        if belongs(spec.name, Part.BATCH_NORM) and not spec.name.endswith((".weight", ".bias"))
+    ]
+    if statistics:
+        raise ValueError(
+            f'method "{settings.method}" sends running statistics such as {statistics[0]}, which '
+            "no clipping norm fits (they count batches) and noise turns into negative variances; "
+            'set method = "fedbn", or model.batch_norm = false'
+        )
+
+
+def _check_generated(settings: PersonalisationSettings, privacy: PrivacySettings) -> None:
+    if privacy.guarantees_privacy:
+        raise ValueError(
+            f'method "{settings.method}" has no bound yet on what one client\'s generated tensors '
+            "teach the hypernetwork, so no noise mode with a guarantee goes with it; use a method "
+            "without generated tensors"
+        )
+    if isinstance(privacy, PaperNoise) and privacy.score == "clean":
+        raise ValueError(
+            f'privacy.score = "clean" knows no generated tensors, got method "{settings.method}"; '
+            'set score = "arrived"'
+        )

@@ -1,0 +1,92 @@
+"""Which methods go with which rules, noise modes and deployments."""
+
+import pytest
+
+from models.model_settings import GruLmSettings, TransformerLmSettings, schema_of
+from models.personalisation import assign_roles
+from models.personalisation_settings import (
+    FedBnSettings,
+    FedPerSettings,
+    FedTpSettings,
+    GlobalSettings,
+    LocalSettings,
+    PersonalisationSettings,
+    PFedHnSettings,
+    VanillaSettings,
+)
+from models.schema import Schema, TensorSpec
+from privacy.calibrated_settings import CentralNoise
+from privacy.settings import NoNoise, PaperNoise, PrivacySettings
+from server.aggregation.settings import AggregationSettings, AttentiveSettings, MeanSettings
+from server.personalisation_rules import check_deployable, check_personalisation
+
+UNTIED = schema_of(GruLmSettings(vocabulary_size=10, hidden_size=2, tied=False))
+TRANSFORMER = schema_of(TransformerLmSettings(vocabulary_size=10, model_size=8))
+WITH_NORM = Schema(
+    tuple(
+        TensorSpec(name=f"{name}", shape=(2,), layer="layer")
+        for name in ("weight", "batch_norm1.weight", "batch_norm1.running_var")
+    )
+)
+MEAN = MeanSettings(weighting="equal")
+CLIPPED = NoNoise(clipping_norm=1.0)
+PAPER = PaperNoise(randomisation_magnitude=0.01, score="clean")
+CENTRAL = CentralNoise(
+    clipping_norm=1.0,
+    noise_multiplier=1.0,
+    delta=1e-5,
+    epsilon_budget=8.0,
+    adjacency="zero-out",
+)
+
+
+def check(
+    settings: PersonalisationSettings,
+    schema: Schema,
+    privacy: PrivacySettings,
+    aggregation: AggregationSettings = MEAN,
+) -> None:
+    check_personalisation(settings, assign_roles(settings, schema), privacy, aggregation)
+
+
+@pytest.mark.parametrize("privacy", [NoNoise(), CLIPPED, CENTRAL])
+@pytest.mark.parametrize("aggregation", [MEAN, AttentiveSettings()])
+def test_personal_tensors_go_with_every_rule_and_noise(
+    privacy: PrivacySettings, aggregation: AggregationSettings
+) -> None:
+    check(FedPerSettings(), UNTIED, privacy, aggregation)
+    check(VanillaSettings(), TRANSFORMER, privacy, aggregation)
+    check(FedBnSettings(), WITH_NORM, privacy, aggregation)
+
+
+def test_generated_tensors_go_with_every_rule_where_nothing_is_promised() -> None:
+    check(FedTpSettings(), TRANSFORMER, CLIPPED, AttentiveSettings())
+
+
+@pytest.mark.parametrize(
+    ("settings", "schema", "privacy", "aggregation", "message"),
+    [
+        (GlobalSettings(), WITH_NORM, CLIPPED, MEAN, "running statistics such as batch_norm1.run"),
+        (GlobalSettings(), WITH_NORM, PAPER, MEAN, 'set method = "fedbn"'),
+        (LocalSettings(), UNTIED, CLIPPED, MEAN, '"local" sends nothing that could be clipped'),
+        (LocalSettings(), UNTIED, NoNoise(), AttentiveSettings(), '"local" shares no tensor'),
+        (PFedHnSettings(), UNTIED, CLIPPED, AttentiveSettings(), '"pfedhn" shares no tensor'),
+        (FedTpSettings(), TRANSFORMER, CENTRAL, MEAN, '"fedtp" has no bound yet'),
+        (FedTpSettings(), TRANSFORMER, PAPER, MEAN, 'set score = "arrived"'),
+    ],
+)
+def test_what_does_not_go_together_is_refused_with_a_reason(
+    settings: PersonalisationSettings,
+    schema: Schema,
+    privacy: PrivacySettings,
+    aggregation: AggregationSettings,
+    message: str,
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        check(settings, schema, privacy, aggregation)
+
+
+def test_devices_need_a_method_that_sends_something() -> None:
+    check_deployable(FedPerSettings())
+    with pytest.raises(ValueError, match="run it with sotto-simulate"):
+        check_deployable(LocalSettings())
