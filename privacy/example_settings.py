@@ -69,6 +69,15 @@ class ExamplePrivacySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_u
         """Return the steps of one round: an example is drawn ``local_epochs`` times on average."""
         return max(1, round(local_epochs / self.sampling_rate))
 
+    def guarantee(self, local_epochs: int) -> str:
+        """Say what the second layer promises, in one line for configuration and logs."""
+        return (
+            f"beside it each sentence of a person is hidden in their own update: each of "
+            f"{self.step_count(local_epochs)} steps a round draws a sentence with chance "
+            f"{self.sampling_rate:g}, clips its gradient to {self.clipping_norm:g} and adds noise "
+            f"of {self.noise_multiplier:g} times that; each device accounts for its own"
+        )
+
     def event(self, local_epochs: int) -> ExampleEvent:
         """Return what one round spends."""
         return ExampleEvent(

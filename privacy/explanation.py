@@ -15,7 +15,13 @@ from privacy.budget import PrivacyBudget
 from privacy.budget_commands import CHEAP_ATTENTION, price_line
 from privacy.calibrated_settings import NEIGHBOURS, CentralNoise, LocalNoise, TreeNoise
 from privacy.events import Adjacency
-from privacy.federation_tables import FederationTables, aggregate_sensitivity, tally_of_run
+from privacy.example_settings import ExamplePrivacySettings
+from privacy.federation_tables import (
+    FederationTables,
+    TrainingTable,
+    aggregate_sensitivity,
+    tally_of_run,
+)
 from privacy.sensitivity import mean_sensitivity
 from privacy.settings import NoNoise, PaperNoise, PaperServerNoise
 from privacy.tally import Tally
@@ -43,6 +49,8 @@ def explain(tables: FederationTables) -> Answer:
             parts = [_papers_noise(tables)]
         case NoNoise():
             parts = [Answer({}, ["Nothing is hidden: one person's data can be read off a model."])]
+    if tables.training.example_privacy is not None:
+        parts.append(_sentences(tables.training, tables.training.example_privacy))
     for part in parts:
         figures |= part.figures
         lines += part.lines
@@ -150,6 +158,23 @@ def _noise(tables: FederationTables) -> Answer:
             f"Noise: {z:g} (multiplier) x {sensitivity:.4g} (sensitivity) = standard deviation "
             f"{z * sensitivity:.4g} on every parameter of {where}, before the server's step.",
             *priced.lines,
+        ],
+    )
+
+
+def _sentences(training: TrainingTable, examples: ExamplePrivacySettings) -> Answer:
+    """Return the second layer, and what a round costs a sentence of a person who takes part."""
+    z, q = examples.noise_multiplier, examples.sampling_rate
+    steps = examples.step_count(training.local_epochs)
+    spent = Tally(inverse_square=steps / z**2) if q == 1 else Tally(sampled={(z, q): steps})
+    epsilon = epsilon_of_tally(spent, examples.delta)
+    promise = examples.guarantee(training.local_epochs)
+    return Answer(
+        {"example_epsilon_round": epsilon, "example_delta": examples.delta},
+        [
+            f"{promise[0].upper()}{promise[1:]}.",
+            f"A round in which a person takes part costs each of their sentences epsilon "
+            f"{epsilon:.3g} at delta {examples.delta:g}.",
         ],
     )
 

@@ -1,8 +1,8 @@
 """Read what a federation's file says about privacy, and add up what its whole run would release.
 
-Only the tables [privacy], [rounds] and [aggregation] are looked at, and of the last two only the
-keys that decide privacy. Whether the file as a whole can be used is the coordinator's question:
-it reads the same text strictly, and a test holds both to the same events.
+Only the tables [privacy], [rounds], [aggregation] and [training] are looked at, and of the last
+three only the keys that decide privacy. Whether the file as a whole can be used is the
+coordinator's question: it reads the same text strictly, and a test holds both to the same events.
 """
 
 import tomllib
@@ -21,6 +21,7 @@ from privacy.events import (
     TreeRelease,
     UnprotectedRelease,
 )
+from privacy.example_settings import ExamplePrivacySettings
 from privacy.sensitivity import attentive_sensitivity, mean_sensitivity
 from privacy.settings import NoNoise, PaperNoise, PaperServerNoise, PrivacySettings
 from privacy.slot_overflow import slot_count_for
@@ -66,12 +67,28 @@ class AggregationTable(msgspec.Struct, frozen=True, kw_only=True):
     server_step_size: float = 1.0
 
 
+class TrainingTable(msgspec.Struct, frozen=True, kw_only=True):
+    """Hold what [training] says about the second layer, of each sentence.
+
+    Attributes:
+        local_epochs: How often an example is drawn in a round, on average.
+        example_privacy: The second layer; None is none.
+    """
+
+    local_epochs: int = 1
+    example_privacy: ExamplePrivacySettings | None = None
+
+    def __post_init__(self) -> None:
+        check_count(self.local_epochs, "training.local_epochs")
+
+
 class FederationTables(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold the three tables that decide privacy."""
+    """Hold the tables that decide privacy."""
 
     privacy: PrivacySettings
     rounds: RoundsTable
     aggregation: AggregationTable
+    training: TrainingTable = TrainingTable()
 
     @property
     def slot_count(self) -> int | None:

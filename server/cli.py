@@ -90,6 +90,7 @@ def _token(arguments: argparse.Namespace) -> None:
 
 def _run(arguments: argparse.Namespace) -> None:
     # Here, because they import torch, which takes a second.
+    from server.outlook import promises
     from server.serving import Ports, serve
 
     federation = Federation(arguments.folder)
@@ -98,7 +99,8 @@ def _run(arguments: argparse.Namespace) -> None:
 
     def on_ready(ports: Ports) -> None:
         print(f"enrolment on port {ports.enrolment}, devices on port {ports.devices}")
-        print(f"privacy: {federation.config.privacy.guarantee}", flush=True)
+        for line in promises(federation.config):
+            print(f"privacy: {line}", flush=True)
 
     keep_freed_memory()
     asyncio.run(serve(federation.folder, federation.config, on_ready=on_ready))

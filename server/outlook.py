@@ -31,6 +31,17 @@ def outlook(
     Raises:
         ValueError: If the events do not add up.
     """
+    return [*_of_people(config, spent, first_round), *_of_sentences(config)]
+
+
+def promises(config: FederationConfig) -> list[str]:
+    """Return what a run promises, without sums: a line on people, and one on sentences if any."""
+    return [config.privacy.guarantee, *_of_sentences(config)]
+
+
+def _of_people(
+    config: FederationConfig, spent: Sequence[PrivacyEvent], first_round: int
+) -> list[str]:
     privacy, rounds = config.privacy, config.rounds
     if not isinstance(privacy, LocalNoise | CentralNoise | TreeNoise):
         return [privacy.guarantee]
@@ -50,6 +61,13 @@ def outlook(
     if isinstance(privacy, CentralNoise | TreeNoise):
         lines += _price_of_attention(config, privacy)
     return lines
+
+
+def _of_sentences(config: FederationConfig) -> list[str]:
+    training = config.training
+    if training.example_privacy is None:
+        return []
+    return [training.example_privacy.guarantee(training.local_epochs)]
 
 
 def _price_of_attention(config: FederationConfig, privacy: CentralNoise | TreeNoise) -> list[str]:

@@ -363,6 +363,32 @@ def test_explain_says_unit_neighbours_draw_and_what_is_spent(
         assert part in words
 
 
+def test_explain_names_the_second_layer_and_its_price(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = plan(tmp_path, 'mode = "none"')
+    with Path(path).open("a") as file:
+        file.write("""
+[training]
+local_epochs = 2
+learning_rate = 1.0
+[training.example_privacy]
+clipping_norm = 0.5
+noise_multiplier = 2.0
+sampling_rate = 0.1
+delta = 1e-5
+""")
+
+    found = figures(capsys, "explain", path)
+
+    # Two epochs at a rate of 0.1 are 20 steps.
+    run = ("--rounds", "20", "--sampling-rate", "0.1", "--delta", "1e-5")
+    steps = figures(capsys, "epsilon", "--noise-multiplier", "2", *run)
+    assert found["example_epsilon_round"] == pytest.approx(steps["epsilon"], abs=0.01)
+    assert main(["explain", path]) == 0
+    assert "hidden in their own update: each of 20 steps a round" in capsys.readouterr().out
+
+
 def test_explain_says_where_a_run_will_stop(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,11 +2,13 @@
 
 import re
 
+import msgspec
 import pytest
 
 from privacy.accountant import epsilon_of
 from privacy.events import GaussianRelease
-from server.outlook import outlook
+from privacy.example_settings import ExamplePrivacySettings
+from server.outlook import outlook, promises
 from tests.server.test_guarantee_rules import ATTENTIVE, CENTRAL, SAMPLED, config
 
 EVENT = GaussianRelease(noise_multiplier=1.5, adjacency="zero-out", sampling=None)
@@ -43,6 +45,26 @@ def test_coins_are_named_with_their_rate() -> None:
     _, spending = outlook(config(rounds=SAMPLED))
 
     assert "amplified by secret coins at rate 0.5" in spending
+
+
+def test_the_second_layer_is_named_whatever_the_first() -> None:
+    examples = ExamplePrivacySettings(
+        clipping_norm=0.5, noise_multiplier=1.5, sampling_rate=0.05, delta=1e-5
+    )
+    for privacy in (CENTRAL, 'mode = "none"\nclipping_norm = 1.0'):
+        first = config(privacy)
+        training = msgspec.structs.replace(
+            first.training, example_privacy=examples, local_epochs=2, gradient_clipping_norm=None
+        )
+        both = msgspec.structs.replace(first, training=training)
+
+        lines = outlook(both)
+
+        assert lines[:-1] == outlook(first)
+        # Two epochs at a rate of 0.05 are 40 steps.
+        assert "each of 40 steps a round draws a sentence with chance 0.05" in lines[-1]
+        assert promises(both) == [first.privacy.guarantee, lines[-1]]
+        assert promises(first) == [first.privacy.guarantee]
 
 
 @pytest.mark.parametrize(("strength", "is_told"), [(0.5, False), (0.9, True)])
