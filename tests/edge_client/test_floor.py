@@ -21,7 +21,7 @@ from models.model_settings import GruLmSettings, schema_of
 from models.plan import Plan, TrainingSettings, VocabularySettings
 from privacy.calibrated_settings import CentralNoise
 from privacy.example_settings import ExamplePrivacySettings
-from privacy.settings import NoNoise, PaperNoise
+from privacy.settings import NoNoise, PaperNoise, PrivacySettings
 
 FLOOR = Floor(
     modes=frozenset({"paper"}),
@@ -29,6 +29,17 @@ FLOOR = Floor(
     least_cohort=10,
     model_families=frozenset({"gru_lm"}),
 )
+
+
+def central(*, noise_multiplier: float) -> CentralNoise:
+    """Return settings of central noise within the floor's clip."""
+    return CentralNoise(
+        clipping_norm=1.0,
+        noise_multiplier=noise_multiplier,
+        delta=1e-3,
+        epsilon_budget=8.0,
+        adjacency="zero-out",
+    )
 
 
 def plan(**changes: Any) -> Plan:
@@ -71,6 +82,26 @@ def test_a_plan_below_the_floor_is_refused_with_its_rule(
         check_plan(plan(kind=kind, **changes), FLOOR)
 
     assert refused.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("privacy", "is_accepted"),
+    [
+        (central(noise_multiplier=0.5), True),
+        (central(noise_multiplier=0.49), False),
+        (PaperNoise(clipping_norm=1.0, randomisation_magnitude=0.1), False),
+    ],
+)
+def test_an_owner_may_name_the_least_noise(privacy: PrivacySettings, *, is_accepted: bool) -> None:
+    modes = frozenset({"central", "paper"})
+    floor = msgspec.structs.replace(FLOOR, modes=modes, least_noise_multiplier=0.5)
+
+    if is_accepted:
+        check_plan(plan(privacy=privacy), floor)
+        return
+    with pytest.raises(PlanBelowFloorError, match=r"must be >= 0\.5 for this device") as refused:
+        check_plan(plan(privacy=privacy), floor)
+    assert refused.value.code == "floor_noise_multiplier"
 
 
 def test_an_owner_who_asks_for_example_privacy_trains_under_no_plan_without() -> None:
@@ -157,6 +188,11 @@ def test_a_floor_below_every_guarantee_is_written_only_when_asked_for(tmp_path: 
         ("least_cohort = 2", "", "least_cohort"),
         ('modes = ["central"', 'mode = ["central"', "mode"),
         ("least_cohort = 2", "least_cohort = 2.5", "least_cohort"),
+        (
+            "# least_noise_multiplier = 0.5",
+            "least_noise_multiplier = nan",
+            "least_noise_multiplier must be > 0 and finite, got nan",
+        ),
         ("least_cohort = 2", "least_cohort = 0", "least_cohort must be >= 1, got 0"),
         ('norm = "any"', "norm = nan", "largest_clipping_norm must be > 0"),
         ('norm = "any"', "norm = -1.0", "largest_clipping_norm must be > 0"),
