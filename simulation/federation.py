@@ -10,6 +10,7 @@ cohort. A client whose training gives no usable update (it diverged) leaves its 
 refused upload does.
 """
 
+import math
 import statistics
 import time
 from collections.abc import Iterator, Sequence
@@ -154,7 +155,7 @@ class Federation:
             "cohort": tally.cohort,
             "contributions": closed.contribution_count,
             "diverged": tally.diverged,
-            "train_loss": tally.loss_sum / tally.tokens,
+            "train_loss": tally.mean_loss,
             "update_norm": statistics.fmean(tally.norms),
             "largest_update_norm": max(tally.norms),
             "clipped": closed.clipped_count,
@@ -272,7 +273,9 @@ class Federation:
             tokens = client.example_count * self._config.training.local_epochs
             tally.tokens += tokens
             tally.norms.append(client.update_norm)
-            tally.loss_sum += client.mean_loss * tokens
+            if not math.isnan(client.mean_loss):
+                tally.loss_sum += client.mean_loss * tokens
+                tally.loss_tokens += tokens
             self.took_part.append(client.client_name)
             yield Contribution(client.slot, client.update, client.example_count, client.client_name)
 
@@ -285,7 +288,13 @@ class _Tally:
         self.diverged = 0
         self.tokens = 0
         self.loss_sum = 0.0
+        self.loss_tokens = 0
         self.norms: list[float] = []
+
+    @property
+    def mean_loss(self) -> float | None:
+        """Return the loss over those who have one: under DP-SGD a round may draw no sentence."""
+        return self.loss_sum / self.loss_tokens if self.loss_tokens else None
 
 
 def _largest_weight(closed: Closed) -> float | None:

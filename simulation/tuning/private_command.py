@@ -8,7 +8,6 @@ import msgspec
 from simulation.commands import Request
 from simulation.config import config_from, read_tables, with_settings
 from simulation.population import build_population
-from simulation.progress import tell
 from simulation.tuning.private_search import PrivateSearch, Winner, check_varied, search_privately
 from simulation.tuning.space import Choices, Dimension, make_space
 from simulation.tuning.toml import table_lines
@@ -64,8 +63,6 @@ def tune_privately(
         expected_runs=expected_runs,
         worker_count=request.worker_count or processor_count(),
     )
-    # Neither a count nor a duration by run: both would tell of the number that was drawn.
-    tell(["Searching; how many runs there are is secret, so there is no bar."])
     winner = search_privately(search)
     return PrivateResult(winner=winner, text=_text(winner))
 

@@ -23,7 +23,7 @@ from server.public_evaluation import PublicText
 from simulation.config import SimulationConfig, config_from
 from simulation.metrics import Figures
 from simulation.population import Population
-from simulation.progress import Quiet
+from simulation.progress import Quiet, tell
 from simulation.runner import RunOptions, run_simulation
 from simulation.tuning.space import Range, Space, draw
 
@@ -92,6 +92,8 @@ def search_privately(
     population = _with_public_text(search, config)
     source = random.SystemRandom()
     best: tuple[float, dict[str, dict[str, Any]]] | None = None
+    # Neither a count nor a duration by run: both would tell of the number that is drawn.
+    tell(["Searching; how many runs there are is secret, so there is no bar."])
     # Drawn before the first run, and from nothing that depends on the data.
     for _ in range(draw_run_count(search.expected_runs)):
         drawn = _drawn(search, source)

@@ -1,11 +1,15 @@
+import math
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 
-from edge_client.local_round import run_training
+from edge_client.local_round import LocalResult, LocalTrainer, run_training
 from models.model_settings import schema_of
 from models.parameters import initial_parameters
+from models.plan import Plan
 from server.closing import Contribution, close_round
 from server.config import make_plan
 from simulation.config import SimulationConfig
@@ -85,6 +89,33 @@ def test_a_round_below_its_quorum_is_tried_again_and_given_up(
         pytest.raises(SimulationError, match="round 1 was given up after 3 attempts"),
     ):
         federation_of(config, population, pool).run_round()
+
+
+class DrawsNothingHalfTheTime:
+    """Train as ever, and say of every second client that DP-SGD drew none of its sentences."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._trainer = LocalTrainer(plan)
+        self._count = 0
+
+    def train(self, *arguments: Any, **options: Any) -> LocalResult:
+        self._count += 1
+        trained = self._trainer.train(*arguments, **options)
+        return replace(trained, mean_loss=math.nan if self._count % 2 else 2.5)
+
+
+@pytest.mark.parametrize(("cohort_size", "train_loss"), [(1, None), (3, 2.5)])
+def test_the_loss_of_a_round_is_that_of_the_clients_who_have_one(
+    configured: Configured, population: Population, cohort_size: int, train_loss: float | None
+) -> None:
+    config, _ = configured(f"rounds.cohort_size={cohort_size}", "rounds.quorum=1")
+    plan = make_plan(config, "0" * 32, vocabulary=population.vocabulary)
+    with WorkerPool(
+        plan, population.clients, worker_count=1, trainer=DrawsNothingHalfTheTime
+    ) as pool:
+        figures = Federation(config, plan, list(population.clients), pool).run_round()
+
+    assert figures["train_loss"] == train_loss
 
 
 def test_a_run_in_which_everybody_diverges_says_what_to_lower(

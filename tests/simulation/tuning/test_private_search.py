@@ -51,7 +51,7 @@ def search(tables: dict[str, Any], population: Population, tmp_path: Path) -> Pr
 
 
 def test_only_the_best_run_leaves_and_its_price_counts_the_search(
-    search: PrivateSearch, monkeypatch: pytest.MonkeyPatch
+    search: PrivateSearch, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folders = []
 
@@ -73,13 +73,16 @@ def test_only_the_best_run_leaves_and_its_price_counts_the_search(
     # Figures of every run were in there.
     assert folders
     assert not any(Path(folder.name).exists() for folder in folders)
+    assert "how many runs there are is secret" in capsys.readouterr().err
 
 
 def test_a_run_without_a_guarantee_of_its_own_is_refused(
-    search: PrivateSearch, tables: dict[str, Any]
+    search: PrivateSearch, tables: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(ValueError, match=r'needs privacy.mode = "central"'):
         search_privately(search._replace(tables=tables))
+
+    assert "Searching" not in capsys.readouterr().err
 
 
 def test_a_public_text_that_is_missing_is_refused_by_name(search: PrivateSearch) -> None:
