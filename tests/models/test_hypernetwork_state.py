@@ -59,7 +59,7 @@ def test_what_was_written_does_not_move_with_the_state() -> None:
 def test_a_state_of_another_model_or_hypernetwork_is_refused(
     settings: HypernetworkSettings, schema: Schema
 ) -> None:
-    with pytest.raises(ValueError, match="belongs to another model .* begin a new run"):
+    with pytest.raises(ValueError, match=r"belongs to another model .* begin a new run"):
         state_of_tensors(state().to_tensors(SETTINGS, SCHEMA), settings, schema)
 
 

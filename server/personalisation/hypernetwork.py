@@ -1,0 +1,184 @@
+"""Make each client's tensors by a hypernetwork, and learn it from what they trained: FedTP, pFedHN.
+
+A round pulls every client's update back through the making, one at a time, so memory does not grow
+with the cohort: φ's gradient goes through the house's own mean, weighted p_i by example counts or
+equally, and an embedding's gradient is p_i times its client's own. At the close φ and the rows of
+those that took part step by SGD with momentum and weight decay. Rows of all others, momentum
+included, stay as they were to the bit; in the authors' code they drift.
+
+A client nobody has seen starts from an embedding that follows from the run's seed and its name.
+It becomes a row of the table at the close of the first round it takes part in, so asking for its
+tensors changes nothing, and the order in which clients come plays no part. A row that was lost or
+forgotten is drawn so again, while a model that is exported must have one.
+
+pFedHN clips one gradient over φ and all embeddings. Here φ and each row are clipped apart, so that
+an embedding depends on its own client and on φ alone: what a guarantee for everybody else needs.
+
+References:
+    [FedTP] Li et al., TNNLS 2023, arXiv:2211.01572, Algorithm 1.
+    [pFedHN] Shamsian et al., ICML 2021, arXiv:2103.04628.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from models.hypernetwork import Hypernetwork, draw_embedding
+from models.hypernetwork_settings import HypernetworkSettings
+from models.hypernetwork_state import HypernetworkState, Row, state_of_tensors
+from models.schema import Schema
+from privacy.clipping import check_finite, clip
+from server.aggregation.registry import build_rule
+from server.aggregation.rule import AggregationRule
+from server.aggregation.settings import MeanSettings
+from server.personalisation.round_terms import AddNoise, RoundTerms
+
+_LARGEST_FLOAT = 3.4e38
+
+
+class HypernetworkHalf:
+    """Serve one run; the methods are those of ``ServerHalf``."""
+
+    def __init__(
+        self, settings: HypernetworkSettings, generated: Schema, *, run_seed: int, initial: Tensor
+    ) -> None:
+        """Start a hypernetwork of which nothing is learnt yet.
+
+        Args:
+            settings: The hypernetwork and its optimiser.
+            generated: Tensors to generate, in schema order.
+            run_seed: Seed of the run; φ and all first embeddings follow from it.
+            initial: What those tensors start as in one model for everyone, flat float32, shape
+                ``(generated elements,)``.
+
+        Raises:
+            ValueError: If nothing is to be generated, or ``initial`` does not fit.
+        """
+        self._settings = settings
+        self._run_seed = run_seed
+        self._hypernetwork = Hypernetwork(settings, generated)
+        self._hypernetwork.initialise(torch.Generator().manual_seed(run_seed), initial)
+        self._velocity = torch.zeros_like(self._hypernetwork.phi)
+        self._rows: dict[str, Row] = {}
+        self._round: _Round | None = None
+
+    @property
+    def gradient_schema(self) -> Schema:
+        """Return the tensors of φ, whose averaged gradient a round teaches."""
+        return self._hypernetwork.schema
+
+    def parameters_for(self, client_name: str) -> Tensor:
+        """Return the client's tensors; those of a client without a row start at its own draw."""
+        return self._hypernetwork.generate(self._row(client_name).embedding)
+
+    def begin(self, terms: RoundTerms) -> None:
+        """Start an attempt at a round; what an earlier attempt took is forgotten."""
+        self._round = _Round(self._settings, self.gradient_schema, terms)
+
+    def take(self, client_name: str, generated_update: Tensor, example_count: int) -> None:
+        """Pull one update back through the making and add it to the round."""
+        embedding = self._row(client_name).embedding
+        pulled = self._hypernetwork.pull_back(embedding, generated_update)
+        check_finite(pulled.embedding)  # Here it is one update's fault, at the close the round's.
+        self._open_round().add(client_name, pulled.phi, pulled.embedding, example_count)
+
+    def close(self, add_noise: AddNoise | None = None) -> None:
+        """Step φ and the rows of those that took part; a failure leaves both as they were."""
+        taken, self._round = self._open_round(), None
+        gradient, row_gradients = taken.close()
+        if add_noise is not None:
+            gradient = add_noise(gradient)
+        phi = self._hypernetwork.phi
+        velocity = self._velocity_after(gradient.float(), phi, self._velocity)
+        rows = {name: self._stepped(name, row) for name, row in row_gradients.items()}
+        _check_step(phi, velocity, self._settings.learning_rate)
+        phi.sub_(velocity, alpha=self._settings.learning_rate)
+        self._velocity = velocity
+        self._rows |= rows
+
+    def state(self) -> Mapping[str, Tensor]:
+        """Return φ, the table and the momentum of both, as ``models.hypernetwork_state`` has it."""
+        state = HypernetworkState(self._hypernetwork.phi, self._velocity, self._rows)
+        return state.to_tensors(self._settings, self._hypernetwork.generated)
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Take up a state; what was taken since the last close is forgotten."""
+        loaded = state_of_tensors(state, self._settings, self._hypernetwork.generated)
+        self._hypernetwork.phi = loaded.phi
+        self._velocity, self._rows, self._round = loaded.velocity, loaded.rows, None
+
+    def forget(self, client_name: str) -> None:
+        """Drop a client's row, if it has one: what it starts from is its first draw again."""
+        self._rows.pop(client_name, None)
+
+    def _open_round(self) -> "_Round":
+        if self._round is None:
+            raise ValueError("a round must be begun before updates are taken or it is closed")
+        return self._round
+
+    def _row(self, client_name: str) -> Row:
+        if client_name in self._rows:
+            return self._rows[client_name]
+        size = self._settings.embedding_size
+        drawn = draw_embedding(size, run_seed=self._run_seed, client_name=client_name)
+        return Row(drawn, torch.zeros(size))
+
+    def _stepped(self, client_name: str, gradient: Tensor) -> Row:
+        row = self._row(client_name)
+        if self._settings.embeddings == "fixed":
+            return row
+        velocity = self._velocity_after(gradient, row.embedding, row.velocity)
+        _check_step(row.embedding, velocity, self._settings.learning_rate)
+        return Row(row.embedding - self._settings.learning_rate * velocity, velocity)
+
+    def _velocity_after(self, gradient: Tensor, values: Tensor, velocity: Tensor) -> Tensor:
+        """Return the momentum after a gradient; ``gradient`` may become it."""
+        clipped, _ = clip(gradient, self._settings.gradient_clipping_norm)
+        clipped.add_(values, alpha=self._settings.weight_decay)
+        return clipped.add_(velocity, alpha=self._settings.momentum)
+
+
+class _Round:
+    """Gather the gradients of one attempt at a round."""
+
+    def __init__(self, settings: HypernetworkSettings, phi: Schema, terms: RoundTerms) -> None:
+        self._terms = terms
+        self._rule: AggregationRule = build_rule(
+            MeanSettings(weighting=terms.weighting),
+            phi,
+            slot_count=terms.slot_count,
+            clipping_norm=settings.client_gradient_norm,
+            under_guarantee=terms.is_noised,
+        )
+        self._rows: dict[str, Tensor] = {}
+
+    def add(self, client_name: str, phi: Tensor, row: Tensor, example_count: int) -> None:
+        """Add one client's gradients."""
+        if client_name in self._rows:
+            raise ValueError(f'client "{client_name}" must have one update a round, got two')
+        self._rule.add(len(self._rows), phi, example_count)
+        self._rows[client_name] = row
+
+    def close(self) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return Σ p_i g_i over φ, flat, and p_i times each client's own; ends the gathering."""
+        weights = self._rule.weights()
+        shares = [] if weights is None else [share for (share,) in weights.shares]
+        rows = zip(self._rows.items(), shares, strict=True)
+        return self._rule.result(), {name: row * share for (name, row), share in rows}
+
+
+def _check_step(values: Tensor, velocity: Tensor, learning_rate: float) -> None:
+    """Refuse a step that would leave float32, before anything has moved."""
+    reach = _largest(values) + learning_rate * _largest(velocity)
+    if not reach <= _LARGEST_FLOAT:
+        raise ValueError(
+            "the hypernetwork's step must be finite; lower personalisation.hypernetwork."
+            "learning_rate, or set its gradient_clipping_norm"
+        )
+
+
+def _largest(values: Tensor) -> float:
+    # One read and no copy; NaN passes through the minimum.
+    least, largest = torch.aminmax(values)
+    return max(-float(least), float(largest))

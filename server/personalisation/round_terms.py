@@ -1,0 +1,27 @@
+"""Say under which terms the server half of a method learns from a round."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+AddNoise = Callable[[Tensor], Tensor]
+"""Return a flat gradient with calibrated noise; the given one may be changed."""
+
+
+@dataclass(frozen=True)
+class RoundTerms:
+    """Hold what a server half must know of a round.
+
+    Attributes:
+        slot_count: Places of the round, M, filled or not.
+        weighting: Clients weigh by ``examples``, or ``equal``, where an empty place counts as a
+            client that learnt nothing.
+        is_noised: Whether calibrated noise is added to what the round teaches, so that sums are
+            float64 and a round in which every place stays empty is no error.
+    """
+
+    slot_count: int
+    weighting: Literal["examples", "equal"]
+    is_noised: bool = False
