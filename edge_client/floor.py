@@ -54,7 +54,9 @@ largest_clipping_norm = "any"
 least_cohort = 2
 
 # Model families it trains.
-model_families = ["gru_lm", "transformer_lm", "vit", "convnet"]
+model_families = [
+  "gru_lm", "transformer_lm", "vit", "convnet", "char_lstm", "char_transformer",
+]
 
 # Folders that the data may lie in; without the line, wherever --data points.
 # data_folders = ["/home/me/texts"]

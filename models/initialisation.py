@@ -29,6 +29,22 @@ def draw_layers(network: nn.Module, generator: torch.Generator) -> None:
                 _draw_nothing(module.weight, module.bias)
 
 
+@torch.no_grad()
+def draw_glorot(network: nn.Module, generator: torch.Generator) -> None:
+    """Draw every matrix from U(-b, b), b = sqrt(6 / (rows + columns)); biases 0, norms 1.
+
+    Args:
+        network: Its matrices are linear layers and tables; changed in place.
+        generator: Source of the draws.
+    """
+    for name, parameter in network.named_parameters():
+        if parameter.ndim > 1:
+            bound = math.sqrt(6 / sum(parameter.shape))
+            parameter.uniform_(-bound, bound, generator=generator)
+        else:
+            parameter.fill_(0 if name.endswith("bias") else 1)
+
+
 def _draw_nothing(weight: Tensor, bias: Tensor) -> None:
     weight.fill_(1)
     bias.zero_()

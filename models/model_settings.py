@@ -10,6 +10,12 @@ from typing import assert_never
 
 import msgspec
 
+from models.character_settings import (
+    CharLstmSettings,
+    CharTransformerSettings,
+    char_lstm_schema,
+    char_transformer_schema,
+)
 from models.image_settings import ConvNetSettings, VitSettings, convnet_schema, vit_schema
 from models.schema import Schema, TensorSpec
 from models.tensor_lists import (
@@ -96,7 +102,10 @@ WordModelSettings = GruLmSettings | TransformerLmSettings
 ImageModelSettings = VitSettings | ConvNetSettings
 """Families that classify images."""
 
-ModelSettings = WordModelSettings | ImageModelSettings
+CharacterModelSettings = CharLstmSettings | CharTransformerSettings
+"""Families that predict the next character."""
+
+ModelSettings = WordModelSettings | ImageModelSettings | CharacterModelSettings
 
 
 def schema_of(settings: ModelSettings) -> Schema:
@@ -110,6 +119,10 @@ def schema_of(settings: ModelSettings) -> Schema:
             return vit_schema(settings)
         case ConvNetSettings():
             return convnet_schema(settings)
+        case CharLstmSettings():
+            return char_lstm_schema(settings)
+        case CharTransformerSettings():
+            return char_transformer_schema(settings)
         case _:
             assert_never(settings)
 

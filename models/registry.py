@@ -10,6 +10,9 @@ from typing import Any, assert_never, overload
 import torch
 from torch.overrides import TorchFunctionMode
 
+from models.char_lstm import CharLstm
+from models.char_transformer import CharTransformer
+from models.character_settings import CharLstmSettings, CharTransformerSettings
 from models.convnet import ConvNet
 from models.gru_lm import GruLm
 from models.image_settings import ConvNetSettings, VitSettings
@@ -28,7 +31,10 @@ WordNetwork = GruLm | TransformerLm
 ImageNetwork = Vit | ConvNet
 """Families of images: modules that are a ``models.classifier.Classifier``."""
 
-Network = WordNetwork | ImageNetwork
+CharacterNetwork = CharLstm | CharTransformer
+"""Families of next characters: modules that are a ``models.character_model.CharacterModel``."""
+
+Network = WordNetwork | ImageNetwork | CharacterNetwork
 """Every family."""
 
 
@@ -56,6 +62,17 @@ def image_network(network: Network) -> ImageNetwork:
     if isinstance(network, ImageNetwork):
         return network
     raise _wrong_family(network, "classes of images", "vit or convnet")
+
+
+def character_network(network: Network) -> CharacterNetwork:
+    """Return the network, which predicts characters.
+
+    Raises:
+        WrongFamilyError: If it does not.
+    """
+    if isinstance(network, CharacterNetwork):
+        return network
+    raise _wrong_family(network, "next characters", "char_lstm or char_transformer")
 
 
 def _wrong_family(network: Network, wanted: str, families: str) -> WrongFamilyError:
@@ -124,5 +141,9 @@ def _network(settings: ModelSettings) -> Network:
             return Vit(settings)
         case ConvNetSettings():
             return ConvNet(settings)
+        case CharLstmSettings():
+            return CharLstm(settings)
+        case CharTransformerSettings():
+            return CharTransformer(settings)
         case _:
             assert_never(settings)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from models.image_classification import ImageClassification
 from models.metrics import Counts
+from models.next_character import NextCharacter
 from models.next_word import NextWord
 from models.plan import TrainingSettings
 from models.registry import Network
@@ -83,6 +84,7 @@ class Task(Protocol[ExamplesT_contra, BatchT]):
 # Any: tasks have examples of different types, and each is given its own kind only.
 TASKS: dict[str, Task[Any, Any]] = {
     "next_word": NextWord(),
+    "next_character": NextCharacter(),
     "image_classification": ImageClassification(),
 }
 

@@ -7,6 +7,7 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 
+from models.character_settings import CharLstmSettings, CharTransformerSettings
 from models.image_settings import ConvNetSettings, VitSettings
 from models.model_settings import (
     GruLmSettings,
@@ -42,15 +43,18 @@ WORD_FAMILIES: list[WordModelSettings] = [
         tied=False,
     ),
 ]
+NORMED = ConvNetSettings(
+    class_count=3, image_size=16, kernel_counts=(2, 3), hidden_sizes=(6, 5), batch_norm=True
+)
 FAMILIES: list[ModelSettings] = [
     *WORD_FAMILIES,
     VitSettings(
         class_count=3, image_size=8, model_size=6, head_count=2, head_size=5, layer_count=2
     ),
     ConvNetSettings(class_count=3, image_size=16, kernel_counts=(2, 3), hidden_sizes=(6, 5)),
-    ConvNetSettings(
-        class_count=3, image_size=16, kernel_counts=(2, 3), hidden_sizes=(6, 5), batch_norm=True
-    ),
+    NORMED,
+    CharLstmSettings(hidden_size=5, layer_count=3),
+    CharTransformerSettings(model_size=6, head_count=2, head_size=5, feedforward_size=7),
 ]
 
 
@@ -187,7 +191,7 @@ def test_a_vector_of_another_length_holds_no_network() -> None:
 
 
 def test_buffers_travel_and_are_not_trained() -> None:
-    settings = FAMILIES[-1]
+    settings = NORMED
     schema = schema_of(settings)
     network = build_network(settings)
 
@@ -199,7 +203,7 @@ def test_buffers_travel_and_are_not_trained() -> None:
 
 
 def test_training_a_network_laid_in_a_vector_counts_there() -> None:
-    settings = FAMILIES[-1]
+    settings = NORMED
     schema = schema_of(settings)
     network = build_network(settings)
     flat = initial_parameters(settings, seed=0)

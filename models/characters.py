@@ -1,0 +1,38 @@
+"""The alphabet of character models: the 100 printable characters of ASCII. No torch.
+
+The alphabet is fixed, so federations of characters have no list to agree on. What is not in it is
+read as ``UNKNOWN``: one accent in a person's text must not keep the rest from being used, and the
+model never writes it.
+
+References:
+    [FedTP] Li et al., arXiv:2211.01572: 100 printable characters for Shakespeare.
+"""
+
+import string
+from collections.abc import Iterable
+
+ALPHABET = string.printable
+"""Digits, letters, punctuation, blanks: a character's number is its place here."""
+
+UNKNOWN = ALPHABET.index("\v")
+"""Number of every other character: the vertical tab's, which no text uses."""
+
+_NUMBERS = {character: number for number, character in enumerate(ALPHABET)}
+
+
+def encode_characters(text: str) -> list[int]:
+    """Return the number of each character, in [0, 100)."""
+    return [_NUMBERS.get(character, UNKNOWN) for character in text]
+
+
+def decode_characters(numbers: Iterable[int]) -> str:
+    """Return the text of the numbers.
+
+    Raises:
+        ValueError: If a number is not in [0, 100).
+    """
+    wanted = list(numbers)
+    for number in wanted:
+        if not 0 <= number < len(ALPHABET):
+            raise ValueError(f"a character's number must be in [0, {len(ALPHABET)}), got {number}")
+    return "".join(ALPHABET[number] for number in wanted)
