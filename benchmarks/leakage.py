@@ -30,9 +30,9 @@ from simulation.auditing.mechanism import claimed_multiplier
 from simulation.auditing.uploads import round_leakage
 from simulation.config import SimulationConfig, config_from, read_tables, with_settings
 from simulation.overrides import Override
-from simulation.population import build_population
 from simulation.progress import ProgressReport
 from simulation.runner import RunOptions, run_simulation
+from simulation.text_population import build_text_population
 from simulation.workers import processor_count
 
 NAME = "leakage"
@@ -115,7 +115,7 @@ def modes() -> list[Mode]:
 def measure(mode: Mode, rounds: int, runs: Path, workers: int) -> Row:
     """Measure one row."""
     config = _configured(mode.privacy, rounds)
-    population = build_population(config, None)
+    population = build_text_population(config, None)
     plan = make_plan(config, "0" * 32, cohort_size=COHORT, vocabulary=population.vocabulary)
     parameters = initial_parameters(config.model, config.seed)
     leakage = round_leakage(config, plan, population, parameters)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from models.metrics import Counts
 from models.vocabulary import EOS, UNK
-from simulation.population import Population
+from simulation.population import TextPopulation
 
 Tokens = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -136,7 +136,7 @@ def _pairs(streams: Sequence[Tokens]) -> tuple[Tokens, Tokens]:
     return contexts, targets
 
 
-def baseline_figures(population: Population) -> dict[str, dict[str, float]]:
+def baseline_figures(population: TextPopulation) -> dict[str, dict[str, float]]:
     """Return the test figures of both baselines, fitted on the pooled training text, by name."""
     held_out = population.held_out
     train, valid, test = (

@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 from server.outlook import outlook
 from simulation.config import SimulationConfig, config_from, read_tables, with_settings
+from simulation.dealing import build_population
 from simulation.metrics import Figures, read_metrics
 from simulation.overrides import Override
 from simulation.plots import plot_runs
-from simulation.population import Population, build_population
+from simulation.population import Population
 from simulation.progress import ProgressReport, tell
 from simulation.runner import RunOptions, run_simulation
 from simulation.sweep import Cell, Row, cells, run_sweep

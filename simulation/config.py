@@ -48,6 +48,11 @@ class SimulationConfig(FederationConfig, frozen=True, kw_only=True, forbid_unkno
                 f"got {self.evaluation.public_text!r}"
             )
 
+        if self.data.keystrokes and self.task != "next_word":
+            raise ValueError(
+                f'data.keystrokes needs task = "next_word", which types words, got "{self.task}"'
+            )
+
     def _check_public_text(self) -> None:
         """Accept any task: what is scored here is the population's validation split."""
 

@@ -1,4 +1,4 @@
-"""Settings of a simulated population: whose text, dealt to how many clients, with which words."""
+"""Settings of a simulated population: whose examples, dealt to how many clients, and how."""
 
 import math
 from typing import Literal
@@ -18,6 +18,9 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             means all.
         concentration: α of the Dirichlet over sizes; smaller is more uneven. Only for
             ``dirichlet``.
+        split: ``held-out`` scores the data set's own validation and test text; ``by-user-time``
+            trains on the first four fifths of each author's text and scores each client on the
+            rest of its own. Only with ``users``.
         least_tokens: A client with fewer training tokens is left out.
         absence_rate: Chance, in [0, 1), that a client of the cohort never commits.
         keystrokes: Whether the final figures say how many keys the test text's authors would save.
@@ -29,6 +32,7 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     partition: Literal["iid", "dirichlet", "users", "groups"] = "iid"
     client_count: int | None = None
     concentration: float | None = None
+    split: Literal["held-out", "by-user-time"] = "held-out"
     least_tokens: int = 2
     absence_rate: float = 0.0
     keystrokes: bool = False
@@ -44,6 +48,10 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             raise ValueError(f"least_tokens must be >= 2, got {self.least_tokens}")
         if not 0 <= self.absence_rate < 1:
             raise ValueError(f"absence_rate must be in [0, 1), got {self.absence_rate}")
+        if self.split == "by-user-time" and self.partition != "users":
+            raise ValueError(
+                f'split = "by-user-time" needs partition = "users", got "{self.partition}"'
+            )
         self._check_concentration()
 
     def _check_concentration(self) -> None:

@@ -1,169 +1,115 @@
-"""Turn a data set into a simulated population: clients with their own text, and held-out text.
+"""Hold a simulated population: everybody's examples, of whatever task.
 
-Training text is dealt to clients as the configuration says; validation and test text is never
-dealt and never trained on. Clients are named as a coordinator names devices, in the order of
-their owners' names, so that slots and seeds do not depend on anything else.
+Clients are named as a coordinator names devices, in an order fixed by the data set, so that slots
+and seeds do not depend on anything else. What is held out is of two kinds, and never trained on:
+each client's own examples, on which everybody's model is measured, and splits of other people's,
+as published data sets have them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import accumulate, groupby
-from operator import itemgetter
-from pathlib import Path
-from typing import assert_never
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
-from edge_client.datasets.federated_text import FederatedText, Sentence, UserText
-from edge_client.datasets.registry import load_dataset
-from edge_client.partitions import by_user, dirichlet_shards, group_users, iid_shards, pooled
-from models.vocabulary import EOS, Vocabulary, build_vocabulary
-from simulation.config import TRAINING_SPLIT, SimulationConfig
-from simulation.data_settings import DataSettings
+from edge_client.datasets.federated_text import Sentence
+from models.vocabulary import Vocabulary
+from simulation.examples import Examples
 
 # Held-out text of one user is scored in pieces of about this many tokens, cut between sentences,
 # so that several workers share it. The cuts depend on the text alone, so no figure depends on
 # the number of workers.
-_PIECE_TOKENS = 8192
+PIECE_SIZE = 8192
 
 
 class PopulationError(ValueError):
     """Raised when a data set cannot make the population that is asked for."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Population:
-    """Hold the text of everybody in a simulation.
+    """Hold the examples of everybody in a simulation.
 
     Attributes:
-        vocabulary: The word list that all text is encoded with.
-        clients: Token stream of every client by name, int64, shape ``(time,)``.
-        held_out: Token streams by split (``valid``, ``test``) and name; a long text is several
-            streams, cut between sentences.
-        typed: The test text in words: sentences by user.
+        clients: Training examples of every client by name.
+        own_valid: Clients' own examples for choosing settings, by client; who has none is missing.
+        own_test: Clients' own examples that are scored at the end, by client; who has none is
+            missing. Empty where the data set only holds out text of others.
+        held_out: Held-out examples by split (``valid``, ``test``) and name, apart from the
+            clients'; a long text is several, cut between sentences.
+        vocabulary: The word list that text is encoded with; None for a task without words.
         notes: What was left out and why, one line each.
     """
 
-    vocabulary: Vocabulary
-    clients: Mapping[str, Tensor]
-    held_out: Mapping[str, Mapping[str, Tensor]]
-    typed: Sequence[Sequence[Sentence]]
-    notes: Sequence[str]
+    clients: Mapping[str, Examples]
+    own_valid: Mapping[str, Examples] = field(default_factory=dict)
+    own_test: Mapping[str, Examples] = field(default_factory=dict)
+    held_out: Mapping[str, Mapping[str, Examples]]
+    vocabulary: Vocabulary | None = None
+    notes: Sequence[str] = ()
 
-    @property
-    def training_tokens(self) -> int:
-        """Return the target tokens of one pass over all clients."""
-        return sum(len(stream) for stream in self.clients.values())
+    def own(self, split: str) -> Mapping[str, Examples]:
+        """Return the clients' own examples of a split, ``valid`` or ``test``."""
+        return {"valid": self.own_valid, "test": self.own_test}[split]
 
     def groups(self, split: str) -> list[list[str]]:
-        """Return the names of a split's streams in groups, each for one worker."""
+        """Return the names of a split's held-out examples in groups, each for one worker."""
         groups: list[list[str]] = []
         room = 0
-        for name, stream in self.held_out[split].items():
+        for name, examples in self.held_out.get(split, {}).items():
             if room <= 0:
                 groups.append([])
-                room = _PIECE_TOKENS
+                room = PIECE_SIZE
             groups[-1].append(name)
-            room -= len(stream)
+            room -= len(examples)
         return groups
 
+    def named_examples(self) -> dict[str, Examples]:
+        """Return all examples by one name each: a client's by its own name, others by split.
 
-def build_population(config: SimulationConfig, path: Path | None) -> Population:
-    """Load the configuration's data set and deal it.
+        ``test/NAME`` is of ``held_out``, and ``own-test/CLIENT`` what that client holds out.
+        """
+        named = dict(self.clients)
+        for split in ("valid", "test"):
+            others = self.held_out.get(split, {})
+            named |= {f"{split}/{name}": examples for name, examples in others.items()}
+            named |= {own_name(split, name): own for name, own in self.own(split).items()}
+        return named
 
-    Args:
-        config: Names the data set, the partition and the word list.
-        path: Where the data set lies; not needed by the embedded one.
+
+@dataclass(frozen=True, kw_only=True)
+class TextPopulation(Population):
+    """Hold a population of people who type words; every stream is int64, shape ``(time,)``.
+
+    Attributes:
+        typed: The test text in words: sentences by user.
+        own_typed: What clients hold out themselves in words, by client.
+    """
+
+    clients: Mapping[str, Tensor]
+    own_valid: Mapping[str, Tensor] = field(default_factory=dict)
+    own_test: Mapping[str, Tensor] = field(default_factory=dict)
+    held_out: Mapping[str, Mapping[str, Tensor]]
+    vocabulary: Vocabulary
+    typed: Sequence[Sequence[Sentence]]
+    own_typed: Mapping[str, Sequence[Sentence]] = field(default_factory=dict)
+
+
+def client_name(number: int) -> str:
+    """Return the name of a client, from 1, as a coordinator names devices as they enrol."""
+    return f"device-{number:04}"
+
+
+def own_name(split: str, client: str) -> str:
+    """Return the name under which a client's own examples of a split are known to workers."""
+    return f"own-{split}/{client}"
+
+
+def as_text(population: Population) -> TextPopulation:
+    """Return the population, whose task has words.
 
     Raises:
-        DatasetError: If the data set cannot be loaded.
-        PartitionError: If there is too little text to deal as asked.
-        PopulationError: If nobody in it could train.
-        VocabularyError: If the word list cannot be loaded.
+        PopulationError: If it has none.
     """
-    text = load_dataset(config.data.dataset, path)
-    shards = _deal(text, config.data)
-    vocabulary = _vocabulary(config, text.train)
-    clients = {
-        name: stream
-        for name, sentences in shards.items()
-        if _is_usable(stream := _stream(vocabulary, sentences), config.data.least_tokens)
-    }
-    if not clients:
-        raise PopulationError(
-            f"no client has {config.data.least_tokens} tokens; lower data.least_tokens"
-        )
-    # Named in order, as a coordinator names devices as they enrol.
-    streams = [clients[name] for name in sorted(clients)]
-    return Population(
-        vocabulary=vocabulary,
-        clients={f"device-{number:04}": stream for number, stream in enumerate(streams, start=1)},
-        held_out={
-            "valid": _pieces(vocabulary, text.valid),
-            "test": _pieces(vocabulary, text.test),
-        },
-        typed=list(text.test.values()),
-        notes=text.notes,
-    )
-
-
-def _deal(text: FederatedText, data: DataSettings) -> Mapping[str, list[Sentence]]:
-    """Return each client's training sentences, by a name that fixes the clients' order."""
-    generator = torch.Generator().manual_seed(data.seed)
-    # The settings see to it that only ``users`` comes without a number of clients.
-    count = data.client_count or len(text.train)
-    if data.partition in {"users", "groups"} and not text.has_users:
-        raise PopulationError(
-            f"data set {data.dataset} does not say who wrote what; use partition iid or dirichlet"
-        )
-    match data.partition:
-        case "users":
-            return by_user(text.train, client_count=data.client_count).clients
-        case "groups":
-            return group_users(text.train, count).clients
-        case "iid":
-            return iid_shards(pooled(text.train), count, generator=generator).clients
-        case "dirichlet":
-            return dirichlet_shards(
-                pooled(text.train),
-                count,
-                concentration=data.concentration or 1.0,
-                generator=generator,
-            ).clients
-        case _:
-            assert_never(data.partition)
-
-
-def _vocabulary(config: SimulationConfig, train: UserText) -> Vocabulary:
-    if config.word_list.path != TRAINING_SPLIT:
-        return config.word_list.load()
-    sentences = (sentence for own in train.values() for sentence in own)
-    vocabulary = build_vocabulary(sentences, config.word_list.size)
-    if len(vocabulary) != config.word_list.size:
-        raise PopulationError(
-            f"the training split has {len(vocabulary)} words, but vocabulary.size is "
-            f"{config.word_list.size}; lower it, and model.vocabulary_size"
-        )
-    return vocabulary
-
-
-def _stream(vocabulary: Vocabulary, sentences: Iterable[Sentence]) -> Tensor:
-    return torch.tensor(vocabulary.token_stream(sentences), dtype=torch.int64)
-
-
-def _is_usable(stream: Tensor, least_tokens: int) -> bool:
-    """Return whether a client can train: long enough, with at least one known word."""
-    return len(stream) >= least_tokens and bool((stream > EOS).any())
-
-
-def _pieces(vocabulary: Vocabulary, users: UserText) -> dict[str, Tensor]:
-    """Return the text of every user, cut between sentences where it is long."""
-    pieces: dict[str, Tensor] = {}
-    for user in sorted(users):
-        ends = accumulate(len(sentence) + 1 for sentence in users[user])
-        piece_of = [(end - 1) // _PIECE_TOKENS for end in ends]
-        for number, together in groupby(zip(piece_of, users[user], strict=True), itemgetter(0)):
-            sentences = (sentence for _, sentence in together)
-            pieces[f"{user}/{number}"] = _stream(vocabulary, sentences)
-    return pieces
+    if isinstance(population, TextPopulation):
+        return population
+    raise PopulationError('this needs clients who type words: use task = "next_word"')

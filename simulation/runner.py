@@ -35,7 +35,7 @@ from simulation.config import SimulationConfig
 from simulation.federation import Federation
 from simulation.guarded_run import GuardedRun
 from simulation.metrics import Figures, MetricsWriter, Value, read_metrics
-from simulation.population import Population
+from simulation.population import Population, as_text, own_name
 from simulation.progress import Quiet, Reporter, tell
 from simulation.threshold import Threshold
 from simulation.workers import WorkerPool
@@ -73,7 +73,7 @@ def run_simulation(
     Args:
         config: What to run.
         tables: The TOML it was read from; recorded, and compared when resuming.
-        population: The clients and the held-out text.
+        population: The clients and what is held out.
         out: Folder of the run.
         options: How to run.
         noise_keys: Given in tests only, to repeat calibrated noise.
@@ -93,11 +93,6 @@ def run_simulation(
     final = folder.final_figures()
     if final is not None:
         return final
-    text = dict(population.clients) | {
-        f"{split}/{name}": stream
-        for split, users in population.held_out.items()
-        for name, stream in users.items()
-    }
     guarded = (
         GuardedRun(out, config, plan.run, list(population.clients), noise_keys=noise_keys)
         if config.privacy.guarantees_privacy
@@ -105,7 +100,7 @@ def run_simulation(
     )
     with (
         closing(guarded) if guarded else nullcontext(),
-        WorkerPool(plan, text, worker_count=options.worker_count) as pool,
+        WorkerPool(plan, population.named_examples(), worker_count=options.worker_count) as pool,
     ):
         return _Run(
             config, plan, population, folder=folder, pool=pool, guarded=guarded, options=options
@@ -289,13 +284,14 @@ class _Run:
         """Return what the current model saves those who typed the test text."""
         network = word_network(build_network(self._plan.model))
         load_parameters(network, schema_of(self._plan.model), self._federation.parameters)
-        counts = keystroke_savings(network, self._population.vocabulary, self._population.typed)
+        population = as_text(self._population)
+        counts = keystroke_savings(network, population.vocabulary, population.typed)
         return {"keystroke_savings": counts.savings, "keystroke_ceiling": counts.ceiling}
 
     def _score(self, split: str) -> dict[str, Value]:
-        """Return the figures of the current model on a split; none where it has no text."""
-        groups = self._population.groups(split)
-        named = [[f"{split}/{name}" for name in names] for names in groups]
+        """Return the figures of the current model on a split; none where nothing is held out."""
+        named = [[f"{split}/{name}" for name in names] for names in self._population.groups(split)]
+        named += [[own_name(split, client)] for client in self._population.own(split)]
         counts = sum(self._pool.evaluate(self._federation.parameters, named), start=Counts())
         if not counts.token_count:
             return {}

@@ -18,7 +18,7 @@ from edge_client.optimisers import OptimiserState
 from models.metrics import Counts
 from models.plan import Plan, decode_plan
 from privacy.clipping import UnusableUpdateError
-from simulation.shared_text import SharedText
+from simulation.examples import Examples, SharedExamples
 
 
 class Job(NamedTuple):
@@ -75,7 +75,7 @@ class ClientTrainer(Protocol):
     def train(
         self,
         parameters: Tensor,
-        examples: Tensor,
+        examples: Examples,
         *,
         round_number: int,
         client_name: str,
@@ -94,14 +94,14 @@ def serve(
     connection: Connection,
     plan: bytes,
     tensors: tuple[Tensor, Tensor],
-    text: SharedText,
+    examples: SharedExamples,
     trainer: TrainerFactory,
 ) -> None:
     """Answer jobs until told to stop or the parent is gone."""
     # The parent decides what an interrupt means; a worker ends with its pipe.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     prepare_compute("cpu", threads=1)
-    worker = _Worker(decode_plan(plan), tensors, text, trainer)
+    worker = _Worker(decode_plan(plan), tensors, examples, trainer)
     with suppress(EOFError, OSError):
         while (job := connection.recv()) is not None:
             connection.send(worker.answer(job))
@@ -114,12 +114,12 @@ class _Worker:
         self,
         plan: Plan,
         tensors: tuple[Tensor, Tensor],
-        text: SharedText,
+        examples: SharedExamples,
         trainer: TrainerFactory,
     ) -> None:
         self._plan = plan
         self._parameters, self._updates = tensors
-        self._text = text
+        self._examples = examples
         self._make_trainer = trainer
         self._trainer: ClientTrainer | None = None
 
@@ -127,7 +127,7 @@ class _Worker:
         """Do a job; what went wrong is told to the parent, which knows what it means."""
         try:
             if not job.trains:
-                users = [self._text[name] for name in job.names]
+                users = [self._examples[name] for name in job.names]
                 return Answer(
                     job.position, counts=evaluate_users(self._plan, self._parameters, users)
                 )
@@ -143,7 +143,7 @@ class _Worker:
         (name,) = job.names
         result = self._trainer.train(
             self._parameters,
-            self._text[name],
+            self._examples[name],
             round_number=job.round_number,
             client_name=name,
             optimiser_state=job.optimiser_state,

@@ -29,7 +29,7 @@ from edge_client.optimisers import OptimiserState
 from models.metrics import Counts
 from models.model_settings import schema_of
 from models.plan import Plan, upload_schema
-from simulation.shared_text import SharedText
+from simulation.examples import Examples, SharedExamples
 from simulation.worker_process import Answer, Job, TrainerFactory, serve
 
 # One client being trained and one waiting in the pipe: a worker never idles while the parent adds.
@@ -84,7 +84,7 @@ class WorkerPool:
     def __init__(
         self,
         plan: Plan,
-        text: Mapping[str, Tensor],
+        examples: Mapping[str, Examples],
         *,
         worker_count: int,
         trainer: TrainerFactory = LocalTrainer,
@@ -93,7 +93,7 @@ class WorkerPool:
 
         Args:
             plan: Plan of the run; what clients train and users are scored by.
-            text: Token stream of every client and evaluation user by name, int64, ``(time,)``.
+            examples: Examples of every client and evaluation user by name, of the plan's task.
             worker_count: Number of processes, at least 1.
             trainer: Makes what trains clients; importable by name in another process.
         """
@@ -107,7 +107,7 @@ class WorkerPool:
         )[:, : upload.element_count]
         self._optimiser_states: dict[str, OptimiserState] = {}
         tensors = (self._parameters, self._updates)
-        shared = (plan.encode(), tensors, SharedText.pack(text), trainer)
+        shared = (plan.encode(), tensors, SharedExamples.pack(examples), trainer)
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(_PRELOADED)
         self._workers: dict[Connection, ForkServerProcess] = {}

@@ -16,9 +16,10 @@ from benchmarks.tables.definition import Row, TableDefinition
 from benchmarks.tables.report import figures_of, write_report
 from simulation.baselines import baseline_figures
 from simulation.config import SimulationConfig, config_from, read_tables, with_settings
+from simulation.dealing import build_population
 from simulation.metrics import Figures
 from simulation.overrides import parse_override
-from simulation.population import Population, build_population
+from simulation.population import Population, as_text
 from simulation.progress import ProgressReport
 from simulation.runner import RunOptions, run_simulation
 from simulation.workers import processor_count
@@ -58,7 +59,9 @@ class Maker:
         if not table.counts_words:
             return {}
         population = self._population(_configured(table)[0])
-        return {floor: dict(figures) for floor, figures in baseline_figures(population).items()}
+        return {
+            floor: dict(figures) for floor, figures in baseline_figures(as_text(population)).items()
+        }
 
     def _run(self, table: TableDefinition, row: Row, seed: int, folder: Path) -> Figures:
         config, tables = _configured(table, *row.settings, f"seed={seed}")

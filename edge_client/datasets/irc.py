@@ -40,6 +40,7 @@ _Split = Literal["train", "dev", "test"]
 
 _FILES = ("messages.jsonl.gz", "messages.jsonl")
 _FOLDERS = ("ubuntu_irc", "data")
+_DATE_LETTERS = len("2004-12-25")
 _SPLITS: tuple[_Split, ...] = ("train", "dev", "test")
 _LOG_SUFFIXES = (".txt", ".log")
 # 2013-10-11.txt, or 11/#ubuntu.txt in a folder of its year and month.
@@ -59,11 +60,13 @@ class _Message(msgspec.Struct, frozen=True):
         split: Part of the official split.
         user: Nickname.
         text: What was said.
+        day: Date of it, such as ``2004-12-25``; empty where the place of a line tells.
     """
 
     split: _Split
     user: str
     text: str
+    day: str = ""
 
 
 def load(path: Path | None) -> FederatedText:
@@ -73,7 +76,19 @@ def load(path: Path | None) -> FederatedText:
         DatasetError: If there is none of the layouts, or a file is not what its place says.
     """
     messages = _split_messages(path)
-    return _by_time(_daily_logs(path)) if messages is None else _as_split(messages)
+    return _by_time(_logged(_daily_logs(path))) if messages is None else _as_split(messages)
+
+
+def load_by_time(path: Path | None) -> FederatedText:
+    """Load the chat with each nickname's newest messages held out, whatever the layout.
+
+    Raises:
+        DatasetError: As `load`.
+    """
+    messages = _split_messages(path)
+    if messages is None:
+        messages = _logged(_daily_logs(path))
+    return _by_time(sorted(messages, key=lambda message: message.day))
 
 
 def _as_split(rows: Sequence[_Message]) -> FederatedText:
@@ -85,11 +100,14 @@ def _as_split(rows: Sequence[_Message]) -> FederatedText:
     return checked(text)
 
 
-def _by_time(logs: Sequence[Path]) -> FederatedText:
-    """Split each nickname's messages by their order, which is that of the files' paths."""
-    messages, note = _people_of(
-        [_Message("train", *said) for log in logs for said in read_log(log)]
-    )
+def _logged(logs: Sequence[Path]) -> list[_Message]:
+    """Return the messages of daily logs, whose paths are in the order of time."""
+    return [_Message("train", *said) for log in logs for said in read_log(log)]
+
+
+def _by_time(rows: Sequence[_Message]) -> FederatedText:
+    """Split each nickname's messages, oldest first."""
+    messages, note = _people_of(rows)
     texts: defaultdict[str, list[str]] = defaultdict(list)
     for message in messages:
         texts[message.user].append(message.text)
@@ -110,7 +128,7 @@ def _split_messages(path: Path | None) -> list[_Message] | None:
         excerpts = {split: sorted((folder / split).glob("*.raw.txt")) for split in _SPLITS}
         if all(excerpts.values()):
             return [
-                _Message(split, *said)
+                _Message(split, *said, day=log.name[:_DATE_LETTERS])
                 for split, logs in excerpts.items()
                 for log in logs
                 for said in read_log(log)

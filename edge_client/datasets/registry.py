@@ -18,6 +18,29 @@ DATASETS: Mapping[str, Loader] = {
 }
 
 
+_BY_USER_TIME: Mapping[str, Loader] = {
+    name: DATASETS[name] for name in ("manual", "sms", "folder", "jsonl")
+} | {"irc": irc.load_by_time}
+
+
+def load_by_user_time(name: str, path: Path | None = None) -> FederatedText:
+    """Load a data set with every user's newest fifth held out: a tenth to validate, one to test.
+
+    Args:
+        name: A key of `DATASETS` whose text has users and an order.
+        path: As for `load_dataset`.
+
+    Raises:
+        DatasetError: If the set cannot be split so, or cannot be loaded.
+    """
+    if name not in _BY_USER_TIME:
+        raise DatasetError(
+            f"data set must be one of {', '.join(sorted(_BY_USER_TIME))} to be split by each "
+            f"user's time, got {name!r}"
+        )
+    return _BY_USER_TIME[name](path)
+
+
 def load_dataset(name: str, path: Path | None = None) -> FederatedText:
     """Load a data set from its official layout.
 

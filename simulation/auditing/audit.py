@@ -35,7 +35,7 @@ from simulation.auditing.rounds_file import RoundsFile
 from simulation.auditing.uploads import RoundLeakage, round_leakage
 from simulation.checkpoint import RELEASES_FOLDER
 from simulation.config import SimulationConfig
-from simulation.population import Population
+from simulation.population import TextPopulation
 from simulation.progress import Quiet, Reporter
 from simulation.runner import RunOptions, run_simulation
 
@@ -73,7 +73,7 @@ def run_audit(
     name: str,
     config: SimulationConfig,
     tables: Mapping[str, Any],  # TOML values.
-    population: Population,
+    population: TextPopulation,
     *,
     out: Path,
     options: AuditOptions,
@@ -114,7 +114,7 @@ def run_audit(
 
 
 def _canaries(
-    config: SimulationConfig, population: Population, kept: RoundsFile, options: AuditOptions
+    config: SimulationConfig, population: TextPopulation, kept: RoundsFile, options: AuditOptions
 ) -> MechanismAudit | None:
     if "canaries" not in options.parts:
         return None
@@ -141,7 +141,7 @@ def _canaries(
     )
 
 
-def _leakage(config: SimulationConfig, population: Population) -> RoundLeakage:
+def _leakage(config: SimulationConfig, population: TextPopulation) -> RoundLeakage:
     plan = make_plan(
         config,
         _RUN,
@@ -155,7 +155,7 @@ def _leakage(config: SimulationConfig, population: Population) -> RoundLeakage:
 def _secrets(
     config: SimulationConfig,
     tables: Mapping[str, Any],
-    population: Population,
+    population: TextPopulation,
     out: Path,
     options: AuditOptions,
 ) -> SecretsAudit | None:

@@ -56,14 +56,15 @@ def run_audit_command(arguments: argparse.Namespace, request: "Request") -> int:
     from simulation.auditing.audit import PARTS, REPORT_FILE, AuditOptions, run_audit
     from simulation.auditing.progress import CanaryProgress, LateReport
     from simulation.config import config_from, read_tables, with_settings
-    from simulation.population import build_population
+    from simulation.dealing import build_population
+    from simulation.population import as_text
     from simulation.progress import tell
     from simulation.workers import processor_count
 
     tables = with_settings(read_tables(request.name), request.settings)
     config = config_from(tables, request.name)
     out: Path = arguments.out or Path("runs") / f"{request.short_name}-audit-seed-{config.seed}"
-    population = build_population(config, request.data)
+    population = as_text(build_population(config, request.data))
     tell([*population.notes, f"privacy: {config.privacy.guarantee}"])
     parts = [part for part in PARTS if part in (arguments.only or PARTS)]
     with LateReport(out.name, config.rounds.cap) as report, CanaryProgress() as canaries:

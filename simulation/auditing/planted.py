@@ -15,7 +15,7 @@ from models.language_model import LanguageModel
 from models.vocabulary import EOS
 from privacy.audit_exposure import LEAST_REFERENCES
 from privacy.audit_scores import AuditError
-from simulation.population import Population
+from simulation.population import TextPopulation
 
 DRAWN_WORDS = 4
 _OPENING_WORDS = 3
@@ -67,7 +67,7 @@ def draw_secrets(
     return Secrets(sentences[:count], sentences[count:])
 
 
-def plant(population: Population, planted: Tensor, *, repetitions: int) -> Population:
+def plant(population: TextPopulation, planted: Tensor, *, repetitions: int) -> TextPopulation:
     """Return the population with each secret in one client's text, some times over.
 
     Args:

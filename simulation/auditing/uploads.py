@@ -23,7 +23,7 @@ from server.closing import Contribution, close_round
 from simulation.auditing.coordinator import fresh_keys
 from simulation.auditing.mechanism import slot_count_of
 from simulation.config import SimulationConfig
-from simulation.population import Population
+from simulation.population import TextPopulation
 
 LARGEST_COHORT = 8
 """Clients whose uploads are measured at most: more only make the mean steadier."""
@@ -48,7 +48,7 @@ class RoundLeakage(msgspec.Struct, frozen=True, kw_only=True):
 def round_leakage(
     config: SimulationConfig,
     plan: Plan,
-    population: Population,
+    population: TextPopulation,
     parameters: Tensor,
     *,
     round_number: int = 1,
@@ -106,7 +106,7 @@ def round_leakage(
 
 def _contribution(
     trainer: LocalTrainer,
-    population: Population,
+    population: TextPopulation,
     parameters: Tensor,
     *,
     slot: int,

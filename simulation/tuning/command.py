@@ -10,7 +10,8 @@ from models.schema import Schema
 from privacy.atomic import write_atomically
 from simulation.commands import Request
 from simulation.config import SimulationConfig, config_from, read_tables, with_settings
-from simulation.population import Population, build_population
+from simulation.dealing import build_population
+from simulation.population import Population
 from simulation.progress import tell
 from simulation.tuning.candidate import Deployment
 from simulation.tuning.crowd import Crowd, least_crowds, usual_delta

@@ -7,7 +7,8 @@ import msgspec
 
 from simulation.commands import Request
 from simulation.config import config_from, read_tables, with_settings
-from simulation.population import build_population
+from simulation.dealing import build_population
+from simulation.population import as_text
 from simulation.tuning.private_search import PrivateSearch, Winner, check_varied, search_privately
 from simulation.tuning.space import Choices, Dimension, make_space
 from simulation.tuning.toml import table_lines
@@ -54,7 +55,7 @@ def tune_privately(
         cohort=1,
     )
     check_varied(space)
-    population = build_population(config, request.data)
+    population = as_text(build_population(config, request.data))
     search = PrivateSearch(
         tables=tables,
         space=space,

@@ -22,7 +22,7 @@ from privacy.private_selection import draw_run_count, epsilon_of_best
 from server.public_evaluation import PublicText
 from simulation.config import SimulationConfig, config_from
 from simulation.metrics import Figures
-from simulation.population import Population
+from simulation.population import TextPopulation
 from simulation.progress import Quiet, tell
 from simulation.runner import RunOptions, run_simulation
 from simulation.tuning.space import Range, Space, draw
@@ -45,7 +45,7 @@ class PrivateSearch(NamedTuple):
 
     tables: dict[str, Any]  # TOML values.
     space: Space
-    population: Population
+    population: TextPopulation
     score_text: Path
     expected_runs: float
     worker_count: int
@@ -116,7 +116,7 @@ def _central(config: SimulationConfig) -> CentralNoise:
     return config.privacy
 
 
-def _with_public_text(search: PrivateSearch, config: SimulationConfig) -> Population:
+def _with_public_text(search: PrivateSearch, config: SimulationConfig) -> TextPopulation:
     """Return the clients with the public text as everything that is held out."""
     text = PublicText(search.score_text, search.population.vocabulary)
     held_out = {"valid": {"public": text.stream}, "test": {"public": text.stream}}
@@ -133,7 +133,7 @@ def _drawn(search: PrivateSearch, source: random.Random) -> dict[str, dict[str, 
 
 def _perplexity(
     search: PrivateSearch,
-    population: Population,
+    population: TextPopulation,
     drawn: Mapping[str, dict[str, Any]],
     seed: int,
 ) -> float:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from simulation.config import config_from, read_tables, with_settings
+from simulation.dealing import build_population
 from simulation.overrides import parse_override
-from simulation.population import build_population
 from simulation.runner import RunOptions, run_simulation
 
 pytestmark = [pytest.mark.papers, pytest.mark.timeout(1200)]

@@ -8,7 +8,7 @@ from edge_client.compute import prepare_compute
 from models.vocabulary import shipped_vocabulary
 from simulation.config import SimulationConfig, config_from
 from simulation.overrides import parse_override, with_setting
-from simulation.population import Population
+from simulation.population import TextPopulation
 
 VOCABULARY_SIZE = 50
 
@@ -43,13 +43,13 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def population() -> Population:
+def population() -> TextPopulation:
     """Return six clients whose texts count upwards from different words: much to learn."""
 
     def stream(first: int, tokens: int) -> torch.Tensor:
         return (torch.arange(tokens) + first) % (VOCABULARY_SIZE - 1) + 1
 
-    return Population(
+    return TextPopulation(
         vocabulary=shipped_vocabulary(VOCABULARY_SIZE),
         clients={f"device-{k:04}": stream(7 * k, 60 + 10 * k) for k in range(1, 7)},
         held_out={

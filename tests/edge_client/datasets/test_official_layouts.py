@@ -10,7 +10,7 @@ import pytest
 
 from edge_client.datasets.federated_text import DatasetError
 from edge_client.datasets.irc import is_bot
-from edge_client.datasets.registry import DATASETS, load_dataset
+from edge_client.datasets.registry import DATASETS, load_by_user_time, load_dataset
 from edge_client.datasets.sms_xml import read_messages
 
 
@@ -383,6 +383,32 @@ def test_daily_logs_train_on_the_old_days_and_hold_out_the_new(tmp_path: Path, l
     assert [len(sentence[0]) for sentence in text.test["ann"]] == [19, 20]
     assert text.train.keys() == {"ann"}
     assert text.notes == ("1 bots with 20 messages were left out",)
+
+
+def test_each_nickname_can_be_split_by_time_whatever_the_excerpts(tmp_path: Path) -> None:
+    rows = [("dev", 20, 20), ("train", 1, 10), ("test", 11, 19)]
+    with gzip.open(tmp_path / "messages.jsonl.gz", "wt") as lines:
+        for split, first, last in rows:
+            for day in range(first, last + 1):
+                row = {"split": split, "day": f"2004-12-{day:02}", "user": "ann", "text": "w" * day}
+                lines.write(json.dumps(row) + "\n")
+
+    text = load_by_user_time("irc", tmp_path)
+
+    assert [len(sentence[0]) for sentence in text.train["ann"]] == list(range(1, 17))
+    assert [len(sentence[0]) for sentence in text.test["ann"]] == [19, 20]
+
+
+def test_published_excerpts_can_be_split_by_time_too(tmp_path: Path) -> None:
+    for day in reversed(range(1, 13)):
+        folder = tmp_path / ("train", "dev", "test")[day % 3]
+        folder.mkdir(exist_ok=True)
+        log = folder / f"2004-12-{day:02}.raw.txt"
+        log.write_text(f"[00:01] <ann> {'w' * day}\n")
+
+    text = load_by_user_time("irc", tmp_path)
+
+    assert [len(sentence[0]) for sentence in text.test["ann"]] == [12]
 
 
 def test_a_log_of_many_years_may_mix_encodings(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from simulation.auditing.coordinator import ClosingCoordinator
 from simulation.auditing.mechanism import slot_count_of
 from simulation.cli import main
 from simulation.config import SimulationConfig
-from simulation.population import Population
+from simulation.population import TextPopulation
 
 Configured = Callable[..., tuple[SimulationConfig, dict[str, object]]]
 
@@ -24,7 +24,7 @@ CENTRAL = (
 
 
 @pytest.fixture
-def talkers(population: Population) -> Population:
+def talkers(population: TextPopulation) -> TextPopulation:
     """Return three clients with twelve words each, of fifty."""
     names = list(population.clients)[:3]
     return replace(
@@ -37,7 +37,7 @@ def talkers(population: Population) -> Population:
 
 
 def test_what_a_round_gives_away_depends_on_who_looks(
-    configured: Configured, talkers: Population, tmp_path: Path
+    configured: Configured, talkers: TextPopulation, tmp_path: Path
 ) -> None:
     config, tables = configured(CENTRAL)
 
@@ -55,7 +55,7 @@ def test_what_a_round_gives_away_depends_on_who_looks(
 
 
 def test_sentences_written_often_are_exposed(
-    configured: Configured, talkers: Population, tmp_path: Path
+    configured: Configured, talkers: TextPopulation, tmp_path: Path
 ) -> None:
     config, tables = configured(
         "rounds.cap=6", "training.local_epochs=4", "training.batch_size=4", "training.bptt_steps=8"
@@ -72,7 +72,7 @@ def test_sentences_written_often_are_exposed(
 
 
 def test_the_page_shows_claim_figures_and_pictures(
-    configured: Configured, talkers: Population, tmp_path: Path
+    configured: Configured, talkers: TextPopulation, tmp_path: Path
 ) -> None:
     config, tables = configured(CENTRAL)
     options = AuditOptions(parts=["canaries", "leakage"], precision=0.1)
@@ -91,7 +91,7 @@ def test_the_page_shows_claim_figures_and_pictures(
 
 
 def test_an_audit_of_other_settings_is_not_taken_up(
-    configured: Configured, population: Population, tmp_path: Path
+    configured: Configured, population: TextPopulation, tmp_path: Path
 ) -> None:
     options = AuditOptions(parts=["canaries"], precision=0.1)
     config, tables = configured(CENTRAL)
@@ -102,7 +102,9 @@ def test_an_audit_of_other_settings_is_not_taken_up(
         run_audit("test", config, tables, population, out=tmp_path, options=options)
 
 
-def test_no_part_is_refused(configured: Configured, population: Population, tmp_path: Path) -> None:
+def test_no_part_is_refused(
+    configured: Configured, population: TextPopulation, tmp_path: Path
+) -> None:
     config, tables = configured()
 
     with pytest.raises(AuditError, match="parts must be some of canaries, leakage, exposure"):

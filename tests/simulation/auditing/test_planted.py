@@ -7,7 +7,7 @@ from torch import Tensor
 from models.vocabulary import EOS
 from privacy.audit_scores import AuditError
 from simulation.auditing.planted import DRAWN_WORDS, draw_secrets, plant, sentence_losses
-from simulation.population import Population
+from simulation.population import TextPopulation
 
 WORDS = 50
 
@@ -32,7 +32,7 @@ def test_secrets_are_sentences_that_differ_in_their_last_words() -> None:
     assert sorted(set(words.flatten().tolist())) == list(range(5, WORDS))
 
 
-def test_each_secret_is_in_one_clients_text(population: Population) -> None:
+def test_each_secret_is_in_one_clients_text(population: TextPopulation) -> None:
     planted = plant(population, drawn(2), repetitions=3)
 
     first, second, third = list(population.clients)[:3]
@@ -67,7 +67,7 @@ def test_the_loss_is_that_of_the_drawn_words() -> None:
     )
 
 
-def test_too_few_words_sentences_or_clients_are_refused(population: Population) -> None:
+def test_too_few_words_sentences_or_clients_are_refused(population: TextPopulation) -> None:
     generator = torch.Generator()
 
     with pytest.raises(AuditError, match="a vocabulary of 15 words, got 14"):

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from privacy.private_selection import epsilon_of_best
-from simulation.population import Population
+from simulation.population import TextPopulation
 from simulation.tuning.private_search import PrivateSearch, check_varied, search_privately
 from simulation.tuning.space import Choices, Space, make_space, parse_dimension
 
@@ -37,7 +37,7 @@ def space(*searched: str) -> Space:
 
 
 @pytest.fixture
-def search(tables: dict[str, Any], population: Population, tmp_path: Path) -> PrivateSearch:
+def search(tables: dict[str, Any], population: TextPopulation, tmp_path: Path) -> PrivateSearch:
     text = tmp_path / "public.txt"
     text.write_text("the time of the day\n")
     return PrivateSearch(

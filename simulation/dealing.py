@@ -1,0 +1,27 @@
+"""Turn the data set that a configuration names into its population, as the task needs it."""
+
+from pathlib import Path
+
+from simulation.config import SimulationConfig
+from simulation.population import Population, PopulationError
+from simulation.text_population import build_text_population
+
+
+def build_population(config: SimulationConfig, path: Path | None) -> Population:
+    """Load the configuration's data set and deal it to clients.
+
+    Args:
+        config: Names the task, the data set, the partition and the word list, if there is one.
+        path: Where the data set lies; not needed by the embedded ones.
+
+    Raises:
+        DatasetError: If the data set cannot be loaded.
+        PartitionError: If there is too little to deal as asked.
+        PopulationError: If nobody in it could train, or no data set is known for the task.
+        VocabularyError: If the word list cannot be loaded.
+    """
+    match config.task:
+        case "next_word":
+            return build_text_population(config, path)
+        case _:
+            raise PopulationError(f'task "{config.task}" has no data sets')

@@ -1,0 +1,48 @@
+"""Examples of every kind come out of shared memory as they went in."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from models.image_classification import LabelledImages
+from simulation.examples import SharedExamples
+
+
+def images(count: int, value: int, size: int = 2) -> LabelledImages:
+    pixels = torch.full((count, size, size, 1), value, dtype=torch.uint8)
+    return LabelledImages(pixels, torch.arange(count))
+
+
+def test_streams_come_back_and_lie_in_shared_memory() -> None:
+    streams = {"a": torch.arange(3), "b": torch.arange(5, 9)}
+
+    packed = SharedExamples.pack(streams)
+
+    assert list(packed) == ["a", "b"]
+    assert len(packed) == 2
+    for name, stream in streams.items():
+        found = packed[name]
+        assert isinstance(found, Tensor)
+        assert torch.equal(found, stream)
+        assert found.untyped_storage().is_shared()
+
+
+def test_images_come_back_with_their_own_labels() -> None:
+    packed = SharedExamples.pack({"a": images(2, 7), "none": images(0, 0), "b": images(3, 9)})
+
+    first, none, second = (packed[name] for name in packed)
+
+    assert isinstance(first, LabelledImages)
+    assert isinstance(second, LabelledImages)
+    assert bool((first.pixels == 7).all())
+    assert bool((second.pixels == 9).all())
+    assert second.labels.tolist() == [0, 1, 2]
+    assert len(none) == 0
+    assert second.pixels.untyped_storage().is_shared()
+
+
+def test_nobody_and_mixed_kinds_are_refused() -> None:
+    with pytest.raises(ValueError, match="somebody with examples, got nobody"):
+        SharedExamples.pack({})
+    with pytest.raises(ValueError, match="of one type and shape"):
+        SharedExamples.pack({"a": images(1, 0), "b": images(1, 0, size=3)})
