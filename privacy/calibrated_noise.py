@@ -5,6 +5,7 @@ References:
         arXiv:1710.06963 (``central``).
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -84,9 +85,10 @@ class CentralGaussian(Unchanged):
         if calibrated is None:
             raise ValueError("mode central needs the round's sensitivity, got none")
         calibration = calibrate(
-            noise_multiplier=self.settings.aggregate_noise_multiplier,
+            noise_multiplier=self.settings.aggregate_noise_multiplier
+            * math.sqrt(calibrated.vector_count),
             sensitivity=calibrated.sensitivity,
             element_count=aggregate.numel(),
         )
-        key = calibrated.keys.draw(f"round {calibrated.round_number}")
+        key = calibrated.keys.draw(calibrated.label)
         return add_gaussian(aggregate, calibration, [Draw(key)])

@@ -37,11 +37,22 @@ class CalibratedRound:
         round_number: Round, from 1.
         sensitivity: Largest L2 distance of the aggregate between neighbours, in parameter units.
         keys: Keys of its draws.
+        vector: Which of the round's vectors is noised; empty for the aggregate. Each has a key of
+            its own.
+        vector_count: Vectors of this round that are noised as one Gaussian mechanism: n of them
+            get √n times the noise each, so that together they have the multiplier of one.
     """
 
     round_number: int
     sensitivity: float
     keys: NoiseKeys
+    vector: str = ""
+    vector_count: int = 1
+
+    @property
+    def label(self) -> str:
+        """Return what its draw is called, unlike that of any other vector and round."""
+        return f"round {self.round_number} {self.vector}".rstrip()
 
 
 class NoiseMode(Protocol):

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.personalisation_settings import GlobalSettings
 from models.role_vectors import part_of
 from models.schema import Role, Schema
+from privacy.calibrated_settings import TreeNoise
 from privacy.noise import noise_mode
 from privacy.noise_mode import Arrival, CalibratedRound
 from privacy.secure_noise import NoiseKeys, SystemKeys
@@ -24,10 +24,12 @@ from privacy.settings import PrivacySettings
 from server.aggregation.registry import build_rule
 from server.aggregation.rule import AggregationRule, AggregationWeights
 from server.aggregation.sensitivity import aggregate_sensitivity
-from server.aggregation.settings import AggregationSettings
+from server.aggregation.settings import AggregationSettings, MeanSettings
 from server.clipping_norm import clipping_norm_after
+from server.personalisation.joint_noise import calibrate_round
 from server.personalisation.method import ServerHalf
-from server.personalisation.registry import build_server_half
+from server.personalisation.nothing_generated import NothingGenerated
+from server.personalisation.round_terms import RoundTerms
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,8 @@ def close_round(
             their slots are numbered (over-selection leases more slots than places).
         generator: Source of the server's uncalibrated draws.
         example_cap: Largest example count a client is weighted by; None for no cap.
-        personalisation: Server half of the method; None is ``global``.
+        personalisation: Server half of the method; None is ``global``. It learns last, and
+            only from a round that came to an end.
         round_number: Round, from 1; needed by calibrated noise of the server's.
         noise_keys: Keys of that noise; None draws them from the operating system, which only
             mode ``ftrl`` cannot do with.
@@ -108,15 +111,21 @@ def close_round(
     """
     mode = noise_mode(privacy)
     _check_bounded(schema, privacy)
-    server_half = personalisation or build_server_half(GlobalSettings(), schema)
+    server_half = personalisation or NothingGenerated(schema)
     shared = schema.with_roles(Role.SHARED)
     _check_parameters(parameters, shared)
     calibrated: CalibratedRound | None = None
+    taught: CalibratedRound | None = None
     if mode.adjacency is not None:
-        sensitivity = aggregate_sensitivity(
-            aggregation, shared, privacy, slot_count=slot_count, adjacency=mode.adjacency
+        calibrated, taught = calibrate_round(
+            aggregate_sensitivity(
+                aggregation, shared, privacy, slot_count=slot_count, adjacency=mode.adjacency
+            ),
+            server_half.sensitivity(slot_count, mode.adjacency),
+            round_number=round_number,
+            keys=noise_keys or SystemKeys(),
+            shares_tensors=bool(shared.tensors),
         )
-        calibrated = _calibrated(round_number, sensitivity, noise_keys or SystemKeys())
     rule = build_rule(
         aggregation,
         shared,
@@ -127,7 +136,7 @@ def close_round(
         tells_fit=privacy.tells_fit,
         under_guarantee=calibrated is not None,
     )
-    server_half.discard()  # What an attempt took that failed on the way.
+    server_half.begin(_terms(aggregation, privacy, slot_count, is_noised=calibrated is not None))
     split = _UploadSplit(schema, mode.arrival, tells_fit=privacy.tells_fit)
     for contribution in contributions:
         _add(contribution, rule, server_half, split, example_cap)
@@ -136,28 +145,34 @@ def close_round(
     next_norm = clipping_norm_after(
         privacy, rule, slot_count=slot_count, generator=generator, calibrated=calibrated
     )
-    aggregate = mode.at_server(rule.result(), generator, calibrated)
+    aggregate = rule.result()
+    if len(aggregate):  # A method may share nothing.
+        aggregate = mode.at_server(aggregate, generator, calibrated)
     stepped = torch.add(parameters, aggregate, alpha=aggregation.server_step_size, out=aggregate)
     released = mode.after_step(stepped.float(), generator)
     _check_finite(released)
-    server_half.close()
+    server_half.close(
+        None if taught is None else lambda gradient: mode.at_server(gradient, generator, taught)
+    )
     return Closed(released, rule.contribution_count, rule.clipped_count, weights, next_norm)
 
 
 def _check_bounded(schema: Schema, privacy: PrivacySettings) -> None:
-    if privacy.guarantees_privacy and any(
-        tensor.role is Role.GENERATED for tensor in schema.tensors
-    ):
+    if isinstance(privacy, TreeNoise) and schema.with_roles(Role.GENERATED).tensors:
         raise ValueError(
-            "generated tensors have no bounded gradient yet, so no noise mode with a guarantee "
-            "goes with them; use a personalisation method without generated tensors"
+            "a tree of noise covers sums of the shared tensors only, and the schema has generated "
+            'ones; set privacy.mode = "central"'
         )
 
 
-def _calibrated(round_number: int | None, sensitivity: float, keys: NoiseKeys) -> CalibratedRound:
-    if round_number is None:
-        raise ValueError("round_number must be given where the server adds calibrated noise")
-    return CalibratedRound(round_number, sensitivity, keys)
+def _terms(
+    aggregation: AggregationSettings, privacy: PrivacySettings, slot_count: int, *, is_noised: bool
+) -> RoundTerms:
+    """Weigh what teaches the method as the mean would: by examples, unless all weigh alike."""
+    equal = isinstance(aggregation, MeanSettings) and aggregation.weighting == "equal"
+    return RoundTerms(
+        slot_count, "equal" if equal or privacy.guarantees_privacy else "examples", is_noised
+    )
 
 
 class _UploadSplit:

@@ -6,8 +6,14 @@ before torch is needed.
 """
 
 from models.parts import Part, belongs
-from models.personalisation_settings import LocalSettings, PersonalisationSettings
+from models.personalisation_settings import (
+    FedTpSettings,
+    LocalSettings,
+    PersonalisationSettings,
+    PFedHnSettings,
+)
 from models.schema import Role, Schema
+from privacy.calibrated_settings import CentralNoise, TreeNoise
 from privacy.settings import NoNoise, PaperNoise, PrivacySettings
 from server.aggregation.settings import AggregationSettings, MeanSettings
 
@@ -75,14 +81,25 @@ def _check_statistics(settings: PersonalisationSettings, travelling: Schema) -> 
 
 
 def _check_generated(settings: PersonalisationSettings, privacy: PrivacySettings) -> None:
-    if privacy.guarantees_privacy:
+    if isinstance(privacy, TreeNoise):
         raise ValueError(
-            f'method "{settings.method}" has no bound yet on what one client\'s generated tensors '
-            "teach the hypernetwork, so no noise mode with a guarantee goes with it; use a method "
-            "without generated tensors"
+            f'privacy.mode = "ftrl" covers sums of shared tensors only, and method '
+            f'"{settings.method}" generates tensors; set privacy.mode = "central"'
+        )
+    if isinstance(privacy, CentralNoise) and _client_gradient_norm(settings) is None:
+        raise ValueError(
+            f'method "{settings.method}" under privacy.mode = "central" needs '
+            "personalisation.hypernetwork.client_gradient_norm: clipping updates does not bound "
+            "what they teach the hypernetwork"
         )
     if isinstance(privacy, PaperNoise) and privacy.score == "clean":
         raise ValueError(
             f'privacy.score = "clean" knows no generated tensors, got method "{settings.method}"; '
             'set score = "arrived"'
         )
+
+
+def _client_gradient_norm(settings: PersonalisationSettings) -> float | None:
+    if not isinstance(settings, FedTpSettings | PFedHnSettings):
+        raise TypeError(f'method "{settings.method}" has no hypernetwork')
+    return settings.hypernetwork.client_gradient_norm

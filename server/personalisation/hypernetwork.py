@@ -29,8 +29,12 @@ from models.hypernetwork_settings import HypernetworkSettings
 from models.hypernetwork_state import HypernetworkState, Row, state_of_tensors
 from models.schema import Schema
 from privacy.clipping import check_finite, clip
+from privacy.clipping_settings import ClippingSettings
+from privacy.events import Adjacency
+from privacy.sensitivity import UnprovedSensitivityError
 from server.aggregation.registry import build_rule
 from server.aggregation.rule import AggregationRule
+from server.aggregation.sensitivity import aggregate_sensitivity
 from server.aggregation.settings import MeanSettings
 from server.personalisation.round_terms import AddNoise, RoundTerms
 
@@ -63,18 +67,29 @@ class HypernetworkHalf:
         self._rows: dict[str, Row] = {}
         self._round: _Round | None = None
 
-    @property
-    def gradient_schema(self) -> Schema:
-        """Return the tensors of φ, whose averaged gradient a round teaches."""
-        return self._hypernetwork.schema
-
     def parameters_for(self, client_name: str) -> Tensor:
         """Return the client's tensors; those of a client without a row start at its own draw."""
         return self._hypernetwork.generate(self._row(client_name).embedding)
 
     def begin(self, terms: RoundTerms) -> None:
         """Start an attempt at a round; what an earlier attempt took is forgotten."""
-        self._round = _Round(self._settings, self.gradient_schema, terms)
+        self._round = _Round(self._settings, self._hypernetwork.schema, terms)
+
+    def sensitivity(self, slot_count: int, adjacency: Adjacency) -> float:
+        """Return the bound on φ's averaged gradient: each client's is clipped to one norm."""
+        norm = self._settings.client_gradient_norm
+        if norm is None:
+            raise UnprovedSensitivityError(
+                "personalisation.hypernetwork.client_gradient_norm must be given under a "
+                "guarantee: clipping updates does not bound what they teach the hypernetwork"
+            )
+        return aggregate_sensitivity(
+            MeanSettings(weighting="equal"),
+            self._hypernetwork.schema,
+            ClippingSettings(clipping_norm=norm),
+            slot_count=slot_count,
+            adjacency=adjacency,
+        )
 
     def take(self, client_name: str, generated_update: Tensor, example_count: int) -> None:
         """Pull one update back through the making and add it to the round."""

@@ -10,6 +10,9 @@ from typing import Protocol
 
 from torch import Tensor
 
+from privacy.events import Adjacency
+from server.personalisation.round_terms import AddNoise, RoundTerms
+
 
 class ServerHalf(Protocol):
     """Make each client's generated tensors and learn from their updates."""
@@ -21,6 +24,10 @@ class ServerHalf(Protocol):
             The generated tensors in schema order, flat float32, shape ``(generated elements,)``,
             or None where the method generates nothing.
         """
+        ...
+
+    def begin(self, terms: RoundTerms) -> None:
+        """Start an attempt at a round; what an earlier attempt took is forgotten."""
         ...
 
     def take(self, client_name: str, generated_update: Tensor, example_count: int) -> None:
@@ -37,12 +44,34 @@ class ServerHalf(Protocol):
         """
         ...
 
-    def discard(self) -> None:
-        """Forget what was taken since the last close: that attempt at a round failed."""
+    def sensitivity(self, slot_count: int, adjacency: Adjacency) -> float | None:
+        """Return how far one client can move what a round teaches, before noise, as an L2 distance.
+
+        Args:
+            slot_count: Places of the round, M, weighed equally.
+            adjacency: The neighbouring relation.
+
+        Returns:
+            The bound; None where nothing is learnt from a round.
+
+        Raises:
+            UnprovedSensitivityError: If the settings bound nobody's influence.
+        """
         ...
 
-    def close(self) -> None:
-        """Learn from what was taken since the last close; called once a round, after the last."""
+    def close(self, add_noise: AddNoise | None = None) -> None:
+        """Learn from what was taken since ``begin``; called once a round, after the last.
+
+        Args:
+            add_noise: Adds noise calibrated to ``sensitivity``; None where the mode adds none.
+
+        Raises:
+            ValueError: If nothing can be learnt; what was known stays as it was.
+        """
+        ...
+
+    def forget(self, client_name: str) -> None:
+        """Drop what was learnt of one client, if anything was; what others taught stays."""
         ...
 
     def state(self) -> Mapping[str, Tensor]:

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from models.schema import Role, Schema
+from privacy.events import Adjacency
+from server.personalisation.round_terms import AddNoise, RoundTerms
 
 
 class NothingGenerated:
@@ -26,6 +28,9 @@ class NothingGenerated:
         """Return None: a client gets the shared parameters and nothing else."""
         return None
 
+    def begin(self, terms: RoundTerms) -> None:
+        """Do nothing: nothing will be taken."""
+
     def take(self, client_name: str, generated_update: Tensor, example_count: int) -> None:
         """Refuse: no client has generated tensors.
 
@@ -34,11 +39,14 @@ class NothingGenerated:
         """
         raise ValueError("this method has no generated tensors, got an update of some")
 
-    def discard(self) -> None:
+    def sensitivity(self, slot_count: int, adjacency: Adjacency) -> None:
+        """Return None: nothing is learnt from a round."""
+
+    def close(self, add_noise: AddNoise | None = None) -> None:
         """Do nothing: nothing was taken."""
 
-    def close(self) -> None:
-        """Do nothing: nothing was taken."""
+    def forget(self, client_name: str) -> None:
+        """Do nothing: nothing is kept of a client."""
 
     def state(self) -> Mapping[str, Tensor]:
         """Return nothing: nothing is kept between rounds."""

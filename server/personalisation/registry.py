@@ -4,24 +4,37 @@ Most methods need none: what they share goes through the aggregation rule. One t
 tensors is one file with its ``ServerHalf`` and one case here.
 """
 
-from models.personalisation_settings import PersonalisationSettings
+from models.model_settings import ModelSettings, schema_of
+from models.parameters import initial_parameters
+from models.personalisation_settings import (
+    FedTpSettings,
+    PersonalisationSettings,
+    PFedHnSettings,
+)
+from models.role_vectors import part_of
 from models.schema import Role, Schema
+from server.personalisation.hypernetwork import HypernetworkHalf
 from server.personalisation.method import ServerHalf
 from server.personalisation.nothing_generated import NothingGenerated
 
 
-def build_server_half(settings: PersonalisationSettings, schema: Schema) -> ServerHalf:
-    """Return the server half of a method.
+def build_server_half(
+    settings: PersonalisationSettings, schema: Schema, *, model: ModelSettings, run_seed: int
+) -> ServerHalf:
+    """Return the server half of a method, nothing learnt yet.
 
     Args:
         settings: The method.
         schema: The tensors that travel, with the roles the method gives them.
+        model: The model's settings: generated tensors start around what one model for everyone
+            would start as.
+        run_seed: Seed of the run.
 
     Raises:
         ValueError: If the method generates tensors and nothing here makes them.
     """
-    if schema.with_roles(Role.GENERATED).tensors:
-        raise ValueError(
-            f'method "{settings.method}" generates tensors, and no server half makes them'
-        )
-    return NothingGenerated(schema)
+    if not isinstance(settings, FedTpSettings | PFedHnSettings):
+        return NothingGenerated(schema)
+    generated = schema.with_roles(Role.GENERATED)
+    initial = part_of(initial_parameters(model, run_seed), schema_of(model), generated)
+    return HypernetworkHalf(settings.hypernetwork, generated, run_seed=run_seed, initial=initial)

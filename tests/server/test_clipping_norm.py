@@ -12,10 +12,12 @@ from models.schema import Role, Schema, TensorSpec
 from privacy.calibrated_settings import CentralNoise
 from privacy.clipping import UnusableUpdateError
 from privacy.clipping_settings import AdaptiveClipping
+from privacy.events import Adjacency
 from privacy.secure_noise import NoiseKeys, SystemKeys
 from privacy.settings import NoNoise, PaperServerNoise, PrivacySettings
 from server.aggregation.settings import AggregationSettings, AttentiveSettings, MeanSettings
 from server.closing import Closed, Contribution, close_round
+from server.personalisation.round_terms import AddNoise, RoundTerms
 
 SCHEMA = Schema(
     (
@@ -183,11 +185,17 @@ class Taker:
     def take(self, client_name: str, generated_update: Tensor, example_count: int) -> None:
         self.taken.append(generated_update)
 
-    def discard(self) -> None:
+    def begin(self, terms: RoundTerms) -> None:
         self.taken.clear()
 
-    def close(self) -> None:
+    def sensitivity(self, slot_count: int, adjacency: Adjacency) -> None:
+        return None
+
+    def close(self, add_noise: AddNoise | None = None) -> None:
         pass
+
+    def forget(self, client_name: str) -> None:
+        raise AssertionError
 
     def state(self) -> Mapping[str, Tensor]:
         return {}

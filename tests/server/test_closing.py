@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from models.schema import Role, Schema, TensorSpec
+from privacy.events import Adjacency
 from privacy.noise import noise_mode
 from privacy.settings import NoNoise, PaperNoise, PaperServerNoise, PrivacySettings
 from server.aggregation.settings import (
@@ -19,6 +20,7 @@ from server.aggregation.settings import (
 )
 from server.closing import Closed, Contribution, close_round
 from server.personalisation.method import ServerHalf
+from server.personalisation.round_terms import AddNoise, RoundTerms
 
 SCHEMA = Schema(
     (
@@ -261,11 +263,17 @@ class _Recorder:
     def take(self, client_name: str, generated_update: Tensor, example_count: int) -> None:
         self.taken.append((client_name, generated_update.tolist(), example_count))
 
-    def discard(self) -> None:
+    def begin(self, terms: RoundTerms) -> None:
         self.taken = []
 
-    def close(self) -> None:
+    def sensitivity(self, slot_count: int, adjacency: Adjacency) -> None:
+        return None
+
+    def close(self, add_noise: AddNoise | None = None) -> None:
         self.closed += 1
+
+    def forget(self, client_name: str) -> None:
+        raise AssertionError
 
     def state(self) -> dict[str, Tensor]:
         return {}
@@ -346,7 +354,7 @@ def test_a_method_learns_nothing_from_a_round_that_failed() -> None:
 
 
 def test_generated_tensors_need_a_method() -> None:
-    with pytest.raises(ValueError, match="no server half makes them"):
+    with pytest.raises(ValueError, match=r"\['made'\] are not"):
         close([torch.zeros(4)], parameters=torch.zeros(2), schema=GENERATING)
 
 

@@ -2,11 +2,13 @@
 
 import math
 
+import msgspec
 import pytest
 import torch
 from torch import Tensor
 from torch.testing import assert_close
 
+from models.hypernetwork_settings import HypernetworkSettings
 from models.schema import Role, Schema, TensorSpec
 from privacy.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
 from privacy.secure_noise import NoiseKeys
@@ -19,6 +21,7 @@ from server.aggregation.settings import (
     MeanSettings,
 )
 from server.closing import Closed, Contribution, close_round
+from server.personalisation.hypernetwork import HypernetworkHalf
 
 SIZE = 200_000
 SCHEMA = Schema((TensorSpec(name="weight", shape=(SIZE,), layer="only"),))
@@ -172,8 +175,96 @@ def test_calibrated_noise_needs_to_know_its_round() -> None:
         close([pointing(1.0)], round_number=None)
 
 
-def test_generated_tensors_go_with_no_guarantee_yet() -> None:
-    generating = Schema((TensorSpec(name="made", shape=(2,), layer="made", role=Role.GENERATED),))
+MADE = TensorSpec(name="made", shape=(2000,), layer="made", role=Role.GENERATED)
+GENERATING = Schema((*SCHEMA.tensors, MADE))
+TINY = HypernetworkSettings(
+    embedding_size=2,
+    hidden_size=4,
+    basis_size=40,
+    # A step of 1 without momentum and decay is the noised gradient itself.
+    learning_rate=1.0,
+    momentum=0.0,
+    weight_decay=0.0,
+    client_gradient_norm=0.5,
+)
 
-    with pytest.raises(ValueError, match="no bounded gradient yet"):
-        close([torch.zeros(2)], schema=generating, parameters=torch.zeros(0))
+
+def hypernetwork(settings: HypernetworkSettings = TINY) -> HypernetworkHalf:
+    return HypernetworkHalf(settings, Schema((MADE,)), run_seed=1, initial=torch.ones(2000))
+
+
+def teach(updates: list[Tensor], *, schema: Schema = GENERATING) -> tuple[Closed, Tensor]:
+    """Return the round's outcome and how φ moved."""
+    half = hypernetwork()
+    before = half.state()["phi"]
+    closed = close_round(
+        torch.zeros(schema.with_roles(Role.SHARED).element_count),
+        (Contribution(slot, update, 1, f"c{slot}") for slot, update in enumerate(updates)),
+        schema=schema,
+        aggregation=EQUAL,
+        privacy=CENTRAL,
+        slot_count=10,
+        generator=torch.Generator(),
+        personalisation=half,
+        round_number=1,
+        noise_keys=KEYS,
+    )
+    return closed, half.state()["phi"] - before
+
+
+def trained(length: float) -> Tensor:
+    """Return an upload whose generated part has that much in every element."""
+    return torch.cat([pointing(0.0), torch.full((2000,), length)])
+
+
+def test_aggregate_and_hypernetwork_share_out_one_noise_multiplier() -> None:
+    closed, moved = teach([trained(1.0)])
+
+    # Two vectors, so √2 times 3 * 2 / 10 on the one and √2 times 3 * 0.5 / 10 on the other:
+    # (0.2 / 0.8485)² + (0.05 / 0.2121)² = 1 / 3², the multiplier of the ledger.
+    assert_std(closed.parameters, 0.6 * math.sqrt(2))
+    assert_std(moved, 0.15 * math.sqrt(2))
+
+
+def test_aggregate_and_hypernetwork_have_draws_of_their_own() -> None:
+    closed, moved = teach([])
+
+    # Equal draws would correlate by 1; unequal ones of 82,000 by less than 0.02, but for a chance
+    # of one in a hundred million.
+    both = torch.stack([closed.parameters[: len(moved)], moved])
+    assert abs(float(torch.corrcoef(both)[0, 1])) < 0.02
+
+
+def test_where_nothing_is_shared_the_hypernetwork_has_the_whole_multiplier() -> None:
+    closed, moved = teach([torch.ones(2000)], schema=Schema((MADE,)))
+
+    assert closed.parameters.shape == (0,)
+    assert_std(moved, 0.15)
+
+
+def test_one_client_moves_the_hypernetwork_by_its_norm_over_the_places() -> None:
+    # The same keys draw the same noise, so the difference is what the client's update came to.
+    _, with_it = teach([trained(0.001), trained(100.0)])
+    _, without = teach([trained(0.001), trained(0.0)])
+
+    assert float((with_it - without).norm()) == pytest.approx(0.05, rel=1e-3)
+
+
+def test_a_hypernetwork_without_a_bound_on_one_client_is_refused() -> None:
+    with pytest.raises(ValueError, match="client_gradient_norm must be given"):
+        close_round(
+            torch.zeros(SIZE),
+            [],
+            schema=GENERATING,
+            aggregation=EQUAL,
+            privacy=CENTRAL,
+            slot_count=10,
+            generator=torch.Generator(),
+            personalisation=hypernetwork(msgspec.structs.replace(TINY, client_gradient_norm=None)),
+            round_number=1,
+        )
+
+
+def test_a_tree_covers_no_generated_tensors() -> None:
+    with pytest.raises(ValueError, match=r'set privacy\.mode = "central"'):
+        close([trained(0.0)], privacy=TREE, schema=GENERATING)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from models.hypernetwork_settings import HypernetworkSettings
 from models.model_settings import GruLmSettings, TransformerLmSettings, schema_of
 from models.personalisation import assign_roles
 from models.personalisation_settings import (
@@ -15,7 +16,7 @@ from models.personalisation_settings import (
     VanillaSettings,
 )
 from models.schema import Schema, TensorSpec
-from privacy.calibrated_settings import CentralNoise
+from privacy.calibrated_settings import CentralNoise, TreeNoise
 from privacy.settings import NoNoise, PaperNoise, PrivacySettings
 from server.aggregation.settings import AggregationSettings, AttentiveSettings, MeanSettings
 from server.personalisation_rules import check_deployable, check_personalisation
@@ -38,6 +39,16 @@ CENTRAL = CentralNoise(
     epsilon_budget=8.0,
     adjacency="zero-out",
 )
+TREE = TreeNoise(
+    clipping_norm=1.0,
+    noise_multiplier=1.0,
+    delta=1e-5,
+    epsilon_budget=8.0,
+    adjacency="zero-out",
+    min_separation=1,
+    max_participation=1,
+)
+BOUNDED = HypernetworkSettings(client_gradient_norm=1.0)
 
 
 def check(
@@ -63,6 +74,11 @@ def test_generated_tensors_go_with_every_rule_where_nothing_is_promised() -> Non
     check(FedTpSettings(), TRANSFORMER, CLIPPED, AttentiveSettings())
 
 
+def test_a_bounded_hypernetwork_goes_with_central_noise() -> None:
+    check(FedTpSettings(hypernetwork=BOUNDED), TRANSFORMER, CENTRAL, AttentiveSettings())
+    check(PFedHnSettings(hypernetwork=BOUNDED), UNTIED, CENTRAL)
+
+
 @pytest.mark.parametrize(
     ("settings", "schema", "privacy", "aggregation", "message"),
     [
@@ -71,7 +87,8 @@ def test_generated_tensors_go_with_every_rule_where_nothing_is_promised() -> Non
         (LocalSettings(), UNTIED, CLIPPED, MEAN, '"local" sends nothing that could be clipped'),
         (LocalSettings(), UNTIED, NoNoise(), AttentiveSettings(), '"local" shares no tensor'),
         (PFedHnSettings(), UNTIED, CLIPPED, AttentiveSettings(), '"pfedhn" shares no tensor'),
-        (FedTpSettings(), TRANSFORMER, CENTRAL, MEAN, '"fedtp" has no bound yet'),
+        (FedTpSettings(), TRANSFORMER, CENTRAL, MEAN, "needs .*client_gradient_norm"),
+        (PFedHnSettings(), UNTIED, TREE, MEAN, '"ftrl" covers sums of shared tensors only'),
         (FedTpSettings(), TRANSFORMER, PAPER, MEAN, 'set score = "arrived"'),
     ],
 )
