@@ -6,8 +6,8 @@ has been understood, agrees with this device's own idea of the model, and lies a
 
 from edge_client.floor import Floor, PlanBelowFloorError, check_plan
 from edge_client.traffic import Traffic
-from models.model_settings import schema_of
-from models.plan import Plan, PlanError, decode_plan
+from models.plan import Plan, PlanError, decode_plan, plan_schema
+from models.schema import Role, Schema
 from protos import federation_pb2 as wire
 
 # Header, signature, slip and codec header of a sealed model take less than this; the tag of each
@@ -38,15 +38,13 @@ def accept_plan(lease: wire.Lease, floor: Floor, traffic: Traffic) -> Plan:
         plan = decode_plan(lease.plan)
     except PlanError as error:
         raise PlanRefusedError("plan_unreadable", str(error)) from None
-    schema = schema_of(plan.model)
+    schema = plan_schema(plan)
     if schema.sha256.hex() != plan.schema_sha256:
         raise PlanRefusedError(
             "schema_mismatch",
             "the coordinator builds this model with other tensors; update the older of the two",
         )
-    largest = schema.payload_bytes + schema.payload_bytes // 1000 + _SEALING_BYTES
-    if max(lease.download_bytes, lease.upload_bytes) > largest:
-        raise PlanRefusedError("wrong_size", f"a sealed model must be at most {largest} bytes")
+    _check_sizes(lease, schema)
     try:
         check_plan(plan, floor)
     except PlanBelowFloorError as error:
@@ -55,8 +53,26 @@ def accept_plan(lease: wire.Lease, floor: Floor, traffic: Traffic) -> Plan:
     return plan
 
 
+def _check_sizes(lease: wire.Lease, schema: Schema) -> None:
+    generated = schema.with_roles(Role.GENERATED)
+    if bool(lease.generated_bytes) != bool(generated.tensors):
+        raise PlanRefusedError(
+            "wrong_size",
+            f"the plan generates {len(generated.tensors)} tensors for this device, and the lease "
+            f"has {lease.generated_bytes} bytes of them",
+        )
+    for size, part in (
+        (lease.download_bytes, schema.with_roles(Role.SHARED)),
+        (lease.generated_bytes, generated),
+        (lease.upload_bytes, schema.with_roles(Role.SHARED, Role.GENERATED)),
+    ):
+        largest = part.payload_bytes + part.payload_bytes // 1000 + _SEALING_BYTES
+        if size > largest:
+            raise PlanRefusedError("wrong_size", f"a sealed part must be at most {largest} bytes")
+
+
 def _check_traffic(lease: wire.Lease, floor: Floor, traffic: Traffic) -> None:
-    needed = lease.download_bytes + lease.upload_bytes
+    needed = lease.download_bytes + lease.generated_bytes + lease.upload_bytes
     left = None if floor.bytes_a_day is None else floor.bytes_a_day - traffic.today.bytes_moved
     if left is not None and needed > left:
         raise PlanRefusedError(

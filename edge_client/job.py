@@ -18,13 +18,15 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         round_number: Round, from 1.
         slot: The client's place in the cohort, from 0.
         lease_nonce: 16 bytes that bind the answer to the lease.
-        base_sha256: Digest of the parameters that the round starts from.
-        sealed_model: File with the sealed parameters.
+        base_sha256: Digest of the shared parameters that the round starts from.
+        sealed_model: File with the sealed shared parameters.
         sealed_update: File to write the sealed update to.
         deadline_ms: End of the round, milliseconds since 1970 UTC.
         data: The device's own data: a folder of text, or a JSONL file.
         device: ``auto``, ``cpu`` or ``cuda``.
         passphrase: Opens the identity's key files; None where they are not encrypted.
+        sealed_generated: File with the sealed part that was generated for this device alone; None
+            where the plan's personalisation generates nothing.
     """
 
     device_folder: str
@@ -40,6 +42,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     data: str
     device: str
     passphrase: bytes | None = None
+    sealed_generated: str | None = None
 
 
 class Trained(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -79,8 +79,8 @@ async def serve_lease(lease: wire.Lease, device: Device, transport: Transport) -
             _take_up_keys(lease, device)
             if plan.vocabulary is not None:
                 await ensure_word_list(plan.vocabulary, device.folder.word_lists, transport)
-            sealed_model = await _fetch(lease, device, transport)
-            kept = await _work(lease, plan, sealed_model, device, transport)
+            sealed = await _fetch(lease, device, transport)
+            kept = await _work(lease, plan, sealed, device, transport)
     except PlanRefusedError as refusal:
         logger.warning("round %d: plan refused (%s): %s", lease.round_number, refusal.code, refusal)
         await transport.refuse_plan(lease.nonce, refusal.code, str(refusal))
@@ -97,24 +97,49 @@ def _take_up_keys(lease: wire.Lease, device: Device) -> None:
         raise PlanRefusedError("certificate_unusable", str(error)) from None
 
 
-async def _fetch(lease: wire.Lease, device: Device, transport: Transport) -> Path:
-    sealed_model = device.folder.work / f"{lease.nonce.hex()}.model"
-    await transport.fetch_model(lease, sealed_model)
-    device.traffic.add(bytes_down=lease.download_bytes)
-    return sealed_model
+@dataclass(frozen=True)
+class _SealedModel:
+    """Name the files in which a sealed model lies.
+
+    Attributes:
+        shared: Everyone's part.
+        generated: The part generated for this device alone; None where there is none.
+    """
+
+    shared: Path
+    generated: Path | None
+
+    def delete(self) -> None:
+        for path in (self.shared, self.generated):
+            if path is not None:
+                path.unlink(missing_ok=True)
+
+
+async def _fetch(lease: wire.Lease, device: Device, transport: Transport) -> _SealedModel:
+    stem = device.folder.work / lease.nonce.hex()
+    sealed = _SealedModel(
+        stem.with_suffix(".model"),
+        stem.with_suffix(".generated") if lease.generated_bytes else None,
+    )
+    parts = [(wire.MODEL_PART_SHARED, lease.download_bytes, sealed.shared)]
+    if sealed.generated is not None:
+        parts.append((wire.MODEL_PART_GENERATED, lease.generated_bytes, sealed.generated))
+    for part, total_bytes, path in parts:
+        await transport.fetch_model(lease, part, total_bytes, path)
+        device.traffic.add(bytes_down=total_bytes)
+    return sealed
 
 
 async def _work(
-    lease: wire.Lease, plan: Plan, sealed_model: Path, device: Device, transport: Transport
+    lease: wire.Lease, plan: Plan, sealed: _SealedModel, device: Device, transport: Transport
 ) -> KeptUpdate | None:
     """Have the job done; return the update to deliver, or None if counts were the answer."""
     outbox = device.folder.outbox()
     logger.info("round %d: %s started", lease.round_number, plan.kind)
     try:
-        outcome = await device.trainer.run(_job(lease, sealed_model, device))
+        outcome = await device.trainer.run(_job(lease, sealed, device))
     finally:
-        with contextlib.suppress(FileNotFoundError):
-            sealed_model.unlink()
+        sealed.delete()
     match outcome:
         case Trained():
             kept = KeptUpdate(
@@ -136,7 +161,7 @@ async def _work(
             raise PlanRefusedError(outcome.code, outcome.reason)
 
 
-def _job(lease: wire.Lease, sealed_model: Path, device: Device) -> Job:
+def _job(lease: wire.Lease, sealed: _SealedModel, device: Device) -> Job:
     return Job(
         device_folder=str(device.folder.path),
         plan=lease.plan,
@@ -145,7 +170,8 @@ def _job(lease: wire.Lease, sealed_model: Path, device: Device) -> Job:
         slot=lease.slot,
         lease_nonce=lease.nonce,
         base_sha256=lease.base_sha256,
-        sealed_model=str(sealed_model),
+        sealed_model=str(sealed.shared),
+        sealed_generated=None if sealed.generated is None else str(sealed.generated),
         sealed_update=str(device.folder.outbox().sealed_update),
         deadline_ms=lease.deadline_ms,
         data=str(device.data),

@@ -129,20 +129,29 @@ class Transport:
             async for order in self._stub.CheckIn(request):
                 yield order
 
-    async def fetch_model(self, lease: wire.Lease, target: Path) -> None:
-        """Write the round's sealed model to ``target``, going on where the file ends."""
+    async def fetch_model(
+        self, lease: wire.Lease, part: wire.ModelPart, total_bytes: int, target: Path
+    ) -> None:
+        """Write one sealed part of the model to ``target``, going on where the file ends.
+
+        Args:
+            lease: Whose model.
+            part: Which part.
+            total_bytes: Its size, as the lease says.
+            target: File to write.
+        """
         have = target.stat().st_size if target.exists() else 0
-        request = wire.FetchModelRequest(lease_nonce=lease.nonce, offset=have)
+        request = wire.FetchModelRequest(lease_nonce=lease.nonce, offset=have, part=part)
         with target.open("ab") as file:
             os.fchmod(file.fileno(), 0o600)
             with _failures():
                 async for data in self._fetch_model(request):
                     have += len(data)
-                    if have > lease.download_bytes:
+                    if have > total_bytes:
                         raise UnreachableError("the model is longer than the lease says")
                     file.write(data)
-        if have != lease.download_bytes:
-            raise UnreachableError(f"the model ended after {have} of {lease.download_bytes} bytes")
+        if have != total_bytes:
+            raise UnreachableError(f"the model ended after {have} of {total_bytes} bytes")
 
     async def fetch_vocabulary(self, sha256: bytes) -> bytes:
         """Return the public word list with this digest; the caller checks it."""

@@ -4,11 +4,9 @@ Runs in the training process. Only sealed bytes and counts leave it.
 """
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from edge_client.client_settings import ClientSettingsError, read_client_settings
 from edge_client.compute import ComputeError, prepare_compute
@@ -27,16 +25,15 @@ from edge_client.floor import FloorError, read_floor
 from edge_client.job import Evaluated, Failed, Job, Outcome, Trained
 from edge_client.local_round import run_evaluation, run_training
 from edge_client.optimiser_store import load_state, save_state
+from edge_client.sealed_exchange import SealedExchange
 from edge_client.word_lists import word_list
-from models.codec import CodecError, decode, encode, payload_size
-from models.model_settings import schema_of
-from models.next_word import UnusableExamplesError
-from models.plan import Plan, PlanError, decode_plan, upload_schema
+from models.codec import CodecError
+from models.plan import Plan, PlanError, decode_plan
+from models.unusable_examples import UnusableExamplesError
 from models.vocabulary import VocabularyError
-from privacy.atomic import write_chunks_atomically
-from privacy.certificates import CertificateError, CertifiedKey, KeyUse, check_certificate
+from privacy.certificates import CertificateError
 from privacy.clipping import UnusableUpdateError
-from privacy.envelope import Direction, MessageContext, UnsealError, open_sealed, seal
+from privacy.envelope import UnsealError
 from privacy.example_accounting import (
     ExampleAccountantError,
     example_epsilon,
@@ -45,9 +42,6 @@ from privacy.example_accounting import (
 )
 from privacy.identity import Identity
 from privacy.keys import KeyFileError
-
-_PIECE_BYTES = 1 << 20
-_NO_NONCE = bytes(16)
 
 # What can go wrong on a healthy device, and the code that the coordinator is told.
 _FAILURES: dict[type[Exception], str] = {
@@ -94,11 +88,12 @@ def _do(job: Job) -> Outcome:
     if plan.vocabulary is None:
         raise PlanError(f'task "{plan.task}" is not one that this device has examples for')
     words = word_list(plan.vocabulary, folder.word_lists)
-    parameters = _open_model(job, plan, identity, folder)
+    exchange = SealedExchange(job, plan, identity, folder)
+    start = exchange.open_model()
     limits = read_client_settings(folder.client_settings).text
     own_text = OwnText.read(Path(job.data), limits, now=time.time())
     if plan.kind == "evaluate":
-        counts = run_evaluation(plan, parameters, own_text.held_out_examples(words), device)
+        counts = run_evaluation(plan, start.parameters, own_text.held_out_examples(words), device)
         return Evaluated(
             token_count=counts.token_count,
             log_loss_sum=counts.log_loss_sum,
@@ -108,7 +103,7 @@ def _do(job: Job) -> Outcome:
     spending = _spending_after(plan, folder)
     result = run_training(
         plan,
-        parameters,
+        start.parameters,
         own_text.training_examples(words),
         round_number=job.round_number,
         client_name=job.client_name,
@@ -119,7 +114,7 @@ def _do(job: Job) -> Outcome:
     if spending is not None:
         # Durable before there is an update to send: a crash in between counts too much, not less.
         write_spending(folder.example_ledger, spending)
-    message_id = _seal_update(job, plan, result.update, identity, folder)
+    message_id = exchange.seal_update(start, result.update)
     own_text.delete_trained()
     # Under a guarantee nobody is told how much this person writes.
     told = 0 if plan.privacy.guarantees_privacy else result.example_count
@@ -146,63 +141,3 @@ def _spending_after(plan: Plan, folder: DeviceFolder) -> ExampleSpending | None:
     return ExampleSpending(
         events=events, round_count=spent.round_count + 1, epsilon=epsilon, delta=delta
     )
-
-
-def _open_model(job: Job, plan: Plan, identity: Identity, folder: DeviceFolder) -> Tensor:
-    """Return the received parameters, flat float32, shape ``(elements,)``, writable."""
-    schema = schema_of(plan.model)
-    payload = open_sealed(
-        _pieces(Path(job.sealed_model)),
-        _context(job, plan, Direction.DOWNLINK),
-        payload_bytes=payload_size(schema),
-        recipient=identity,
-        sender=_coordinator_key(folder, identity, KeyUse.SIGNING),
-    )
-    # Copied once: the payload is read-only, and torch would not promise to leave it alone.
-    return torch.from_numpy(decode(schema, payload).copy())
-
-
-def _seal_update(
-    job: Job, plan: Plan, update: Tensor, identity: Identity, folder: DeviceFolder
-) -> bytes:
-    """Write the sealed update to the job's path and return its message id."""
-    sealed = seal(
-        encode(upload_schema(plan), update.numpy()),
-        _context(job, plan, Direction.UPLINK),
-        sender=identity,
-        recipient=_coordinator_key(folder, identity, KeyUse.WRAPPING),
-    )
-    # The agent flushes it together with what it writes about it, before a byte is sent.
-    write_chunks_atomically(Path(job.sealed_update), sealed.views(), flush=False)
-    return sealed.message_id
-
-
-def _coordinator_key(folder: DeviceFolder, identity: Identity, use: KeyUse) -> CertifiedKey:
-    """Return the coordinator's key for ``use`` after checking that it may be used now."""
-    keys = folder.coordinator()
-    der = keys.signing if use is KeyUse.SIGNING else keys.wrapping
-    return check_certificate(
-        der, ca=identity.authority, use=use, role="coordinator", now=time.time()
-    )
-
-
-def _context(job: Job, plan: Plan, direction: Direction) -> MessageContext:
-    """Bind a message to its lease; the model's own is one for the whole cohort."""
-    up = direction is Direction.UPLINK
-    schema = upload_schema(plan) if up else schema_of(plan.model)
-    return MessageContext(
-        direction=direction,
-        run=bytes.fromhex(plan.run),
-        round_number=job.round_number,
-        slot=job.slot if up else 0,
-        lease_nonce=job.lease_nonce if up else _NO_NONCE,
-        base_sha256=job.base_sha256,
-        schema_sha256=schema.sha256,
-        deadline_ms=job.deadline_ms if up else 0,
-    )
-
-
-def _pieces(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while piece := file.read(_PIECE_BYTES):
-            yield piece

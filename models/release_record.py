@@ -18,6 +18,7 @@ RELEASE_VERSION: Final = 1
 PARAMETERS_FILE = "parameters.bin"
 PLAN_FILE = "plan.json"
 VOCABULARY_FILE = "vocabulary.txt"
+PERSONALISATION_FILE = "personalisation.safetensors"
 RECORD_FILE = "release.json"
 SIGNATURE_FILE = "release.sig"
 SIGNER_FILE = "signer.der"

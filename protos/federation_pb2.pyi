@@ -1,10 +1,18 @@
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class ModelPart(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    MODEL_PART_SHARED: _ClassVar[ModelPart]
+    MODEL_PART_GENERATED: _ClassVar[ModelPart]
+MODEL_PART_SHARED: ModelPart
+MODEL_PART_GENERATED: ModelPart
 
 class SigningRequests(_message.Message):
     __slots__ = ("tls", "wrapping", "signing")
@@ -87,7 +95,7 @@ class WorkOrder(_message.Message):
     def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., retry_after: _Optional[_Union[RetryAfter, _Mapping]] = ..., lease_ended: _Optional[_Union[LeaseEnded, _Mapping]] = ...) -> None: ...
 
 class Lease(_message.Message):
-    __slots__ = ("nonce", "round_number", "slot", "remaining_ms", "plan", "base_sha256", "upload_bytes", "download_bytes", "attempt", "deadline_ms", "coordinator")
+    __slots__ = ("nonce", "round_number", "slot", "remaining_ms", "plan", "base_sha256", "upload_bytes", "download_bytes", "attempt", "deadline_ms", "coordinator", "generated_bytes")
     NONCE_FIELD_NUMBER: _ClassVar[int]
     ROUND_NUMBER_FIELD_NUMBER: _ClassVar[int]
     SLOT_FIELD_NUMBER: _ClassVar[int]
@@ -99,6 +107,7 @@ class Lease(_message.Message):
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
     COORDINATOR_FIELD_NUMBER: _ClassVar[int]
+    GENERATED_BYTES_FIELD_NUMBER: _ClassVar[int]
     nonce: bytes
     round_number: int
     slot: int
@@ -110,7 +119,8 @@ class Lease(_message.Message):
     attempt: int
     deadline_ms: int
     coordinator: Certificates
-    def __init__(self, nonce: _Optional[bytes] = ..., round_number: _Optional[int] = ..., slot: _Optional[int] = ..., remaining_ms: _Optional[int] = ..., plan: _Optional[bytes] = ..., base_sha256: _Optional[bytes] = ..., upload_bytes: _Optional[int] = ..., download_bytes: _Optional[int] = ..., attempt: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., coordinator: _Optional[_Union[Certificates, _Mapping]] = ...) -> None: ...
+    generated_bytes: int
+    def __init__(self, nonce: _Optional[bytes] = ..., round_number: _Optional[int] = ..., slot: _Optional[int] = ..., remaining_ms: _Optional[int] = ..., plan: _Optional[bytes] = ..., base_sha256: _Optional[bytes] = ..., upload_bytes: _Optional[int] = ..., download_bytes: _Optional[int] = ..., attempt: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., coordinator: _Optional[_Union[Certificates, _Mapping]] = ..., generated_bytes: _Optional[int] = ...) -> None: ...
 
 class RetryAfter(_message.Message):
     __slots__ = ("seconds", "reason")
@@ -129,12 +139,14 @@ class LeaseEnded(_message.Message):
     def __init__(self, nonce: _Optional[bytes] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class FetchModelRequest(_message.Message):
-    __slots__ = ("lease_nonce", "offset")
+    __slots__ = ("lease_nonce", "offset", "part")
     LEASE_NONCE_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
     lease_nonce: bytes
     offset: int
-    def __init__(self, lease_nonce: _Optional[bytes] = ..., offset: _Optional[int] = ...) -> None: ...
+    part: ModelPart
+    def __init__(self, lease_nonce: _Optional[bytes] = ..., offset: _Optional[int] = ..., part: _Optional[_Union[ModelPart, str]] = ...) -> None: ...
 
 class ModelChunk(_message.Message):
     __slots__ = ("data",)
@@ -241,7 +253,7 @@ class StatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StatusResponse(_message.Message):
-    __slots__ = ("run", "round_number", "phase", "enrolled_clients", "connected_clients", "leased_clients", "committed_clients", "remaining_ms", "paused", "guarantee", "software_version")
+    __slots__ = ("run", "round_number", "phase", "enrolled_clients", "connected_clients", "leased_clients", "committed_clients", "remaining_ms", "paused", "guarantee", "software_version", "personalisation")
     RUN_FIELD_NUMBER: _ClassVar[int]
     ROUND_NUMBER_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
@@ -253,6 +265,7 @@ class StatusResponse(_message.Message):
     PAUSED_FIELD_NUMBER: _ClassVar[int]
     GUARANTEE_FIELD_NUMBER: _ClassVar[int]
     SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    PERSONALISATION_FIELD_NUMBER: _ClassVar[int]
     run: str
     round_number: int
     phase: str
@@ -264,7 +277,8 @@ class StatusResponse(_message.Message):
     paused: bool
     guarantee: str
     software_version: str
-    def __init__(self, run: _Optional[str] = ..., round_number: _Optional[int] = ..., phase: _Optional[str] = ..., enrolled_clients: _Optional[int] = ..., connected_clients: _Optional[int] = ..., leased_clients: _Optional[int] = ..., committed_clients: _Optional[int] = ..., remaining_ms: _Optional[int] = ..., paused: _Optional[bool] = ..., guarantee: _Optional[str] = ..., software_version: _Optional[str] = ...) -> None: ...
+    personalisation: str
+    def __init__(self, run: _Optional[str] = ..., round_number: _Optional[int] = ..., phase: _Optional[str] = ..., enrolled_clients: _Optional[int] = ..., connected_clients: _Optional[int] = ..., leased_clients: _Optional[int] = ..., committed_clients: _Optional[int] = ..., remaining_ms: _Optional[int] = ..., paused: _Optional[bool] = ..., guarantee: _Optional[str] = ..., software_version: _Optional[str] = ..., personalisation: _Optional[str] = ...) -> None: ...
 
 class ListRoundsRequest(_message.Message):
     __slots__ = ("first_round",)
@@ -327,3 +341,15 @@ class RevokeRequest(_message.Message):
 class RevokeResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class ForgetRequest(_message.Message):
+    __slots__ = ("client_name",)
+    CLIENT_NAME_FIELD_NUMBER: _ClassVar[int]
+    client_name: str
+    def __init__(self, client_name: _Optional[str] = ...) -> None: ...
+
+class ForgetResponse(_message.Message):
+    __slots__ = ("deleted_updates",)
+    DELETED_UPDATES_FIELD_NUMBER: _ClassVar[int]
+    deleted_updates: int
+    def __init__(self, deleted_updates: _Optional[int] = ...) -> None: ...

@@ -169,7 +169,8 @@ class FederationServicer:
         raise NotImplementedError('Method not implemented!')
 
     def FetchModel(self, request, context):
-        """FetchModel streams the round's sealed parameters; any offset may be asked for again.
+        """FetchModel streams one sealed part of the round's parameters: the shared one, or the one that
+        was generated for this device alone. Any offset may be asked for again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -568,6 +569,11 @@ class AdminStub:
                 request_serializer=protos_dot_federation__pb2.RevokeRequest.SerializeToString,
                 response_deserializer=protos_dot_federation__pb2.RevokeResponse.FromString,
                 _registered_method=True)
+        self.Forget = channel.unary_unary(
+                '/sotto.v1.Admin/Forget',
+                request_serializer=protos_dot_federation__pb2.ForgetRequest.SerializeToString,
+                response_deserializer=protos_dot_federation__pb2.ForgetResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServicer:
@@ -613,6 +619,13 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Forget(self, request, context):
+        """Forget revokes a device and deletes what is known of it, its embedding included.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -645,6 +658,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.Revoke,
                     request_deserializer=protos_dot_federation__pb2.RevokeRequest.FromString,
                     response_serializer=protos_dot_federation__pb2.RevokeResponse.SerializeToString,
+            ),
+            'Forget': grpc.unary_unary_rpc_method_handler(
+                    servicer.Forget,
+                    request_deserializer=protos_dot_federation__pb2.ForgetRequest.FromString,
+                    response_serializer=protos_dot_federation__pb2.ForgetResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -810,6 +828,33 @@ class Admin:
             '/sotto.v1.Admin/Revoke',
             protos_dot_federation__pb2.RevokeRequest.SerializeToString,
             protos_dot_federation__pb2.RevokeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Forget(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sotto.v1.Admin/Forget',
+            protos_dot_federation__pb2.ForgetRequest.SerializeToString,
+            protos_dot_federation__pb2.ForgetResponse.FromString,
             options,
             channel_credentials,
             insecure,

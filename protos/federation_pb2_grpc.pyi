@@ -72,7 +72,9 @@ class FederationStub:
     CheckIn: _grpc.UnaryStreamMultiCallable[_federation_pb2.CheckInRequest, _federation_pb2.WorkOrder]
     """CheckIn opens a stream on which the coordinator pushes work orders; the device never polls."""
     FetchModel: _grpc.UnaryStreamMultiCallable[_federation_pb2.FetchModelRequest, _federation_pb2.ModelChunk]
-    """FetchModel streams the round's sealed parameters; any offset may be asked for again."""
+    """FetchModel streams one sealed part of the round's parameters: the shared one, or the one that
+    was generated for this device alone. Any offset may be asked for again.
+    """
     FetchVocabulary: _grpc.UnaryStreamMultiCallable[_federation_pb2.FetchVocabularyRequest, _federation_pb2.VocabularyChunk]
     """FetchVocabulary streams a public word list by its digest, for lists that sotto does not ship."""
     OpenUpload: _grpc.UnaryUnaryMultiCallable[_federation_pb2.OpenUploadRequest, _federation_pb2.OpenUploadResponse]
@@ -96,7 +98,9 @@ class FederationAsyncStub(FederationStub):
     CheckIn: _aio.UnaryStreamMultiCallable[_federation_pb2.CheckInRequest, _federation_pb2.WorkOrder]  # type: ignore[assignment]
     """CheckIn opens a stream on which the coordinator pushes work orders; the device never polls."""
     FetchModel: _aio.UnaryStreamMultiCallable[_federation_pb2.FetchModelRequest, _federation_pb2.ModelChunk]  # type: ignore[assignment]
-    """FetchModel streams the round's sealed parameters; any offset may be asked for again."""
+    """FetchModel streams one sealed part of the round's parameters: the shared one, or the one that
+    was generated for this device alone. Any offset may be asked for again.
+    """
     FetchVocabulary: _aio.UnaryStreamMultiCallable[_federation_pb2.FetchVocabularyRequest, _federation_pb2.VocabularyChunk]  # type: ignore[assignment]
     """FetchVocabulary streams a public word list by its digest, for lists that sotto does not ship."""
     OpenUpload: _aio.UnaryUnaryMultiCallable[_federation_pb2.OpenUploadRequest, _federation_pb2.OpenUploadResponse]  # type: ignore[assignment]
@@ -129,7 +133,9 @@ class FederationServicer(metaclass=_abc_1.ABCMeta):
         request: _federation_pb2.FetchModelRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_federation_pb2.ModelChunk], _abc.AsyncIterator[_federation_pb2.ModelChunk]]:
-        """FetchModel streams the round's sealed parameters; any offset may be asked for again."""
+        """FetchModel streams one sealed part of the round's parameters: the shared one, or the one that
+        was generated for this device alone. Any offset may be asked for again.
+        """
 
     @_abc_1.abstractmethod
     def FetchVocabulary(
@@ -205,6 +211,8 @@ class AdminStub:
     """Drain finishes the running round, then stops the process."""
     Revoke: _grpc.UnaryUnaryMultiCallable[_federation_pb2.RevokeRequest, _federation_pb2.RevokeResponse]
     """Revoke withdraws a device's certificates at once and ends its stream."""
+    Forget: _grpc.UnaryUnaryMultiCallable[_federation_pb2.ForgetRequest, _federation_pb2.ForgetResponse]
+    """Forget revokes a device and deletes what is known of it, its embedding included."""
 
 @_typing.type_check_only
 class AdminAsyncStub(AdminStub):
@@ -220,6 +228,8 @@ class AdminAsyncStub(AdminStub):
     """Drain finishes the running round, then stops the process."""
     Revoke: _aio.UnaryUnaryMultiCallable[_federation_pb2.RevokeRequest, _federation_pb2.RevokeResponse]  # type: ignore[assignment]
     """Revoke withdraws a device's certificates at once and ends its stream."""
+    Forget: _aio.UnaryUnaryMultiCallable[_federation_pb2.ForgetRequest, _federation_pb2.ForgetResponse]  # type: ignore[assignment]
+    """Forget revokes a device and deletes what is known of it, its embedding included."""
 
 class AdminServicer(metaclass=_abc_1.ABCMeta):
     """Admin is the operator's view of a running coordinator."""
@@ -268,5 +278,13 @@ class AdminServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_federation_pb2.RevokeResponse, _abc.Awaitable[_federation_pb2.RevokeResponse]]:
         """Revoke withdraws a device's certificates at once and ends its stream."""
+
+    @_abc_1.abstractmethod
+    def Forget(
+        self,
+        request: _federation_pb2.ForgetRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_federation_pb2.ForgetResponse, _abc.Awaitable[_federation_pb2.ForgetResponse]]:
+        """Forget revokes a device and deletes what is known of it, its embedding included."""
 
 def add_AdminServicer_to_server(servicer: AdminServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -64,6 +64,12 @@ class AdminService(pb_grpc.AdminServicer):
             await self._coordinator.revoke(request.client_name)
         return pb.RevokeResponse()
 
+    async def Forget(self, request: pb.ForgetRequest, context: _Context) -> pb.ForgetResponse:  # noqa: N802
+        """Revoke a device and delete what is known of it."""
+        async with answering(context):
+            deleted = await self._coordinator.forget(request.client_name)
+        return pb.ForgetResponse(deleted_updates=deleted)
+
 
 def _summary(release: ReleaseSummary) -> pb.RoundSummary:
     return pb.RoundSummary(

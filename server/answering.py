@@ -45,6 +45,7 @@ _STATUS = {
     RefusalCode.UNKNOWN_LEASE: grpc.StatusCode.NOT_FOUND,
     RefusalCode.UNKNOWN_VOCABULARY: grpc.StatusCode.NOT_FOUND,
     RefusalCode.UNKNOWN_CLIENT: grpc.StatusCode.NOT_FOUND,
+    RefusalCode.UNKNOWN_PART: grpc.StatusCode.NOT_FOUND,
     RefusalCode.UPLOAD_SUPERSEDED: grpc.StatusCode.ABORTED,
     RefusalCode.IDENTITY_IN_USE: grpc.StatusCode.ABORTED,
     RefusalCode.WRONG_OFFSET: grpc.StatusCode.OUT_OF_RANGE,

@@ -29,7 +29,7 @@ from server.store_settings import StoreSettings
 BACKUP_VERSION: Final = 1
 _MANIFEST = "backup.json"
 _PIECE_BYTES = 1 << 20
-_NOT_KEPT = frozenset({"uploads", "lock"})
+_NOT_KEPT = frozenset({"uploads", "parts", "lock"})
 
 
 class BackupError(RuntimeError):

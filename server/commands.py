@@ -5,10 +5,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
-from models.model_settings import schema_of
 from privacy.accountant import PrivacyReport, report
 from privacy.identity import Identity
 from privacy.ledger_chain import LedgerEntry, verify_chain
@@ -24,6 +24,8 @@ from server.inbox import Inbox
 from server.ledger import ledger_entries
 from server.lock import only_one
 from server.operator_switch import OperatorSwitch
+from server.recovery import finish_release
+from server.release_files import ReleaseFolder
 from server.releases import ReleaseSummary, list_releases
 from server.report import StatusReport, from_answer
 from server.store import Store, check_run, open_store
@@ -103,10 +105,28 @@ class Federation:
         Raises:
             UnknownClientError: If there is no such device.
             AdminCallError: The same, from a running coordinator.
+            AlreadyRunningError: If a coordinator is starting this moment.
         """
-        self.revoke(client)
-        with self._store() as (store, _):
-            return forget_client(store, Inbox(self.folder.updates), client, now=time.time())
+        try:
+            with admin_stub(self.socket) as stub:
+                answer = stub.Forget(pb.ForgetRequest(client_name=client))
+                return answer.deleted_updates
+        except NotRunningError:
+            return self._forget_here(client)
+
+    def _forget_here(self, client: str) -> int:
+        # Here, because they import torch, which takes a second.
+        from server.erasing import erase_client
+        from server.method_state import method_state_of
+
+        with only_one(self.folder), self._store() as (store, _):
+            inbox, now = Inbox(self.folder.updates), time.time()
+            deleted = forget_client(store, inbox, client, now=now)
+            releases = ReleaseFolder(self.folder.releases)
+            finish_release(store, releases, now)
+            fresh = partial(method_state_of, self.config)
+            erase_client(releases, client, fresh, Identity.load(self.folder.identity))
+            return deleted
 
     def rotate_keys(self, hostnames: list[str]) -> None:
         """Replace the coordinator's keys.
@@ -129,8 +149,7 @@ class Federation:
     def _store(self) -> Iterator[tuple[Store, str]]:
         store = open_store(self.config.store)
         try:
-            schema_sha256 = schema_of(self.config.model).sha256
-            yield store, check_run(store, self.config.seed, schema_sha256)
+            yield store, check_run(store, self.config.seed, self.config.schema.sha256)
         finally:
             store.close()
 

@@ -19,14 +19,25 @@ from server.answering import RefusedError
 from server.cohort import CohortOverflowError, PopulationTooLargeError
 from server.device_evaluation import DeviceEvaluation
 from server.dispatcher import Dispatcher, come_back
+from server.downlink import Downlink
 from server.failpoints import Failpoints
+from server.generated_parts import GeneratedParts
 from server.intake import Intake
 from server.key_renewal import KeyRenewal
 from server.membership import Membership
 from server.model_shelf import ModelShelf
 from server.operator_switch import OperatorSwitch
 from server.refusals import RefusalCode
-from server.round_answers import Abort, Close, ComeBack, ComeBackReason, LeaseGiven, Phase, Refused
+from server.round_answers import (
+    Abort,
+    Close,
+    ComeBack,
+    ComeBackReason,
+    Lease,
+    LeaseGiven,
+    Phase,
+    Refused,
+)
 from server.round_in_hand import RoundInHand
 from server.round_keeper import RoundKeeper
 from server.rounds import RoundMachine
@@ -110,19 +121,32 @@ class Coordinator:
             self._evaluation.leave(session.client)
             self._dispatcher.offer_all()
 
-    async def model_pieces(self, client: str, nonce: bytes, offset: int) -> Iterator[bytes]:
-        """Return the sealed parameters for the holder of a lease as encoded messages.
+    async def model_pieces(self, client: str, request: pb.FetchModelRequest) -> Iterator[bytes]:
+        """Return a sealed part of the model for the holder of a lease as encoded messages.
 
         Raises:
-            RefusedError: If there is no such lease, or the offset is past the end.
+            RefusedError: If there is no such lease or part, or the offset is past the end.
         """
-        in_hand = self._in_hand_of(client, nonce)
-        if offset > in_hand.downlink.total_bytes:
+        lease, in_hand = self._in_hand_of(client, request.lease_nonce)
+        part: Downlink | GeneratedParts | None = None
+        match request.part:
+            case pb.MODEL_PART_SHARED:
+                part = in_hand.downlink
+            case pb.MODEL_PART_GENERATED:
+                part = in_hand.generated
+        if part is None:
+            raise RefusedError(
+                RefusalCode.UNKNOWN_PART, f"a model of this plan has no part {request.part}"
+            )
+        if request.offset > part.total_bytes:
             raise RefusedError(
                 RefusalCode.WRONG_OFFSET,
-                f"offset must be <= {in_hand.downlink.total_bytes}, got {offset}",
+                f"offset must be <= {part.total_bytes}, got {request.offset}",
             )
-        return in_hand.downlink.pieces(await self._membership.wrapping_key(client), offset)
+        recipient = await self._membership.wrapping_key(client)
+        if isinstance(part, Downlink):
+            return part.pieces(recipient, request.offset)
+        return await part.pieces(lease, recipient, request.offset)
 
     def refuse_plan(self, client: str, nonce: bytes, code: str) -> None:
         """Release a device from a plan that it will not run, and count its reason.
@@ -159,6 +183,15 @@ class Coordinator:
         await self._membership.revoke(client)
         self._dispatcher.expel(client)
         self._drop(client)
+
+    async def forget(self, client: str) -> int:
+        """Revoke a device and delete what is known of it; return how many updates that were.
+
+        Raises:
+            RefusedError: If there is no such device.
+        """
+        await self.revoke(client)
+        return await self._keeper.forget(client)
 
     def pause(self) -> None:
         """Open no new round until ``resume``, also after a restart."""
@@ -339,16 +372,18 @@ class Coordinator:
             case _:
                 return None
 
-    def _in_hand_of(self, client: str, nonce: bytes) -> RoundInHand:
-        """Return what the holder of a lease, for training or for evaluation, works on.
+    def _in_hand_of(self, client: str, nonce: bytes) -> tuple[Lease, RoundInHand]:
+        """Return a lease, for training or for evaluation, and what its holder works on.
 
         Raises:
             RefusedError: If there is no such lease.
         """
         asked = self._evaluation.in_hand
-        if asked is not None and self._evaluation.lease_of(client, nonce, time.monotonic()):
-            return asked
-        return self.intake.lease_of(client, nonce)[1]
+        if asked is not None:
+            lease = self._evaluation.lease_of(client, nonce, time.monotonic())
+            if lease is not None:
+                return lease, asked
+        return self.intake.lease_of(client, nonce)
 
     def _drop(self, client: str) -> None:
         """Wait no longer for a client, and give its place to another."""

@@ -45,6 +45,11 @@ class ServerFolder:
         return self.root / "uploads"
 
     @property
+    def parts(self) -> Path:
+        """Parts of the model generated for one device each, sealed, until their round ends."""
+        return self.root / "parts"
+
+    @property
     def updates(self) -> Path:
         """Committed updates, sealed, until their round ends."""
         return self.root / "updates"

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 
-from models.model_settings import schema_of
 from privacy.atomic import sync_folder, write_atomically
 from privacy.authority import CertificateAuthority
 from privacy.certificates import hostnames_of
@@ -89,7 +88,7 @@ def _fill(folder: ServerFolder, settings: str, hostnames: Sequence[str]) -> None
     _certify(folder, authority, config, hostnames)
     store = open_store(config.store)
     try:
-        start_run(store, run, config.seed, schema_of(config.model).sha256, now=time.time())
+        start_run(store, run, config.seed, config.schema.sha256, now=time.time())
     finally:
         store.close()
 
@@ -145,7 +144,7 @@ def write_invites(
     authority = CertificateAuthority.load(folder.authority)
     store = open_store(config.store)
     try:
-        run = check_run(store, config.seed, schema_of(config.model).sha256)
+        run = check_run(store, config.seed, config.schema.sha256)
         source, now = SecureSource(), time.time()
         if client is None:
             tokens = create_tokens(store, count, source, now=now)

@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator
 
 from privacy.atomic import BytesLike, sync_file
+from privacy.envelope import MessageContext
 from protos import federation_pb2 as pb
 from server.answering import DISK_FULL_TEXT, RefusedError, disk_refusal
 from server.contributions import ContributionError, find_receipt, keep_contribution
@@ -203,7 +204,7 @@ class Intake:
         kept_count = _checked_count(in_hand, example_count)
         sealed = SealedUpdate(
             path=self._uploads.completed(lease.nonce, message_id),
-            context=in_hand.uplink_context(lease.slot, lease.nonce),
+            context=await self._context(lease, in_hand),
             message_id=message_id,
             senders=await self._membership.signing_keys(lease.client),
         )
@@ -219,6 +220,12 @@ class Intake:
             # Counted, or never to be opened, or perhaps moved away before the disk was full: in
             # no case may the device be told that these bytes are still held.
             self._uploads.forget(lease.nonce)
+
+    async def _context(self, lease: Lease, in_hand: RoundInHand) -> MessageContext:
+        """Return what the update must belong to; after a restart the base is made again."""
+        return await self._threads.run(
+            lambda: in_hand.uplink_context(lease.client, lease.slot, lease.nonce)
+        )
 
     async def _verify_and_keep(
         self, sealed: SealedUpdate, lease: Lease, example_count: int | None

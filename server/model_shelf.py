@@ -13,6 +13,8 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -21,19 +23,23 @@ from torch import Tensor
 
 from models.codec import Payload, encode
 from models.metrics import Counts
-from models.model_settings import schema_of
 from models.parameters import initial_parameters
 from models.plan import Plan
 from models.release_record import Metric
+from models.role_vectors import part_of
+from models.schema import Role
 from models.vocabulary import Vocabulary
 from privacy.certificates import Certificates
 from privacy.identity import Identity
 from server.config import FederationConfig, make_plan
 from server.convergence import ConvergenceTracker
 from server.downlink import Downlink
+from server.erasing import erase_client
 from server.failpoints import Failpoint, Failpoints
+from server.generated_parts import GeneratedParts
 from server.guarantee_rules import event_of, sampled_places
 from server.ledger import prepare_entry
+from server.method_state import MethodState, method_state_of
 from server.metrics_log import MetricsLog
 from server.public_evaluation import PublicText
 from server.release_files import NewRelease, ReleaseFolder, parameters_digest
@@ -60,7 +66,7 @@ class Model:
 
     Attributes:
         round_number: Round that ended in them; 0 for the initial ones.
-        parameters: Flat float32, shape ``(elements,)``.
+        parameters: The shared ones, flat float32, shape ``(elements,)``.
         sha256: Their digest, 32 bytes.
         clipping_norm: Of the next round, where it follows the clients'; else None.
     """
@@ -89,6 +95,8 @@ class ModelShelf:
         releases: ReleaseFolder,
         metrics: MetricsLog,
         identity: Identity,
+        method: MethodState,
+        parts: Path,
         public_text: PublicText | None,
         threads: Threads,
         failpoints: Failpoints,
@@ -103,6 +111,8 @@ class ModelShelf:
             releases: Holds their files.
             metrics: Takes each round's figures.
             identity: Signs models and releases.
+            method: Makes generated parameters, and is released with the model.
+            parts: Folder for what is sealed for one device each.
             public_text: What models are evaluated on; None for nothing.
             threads: Do everything that takes time.
             failpoints: Armed in tests only.
@@ -116,6 +126,9 @@ class ModelShelf:
         self._releases = releases
         self._metrics = metrics
         self._identity = identity
+        self._method = method
+        self._parts = parts
+        self._shared = config.schema.with_roles(Role.SHARED)
         self._public_text = public_text
         self._threads = threads
         self._failpoints = failpoints
@@ -140,6 +153,7 @@ class ModelShelf:
 
         Raises:
             ReleaseError: If the files of the release are gone or damaged.
+            MethodStateError: If its personalisation state is not one of the settings' method.
             OSError: If the disk is full.
         """
         last = last_release(self._store)
@@ -147,6 +161,7 @@ class ModelShelf:
             self._model = self._release_initial()
             return
         stored = self._releases.read(last.round_number)
+        self._method.restore(stored.personalisation)
         parameters = torch.tensor(stored.parameters)
         norm = _clipping_norm_after(last.metrics)
         self._model = Model(last.round_number, parameters, last.parameters_sha256, norm)
@@ -171,6 +186,23 @@ class ModelShelf:
                 self._threads.run(lambda: self._seal(model, self._encode(model.parameters)))
             )
         return await self._sealing
+
+    async def generated_parts(self) -> GeneratedParts | None:
+        """Return what the next attempt's devices get for themselves; None where it is nothing."""
+        if not self._method.generated.tensors:
+            return None
+        model = self.current
+        return await self._threads.run(
+            lambda: GeneratedParts(
+                self._method,
+                self._parts,
+                run=bytes.fromhex(self._run),
+                round_number=model.round_number + 1,
+                base_sha256=model.sha256,
+                sender=self._identity,
+                threads=self._threads,
+            )
+        )
 
     def plan(self, members: Sequence[str] | None, kind: PlanKind = "train") -> Plan:
         """Return what devices of a round do.
@@ -217,8 +249,11 @@ class ModelShelf:
         """
         number = in_hand.round_number
         evaluated = await self._threads.run(lambda: self._evaluate(number, parameters))
-        new = self._new_release(
-            number, in_hand.attempt, parameters, self.current.sha256, {**figures, **evaluated}
+        metrics = {**figures, **evaluated}
+        new = await self._threads.run(
+            lambda: self._new_release(
+                number, in_hand.attempt, parameters, self.current.sha256, metrics
+            )
         )
         event = event_of(number, self._config.rounds, in_hand.plan.privacy)
         entry = await self._threads.run(
@@ -274,13 +309,29 @@ class ModelShelf:
             await self._threads.run(lambda: self._releases.point("best", round_number))
         _LOG.info("round %s on devices: %s", round_number, _in_words(figures))
 
+    async def forget(self, client: str) -> None:
+        """Erase a device from what the personalisation method has learnt, released states included.
+
+        Raises:
+            OSError: If the disk is full; ask again.
+        """
+        await self.finish()
+
+        def erase() -> None:
+            self._method.forget(client)
+            fresh = partial(method_state_of, self._config)
+            erase_client(self._releases, client, fresh, self._identity)
+
+        await self._threads.run(erase)
+
     async def finish(self) -> None:
         """Wait for what follows behind the last round."""
         if self._behind is not None:
             await self._behind
 
     def _release_initial(self) -> Model:
-        parameters = initial_parameters(self._config.model, self._config.seed)
+        whole = initial_parameters(self._config.model, self._config.seed)
+        parameters = part_of(whole, self._config.schema, self._shared)
         new = self._new_release(0, 0, parameters, NO_PREVIOUS, self._evaluate(0, parameters))
         now = time.time()
         record = release_round(
@@ -313,7 +364,7 @@ class ModelShelf:
         return _figures(self._public_text.score(self.plan(None), parameters))
 
     def _encode(self, parameters: Tensor) -> Payload:
-        return encode(schema_of(self._config.model), parameters.numpy())
+        return encode(self._shared, parameters.numpy())
 
     def _seal(self, model: Model, payload: Payload) -> Downlink:
         return Downlink.seal(
@@ -321,7 +372,7 @@ class ModelShelf:
             run=bytes.fromhex(self._run),
             round_number=model.round_number + 1,
             base_sha256=model.sha256,
-            schema_sha256=schema_of(self._config.model).sha256,
+            schema_sha256=self._shared.sha256,
             sender=self._identity,
         )
 
@@ -342,6 +393,7 @@ class ModelShelf:
             previous_sha256=previous_sha256,
             metrics=metrics,
             guarantee=self.guarantee,
+            personalisation=self._method.encoded(),
         )
 
 

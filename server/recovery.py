@@ -63,6 +63,8 @@ def recover(store: Store, inbox: Inbox, folder: ReleaseFolder, *, now: float) ->
 def finish_release(store: Store, folder: ReleaseFolder, now: float) -> None:
     """Publish a release that is recorded; delete one that is not: its round is closed again.
 
+    A release of which a client was being erased is replaced, or stays whole.
+
     Args:
         store: The store.
         folder: Where releases lie.
@@ -71,6 +73,7 @@ def finish_release(store: Store, folder: ReleaseFolder, now: float) -> None:
     Raises:
         ReleaseError: If the files of a recorded release are gone.
     """
+    folder.repair_rewriting()
     last = last_release(store)
     pending = last.round_number if last is not None and not last.is_published else None
     folder.discard_unpublished(keep=pending)

@@ -33,6 +33,7 @@ class RefusalCode(StrEnum):
     UPLOAD_SUPERSEDED = "upload_superseded"
     WRONG_PLAN_KIND = "wrong_plan_kind"
     COUNTS = "counts"
+    UNKNOWN_PART = "unknown_part"
 
     # Who is calling, and with what.
     TOKEN_INVALID = "token_invalid"  # noqa: S105  # a code, not a password

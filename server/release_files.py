@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from models.codec import FlatVector, Payload, decode, encode
-from models.model_settings import schema_of
-from models.plan import Plan, decode_plan
+from models.plan import Plan, decode_plan, released_schema
 from models.release_record import (
     PARAMETERS_FILE,
+    PERSONALISATION_FILE,
     PLAN_FILE,
     RECORD_FILE,
     SIGNATURE_FILE,
@@ -36,6 +36,7 @@ from privacy.ledger_chain import LedgerEntry
 from privacy.signatures import Purpose
 
 _BUILDING = ".building-"
+_REWRITING, _REWRITTEN = ".rewriting-", ".rewritten-"
 _MODE = 0o600
 
 
@@ -53,6 +54,8 @@ class NewRelease:
         metrics: Figures of the model and its round.
         guarantee: What the noise mode promises, in words.
         entry: What the release adds to the privacy ledger; None for the initial parameters.
+        personalisation: What the method's server half keeps between rounds, as the file that holds
+            it; None where it keeps nothing.
     """
 
     round_number: int
@@ -64,6 +67,7 @@ class NewRelease:
     metrics: dict[str, Metric]
     guarantee: str
     entry: LedgerEntry | None = None
+    personalisation: bytes | bytearray | None = None
 
 
 @dataclass(frozen=True)
@@ -74,13 +78,15 @@ class StoredRelease:
         record: What is known of it.
         plan: What the devices did.
         vocabulary: The word list; None for a task without words.
-        parameters: Flat float32 in schema order, shape ``(elements,)``, read-only.
+        parameters: The shared ones, flat float32 in schema order, shape ``(elements,)``, read-only.
+        personalisation: What the method's server half kept, as its file holds it; None without.
     """
 
     record: ReleaseRecord
     plan: Plan
     vocabulary: Vocabulary | None
     parameters: FlatVector
+    personalisation: bytes | None = None
 
 
 class ReleaseFolder:
@@ -113,7 +119,7 @@ class ReleaseFolder:
             CodecError: If the parameters do not fit the plan's model or are not finite.
             OSError: If the disk is full.
         """
-        self.begin(new.round_number, encode(schema_of(new.plan.model), new.parameters))
+        self.begin(new.round_number, encode(released_schema(new.plan), new.parameters))
         return self.complete(new, signer, parameters_digest(new.parameters))
 
     def begin(self, round_number: int, payload: Payload) -> None:
@@ -125,7 +131,7 @@ class ReleaseFolder:
         building = self._building(round_number)
         shutil.rmtree(building, ignore_errors=True)
         building.mkdir(mode=0o700)
-        _write_flushed(building, {PARAMETERS_FILE: payload})
+        write_flushed(building, {PARAMETERS_FILE: payload})
 
     def complete(
         self, new: NewRelease, signer: Identity | None, parameters_sha256: bytes
@@ -143,6 +149,8 @@ class ReleaseFolder:
         described: dict[str, Payload] = {PLAN_FILE: new.plan.encode()}
         if new.vocabulary is not None:
             described[VOCABULARY_FILE] = new.vocabulary.to_bytes()
+        if new.personalisation is not None:
+            described[PERSONALISATION_FILE] = new.personalisation
         record = ReleaseRecord(
             run=new.plan.run,
             round=new.round_number,
@@ -155,9 +163,9 @@ class ReleaseFolder:
             files=digests_of(described),
         )
         encoded = record.encode()
-        signature = {} if signer is None else _signature(encoded, signer)
+        signature = {} if signer is None else signature_of(encoded, signer)
         building = self._building(new.round_number)
-        _write_flushed(building, {**described, RECORD_FILE: encoded, **signature})
+        write_flushed(building, {**described, RECORD_FILE: encoded, **signature})
         sync_folder(building)
         sync_folder(self._folder)
         return record
@@ -197,9 +205,41 @@ class ReleaseFolder:
     def prune(self, keep: Collection[int]) -> None:
         """Delete every release but these rounds' and those that a pointer names."""
         kept = {*keep, self.pointed("latest"), self.pointed("best")}
-        for folder in self._folder.glob("[0-9]*"):
+        for folder in self.published():
             if int(folder.name) not in kept:
                 shutil.rmtree(folder)
+
+    def published(self) -> list[Path]:
+        """Return the folders of the releases that are kept, oldest first."""
+        return sorted(self._folder.glob("[0-9]*"))
+
+    def begin_rewriting(self, round_number: int) -> Path:
+        """Return an empty folder for all files of a release that is to be replaced."""
+        building = self._folder / f"{_REWRITING}{round_number:06d}"
+        shutil.rmtree(building, ignore_errors=True)
+        building.mkdir(mode=0o700)
+        return building
+
+    def end_rewriting(self, round_number: int) -> None:
+        """Put the files, complete and flushed, in the place of the release's own.
+
+        A crash on the way is made good by ``repair_rewriting``: the first rename decides.
+        """
+        ready = self._folder / f"{_REWRITTEN}{round_number:06d}"
+        shutil.rmtree(ready, ignore_errors=True)
+        (self._folder / f"{_REWRITING}{round_number:06d}").rename(ready)
+        sync_folder(self._folder)
+        self.repair_rewriting()
+
+    def repair_rewriting(self) -> None:
+        """Finish replacements that a crash interrupted, and delete those it left half made."""
+        for half_made in self._folder.glob(f"{_REWRITING}*"):
+            shutil.rmtree(half_made)
+        for ready in self._folder.glob(f"{_REWRITTEN}*"):
+            target = self.path(int(ready.name.removeprefix(_REWRITTEN)))
+            shutil.rmtree(target, ignore_errors=True)
+            ready.rename(target)
+        sync_folder(self._folder)
 
     def read(self, round_number: int) -> StoredRelease:
         """Read a release and check it against its record.
@@ -226,7 +266,9 @@ def read_release(folder: Path) -> StoredRelease:
         vocabulary = None
         if plan.vocabulary is not None:
             vocabulary = decode_vocabulary((folder / VOCABULARY_FILE).read_bytes())
-        parameters = decode(schema_of(plan.model), (folder / PARAMETERS_FILE).read_bytes())
+        parameters = decode(released_schema(plan), (folder / PARAMETERS_FILE).read_bytes())
+        keeps_state = PERSONALISATION_FILE in record.files
+        personalisation = (folder / PERSONALISATION_FILE).read_bytes() if keeps_state else None
     except OSError as error:
         raise ReleaseError(f"{folder} cannot be read: {error.strerror}") from None
     except ValueError as error:
@@ -235,7 +277,7 @@ def read_release(folder: Path) -> StoredRelease:
         raise ReleaseError(
             f"{folder / PARAMETERS_FILE} is not the file that {RECORD_FILE} describes"
         )
-    return StoredRelease(record, plan, vocabulary, parameters)
+    return StoredRelease(record, plan, vocabulary, parameters, personalisation)
 
 
 def parameters_digest(parameters: FlatVector) -> bytes:
@@ -243,14 +285,15 @@ def parameters_digest(parameters: FlatVector) -> bytes:
     return hashlib.sha256(parameters.astype("<f4", copy=False).data).digest()
 
 
-def _signature(encoded: bytes, signer: Identity) -> dict[str, Payload]:
+def signature_of(encoded: bytes, signer: Identity) -> dict[str, Payload]:
+    """Return the files that sign a record, by name."""
     return {
         SIGNATURE_FILE: signer.sign(encoded, purpose=Purpose.RELEASE),
         SIGNER_FILE: signer.certificates.signing,
     }
 
 
-def _write_flushed(folder: Path, contents: dict[str, Payload]) -> None:
+def write_flushed(folder: Path, contents: dict[str, Payload]) -> None:
     """Write new files; they are flushed after all are written, which one journal serves."""
     descriptors: list[int] = []
     try:

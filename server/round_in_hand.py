@@ -8,6 +8,7 @@ from privacy.certificates import Certificates
 from privacy.envelope import Direction, MessageContext, sealed_bytes
 from protos import federation_pb2 as pb
 from server.downlink import Downlink
+from server.generated_parts import GeneratedParts
 from server.round_answers import Lease
 
 
@@ -19,11 +20,13 @@ class RoundInHand:
         plan: What devices do.
         round_number: Round, from 1.
         attempt: Attempt, from 0.
-        base_sha256: Digest of the parameters that the round starts from.
+        base_sha256: Digest of the shared parameters that the round starts from.
         opened_at: When it was opened, seconds since 1970 UTC.
         deadline_ms: When it closes, milliseconds since 1970 UTC; the same after a restart.
-        downlink: The sealed parameters.
+        downlink: The sealed shared parameters.
         coordinator: Certificates of the keys that signed them and that updates are sealed to.
+        generated: What is generated and sealed for each device alone; None where the method
+            generates nothing.
     """
 
     plan: Plan
@@ -34,6 +37,7 @@ class RoundInHand:
     deadline_ms: int
     downlink: Downlink
     coordinator: Certificates
+    generated: GeneratedParts | None = None
 
     @property
     def upload_bytes(self) -> int:
@@ -62,18 +66,25 @@ class RoundInHand:
                 coordinator=pb.Certificates(
                     wrapping=self.coordinator.wrapping, signing=self.coordinator.signing
                 ),
+                generated_bytes=0 if self.generated is None else self.generated.total_bytes,
             )
         )
 
-    def uplink_context(self, slot: int, nonce: bytes) -> MessageContext:
-        """Return what the sealed update of a lease must belong to."""
+    def uplink_context(self, client: str, slot: int, nonce: bytes) -> MessageContext:
+        """Return what the sealed update of a lease must belong to.
+
+        Blocks where the device's generated parameters were not asked for yet: their digest is part
+        of it.
+        """
+        generated = self.generated
+        base = self.base_sha256 if generated is None else generated.base_of(client)
         return MessageContext(
             direction=Direction.UPLINK,
             run=bytes.fromhex(self.plan.run),
             round_number=self.round_number,
             slot=slot,
             lease_nonce=nonce,
-            base_sha256=self.base_sha256,
+            base_sha256=base,
             schema_sha256=upload_schema(self.plan).sha256,
             deadline_ms=self.deadline_ms,
         )

@@ -1,5 +1,6 @@
 """Open, close and abort rounds on disk, and take one up again after a restart."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Sequence
@@ -8,6 +9,7 @@ from models.release_record import Metric
 from privacy.budget import BudgetExceededError
 from server.attempts import OpenAttempt, abort_attempt, open_attempt
 from server.failpoints import Failpoint, Failpoints
+from server.forgetting import forget_client
 from server.guarantee_rules import budget_of
 from server.inbox import Inbox
 from server.model_shelf import ModelShelf, PlanKind
@@ -59,6 +61,7 @@ class RoundKeeper:
         self._gate = gate
         self._threads = threads
         self._failpoints = failpoints
+        self._closing = asyncio.Lock()
 
     async def start(self) -> Recovered:
         """Repair what a crash left, load the current model, and say where the run goes on.
@@ -149,6 +152,12 @@ class RoundKeeper:
         Raises:
             OSError: If the disk is full: nothing is lost, the next start closes the round again.
         """
+        async with self._closing:
+            return await self._close(order, in_hand, plan_refusals)
+
+    async def _close(
+        self, order: Close, in_hand: RoundInHand, plan_refusals: dict[str, int]
+    ) -> bool:
         self._failpoints.reach(Failpoint.CLOSING)
         try:
             # Asked again: settings may have changed since the round was opened.
@@ -187,6 +196,22 @@ class RoundKeeper:
         )
         return True
 
+    async def forget(self, client: str) -> int:
+        """Delete what is known of a device; return how many updates that were.
+
+        A round that is being closed is waited for: what it learns of the device is forgotten too.
+
+        Raises:
+            UnknownClientError: If there is no such device.
+            OSError: If the disk is full; ask again.
+        """
+        async with self._closing:
+            deleted = await self._threads.run(
+                lambda: forget_client(self._store, self._inbox, client, now=time.time())
+            )
+            await self._shelf.forget(client)
+        return deleted
+
     async def abort(self, order: Abort) -> None:
         """Record that an attempt ended without a model; its updates are deleted."""
         number, attempt = order.round_number, order.attempt
@@ -220,4 +245,5 @@ class RoundKeeper:
             deadline_ms=opened.deadline_ms,
             downlink=await self._shelf.sealed(),
             coordinator=self._shelf.signer,
+            generated=await self._shelf.generated_parts(),
         )

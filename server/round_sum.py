@@ -1,14 +1,14 @@
 """Sum a round: open its sealed updates in slot order and hand them to ``server.closing``."""
 
 import logging
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import closing
 from itertools import chain
 
 import torch
 from torch import Tensor
 
-from models.model_settings import schema_of
+from models.schema import Role
 from models.seeds import client_seed
 from privacy.certificates import CertifiedKey, read_certificate
 from privacy.clipping import UnusableUpdateError
@@ -18,6 +18,7 @@ from server.config import FederationConfig
 from server.contributions import StoredContribution, contributions_of, expire_contribution
 from server.device_certificates import find_certificate
 from server.inbox import Inbox
+from server.method_state import MethodState
 from server.round_answers import Close, Receipt
 from server.round_in_hand import RoundInHand
 from server.sealed_updates import SealedUpdate, UpdateOpener
@@ -39,7 +40,9 @@ class RoundSum:
         store: Store,
         inbox: Inbox,
         opener: UpdateOpener,
+        *,
         noise_keys: NoiseKeys,
+        method: MethodState,
     ) -> None:
         """Serve one federation.
 
@@ -49,16 +52,20 @@ class RoundSum:
             inbox: Holds it.
             opener: Opens it.
             noise_keys: Keys of calibrated noise.
+            method: Learns from generated tensors.
         """
         self._config = config
         self._store = store
         self._inbox = inbox
         self._opener = opener
         self._noise_keys = noise_keys
+        self._method = method
         self._is_sampled = config.rounds.selection == "sampled"
 
     def close(self, order: Close, in_hand: RoundInHand, base: Tensor) -> Closed | None:
         """Return the outcome of a round; None if too few of its updates are left.
+
+        The personalisation method has learnt from the round once there is an outcome, not else.
 
         Args:
             order: What the machine closes.
@@ -69,10 +76,26 @@ class RoundSum:
             ValueError: If the updates cannot be aggregated; one that alone is at fault expires
                 instead.
         """
+        before = self._method.snapshot()
+        # Sampled: a round that is not released would tell that too few were drawn.
+        quorum = 0 if self._is_sampled else self._config.rounds.quorum
+        closed: Closed | None = None
+        try:
+            closed = self._sum_usable(order, in_hand, base, before)
+        finally:
+            if closed is None or closed.contribution_count < quorum:
+                self._method.roll_back(before)
+                closed = None
+        return closed
+
+    def _sum_usable(
+        self, order: Close, in_hand: RoundInHand, base: Tensor, before: Mapping[str, Tensor]
+    ) -> Closed | None:
+        """Sum until no update is left that keeps the others from counting."""
         while True:
             adding: list[Receipt] = []
             try:
-                closed = self._sum(order, in_hand, base, adding)
+                return self._sum(order, in_hand, base, adding)
             except UnusableUpdateError:
                 # It was measured before it was acknowledged, so settings have changed since; even
                 # then one update must not keep the others from counting.
@@ -80,10 +103,7 @@ class RoundSum:
                     raise
                 # The error's own text has the update's norm, which is for no log and no disk.
                 self._expire(adding[-1], _UNUSABLE)
-            else:
-                # Sampled: a round that is not released would tell that too few were drawn.
-                quorum = 0 if self._is_sampled else self._config.rounds.quorum
-                return closed if closed and closed.contribution_count >= quorum else None
+                self._method.roll_back(before)
 
     def _sum(
         self, order: Close, in_hand: RoundInHand, base: Tensor, adding: list[Receipt]
@@ -97,13 +117,14 @@ class RoundSum:
             return close_round(
                 base,
                 chain(() if first is None else (first,), contributions),
-                schema=schema_of(self._config.model),
+                schema=self._config.schema.with_roles(Role.SHARED, Role.GENERATED),
                 aggregation=self._config.aggregation,
                 # The plan's, not the federation's: the clipping norm may have moved on.
                 privacy=in_hand.plan.privacy,
                 slot_count=order.slot_count,
                 generator=torch.Generator().manual_seed(seed),
                 example_cap=self._config.training.example_cap,
+                personalisation=self._method.half,
                 round_number=order.round_number,
                 noise_keys=self._noise_keys,
             )
@@ -133,7 +154,7 @@ class RoundSum:
         receipt = stored.receipt
         return SealedUpdate(
             path=self._inbox.path(stored.blob),
-            context=in_hand.uplink_context(receipt.slot, receipt.nonce),
+            context=in_hand.uplink_context(receipt.client, receipt.slot, receipt.nonce),
             message_id=receipt.message_id,
             senders=self._signers(stored.signing_sha256),
         )

@@ -67,12 +67,10 @@ class FederationService(pb_grpc.FederationServicer):
     async def FetchModel(  # type: ignore[override]  # noqa: N802
         self, request: pb.FetchModelRequest, context: _Context
     ) -> AsyncIterator[bytes]:
-        """Stream the round's sealed parameters, encoded once for all, to the holder of a lease."""
+        """Stream a sealed part of the model to the holder of a lease, as encoded messages."""
         async with answering(context):
             client = await self._caller(context)
-            pieces = await self._coordinator.model_pieces(
-                client, request.lease_nonce, request.offset
-            )
+            pieces = await self._coordinator.model_pieces(client, request)
             for piece in pieces:
                 yield piece
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import grpc
 import torch
 
-from models.model_settings import schema_of
 from models.plan import upload_schema
+from models.schema import Role
 from models.vocabulary import Vocabulary
 from privacy.authority import CertificateAuthority
 from privacy.identity import Identity
@@ -36,6 +36,7 @@ from server.lease_nonces import derived_nonces
 from server.listeners import ServerTls, open_admin, open_devices, open_enrolment
 from server.lock import only_one
 from server.membership import Membership
+from server.method_state import method_state_of
 from server.metrics_log import MetricsLog
 from server.model_shelf import ModelShelf
 from server.operator_switch import OperatorSwitch
@@ -108,7 +109,7 @@ async def serve(
     ):
         store = await asyncio.to_thread(open_store, config.store)
         try:
-            run = check_run(store, config.seed, schema_of(config.model).sha256)
+            run = check_run(store, config.seed, config.schema.sha256)
             parts = _Parts(
                 folder,
                 config,
@@ -161,6 +162,7 @@ class _Parts:
         )
         self._switch = OperatorSwitch(folder.pause_mark)
         self._releases = ReleaseFolder(folder.releases)
+        self._method = method_state_of(config)
         self._shelf = self._make_shelf()
         for part in (self._tls, self._opener, self._membership, self._shelf):
             self._renewal.tell(part.take_identity)
@@ -170,7 +172,14 @@ class _Parts:
             store=store,
             inbox=self._inbox,
             releases=self._releases,
-            round_sum=RoundSum(config, store, self._inbox, self._opener, noise_keys),
+            round_sum=RoundSum(
+                config,
+                store,
+                self._inbox,
+                self._opener,
+                noise_keys=noise_keys,
+                method=self._method,
+            ),
             gate=self._gate,
             threads=threads,
             failpoints=failpoints,
@@ -210,6 +219,8 @@ class _Parts:
             releases=self._releases,
             metrics=MetricsLog(self._folder.metrics),
             identity=self._renewal.identity,
+            method=self._method,
+            parts=self._folder.parts,
             public_text=_public_text(self._config, self._vocabulary),
             threads=self._threads,
             failpoints=self._failpoints,
@@ -264,7 +275,7 @@ class _Parts:
 
 def intake_settings(config: FederationConfig) -> IntakeSettings:
     """Return how a round measures updates, so that none is acknowledged which its close refuses."""
-    schema = schema_of(config.model)
+    schema = config.schema.with_roles(Role.SHARED, Role.GENERATED)
     return IntakeSettings(
         schema=schema,
         slot_count=1,  # Measuring is the same for any number.

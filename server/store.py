@@ -123,7 +123,8 @@ def check_run(store: Store, seed: int, schema_sha256: bytes) -> str:
     """Return the run's identifier after checking that the settings still fit it.
 
     Raises:
-        StoreError: If there is no run, or seed or model were changed since it began.
+        StoreError: If there is no run, or the seed, the model or the roles of its tensors were
+            changed since it began.
     """
     with store.read() as connection:
         row = connection.execute(select(runs)).first()
@@ -134,7 +135,8 @@ def check_run(store: Store, seed: int, schema_sha256: bytes) -> str:
     if row.schema_sha256 != schema_sha256:
         raise StoreError(
             f"the model's schema must stay {row.schema_sha256.hex()[:16]}… while the run lasts, "
-            f"got {schema_sha256.hex()[:16]}…; undo the change of [model], or start another run"
+            f"got {schema_sha256.hex()[:16]}…; undo the change of [model] or [personalisation], or "
+            "start another run"
         )
     return str(row.run)
 

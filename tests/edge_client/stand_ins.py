@@ -69,7 +69,9 @@ class StandInTransport(Transport):
         while (order := await self.orders.get()) is not None:
             yield order
 
-    async def fetch_model(self, lease: wire.Lease, target: Path) -> None:
+    async def fetch_model(
+        self, lease: wire.Lease, part: wire.ModelPart, total_bytes: int, target: Path
+    ) -> None:
         self._note("fetch_model")
         target.write_bytes(SEALED_MODEL)
 

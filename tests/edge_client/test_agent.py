@@ -292,10 +292,12 @@ def test_a_full_disk_is_waited_out(
     fetch = scene.transport.fetch_model
     full = [OSError(28, "No space left on device")]
 
-    async def fetch_model(lease: wire.Lease, target: Path) -> None:
+    async def fetch_model(
+        lease: wire.Lease, part: wire.ModelPart, total_bytes: int, target: Path
+    ) -> None:
         if full:
             raise full.pop()
-        await fetch(lease, target)
+        await fetch(lease, part, total_bytes, target)
 
     monkeypatch.setattr(scene.transport, "fetch_model", fetch_model)
 

@@ -15,6 +15,7 @@ from server.attempts import OpenAttempt
 from server.contributions import contributions_of, keep_contribution
 from server.device_certificates import StoredCertificate, add_certificates
 from server.inbox import Inbox
+from server.method_state import method_state_of
 from server.round_answers import Close, Lease
 from server.round_in_hand import RoundInHand
 from server.round_sum import RoundSum
@@ -45,7 +46,14 @@ def round_sum(store: Store, inbox: Inbox, parties: Parties, first_round: OpenAtt
         for name, device in zip(NAMES, parties.devices, strict=True):
             add_certificates(connection, name, [signing(device)], now=20.0)
     opener = UpdateOpener(schema_of(CONFIG.model), parties.coordinator)
-    return RoundSum(CONFIG, store, inbox, opener, SystemKeys())
+    return RoundSum(
+        CONFIG,
+        store,
+        inbox,
+        opener,
+        noise_keys=SystemKeys(),
+        method=method_state_of(CONFIG),
+    )
 
 
 def signing(device: Identity) -> StoredCertificate:
@@ -79,7 +87,7 @@ class Acknowledge:
             self._partial,
             self._in_hand,
             update,
-            context=self._in_hand.uplink_context(slot, lease.nonce),
+            context=self._in_hand.uplink_context(NAMES[slot], slot, lease.nonce),
             sender=device,
             recipient=self._parties.coordinator,
         )

@@ -59,7 +59,7 @@ def sent(parties: Parties, in_hand: RoundInHand, tmp_path: Path) -> Send:
             in_hand,
             update,
             last_element=last_element,
-            context=in_hand.uplink_context(0, NONCE),
+            context=in_hand.uplink_context("device-0001", 0, NONCE),
             sender=parties.devices[0],
             recipient=parties.coordinator,
         )

@@ -1,0 +1,149 @@
+"""Open what a lease's device received, and seal what it sends back.
+
+A device starts from everyone's parameters and, where the plan's personalisation generates some,
+from its own part, which is sealed for it alone and bound to its lease. What it sends back is bound
+to both. Runs in the training process: nothing opened ever leaves it.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from edge_client.device_folder import DeviceFolder
+from edge_client.job import Job
+from models.base_digest import base_digest
+from models.codec import decode, encode, payload_size
+from models.parameters import parameters_sha256
+from models.plan import Plan, download_schema, released_schema, upload_schema
+from models.role_vectors import put_part
+from models.schema import Role, Schema
+from privacy.atomic import write_chunks_atomically
+from privacy.certificates import CertifiedKey, KeyUse, check_certificate
+from privacy.envelope import Direction, MessageContext, open_sealed, seal
+from privacy.identity import Identity
+
+_PIECE_BYTES = 1 << 20
+_NO_NONCE = bytes(16)
+
+
+@dataclass(frozen=True)
+class Start:
+    """Hold what a device starts from.
+
+    Attributes:
+        parameters: Received parameters, flat float32 in the order of
+            ``models.plan.download_schema``, shape ``(elements,)``, writable.
+        sha256: Digest that the update is bound to, 32 bytes.
+    """
+
+    parameters: Tensor
+    sha256: bytes
+
+
+class SealedExchange:
+    """Open and seal for one job."""
+
+    def __init__(self, job: Job, plan: Plan, identity: Identity, folder: DeviceFolder) -> None:
+        """Take a job.
+
+        Args:
+            job: The lease, and where the files lie.
+            plan: The job's plan.
+            identity: The device.
+            folder: Knows the coordinator's keys.
+        """
+        self._job = job
+        self._plan = plan
+        self._identity = identity
+        self._folder = folder
+
+    def open_model(self) -> Start:
+        """Open everyone's part and, where there is one, the part generated for this device.
+
+        Raises:
+            UnsealError: If a part is not the one that this lease is about.
+            CodecError: If its content is no parameters of the plan's model.
+            CertificateError: If the coordinator's key may not be used now.
+        """
+        shared_schema = released_schema(self._plan)
+        shared = self._opened(self._job.sealed_model, shared_schema, own=False)
+        if self._job.sealed_generated is None:
+            return Start(shared, self._job.base_sha256)
+        received = download_schema(self._plan)
+        generated_schema = received.with_roles(Role.GENERATED)
+        generated = self._opened(self._job.sealed_generated, generated_schema, own=True)
+        parameters = torch.empty(received.element_count)
+        put_part(parameters, received, shared_schema, shared)
+        put_part(parameters, received, generated_schema, generated)
+        return Start(parameters, base_digest(self._job.base_sha256, parameters_sha256(generated)))
+
+    def seal_update(self, start: Start, update: Tensor) -> bytes:
+        """Write the sealed update to the job's path and return its message id.
+
+        Args:
+            start: What it was trained from.
+            update: Flat float32 in the order of ``models.plan.upload_schema``.
+
+        Raises:
+            CodecError: If the update does not fit, or is not finite.
+            CertificateError: If the coordinator's key may not be used now.
+            OSError: If the disk is full.
+        """
+        job, schema = self._job, upload_schema(self._plan)
+        sealed = seal(
+            encode(schema, update.numpy()),
+            MessageContext(
+                direction=Direction.UPLINK,
+                run=bytes.fromhex(self._plan.run),
+                round_number=job.round_number,
+                slot=job.slot,
+                lease_nonce=job.lease_nonce,
+                base_sha256=start.sha256,
+                schema_sha256=schema.sha256,
+                deadline_ms=job.deadline_ms,
+            ),
+            sender=self._identity,
+            recipient=self._coordinator_key(KeyUse.WRAPPING),
+        )
+        # The agent flushes it together with what it writes about it, before a byte is sent.
+        write_chunks_atomically(Path(job.sealed_update), sealed.views(), flush=False)
+        return sealed.message_id
+
+    def _opened(self, path: str, schema: Schema, *, own: bool) -> Tensor:
+        """Return a received part, flat float32, writable; ``own`` is bound to this very lease."""
+        job = self._job
+        payload = open_sealed(
+            _pieces(Path(path)),
+            MessageContext(
+                direction=Direction.DOWNLINK,
+                run=bytes.fromhex(self._plan.run),
+                round_number=job.round_number,
+                slot=job.slot if own else 0,
+                lease_nonce=job.lease_nonce if own else _NO_NONCE,
+                base_sha256=job.base_sha256,
+                schema_sha256=schema.sha256,
+                deadline_ms=0,
+            ),
+            payload_bytes=payload_size(schema),
+            recipient=self._identity,
+            sender=self._coordinator_key(KeyUse.SIGNING),
+        )
+        # Copied once: the payload is read-only, and torch would not promise to leave it alone.
+        return torch.from_numpy(decode(schema, payload).copy())
+
+    def _coordinator_key(self, use: KeyUse) -> CertifiedKey:
+        """Return the coordinator's key for ``use`` after checking that it may be used now."""
+        keys = self._folder.coordinator()
+        der = keys.signing if use is KeyUse.SIGNING else keys.wrapping
+        authority = self._identity.authority
+        return check_certificate(der, ca=authority, use=use, role="coordinator", now=time.time())
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE_BYTES):
+            yield piece
