@@ -17,10 +17,14 @@ from models.personalisation_settings import (
     FedTpSettings,
     LocalSettings,
     PersonalisationSettings,
+    PFedGpSettings,
     PFedHnSettings,
     VanillaSettings,
 )
 from models.schema import Role, Schema
+
+_ONE_CLASS_TASK = "image_classification"
+_TASKS_WITH_FEATURES = ("next_word", "next_character", _ONE_CLASS_TASK)
 
 
 def assign_roles(settings: PersonalisationSettings, schema: Schema) -> Schema:
@@ -91,6 +95,29 @@ def check_local_epochs(settings: PersonalisationSettings, local_epochs: int) -> 
         raise ValueError(
             f'local_epochs must be >= 2 with method "{settings.method}", got {local_epochs}: the '
             "last trains the body, those before it the head"
+        )
+
+
+def check_task(settings: PersonalisationSettings, task: str) -> None:
+    """Check that the method can predict what the task asks for.
+
+    Args:
+        settings: The method.
+        task: Name in the task registry.
+
+    Raises:
+        ValueError: If it cannot; says why.
+    """
+    if isinstance(settings, PFedGpSettings) and task != _ONE_CLASS_TASK:
+        raise ValueError(
+            f'method "{settings.method}" needs task = "{_ONE_CLASS_TASK}", got "{task}": each '
+            "place of a text would be a point of its own, and work grows with their third power"
+        )
+    votes = isinstance(settings, FedTpSettings) and settings.neighbours is not None
+    if votes and task not in _TASKS_WITH_FEATURES:
+        raise ValueError(
+            f'personalisation.neighbours must be absent with task = "{task}"; they go with '
+            f"{', '.join(_TASKS_WITH_FEATURES)}"
         )
 
 

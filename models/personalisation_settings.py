@@ -165,7 +165,7 @@ class FedTpSettings(_Method, frozen=True, kw_only=True, tag="fedtp"):
     Attributes:
         hypernetwork: The hypernetwork and its optimiser.
         head: ``shared`` as published; ``personal`` is FedTP+FedPer, ``balanced`` FedTP+FedRoD.
-        neighbours: Set for FedTP+kNN.
+        neighbours: Set for FedTP+kNN; they vote beside one head, so not with ``balanced``.
         personal_learning_rate: As in ``fedrod``, for ``head = "balanced"``.
     """
 
@@ -177,6 +177,10 @@ class FedTpSettings(_Method, frozen=True, kw_only=True, tag="fedtp"):
     def __post_init__(self) -> None:
         if self.personal_learning_rate is not None:
             _check_positive("personal_learning_rate", self.personal_learning_rate)
+        if self.neighbours is not None and self.head == "balanced":
+            raise ValueError(
+                'neighbours vote beside one head; set head = "shared" or "personal", got "balanced"'
+            )
 
 
 class DittoSettings(_Method, frozen=True, kw_only=True, tag="ditto"):

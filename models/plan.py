@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from models.model_settings import ModelSettings, WordModelSettings, schema_of
-from models.personalisation import assign_roles, check_local_epochs
+from models.personalisation import assign_roles, check_local_epochs, check_task
 from models.personalisation_settings import GlobalSettings, PersonalisationSettings
 from models.schema import Role, Schema, TensorSpec
 from models.word_rules import check_words
@@ -140,7 +140,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         check_words(
             self.task, self.model, None if self.vocabulary is None else self.vocabulary.size
         )
-
+        check_task(self.personalisation, self.task)
         check_local_epochs(self.personalisation, self.training.local_epochs)
 
     def _check_private_examples(self) -> None:

@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from models.model_settings import ModelSettings, schema_of
-from models.personalisation import assign_roles, check_local_epochs
+from models.personalisation import assign_roles, check_local_epochs, check_task
 from models.personalisation_settings import GlobalSettings, PersonalisationSettings
 from models.plan import Plan, TrainingSettings, VocabularySettings
 from models.schema import Role, Schema
@@ -75,6 +75,7 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         schema = self.schema
         travelling = schema.with_roles(Role.SHARED, Role.GENERATED)
         self.privacy.tensor_clips(len(travelling.tensors))
+        check_task(self.personalisation, self.task)
         check_local_epochs(self.personalisation, self.training.local_epochs)
         check_personalisation(self.personalisation, schema, self.privacy, self.aggregation)
         words = self.vocabulary

@@ -8,6 +8,7 @@ from models.parts import MissingPartError
 from models.personalisation import (
     assign_roles,
     check_local_epochs,
+    check_task,
     shared_schema,
     travelling_schema,
 )
@@ -21,6 +22,7 @@ from models.personalisation_settings import (
     FedTpSettings,
     GlobalSettings,
     LocalSettings,
+    NeighbourSettings,
     PersonalisationSettings,
     PFedGpSettings,
     PFedHnSettings,
@@ -164,3 +166,19 @@ def test_one_local_epoch_is_too_few_for_head_and_body() -> None:
     check_local_epochs(FedRepSettings(), 2)
     with pytest.raises(ValueError, match=r'local_epochs must be >= 2 with method "fedrep", got 1'):
         check_local_epochs(FedRepSettings(), 1)
+
+
+def test_gaussian_processes_want_one_class_an_example() -> None:
+    check_task(PFedGpSettings(), "image_classification")
+    with pytest.raises(ValueError, match='needs task = "image_classification", got "next_word"'):
+        check_task(PFedGpSettings(), "next_word")
+
+
+def test_neighbours_want_features() -> None:
+    with_neighbours = FedTpSettings(neighbours=NeighbourSettings())
+
+    for task in ("next_word", "next_character", "image_classification"):
+        check_task(with_neighbours, task)
+    check_task(FedTpSettings(), "sequence")
+    with pytest.raises(ValueError, match='neighbours must be absent with task = "sequence"'):
+        check_task(with_neighbours, "sequence")

@@ -35,6 +35,11 @@ def test_the_method_picks_the_settings() -> None:
         ({"method": "pfedgp", "inner_steps": 0}, "inner_steps must be >= 1, got 0"),
         ({"method": "fedtp", "hypernetwork": {"momentum": 1.0}}, r"momentum must be in \[0, 1\)"),
         ({"method": "fedtp", "neighbours": {"share": 1.5}}, r"share must be in \[0, 1\], got 1.5"),
+        (
+            {"method": "fedtp", "head": "balanced", "neighbours": {}},
+            'head = "shared" or "personal", got "balanced"',
+        ),
+        ({"method": "pfedgp", "gaussian_process": {"jitter": 0.0}}, "jitter must be > 0"),
         ({"method": "fedrod", "personal_learning_rate": -1.0}, "personal_learning_rate must be"),
     ],
 )
