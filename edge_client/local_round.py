@@ -5,8 +5,7 @@ here touches a socket or a file. In float32 with one thread an operation, the sa
 parameters, examples, round and client name give the same bits.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,19 +13,21 @@ import msgspec
 import torch
 from torch import Tensor
 
-from edge_client.compute import gains_from_bfloat16
+from edge_client.client_network import ClientNetwork
+from edge_client.descent import Descent
 from edge_client.example_training import ExampleTraining, SecretDraws
-from edge_client.objective import LocalObjective, build_objective
 from edge_client.optimisers import Optimiser, OptimiserState
+from edge_client.personalisation.method import ClientRound, ClientScoring
+from edge_client.personalisation.registry import build_client_half
+from edge_client.personalisation.state import PersonalState, StateLayout
 from models.language_model import use_generator
 from models.metrics import Counts
-from models.model_settings import schema_of
-from models.parameters import check_flat, lay_parameters, load_parameters, read_update
-from models.personalisation import travelling_schema
-from models.plan import Plan
+from models.parameters import load_parameters
+from models.plan import Plan, plan_schema
 from models.registry import build_network, word_network
 from models.seeds import client_seed
 from models.tasks import task_named
+from privacy.clipping import UnusableUpdateError
 from privacy.layer_clipping import ClippedUpdate, clip_update
 from privacy.noise import noise_mode
 from privacy.secure_noise import NoiseKeys, SystemKeys
@@ -49,6 +50,8 @@ class LocalResult:
         mean_loss: Mean of the local objective over every target of every pass, in nats; measured
             while training, and never sent. NaN where ``example_privacy`` drew no example.
         optimiser_state: To be given to the client's next round where the plan keeps it, else None.
+        personal: What the client keeps to itself until its next round; None where the method has
+            nothing to keep.
     """
 
     update: Tensor
@@ -56,12 +59,16 @@ class LocalResult:
     example_count: int
     mean_loss: float
     optimiser_state: OptimiserState | None
+    personal: PersonalState | None = None
 
 
 class LocalTrainer:
-    """Train client after client on one device, with one network for all of them.
+    """Train and score client after client on one device, with one network for all of them.
 
     A client leaves nothing behind for the next: parameters, state and draws are set anew.
+
+    Attributes:
+        layout: What a client's personal state holds.
     """
 
     def __init__(
@@ -79,20 +86,24 @@ class LocalTrainer:
             keys: Keys of secret draws; the operating system's outside tests.
 
         Raises:
-            ValueError: If the plan names a task or a personalisation method that is not there.
+            ValueError: If the plan names a task that is not there, or its model lacks a part that
+                its method needs.
         """
         self._plan = plan
         self._device = torch.device(device)
         self._task = task_named(plan.task)
-        self._schema = travelling_schema(plan.personalisation, schema_of(plan.model))
-        self._tensors = [self._schema.slices[spec.name] for spec in self._schema.tensors]
-        self._network = build_network(plan.model, self._device)
+        self._client = ClientNetwork(plan, self._device)
+        self._network = self._client.network
+        self._half = build_client_half(plan.personalisation)
+        schema = self._client.schema
+        self.layout = StateLayout.of(schema, self._half.extra_tensors(schema))
+        self._tensors = list(self._client.travelling.slices.values())
         self._keys = SystemKeys() if keys is None else keys
         privacy = plan.training.example_privacy
         self._by_example = (
             None
             if privacy is None
-            else ExampleTraining(word_network(self._network), self._schema, plan.training, privacy)
+            else ExampleTraining(word_network(self._network), schema, plan.training, privacy)
         )
 
     def train(
@@ -103,18 +114,21 @@ class LocalTrainer:
         round_number: int,
         client_name: str,
         optimiser_state: OptimiserState | None = None,
+        personal: PersonalState | None = None,
         into: Tensor | None = None,
         clipping_norm: float | None = None,
     ) -> LocalResult:
         """Train one client's round.
 
         Args:
-            parameters: Received parameters, flat float32, shape ``(elements,)``; not changed.
+            parameters: What was received, shared and generated tensors in schema order: flat
+                float32 in the layout of ``models.plan.download_schema``; not changed.
             examples: The client's examples; for ``next_word`` an int64 stream, ``(tokens,)``.
             round_number: Round, from 1.
             client_name: Name given at enrolment.
             optimiser_state: What this client's last round returned; read only where the plan
                 keeps it.
+            personal: What this client's last round returned; None before its first.
             into: Memory that the update may be written to, as ``parameters``; the result says
                 where it lies.
             clipping_norm: This round's, where it changes from round to round and the plan has that
@@ -123,29 +137,41 @@ class LocalTrainer:
         Raises:
             UnusableExamplesError: If the examples cannot be trained on.
             UnusableUpdateError: If training ended in NaN or infinity.
-            ValueError: If parameters or state do not fit the plan's model.
+            ValueError: If parameters or states do not fit the plan's model.
         """
-        memory = self._receive(parameters, into)
+        self._client.load(parameters, None if personal is None else personal.personal, into)
         self._task.check(examples, self._network)
         seed = client_seed(self._plan.seed, round_number, client_name)
         dropout_seed = client_seed(self._plan.seed, round_number, client_name, purpose="dropout")
         use_generator(self._network, torch.Generator(device=self._device).manual_seed(dropout_seed))
         keeps_state = self._plan.training.optimiser_state == "kept"
-        optimiser = Optimiser(self._network, self._schema, self._plan.training)
+        optimiser = Optimiser(self._network, self._client.schema, self._plan.training)
         if keeps_state and optimiser_state is not None:
             optimiser.load_state(optimiser_state)
 
         example_count = self._task.example_count(examples)
+        extras: Mapping[str, Tensor] = {}
         if self._by_example is None:
-            generator = torch.Generator().manual_seed(seed)
-            objective = build_objective(self._plan.personalisation, self._task, parameters)
-            mean_loss = self._descend(objective, optimiser, examples, generator)
+            descent = Descent(
+                self._network,
+                self._task,
+                examples,
+                self._plan.training,
+                generator=torch.Generator().manual_seed(seed),
+                device=self._device,
+            )
+            model = self._client.loaded(parameters)
+            kept = self._extras(personal, model)
+            mean_loss, extras = self._half.train(
+                ClientRound(descent, optimiser, self._client.schema, model, kept)
+            )
         else:
             draws = SecretDraws(self._keys, f"round {round_number} client {client_name}")
             mean_loss = self._by_example.descend(optimiser, examples, draws)
             example_count = self._by_example.example_count
 
-        update = self._difference(memory, parameters)
+        state = self._kept(extras)
+        update = self._client.update(parameters)
         privacy = self._plan.privacy
         if clipping_norm is not None:
             privacy = msgspec.structs.replace(privacy, clipping_norm=clipping_norm)
@@ -156,58 +182,70 @@ class LocalTrainer:
             example_count=min(example_count, self._plan.training.example_cap),
             mean_loss=mean_loss,
             optimiser_state=optimiser.state() if keeps_state else None,
+            personal=state,
         )
 
-    def _receive(self, parameters: Tensor, into: Tensor | None) -> Tensor | None:
-        """Set the network's parameters; returns the memory they lie in where they are one vector.
-
-        On a processor they lie in the update's own memory, so training itself writes there. An
-        accelerator has its own layout for them.
-        """
-        if self._device.type != "cpu":
-            load_parameters(self._network, self._schema, parameters)
-            return None
-        check_flat(parameters, self._schema)
-        memory = torch.empty_like(parameters) if into is None else into
-        lay_parameters(self._network, self._schema, memory)
-        return memory.copy_(parameters)
-
-    def _difference(self, memory: Tensor | None, parameters: Tensor) -> Tensor:
-        """Return trained minus received parameters; ``memory`` becomes the answer."""
-        if memory is None:
-            return read_update(self._network, self._schema, parameters)
-        return memory.sub_(parameters)
-
-    def _descend(
+    def evaluate(
         self,
-        objective: LocalObjective,
-        optimiser: Optimiser,
-        examples: Any,
-        generator: torch.Generator,
-    ) -> float:
-        """Run every local epoch and return the mean loss."""
-        self._network.train()
-        training = self._plan.training
-        # Summed on the device: reading it after each step would wait for the accelerator.
-        loss_sum = torch.zeros((), dtype=torch.float64, device=self._device)
-        target_count = 0
-        for _ in range(training.local_epochs):
-            state: Tensor | None = None
-            for batch in self._task.batches(examples, training, self._network, generator):
-                with self._precision():
-                    loss, count, state = objective.loss(self._network, batch, state)
-                loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-                optimiser.step()
-                loss_sum += loss.detach() * count
-                target_count += count
-        return float(loss_sum) / target_count
+        parameters: Tensor,
+        examples: Any,  # of the plan's task; the task checks it
+        *,
+        client_name: str,
+        training_examples: Any = None,  # of the plan's task
+        personal: PersonalState | None = None,
+        batch_size: int = EVALUATION_BATCH,
+    ) -> Counts:
+        """Score one client's own model on its own held-out examples, in float32.
 
-    @contextmanager
-    def _precision(self) -> Iterator[None]:
-        wanted = self._plan.training.precision == "bfloat16"
-        enabled = wanted and gains_from_bfloat16(self._device)
-        with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=enabled):
-            yield
+        Args:
+            parameters: As in ``train``.
+            examples: What is scored.
+            client_name: Name given at enrolment.
+            training_examples: What the client trains on; a method may look at them.
+            personal: What this client's last round returned; None before its first.
+            batch_size: Examples read side by side; changes the speed alone.
+
+        Raises:
+            UnusableExamplesError: If the examples are not the network's.
+            ValueError: If parameters or state do not fit the plan's model.
+        """
+        self._client.load(parameters, None if personal is None else personal.personal)
+        # The same draws whatever the round: two scores of one model are one figure.
+        seed = client_seed(self._plan.seed, 1, client_name, purpose="prediction")
+        return self._half.evaluate(
+            ClientScoring(
+                network=self._network,
+                task=self._task,
+                schema=self._client.schema,
+                extras=self._extras(personal, self._client.loaded(parameters)),
+                examples=examples,
+                training_examples=training_examples,
+                training=self._plan.training,
+                generator=torch.Generator().manual_seed(seed),
+                batch_size=batch_size,
+                device=self._device,
+            )
+        )
+
+    def _extras(self, personal: PersonalState | None, model: Tensor) -> Mapping[str, Tensor]:
+        """Return what the client kept beside the model, or what it is taken to have kept."""
+        if personal is None:
+            return self._half.first_extras(self._client.schema, model)
+        if set(personal.extras) != set(self.layout.extras.slices):
+            raise ValueError(
+                f"personal state must hold {sorted(self.layout.extras.slices)} beside the model, "
+                f"got {sorted(personal.extras)}"
+            )
+        return personal.extras
+
+    def _kept(self, extras: Mapping[str, Tensor]) -> PersonalState | None:
+        """Return what the client keeps after training."""
+        if self.layout.is_empty:
+            return None
+        kept = PersonalState(self._client.trained_personal(), extras)
+        if not all(bool(part.isfinite().all()) for part in (kept.personal, *extras.values())):
+            raise UnusableUpdateError("personal tensors must be finite, training left NaN in them")
+        return kept
 
     def _sent(
         self, clipped: ClippedUpdate, privacy: PrivacySettings, round_number: int, client_name: str
@@ -231,6 +269,7 @@ def run_training(
     client_name: str,
     device: torch.device | str = "cpu",
     optimiser_state: OptimiserState | None = None,
+    personal: PersonalState | None = None,
     keys: NoiseKeys | None = None,
 ) -> LocalResult:
     """Train one client's round: ``LocalTrainer.train`` for a process that trains one client.
@@ -243,6 +282,7 @@ def run_training(
         client_name: Name given at enrolment.
         device: Where to train.
         optimiser_state: What this client's last round returned, where the plan keeps it.
+        personal: What this client's last round returned; None before its first.
         keys: Keys of secret draws; the operating system's outside tests.
 
     Raises:
@@ -256,6 +296,7 @@ def run_training(
         round_number=round_number,
         client_name=client_name,
         optimiser_state=optimiser_state,
+        personal=personal,
     )
 
 
@@ -297,6 +338,5 @@ def evaluate_users(
         ValueError: If something does not fit the plan.
     """
     network = build_network(plan.model, device)
-    schema = travelling_schema(plan.personalisation, schema_of(plan.model))
-    load_parameters(network, schema, parameters)
+    load_parameters(network, plan_schema(plan), parameters)
     return task_named(plan.task).evaluate(network, users, batch_size=batch_size)

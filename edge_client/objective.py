@@ -1,21 +1,31 @@
-"""What a device minimises: the task's loss, and what a personalisation method adds to it.
+"""What a device minimises while it trains: the task's loss, or a personalisation method's own.
 
-A method that needs more than roles (a proximal term, a second head) has a file with its
-``LocalObjective`` and one line in ``OBJECTIVES``; the training loop never asks which one it is.
+A method whose loss is its own has a ``LocalObjective``; the training loop (``edge_client.descent``)
+never asks which one it is.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
-from models.personalisation_settings import PersonalisationSettings
+from models.plan import TrainingSettings
 from models.registry import Network
 from models.tasks import Task
 
 
 class LocalObjective(Protocol):
-    """Give the loss that one step of local training follows downhill."""
+    """Say what one local epoch reads, and give the loss that each step follows downhill."""
+
+    def batches(self, network: Network, generator: torch.Generator) -> Iterator[Any]:
+        """Yield one local epoch's batches, of the objective's own type.
+
+        Args:
+            network: Says how much one batch may hold.
+            generator: Draws the order.
+        """
+        ...
 
     def loss(
         self, network: Network, batch: Any, state: Tensor | None
@@ -24,41 +34,32 @@ class LocalObjective(Protocol):
 
         Args:
             network: Being trained.
-            batch: From the task's ``batches``; of the task's own type.
+            batch: From ``batches``.
             state: What the call for the batch before returned, or None.
         """
         ...
 
 
-class PlainObjective:
-    """Minimise the task's loss and nothing else."""
+class TaskObjective:
+    """Minimise the task's loss over a client's examples, and nothing else."""
 
-    def __init__(self, task: Task[Any, Any], received: Tensor) -> None:
-        """Take the task; what was received is of use to methods that stay near it."""
+    def __init__(
+        self,
+        task: Task[Any, Any],
+        examples: Any,  # of the task
+        training: TrainingSettings,
+    ) -> None:
+        """Take a client's examples, which the task has checked."""
         self._task = task
+        self._examples = examples
+        self._training = training
+
+    def batches(self, network: Network, generator: torch.Generator) -> Iterator[Any]:
+        """Yield what the task yields."""
+        return self._task.batches(self._examples, self._training, network, generator)
 
     def loss(
         self, network: Network, batch: Any, state: Tensor | None
     ) -> tuple[Tensor, int, Tensor | None]:
         """Return what the task says."""
         return self._task.loss(network, batch, state)
-
-
-ObjectiveBuilder = Callable[[Task[Any, Any], Tensor], LocalObjective]
-"""Build the objective of one round from the task and the received parameters, ``(elements,)``."""
-
-OBJECTIVES: dict[str, ObjectiveBuilder] = {}
-"""Methods that add to the task's loss; every other method trains with ``PlainObjective``."""
-
-
-def build_objective(
-    settings: PersonalisationSettings, task: Task[Any, Any], received: Tensor
-) -> LocalObjective:
-    """Return what a device minimises in one round.
-
-    Args:
-        settings: Names the personalisation method.
-        task: The plan's task.
-        received: Parameters as received, flat float32, shape ``(elements,)``; not to be changed.
-    """
-    return OBJECTIVES.get(settings.method, PlainObjective)(task, received)

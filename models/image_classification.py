@@ -103,11 +103,26 @@ class ImageClassification:
         network.eval()
         counts = Counts()
         for user in users:
-            _check_images(user, network)
-            for first in range(0, len(user), batch_size):
-                features, labels = self.features(network, user[first : first + batch_size])
-                counts += count_hits(image_network(network).head(features), labels)
+            for batch in self.scored_batches(network, user, batch_size=batch_size):
+                features, labels = self.features(network, batch)
+                counts += self.count(image_network(network).head(features), labels)
         return counts
+
+    def targets(self, examples: LabelledImages) -> Tensor:
+        """Return the labels."""
+        return examples.labels
+
+    def scored_batches(
+        self, network: Network, examples: LabelledImages, *, batch_size: int
+    ) -> Iterator[LabelledImages]:
+        """Yield every image once, in order."""
+        _check_images(examples, network)
+        for first in range(0, len(examples), batch_size):
+            yield examples[first : first + batch_size]
+
+    def count(self, logits: Tensor, targets: Tensor) -> Counts:
+        """Count hits among all classes."""
+        return count_hits(logits, targets)
 
 
 def _check_images(images: LabelledImages, network: Network) -> None:

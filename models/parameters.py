@@ -46,6 +46,8 @@ def read_parameters(network: nn.Module, schema: Schema) -> Tensor:
         ValueError: If the network lacks a tensor or has it in another shape.
     """
     tensors = _tensors(network, schema)
+    if not tensors:
+        return torch.empty(0)
     return torch.cat([tensor.detach().reshape(-1) for tensor in tensors.values()]).cpu()
 
 

@@ -315,7 +315,7 @@ def test_parameters_of_another_model_are_refused() -> None:
 def test_bfloat16_is_used_only_where_the_device_gains(
     monkeypatch: pytest.MonkeyPatch, hardware: bool
 ) -> None:
-    monkeypatch.setattr(edge_client.local_round, "gains_from_bfloat16", lambda device: hardware)
+    monkeypatch.setattr(edge_client.descent, "gains_from_bfloat16", lambda device: hardware)
     exact = train(make_plan()).update
 
     update = train(make_plan(precision="bfloat16")).update

@@ -1,0 +1,119 @@
+"""Lay one client's model into the network that trains and scores all of them.
+
+On a processor, what was received lies in the memory of the update and what is personal in that of
+the client's next state: training writes there, and nothing is copied to read it back. An
+accelerator has its own layout for both.
+"""
+
+import torch
+from torch import Tensor
+
+from models.parameters import (
+    check_flat,
+    initial_parameters,
+    lay_parameters,
+    load_parameters,
+    read_parameters,
+    read_update,
+)
+from models.plan import Plan, download_schema, plan_schema
+from models.registry import build_network
+from models.role_vectors import part_of, put_part
+from models.schema import Role
+
+
+class ClientNetwork:
+    """Hold the network and whose model is in it.
+
+    Attributes:
+        network: Has the plan's architecture.
+        device: Where it lies.
+        schema: Every tensor of the model, with its role.
+        travelling: Those that are received and sent.
+        personal: Those that stay; there may be none.
+    """
+
+    def __init__(self, plan: Plan, device: torch.device) -> None:
+        """Build the plan's network.
+
+        Raises:
+            ValueError: If the model lacks a part that the plan's method needs.
+        """
+        self.schema = plan_schema(plan)
+        self.travelling = download_schema(plan)
+        self.personal = self.schema.with_roles(Role.PERSONAL)
+        self.device = device
+        self.network = build_network(plan.model, device)
+        self._plan = plan
+        self._first: Tensor | None = None
+        self._memory: Tensor | None = None
+        self._own = torch.empty(0)
+
+    def load(self, parameters: Tensor, personal: Tensor | None, into: Tensor | None = None) -> None:
+        """Set every tensor to one client's.
+
+        Args:
+            parameters: What was received, flat float32 in the layout of ``travelling``; not
+                changed.
+            personal: What the client kept, in that of ``personal``; not changed. None before its
+                first round: then they are the personal part of the model that the run starts from,
+                so a device draws what a simulation draws, and all clients start alike.
+            into: Memory that ``update`` may be written to, as ``parameters``.
+
+        Raises:
+            ValueError: If a vector does not fit.
+        """
+        check_flat(parameters, self.travelling)
+        self._own = (self._first_personal() if personal is None else personal).clone()
+        if self.device.type != "cpu":
+            self._memory = None
+            load_parameters(self.network, self.travelling, parameters)
+            load_parameters(self.network, self.personal, self._own)
+            return
+        self._memory = torch.empty_like(parameters) if into is None else into
+        lay_parameters(self.network, self.travelling, self._memory)
+        lay_parameters(self.network, self.personal, self._own)
+        self._memory.copy_(parameters)
+
+    def loaded(self, parameters: Tensor) -> Tensor:
+        """Return the whole model that was loaded, as long as it is not trained.
+
+        Args:
+            parameters: As given to ``load``.
+
+        Returns:
+            Flat float32 in the order of ``schema``, on the CPU: ``parameters`` itself where nothing
+            is personal, else a copy that training leaves as it is.
+        """
+        if not self.personal.tensors:
+            return parameters
+        model = torch.empty(self.schema.element_count)
+        put_part(model, self.schema, self.travelling, parameters)
+        put_part(model, self.schema, self.personal, self._own)
+        return model
+
+    def update(self, parameters: Tensor) -> Tensor:
+        """Return what travels, trained minus received, in the memory given to ``load``.
+
+        Nothing may be trained or scored afterwards before the next ``load``.
+
+        Args:
+            parameters: As given to ``load``.
+        """
+        if self._memory is None:
+            return read_update(self.network, self.travelling, parameters)
+        return self._memory.sub_(parameters)
+
+    def trained_personal(self) -> Tensor:
+        """Return the personal tensors as they now are, flat float32, on the CPU."""
+        if self.device.type != "cpu":
+            return read_parameters(self.network, self.personal)
+        return self._own
+
+    def _first_personal(self) -> Tensor:
+        if self._first is None:
+            self._first = torch.empty(0)
+            if self.personal.tensors:
+                initial = initial_parameters(self._plan.model, self._plan.seed)
+                self._first = part_of(initial, self.schema, self.personal)
+        return self._first

@@ -1,0 +1,129 @@
+"""Keep a whole model of the client's own beside the one that travels: pFedMe and Ditto.
+
+References:
+    [pFedMe] T. Dinh et al., "Personalized Federated Learning with Moreau Envelopes", NeurIPS 2020,
+        arXiv:2006.08848, algorithm 1.
+    [Ditto] Li et al., "Ditto: Fair and Robust Federated Learning Through Personalization", ICML
+        2021, arXiv:2012.04221, algorithm 1.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+import torch
+from torch import Tensor
+
+from edge_client.optimisers import Optimiser
+from edge_client.personalisation.method import ClientRound, ClientScoring, Learnt
+from edge_client.personalisation.plain import PlainHalf
+from edge_client.personalisation.proximal import pull_towards
+from models.metrics import Counts
+from models.parameters import load_parameters, read_parameters, trained_schema
+from models.personalisation_settings import DittoSettings, PFedMeSettings
+from models.role_vectors import part_of
+from models.schema import Schema, TensorSpec
+
+_PREFIX = "own."
+
+
+class PFedMeHalf:
+    """Train θ, drawn to the client's copy w of the global model; send w, predict by θ ([pFedMe]).
+
+    θ starts from the received model and is not set back between batches. A buffer, which no
+    gradient moves, is θ's and w's alike.
+    """
+
+    def __init__(self, settings: PFedMeSettings) -> None:
+        self._settings = settings
+        self._plain = PlainHalf()
+
+    def extra_tensors(self, schema: Schema) -> tuple[TensorSpec, ...]:
+        """Return θ: every tensor of the model under another name."""
+        return _own_tensors(schema)
+
+    def first_extras(self, schema: Schema, model: Tensor) -> Mapping[str, Tensor]:
+        """Return the model itself."""
+        return _named(schema, model)
+
+    def train(self, client: ClientRound) -> Learnt:
+        """Take K steps of θ on each batch, then one of w towards θ; leave w in the network."""
+        settings, descent = self._settings, client.descent
+        network, training = descent.network, descent.training
+        moved = trained_schema(network, client.schema)
+        copy = part_of(client.received, client.schema, moved)
+
+        @torch.no_grad()
+        def move_copy() -> None:
+            own = read_parameters(network, moved)
+            copy.add_(own - copy, alpha=training.learning_rate * settings.attraction)
+
+        inner = msgspec.structs.replace(training, learning_rate=settings.inner_learning_rate)
+        mean_loss = descent.run(
+            Optimiser(network, client.schema, inner),
+            steps_per_batch=settings.inner_steps,
+            before_step=pull_towards(network, moved, copy, settings.attraction),
+            after_batch=move_copy,
+        )
+        own = _named(client.schema, read_parameters(network, client.schema))
+        load_parameters(network, moved, copy)
+        return Learnt(mean_loss, own)
+
+    def evaluate(self, client: ClientScoring) -> Counts:
+        """Score θ."""
+        return _evaluate_own(client, self._plain)
+
+
+class DittoHalf:
+    """Train the global model as ever, and a model of one's own held near the received ([Ditto])."""
+
+    def __init__(self, settings: DittoSettings) -> None:
+        self._settings = settings
+        self._plain = PlainHalf()
+
+    def extra_tensors(self, schema: Schema) -> tuple[TensorSpec, ...]:
+        """Return v: every tensor of the model under another name."""
+        return _own_tensors(schema)
+
+    def first_extras(self, schema: Schema, model: Tensor) -> Mapping[str, Tensor]:
+        """Return the model itself: v starts from it, and until then it is what predicts."""
+        return _named(schema, model)
+
+    def train(self, client: ClientRound) -> Learnt:
+        """Train the global model, then v with a fresh optimiser; leave the first in the network."""
+        descent, schema, network = client.descent, client.schema, client.descent.network
+        mean_loss = descent.run(client.optimiser)
+        trained = read_parameters(network, schema)
+        load_parameters(network, schema, _flat(schema, client.extras))
+        descent.run(
+            Optimiser(network, schema, descent.training),
+            before_step=pull_towards(
+                network, schema, client.received, self._settings.proximal_strength
+            ),
+        )
+        own = _named(schema, read_parameters(network, schema))
+        load_parameters(network, schema, trained)
+        return Learnt(mean_loss, own)
+
+    def evaluate(self, client: ClientScoring) -> Counts:
+        """Score v."""
+        return _evaluate_own(client, self._plain)
+
+
+def _own_tensors(schema: Schema) -> tuple[TensorSpec, ...]:
+    return tuple(msgspec.structs.replace(spec, name=_PREFIX + spec.name) for spec in schema.tensors)
+
+
+def _named(schema: Schema, model: Tensor) -> dict[str, Tensor]:
+    return {
+        _PREFIX + spec.name: model[schema.slices[spec.name]].view(spec.shape)
+        for spec in schema.tensors
+    }
+
+
+def _flat(schema: Schema, extras: Mapping[str, Tensor]) -> Tensor:
+    return torch.cat([extras[_PREFIX + spec.name].reshape(-1) for spec in schema.tensors])
+
+
+def _evaluate_own(client: ClientScoring, plain: PlainHalf) -> Counts:
+    load_parameters(client.network, client.schema, _flat(client.schema, client.extras))
+    return plain.evaluate(client)

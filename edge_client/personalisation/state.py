@@ -1,0 +1,143 @@
+"""What a client keeps to itself between rounds: its personal tensors, and what a method adds.
+
+A state is one flat vector in the layout of ``StateLayout``, so it is written and read like
+parameters: no pickle, and a file of another model, method or layout is refused before its values
+are looked at. It never leaves the device.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+import msgspec
+import torch
+from torch import Tensor
+
+from models.codec import CodecError, decode, encode
+from models.parameters import check_flat
+from models.schema import Role, Schema, TensorSpec
+from privacy.atomic import write_atomically
+
+
+class PersonalStateError(ValueError):
+    """Raised when a kept state cannot be used; the text says why and what to do."""
+
+
+@dataclass(frozen=True)
+class PersonalState:
+    """Hold what one client keeps.
+
+    Attributes:
+        personal: The model's personal tensors, flat float32 in schema order.
+        extras: What the method keeps beside them, by name: float32, in their own shapes.
+    """
+
+    personal: Tensor
+    extras: Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class StateLayout:
+    """Say what a client's state holds under one model and method.
+
+    Attributes:
+        personal: The model's personal tensors; there may be none.
+        extras: What the method keeps beside them; there may be none.
+    """
+
+    personal: Schema
+    extras: Schema
+
+    @classmethod
+    def of(cls, schema: Schema, extras: Sequence[TensorSpec]) -> Self:
+        """Return the layout for a model's tensors, with their roles, and a method's own."""
+        own = (msgspec.structs.replace(spec, role=Role.PERSONAL) for spec in extras)
+        return cls(schema.with_roles(Role.PERSONAL), Schema(tuple(own)))
+
+    @cached_property
+    def whole(self) -> Schema:
+        """Return both, as they lie in a file."""
+        return Schema((*self.personal.tensors, *self.extras.tensors))
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether nothing is kept."""
+        return not self.whole.tensors
+
+
+def write_state(
+    path: Path, layout: StateLayout, state: PersonalState, *, flush: bool = True
+) -> None:
+    """Replace a client's state, durably and all at once.
+
+    Args:
+        path: Where it is kept; its folder must exist.
+        layout: What the state holds.
+        state: To be kept.
+        flush: Whether to wait for the disk.
+
+    Raises:
+        CodecError: If the state does not fit the layout, or holds NaN or infinity.
+        OSError: If the disk is full; what was there is untouched.
+    """
+    write_atomically(path, encode(layout.whole, flat_state(layout, state).numpy()), flush=flush)
+
+
+def read_state(path: Path, layout: StateLayout) -> PersonalState | None:
+    """Return a client's state, or None if it keeps none yet.
+
+    Args:
+        path: Where it is kept.
+        layout: What the state holds.
+
+    Raises:
+        PersonalStateError: If the file is damaged, or the model or the method has changed since.
+    """
+    try:
+        payload = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    try:
+        flat = torch.from_numpy(decode(layout.whole, payload).copy())
+    except CodecError as error:
+        raise PersonalStateError(
+            f"{path} does not fit this model and method: {error}; remove it to start over"
+        ) from None
+    return state_of(layout, flat)
+
+
+def flat_state(layout: StateLayout, state: PersonalState) -> Tensor:
+    """Return a state as one flat vector, float32, shape ``(elements,)``.
+
+    Raises:
+        ValueError: If it does not fit the layout.
+    """
+    check_flat(state.personal, layout.personal)
+    if set(state.extras) != set(layout.extras.slices):
+        expected = sorted(layout.extras.slices)
+        raise ValueError(f"extras must be {expected}, got {sorted(state.extras)}")
+    for spec in layout.extras.tensors:
+        shape = tuple(state.extras[spec.name].shape)
+        if shape != spec.shape:
+            raise ValueError(f"{spec.name} must have shape {spec.shape}, got {shape}")
+    extras = (state.extras[spec.name].detach().reshape(-1) for spec in layout.extras.tensors)
+    return torch.cat([state.personal, *extras])
+
+
+def state_of(layout: StateLayout, flat: Tensor) -> PersonalState:
+    """Return the state that a flat vector holds; the state shares its memory.
+
+    Raises:
+        ValueError: If the vector does not fit the layout.
+    """
+    check_flat(flat, layout.whole)
+    personal, extras = flat[: layout.personal.element_count], flat[layout.personal.element_count :]
+    return PersonalState(
+        personal=personal,
+        extras={
+            spec.name: extras[layout.extras.slices[spec.name]].view(spec.shape)
+            for spec in layout.extras.tensors
+        },
+    )

@@ -1,0 +1,85 @@
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+
+from edge_client.personalisation.state import (
+    PersonalState,
+    PersonalStateError,
+    StateLayout,
+    flat_state,
+    read_state,
+    state_of,
+    write_state,
+)
+from models.codec import CodecError
+from models.schema import Role, Schema, TensorSpec
+
+HEAD = TensorSpec(name="head", shape=(2,), layer="head", role=Role.PERSONAL)
+SCHEMA = Schema((TensorSpec(name="body", shape=(3,), layer="body"), HEAD))
+EXTRA = TensorSpec(name="own.body", shape=(1, 3), layer="body")
+LAYOUT = StateLayout.of(SCHEMA, [EXTRA])
+STATE = PersonalState(torch.tensor([1.0, 2.0]), {"own.body": torch.tensor([[3.0, 4.0, 5.0]])})
+
+
+def test_a_state_is_personal_tensors_and_then_extras() -> None:
+    assert flat_state(LAYOUT, STATE).tolist() == [1, 2, 3, 4, 5]
+    assert state_of(LAYOUT, flat_state(LAYOUT, STATE)).extras["own.body"].shape == (1, 3)
+
+
+def test_a_state_that_was_written_is_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "state.bin"
+
+    write_state(path, LAYOUT, STATE)
+    state = read_state(path, LAYOUT)
+
+    assert state is not None
+    assert torch.equal(state.personal, STATE.personal)
+    assert torch.equal(state.extras["own.body"], STATE.extras["own.body"])
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_client_that_never_trained_has_none(tmp_path: Path) -> None:
+    assert read_state(tmp_path / "none.bin", LAYOUT) is None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        StateLayout.of(SCHEMA, []),
+        StateLayout.of(Schema((msgspec.structs.replace(HEAD, shape=(1, 2)),)), [EXTRA]),
+        StateLayout.of(SCHEMA, [msgspec.structs.replace(EXTRA, name="other")]),
+    ],
+    ids=["grown", "shape", "method"],
+)
+def test_a_state_of_another_model_or_method_is_refused(tmp_path: Path, other: StateLayout) -> None:
+    path = tmp_path / "state.bin"
+    write_state(path, LAYOUT, STATE)
+
+    with pytest.raises(PersonalStateError, match=r"does not fit .*remove it to start over"):
+        read_state(path, other)
+
+
+def test_a_damaged_state_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "state.bin"
+    write_state(path, LAYOUT, STATE)
+    path.write_bytes(path.read_bytes()[:-1])
+
+    with pytest.raises(PersonalStateError, match="contiguous bytes"):
+        read_state(path, LAYOUT)
+
+
+def test_what_does_not_fit_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "state.bin"
+    wrong = [
+        (PersonalState(torch.zeros(3), STATE.extras), r"shape \(2,\)"),
+        (PersonalState(STATE.personal, {}), r"extras must be \['own.body'\], got \[\]"),
+        (PersonalState(STATE.personal, {"own.body": torch.zeros(3)}), r"shape \(1, 3\), got"),
+    ]
+    for state, message in wrong:
+        with pytest.raises(ValueError, match=message):
+            write_state(path, LAYOUT, state)
+    with pytest.raises(CodecError, match="NaN or infinity in head"):
+        write_state(path, LAYOUT, PersonalState(torch.tensor([1.0, torch.nan]), STATE.extras))
+    assert not path.exists()
