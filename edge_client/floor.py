@@ -55,7 +55,7 @@ least_cohort = 2
 
 # Model families it trains.
 model_families = [
-  "gru_lm", "transformer_lm", "vit", "convnet", "char_lstm", "char_transformer",
+  "gru_lm", "transformer_lm", "vit", "convnet", "char_lstm", "char_transformer", "seq2seq",
 ]
 
 # Folders that the data may lie in; without the line, wherever --data points.

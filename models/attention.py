@@ -1,8 +1,9 @@
-"""Multi-head self-attention of linear layers, for every Transformer here.
+"""Multi-head attention of linear layers, for every Transformer here.
 
 Attention is made of ``nn.Linear`` and ``scaled_dot_product_attention``, so that per-sample
 gradients and graph export both see it, and its query-key-value projection is one matrix without a
-bias, so that a hypernetwork can make it.
+bias, so that a hypernetwork can make it. Where queries come from another sequence than keys and
+values, each has a matrix of its own.
 
 References:
     [Vaswani] "Attention Is All You Need", NeurIPS 2017, arXiv:1706.03762.
@@ -49,5 +50,48 @@ class SelfAttention(nn.Module):
         attended = functional.scaled_dot_product_attention(
             query, key, value, attn_mask=mask, is_causal=self.causal
         )
-        attended = attended.transpose(1, 2).reshape(batch, time, -1)
-        return self.to_out(attended)  # type: ignore[no-any-return]  # modules return Any
+        return self.to_out(_side_by_side(attended))  # type: ignore[no-any-return]  # returns Any
+
+
+class CrossAttention(nn.Module):
+    """Let each position of one sequence look at another sequence."""
+
+    def __init__(
+        self, model_size: int, head_count: int, head_size: int, *, out_bias: bool = True
+    ) -> None:
+        super().__init__()
+        inner = head_count * head_size
+        self.head_count = head_count
+        self.to_q = nn.Linear(model_size, inner, bias=False)
+        self.to_k = nn.Linear(model_size, inner, bias=False)
+        self.to_v = nn.Linear(model_size, inner, bias=False)
+        self.to_out = nn.Linear(inner, model_size, bias=out_bias)
+
+    def forward(self, values: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
+        """Return what each position takes from the other sequence.
+
+        Args:
+            values: The positions that look, shape ``(batch, time, embed)``.
+            memory: What they look at, shape ``(batch, memory time, embed)``.
+            mask: True where it may be looked at, bool, broadcast to
+                ``(batch, heads, time, memory time)``.
+
+        Returns:
+            Shape ``(batch, time, embed)``.
+        """
+        attended = functional.scaled_dot_product_attention(
+            self._heads(self.to_q(values)),
+            self._heads(self.to_k(memory)),
+            self._heads(self.to_v(memory)),
+            attn_mask=mask,
+        )
+        return self.to_out(_side_by_side(attended))  # type: ignore[no-any-return]  # returns Any
+
+    def _heads(self, values: Tensor) -> Tensor:
+        batch, time, _ = values.shape
+        return values.view(batch, time, self.head_count, -1).transpose(1, 2)
+
+
+def _side_by_side(heads: Tensor) -> Tensor:
+    """Return ``(batch, time, heads * head size)`` of ``(batch, heads, time, head size)``."""
+    return heads.transpose(1, 2).flatten(2)

@@ -52,6 +52,10 @@ class CharLstmSettings(_CharacterFamily, frozen=True, kw_only=True, tag="char_ls
         for name in ("embedding_size", "hidden_size", "layer_count"):
             check_at_least(name, getattr(self, name), 1)
 
+    def schema(self) -> Schema:
+        """Return the tensors of the network, in state-dict order, every one ``shared``."""
+        return _char_lstm_schema(self)
+
 
 class CharTransformerSettings(_CharacterFamily, frozen=True, kw_only=True, tag="char_transformer"):
     """[FedTP]'s Transformer for Shakespeare, with the causal mask that its code leaves out.
@@ -80,8 +84,12 @@ class CharTransformerSettings(_CharacterFamily, frozen=True, kw_only=True, tag="
             raise ValueError(f"model_size must be even, got {self.model_size}")
         check_dropout(self.dropout)
 
+    def schema(self) -> Schema:
+        """Return the tensors of the network, in state-dict order, every one ``shared``."""
+        return _char_transformer_schema(self)
 
-def char_lstm_schema(settings: CharLstmSettings) -> Schema:
+
+def _char_lstm_schema(settings: CharLstmSettings) -> Schema:
     """Return the schema of a stacked LSTM."""
     hidden = settings.hidden_size
     layers = [
@@ -103,7 +111,7 @@ def char_lstm_schema(settings: CharLstmSettings) -> Schema:
     )
 
 
-def char_transformer_schema(settings: CharTransformerSettings) -> Schema:
+def _char_transformer_schema(settings: CharTransformerSettings) -> Schema:
     """Return the schema of a character Transformer."""
     width = settings.model_size
     blocks = [

@@ -102,6 +102,10 @@ class VitSettings(_ImageFamily, frozen=True, kw_only=True, tag="vit"):
         """Return the number of values in one patch."""
         return self.patch_size**2 * self.channel_count
 
+    def schema(self) -> Schema:
+        """Return the tensors of the network, in state-dict order, every one ``shared``."""
+        return _vit_schema(self)
+
 
 class ConvNetSettings(_ImageFamily, frozen=True, kw_only=True, tag="convnet"):
     """Two convolutions and three linear layers, the ConvNet of FedTP's baselines.
@@ -147,8 +151,12 @@ class ConvNetSettings(_ImageFamily, frozen=True, kw_only=True, tag="convnet"):
     def _halved(self, size: int) -> int:
         return (size + 2 * self.padding - self.kernel_size + 1) // 2
 
+    def schema(self) -> Schema:
+        """Return the tensors of the network, in state-dict order, every one ``shared``."""
+        return _convnet_schema(self)
 
-def convnet_schema(settings: ConvNetSettings) -> Schema:
+
+def _convnet_schema(settings: ConvNetSettings) -> Schema:
     """Return the schema of a ConvNet."""
     first, second = settings.kernel_counts
     third, fourth = settings.hidden_sizes
@@ -174,7 +182,7 @@ def convnet_schema(settings: ConvNetSettings) -> Schema:
     )
 
 
-def vit_schema(settings: VitSettings) -> Schema:
+def _vit_schema(settings: VitSettings) -> Schema:
     """Return the schema of a ViT."""
     width = settings.model_size
     blocks = [

@@ -1,29 +1,24 @@
 """Settings of the word models, the union of all families, and the schema each one implies.
 
 A new family is a settings struct (images, characters and sequences have files of their own), one
-member of ``ModelSettings``, one case in ``schema_of``, one network in its own file, and one line
-in ``models/registry.py``. Nothing here imports torch: the resting device agent checks a plan's
-schema with this, and a test holds each schema against the network it describes.
+member of ``ModelSettings``, one network in its own file, and one case in ``models/registry.py``.
+Nothing here imports torch: the resting device agent checks a plan's schema with this, and a test
+holds each schema against the network it describes.
 """
-
-from typing import assert_never
 
 import msgspec
 
-from models.character_settings import (
-    CharLstmSettings,
-    CharTransformerSettings,
-    char_lstm_schema,
-    char_transformer_schema,
-)
-from models.image_settings import ConvNetSettings, VitSettings, convnet_schema, vit_schema
+from models.character_settings import CharLstmSettings, CharTransformerSettings
+from models.image_settings import ConvNetSettings, VitSettings
 from models.schema import Schema, TensorSpec
+from models.seq2seq_settings import Seq2SeqSettings
 from models.tensor_lists import (
     attention_tensors,
     check_at_least,
     check_dropout,
     linear_tensors,
     norm_tensors,
+    tensor,
 )
 
 
@@ -62,6 +57,10 @@ class GruLmSettings(_WordFamily, frozen=True, kw_only=True, tag="gru_lm"):
         check_at_least("hidden_size", self.hidden_size, 1)
         check_dropout(self.dropout)
 
+    def schema(self) -> Schema:
+        """Return the tensors of the network, in state-dict order, every one ``shared``."""
+        return _gru_lm_schema(self)
+
 
 class TransformerLmSettings(_WordFamily, frozen=True, kw_only=True, tag="transformer_lm"):
     """Causal pre-LN Transformer for next words, with attention made of linear layers and SDPA.
@@ -95,6 +94,10 @@ class TransformerLmSettings(_WordFamily, frozen=True, kw_only=True, tag="transfo
             )
         check_dropout(self.dropout)
 
+    def schema(self) -> Schema:
+        """Return the tensors of the network, in state-dict order, every one ``shared``."""
+        return _transformer_lm_schema(self)
+
 
 WordModelSettings = GruLmSettings | TransformerLmSettings
 """Families that predict the next word of a list."""
@@ -105,29 +108,15 @@ ImageModelSettings = VitSettings | ConvNetSettings
 CharacterModelSettings = CharLstmSettings | CharTransformerSettings
 """Families that predict the next character."""
 
-ModelSettings = WordModelSettings | ImageModelSettings | CharacterModelSettings
+ModelSettings = WordModelSettings | ImageModelSettings | CharacterModelSettings | Seq2SeqSettings
 
 
 def schema_of(settings: ModelSettings) -> Schema:
     """Return the schema that the settings imply, every tensor ``shared``."""
-    match settings:
-        case GruLmSettings():
-            return Schema(tuple(_gru_lm_tensors(settings)))
-        case TransformerLmSettings():
-            return Schema(tuple(_transformer_lm_tensors(settings)))
-        case VitSettings():
-            return vit_schema(settings)
-        case ConvNetSettings():
-            return convnet_schema(settings)
-        case CharLstmSettings():
-            return char_lstm_schema(settings)
-        case CharTransformerSettings():
-            return char_transformer_schema(settings)
-        case _:
-            assert_never(settings)
+    return settings.schema()
 
 
-def _gru_lm_tensors(settings: GruLmSettings) -> list[TensorSpec]:
+def _gru_lm_schema(settings: GruLmSettings) -> Schema:
     vocab, hidden = settings.vocabulary_size, settings.hidden_size
     tensors = [
         TensorSpec(name="embedding.weight", shape=(vocab, hidden), layer="embedding"),
@@ -138,26 +127,29 @@ def _gru_lm_tensors(settings: GruLmSettings) -> list[TensorSpec]:
     ]
     if not settings.tied:
         tensors.append(TensorSpec(name="output.weight", shape=(vocab, hidden), layer="output"))
-    return [*tensors, TensorSpec(name="output.bias", shape=(vocab,), layer="output")]
+    bias = TensorSpec(name="output.bias", shape=(vocab,), layer="output")
+    return Schema((*tensors, bias))
 
 
-def _transformer_lm_tensors(settings: TransformerLmSettings) -> list[TensorSpec]:
+def _transformer_lm_schema(settings: TransformerLmSettings) -> Schema:
     vocab, width = settings.vocabulary_size, settings.model_size
     output = linear_tensors("output", vocab, width)
     if settings.tied:
         del output[0]
     blocks = [
-        tensor
+        spec
         for block in range(settings.layer_count)
-        for tensor in _block_tensors(f"blocks.{block}", width, settings.feedforward_size)
+        for spec in _block_tensors(f"blocks.{block}", width, settings.feedforward_size)
     ]
-    return [
-        TensorSpec(name="embedding.weight", shape=(vocab, width), layer="embedding"),
-        TensorSpec(name="position.weight", shape=(settings.context_size, width), layer="position"),
-        *blocks,
-        *norm_tensors("norm", width),
-        *output,
-    ]
+    return Schema(
+        (
+            tensor("embedding", "weight", vocab, width),
+            tensor("position", "weight", settings.context_size, width),
+            *blocks,
+            *norm_tensors("norm", width),
+            *output,
+        )
+    )
 
 
 def _block_tensors(block: str, width: int, feedforward: int) -> list[TensorSpec]:

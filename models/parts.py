@@ -14,7 +14,7 @@ class Part(StrEnum):
     """Name a part of a model."""
 
     PROJECTION = "projection"
-    """Queries, keys and values of every self-attention; what FedTP generates."""
+    """Queries, keys and values of every attention; what FedTP generates."""
     HEAD = "head"
     """The last layer, weight and bias."""
     BATCH_NORM = "batch norm"

@@ -22,6 +22,8 @@ from models.model_settings import (
     TransformerLmSettings,
     WordModelSettings,
 )
+from models.seq2seq import Seq2Seq
+from models.seq2seq_settings import Seq2SeqSettings
 from models.transformer_lm import TransformerLm
 from models.vit import Vit
 
@@ -34,7 +36,7 @@ ImageNetwork = Vit | ConvNet
 CharacterNetwork = CharLstm | CharTransformer
 """Families of next characters: modules that are a ``models.character_model.CharacterModel``."""
 
-Network = WordNetwork | ImageNetwork | CharacterNetwork
+Network = WordNetwork | ImageNetwork | CharacterNetwork | Seq2Seq
 """Every family."""
 
 
@@ -73,6 +75,17 @@ def character_network(network: Network) -> CharacterNetwork:
     if isinstance(network, CharacterNetwork):
         return network
     raise _wrong_family(network, "next characters", "char_lstm or char_transformer")
+
+
+def sequence_network(network: Network) -> Seq2Seq:
+    """Return the network, which turns sequences into sequences.
+
+    Raises:
+        WrongFamilyError: If it does not.
+    """
+    if isinstance(network, Seq2Seq):
+        return network
+    raise _wrong_family(network, "sequences", "seq2seq")
 
 
 def _wrong_family(network: Network, wanted: str, families: str) -> WrongFamilyError:
@@ -132,18 +145,22 @@ class _Undrawn(TorchFunctionMode):
 
 
 def _network(settings: ModelSettings) -> Network:
+    network: Network
     match settings:
         case GruLmSettings():
-            return GruLm(settings)
+            network = GruLm(settings)
         case TransformerLmSettings():
-            return TransformerLm(settings)
+            network = TransformerLm(settings)
         case VitSettings():
-            return Vit(settings)
+            network = Vit(settings)
         case ConvNetSettings():
-            return ConvNet(settings)
+            network = ConvNet(settings)
         case CharLstmSettings():
-            return CharLstm(settings)
+            network = CharLstm(settings)
         case CharTransformerSettings():
-            return CharTransformer(settings)
+            network = CharTransformer(settings)
+        case Seq2SeqSettings():
+            network = Seq2Seq(settings)
         case _:
             assert_never(settings)
+    return network

@@ -16,6 +16,7 @@ from models.next_character import NextCharacter
 from models.next_word import NextWord
 from models.plan import TrainingSettings
 from models.registry import Network
+from models.sequence import Sequences
 
 ExamplesT_contra = TypeVar("ExamplesT_contra", contravariant=True)
 BatchT = TypeVar("BatchT")
@@ -85,6 +86,7 @@ class Task(Protocol[ExamplesT_contra, BatchT]):
 TASKS: dict[str, Task[Any, Any]] = {
     "next_word": NextWord(),
     "next_character": NextCharacter(),
+    "sequence": Sequences(),
     "image_classification": ImageClassification(),
 }
 

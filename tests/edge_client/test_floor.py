@@ -2,7 +2,7 @@
 
 import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -17,7 +17,7 @@ from edge_client.floor import (
     read_floor,
     write_starting_floor,
 )
-from models.model_settings import GruLmSettings, schema_of
+from models.model_settings import GruLmSettings, ModelSettings, schema_of
 from models.plan import Plan, TrainingSettings, VocabularySettings
 from privacy.calibrated_settings import CentralNoise
 from privacy.example_settings import ExamplePrivacySettings
@@ -137,6 +137,14 @@ def test_a_model_family_that_the_floor_lacks_is_refused() -> None:
         check_plan(plan(), floor)
 
     assert refused.value.code == "floor_model_family"
+
+
+def test_the_starting_floor_trains_every_family(tmp_path: Path) -> None:
+    write_starting_floor(tmp_path / "floor.toml")
+
+    families = read_floor(tmp_path / "floor.toml").model_families
+
+    assert families == {settings.__struct_config__.tag for settings in get_args(ModelSettings)}
 
 
 def test_any_norm_also_accepts_no_clipping() -> None:

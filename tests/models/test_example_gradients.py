@@ -29,7 +29,12 @@ UNTIED = GruLmSettings(vocabulary_size=20, hidden_size=6, tied=False)
 TRANSFORMER = TransformerLmSettings(
     vocabulary_size=20, model_size=8, head_count=2, feedforward_size=16, context_size=7
 )
-MODELS = pytest.mark.parametrize("settings", [TIED, UNTIED, TRANSFORMER], ids=str)
+UNTIED_TRANSFORMER = TransformerLmSettings(
+    vocabulary_size=20, model_size=8, head_count=2, feedforward_size=16, context_size=7, tied=False
+)
+MODELS = pytest.mark.parametrize(
+    "settings", [TIED, UNTIED, TRANSFORMER, UNTIED_TRANSFORMER], ids=str
+)
 
 LENGTHS = (5, 1, 7, 3, 7, 2)
 

@@ -13,6 +13,14 @@ FAMILIES: list[WordModelSettings] = [
     TransformerLmSettings(
         vocabulary_size=30, model_size=8, head_count=2, feedforward_size=16, context_size=12
     ),
+    TransformerLmSettings(
+        vocabulary_size=30,
+        model_size=8,
+        head_count=2,
+        feedforward_size=16,
+        context_size=12,
+        tied=False,
+    ),
 ]
 
 
@@ -47,8 +55,9 @@ def test_every_family_is_a_language_model(settings: WordModelSettings) -> None:
     assert network.output_bias.shape == (30,)
 
 
-def test_a_tied_matrix_is_the_embedding_and_an_untied_one_is_not() -> None:
-    tied, untied = network_of(FAMILIES[0]), network_of(FAMILIES[1])
+@pytest.mark.parametrize("family", [0, 2])
+def test_a_tied_matrix_is_the_embedding_and_an_untied_one_is_not(family: int) -> None:
+    tied, untied = network_of(FAMILIES[family]), network_of(FAMILIES[family + 1])
 
     assert tied.output_weight is tied.embedding.weight
     assert untied.output_weight is not untied.embedding.weight

@@ -27,6 +27,7 @@ from models.parameters import (
 )
 from models.registry import build_network, image_network
 from models.schema import Schema
+from models.seq2seq_settings import Seq2SeqSettings
 
 WORD_FAMILIES: list[WordModelSettings] = [
     GruLmSettings(vocabulary_size=40, hidden_size=6),
@@ -55,6 +56,7 @@ FAMILIES: list[ModelSettings] = [
     NORMED,
     CharLstmSettings(hidden_size=5, layer_count=3),
     CharTransformerSettings(model_size=6, head_count=2, head_size=5, feedforward_size=7),
+    Seq2SeqSettings(symbol_count=9, model_size=8, head_count=2, feedforward_size=6),
 ]
 
 
