@@ -14,7 +14,7 @@ import torch
 from edge_client.compute import prepare_compute
 from models.model_settings import schema_of
 from models.parameters import initial_parameters, load_parameters
-from models.registry import build_network
+from models.registry import build_network, word_network
 from privacy.atomic import write_atomically
 from privacy.audit_exposure import exposure
 from privacy.audit_scores import AuditError
@@ -174,7 +174,7 @@ def _secrets(
     final = run_simulation(config, tables, planted, folder, run)
     model_round = int(final["model_round"] or 0)
     release = ReleaseFolder(folder / RELEASES_FOLDER).read(model_round)
-    network = build_network(config.model)
+    network = word_network(build_network(config.model))
     load_parameters(network, schema_of(config.model), torch.tensor(release.parameters))
     network.eval()
     losses = [sentence_losses(network, part).numpy() for part in secrets]
