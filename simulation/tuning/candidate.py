@@ -185,6 +185,10 @@ def trial_tables(
             privacy |= {"mode": "paper", "randomisation_magnitude": magnitude}
         case "ftrl":
             privacy |= _tree_tables(candidate, promise, cohort_at_hand, schema)
+            # Under a guarantee the places of a round are a fixed number.
+            rounds = {**tables["rounds"], "cohort_size": cohort_at_hand}
+            rounds.pop("participation_rate", None)
+            tables = {**tables, "rounds": rounds}
     return {**tables, "privacy": privacy, "aggregation": aggregation}
 
 

@@ -101,8 +101,12 @@ def test_every_mode_makes_a_configuration_that_can_be_read(
 ) -> None:
     candidate = make(mode=mode)
     promise = promise_of(candidate, DEPLOYMENT, schema)
+    rounds = {"cap": 4, "participation_rate": 0.1, "quorum": 2, "deadline_s": 60.0}
 
-    config_from(trial_tables(tables, candidate, promise, cohort_at_hand=3, schema=schema), "trial")
+    for given in (tables, {**tables, "rounds": rounds}):
+        trial = trial_tables(given, candidate, promise, cohort_at_hand=3, schema=schema)
+        # Whether by number or by share, the clients at hand are the same.
+        assert config_from(trial, "trial").rounds.cohort_size_of(30) == 3
 
 
 def test_a_cohort_larger_than_the_population_is_refused(schema: Schema) -> None:
