@@ -25,8 +25,8 @@ _SPARE_CANDIDATES = 6
 """Neighbours fetched beyond those asked for, so that equal distances are ranked here."""
 
 
-class MissingFaissError(RuntimeError):
-    """Raised when neighbours are asked for and FAISS is not installed."""
+class MissingFaissError(ValueError):
+    """Raised when a plan asks for neighbours and FAISS is not installed."""
 
 
 def require_faiss() -> None:

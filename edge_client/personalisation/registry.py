@@ -5,8 +5,10 @@ case below.
 """
 
 from edge_client.personalisation.balanced_head import BalancedHeadHalf
+from edge_client.personalisation.gaussian_process import GaussianProcessHalf
 from edge_client.personalisation.head_first import FedRepHalf
 from edge_client.personalisation.method import ClientHalf
+from edge_client.personalisation.neighbours import NeighboursHalf
 from edge_client.personalisation.own_model import DittoHalf, PFedMeHalf
 from edge_client.personalisation.plain import PlainHalf
 from edge_client.personalisation.proximal import FedProxHalf
@@ -16,7 +18,9 @@ from models.personalisation_settings import (
     FedRepSettings,
     FedRodSettings,
     FedTpSettings,
+    NeighbourSettings,
     PersonalisationSettings,
+    PFedGpSettings,
     PFedMeSettings,
 )
 
@@ -26,17 +30,26 @@ def build_client_half(settings: PersonalisationSettings) -> ClientHalf:
 
     Args:
         settings: The method.
+
+    Raises:
+        MissingFaissError: If neighbours are to vote and FAISS is not installed.
     """
+    half: ClientHalf
     match settings:
         case FedProxSettings():
-            return FedProxHalf(settings)
+            half = FedProxHalf(settings)
         case FedRepSettings():
-            return FedRepHalf()
+            half = FedRepHalf()
         case PFedMeSettings():
-            return PFedMeHalf(settings)
+            half = PFedMeHalf(settings)
         case DittoSettings():
-            return DittoHalf(settings)
+            half = DittoHalf(settings)
         case FedRodSettings() | FedTpSettings(head="balanced"):
-            return BalancedHeadHalf(settings)
+            half = BalancedHeadHalf(settings)
+        case PFedGpSettings():
+            half = GaussianProcessHalf(settings)
+        case FedTpSettings(neighbours=NeighbourSettings() as neighbours):
+            half = NeighboursHalf(neighbours)
         case _:
-            return PlainHalf()
+            half = PlainHalf()
+    return half
