@@ -1,10 +1,24 @@
-"""Every text data set by name; a new one is a file with a ``load`` function and a line here."""
+"""Every data set by name; a new one is a file with a ``load`` function and a line here."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from edge_client.datasets import folder, irc, jsonl, manual, ptb, reddit, sms, wikitext2
+from edge_client.datasets import (
+    cifar,
+    digits,
+    folder,
+    irc,
+    jsonl,
+    manual,
+    ptb,
+    reddit,
+    shakespeare,
+    sms,
+    wikitext2,
+)
+from edge_client.datasets.character_text import CharacterLoader, CharacterText
 from edge_client.datasets.federated_text import DatasetError, FederatedText, Loader
+from edge_client.datasets.image_set import ImageLoader, ImageSet
 
 DATASETS: Mapping[str, Loader] = {
     "manual": manual.load,
@@ -17,6 +31,14 @@ DATASETS: Mapping[str, Loader] = {
     "jsonl": jsonl.load,
 }
 
+
+IMAGE_SETS: Mapping[str, ImageLoader] = {
+    "digits": digits.load,
+    "cifar10": cifar.load_cifar10,
+    "cifar100": cifar.load_cifar100,
+}
+
+CHARACTER_SETS: Mapping[str, CharacterLoader] = {"shakespeare": shakespeare.load}
 
 _BY_USER_TIME: Mapping[str, Loader] = {
     name: DATASETS[name] for name in ("manual", "sms", "folder", "jsonl")
@@ -35,7 +57,7 @@ def load_by_user_time(name: str, path: Path | None = None) -> FederatedText:
     """
     if name not in _BY_USER_TIME:
         raise DatasetError(
-            f"data set must be one of {', '.join(sorted(_BY_USER_TIME))} to be split by each "
+            f"data set must be one of {_listed(sorted(_BY_USER_TIME))} to be split by each "
             f"user's time, got {name!r}"
         )
     return _BY_USER_TIME[name](path)
@@ -53,5 +75,41 @@ def load_dataset(name: str, path: Path | None = None) -> FederatedText:
         DatasetError: If the name is unknown or the set cannot be loaded.
     """
     if name not in DATASETS:
-        raise DatasetError(f"data set must be one of {', '.join(DATASETS)}, got {name!r}")
+        raise DatasetError(f"data set must be one of {_listed(DATASETS)}, got {name!r}")
     return DATASETS[name](path)
+
+
+def load_images(name: str, path: Path | None = None) -> ImageSet:
+    """Load an image data set from its official layout.
+
+    Args:
+        name: A key of `IMAGE_SETS`.
+        path: As for `load_dataset`; not needed by ``digits``.
+
+    Raises:
+        DatasetError: If the name is unknown or the set cannot be loaded.
+    """
+    if name not in IMAGE_SETS:
+        raise DatasetError(f"data set of images must be one of {_listed(IMAGE_SETS)}, got {name!r}")
+    return IMAGE_SETS[name](path)
+
+
+def load_characters(name: str, path: Path | None = None) -> CharacterText:
+    """Load a data set for character models from its official layout.
+
+    Args:
+        name: A key of `CHARACTER_SETS`.
+        path: As for `load_dataset`.
+
+    Raises:
+        DatasetError: If the name is unknown or the set cannot be loaded.
+    """
+    if name not in CHARACTER_SETS:
+        raise DatasetError(
+            f"data set of characters must be one of {_listed(CHARACTER_SETS)}, got {name!r}"
+        )
+    return CHARACTER_SETS[name](path)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names)

@@ -1,0 +1,21 @@
+"""What every data set for character models loads into: each user's whole text, oldest first."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class CharacterText:
+    """Hold one data set.
+
+    Attributes:
+        texts: Text of each user, in the order it was said or typed.
+        notes: What was left out and why, one line each.
+    """
+
+    texts: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+
+
+CharacterLoader = Callable[[Path | None], CharacterText]
