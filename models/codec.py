@@ -39,22 +39,27 @@ def payload_size(schema: Schema) -> int:
     return _HEADER.size + schema.payload_bytes
 
 
-def encode(schema: Schema, flat: FlatVector) -> memoryview:
+def encode(schema: Schema, flat: FlatVector, *, into: memoryview | None = None) -> memoryview:
     """Return the flat vector as a payload of ``payload_size(schema)`` bytes.
 
     Args:
         schema: What the vector holds.
         flat: Parameters or a client update in schema order, float32, shape ``(elements,)``.
+        into: Writable memory of that size, for callers that write many payloads of one schema;
+            taken anew if absent.
 
     Raises:
         CodecError: If the vector has another dtype or shape, or holds NaN or infinity.
+        ValueError: If ``into`` has another size.
     """
     if flat.dtype != np.float32:
         raise CodecError(f"parameters must be float32, got {flat.dtype}")
     if flat.shape != (schema.element_count,):
         raise CodecError(f"parameters must have shape ({schema.element_count},), got {flat.shape}")
     check_finite(schema, flat)
-    payload = fresh_memory(payload_size(schema))
+    payload = fresh_memory(payload_size(schema)) if into is None else into
+    if payload.nbytes != payload_size(schema):
+        raise ValueError(f"into must have {payload_size(schema)} bytes, got {payload.nbytes}")
     _HEADER.pack_into(payload, 0, _MAGIC, CODEC_VERSION, 0, schema.sha256)
     np.frombuffer(payload, dtype="<f4", offset=_HEADER.size)[:] = flat
     return payload.toreadonly()
@@ -68,12 +73,20 @@ def decode(schema: Schema, payload: Payload) -> FlatVector:
     Raises:
         CodecError: If the size, magic, version or schema is another, or a value is not finite.
     """
-    view = memoryview(payload)
-    _check_header(schema, view)
-    flat = np.frombuffer(view, dtype="<f4", offset=_HEADER.size)
+    check_layout(schema, payload)
+    flat = np.frombuffer(payload, dtype="<f4", offset=_HEADER.size)
     flat.flags.writeable = False
     check_finite(schema, flat)
     return flat
+
+
+def check_layout(schema: Schema, payload: Payload) -> None:
+    """Check all that ``decode`` does but the elements, for who measures each of them anyway.
+
+    Raises:
+        CodecError: If the size, magic, version or schema is another.
+    """
+    _check_header(schema, memoryview(payload))
 
 
 def named_tensors(schema: Schema, flat: FlatVector) -> dict[str, NDArray[np.float32]]:

@@ -85,12 +85,19 @@ class Vocabulary:
 
     def to_bytes(self) -> bytes:
         """Return the list as it is stored and sent: UTF-8, one word a line."""
+        return self._encoded
+
+    @functools.cached_property
+    def _encoded(self) -> bytes:
+        return self._encode()
+
+    def _encode(self) -> bytes:
         return "".join(f"{word}\n" for word in self.words).encode()
 
     @functools.cached_property
     def sha256(self) -> bytes:
         """Return the SHA-256 of `to_bytes`, 32 bytes; a plan carries it in hex."""
-        return hashlib.sha256(self.to_bytes()).digest()
+        return hashlib.sha256(self._encode()).digest()
 
 
 def decode_vocabulary(encoded: bytes) -> Vocabulary:

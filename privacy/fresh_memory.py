@@ -6,7 +6,7 @@ import mmap
 # Below this the C library mostly gives out memory that was used before.
 _LEAST_MAPPED_BYTES = 1 << 20
 # Numbers of glibc's mallopt(3), and the values given to it, in bytes.
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _TRIM_BYTES = 1 << 30
 _MMAP_BYTES = 32 << 20  # the largest that glibc takes
 
@@ -28,7 +28,9 @@ def keep_freed_memory() -> None:
     """Let this process's allocator keep what is freed: the next round asks for the same again.
 
     Handing memory back to the system and having every page zeroed anew takes up to a third of a
-    training step, and half of sealing a model. For entry points only: it is the process's own.
+    training step, and half of sealing a model. What one thread frees serves every other: a pool of
+    memory for each would hold as many models as there are threads. For entry points only: it is the
+    process's own.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -36,3 +38,4 @@ def keep_freed_memory() -> None:
         return  # another C library than glibc: nothing to set
     mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)
     mallopt(_M_TRIM_THRESHOLD, _TRIM_BYTES)
+    mallopt(_M_ARENA_MAX, 1)

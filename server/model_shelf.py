@@ -21,7 +21,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from models.codec import Payload, encode
+from models.codec import Payload, encode, payload_size
 from models.metrics import Counts
 from models.parameters import initial_parameters
 from models.plan import Plan
@@ -30,6 +30,7 @@ from models.role_vectors import part_of
 from models.schema import Role
 from models.vocabulary import Vocabulary
 from privacy.certificates import Certificates
+from privacy.fresh_memory import fresh_memory
 from privacy.identity import Identity
 from server.config import FederationConfig, make_plan
 from server.convergence import ConvergenceTracker
@@ -134,6 +135,7 @@ class ModelShelf:
         self._failpoints = failpoints
         self._tracker = ConvergenceTracker(config.convergence)
         self._model: Model | None = None
+        self._payload: memoryview | None = None
         self._sealing: asyncio.Task[Downlink] | None = None
         self._behind: asyncio.Task[None] | None = None
 
@@ -256,23 +258,25 @@ class ModelShelf:
             )
         )
         event = event_of(number, self._config.rounds, in_hand.plan.privacy)
-        entry = await self._threads.run(
-            lambda: prepare_entry(
-                self._store, event, run=self._run, round_number=number, now=time.time()
-            )
+        entry, payload = await asyncio.gather(
+            self._threads.run(
+                lambda: prepare_entry(
+                    self._store, event, run=self._run, round_number=number, now=time.time()
+                )
+            ),
+            self._threads.run(lambda: self._begin(number, parameters)),
         )
         new = dataclasses.replace(new, entry=entry)
-        payload = await self._threads.run(lambda: self._encode(parameters))
+        # The parameters are flushed while they are hashed, sealed and described.
         writing = asyncio.create_task(
-            self._threads.run(lambda: self._releases.begin(number, payload))
+            self._threads.run(lambda: self._releases.write_parameters(number, payload))
         )
         sha256 = await self._threads.run(lambda: parameters_digest(new.parameters))
         model = Model(number, parameters, sha256, _clipping_norm_after(new.metrics))
         sealing = asyncio.create_task(self._threads.run(lambda: self._seal(model, payload)))
-        await writing
-        record = await self._threads.run(
-            lambda: self._releases.complete(new, self._identity, sha256)
-        )
+        describing = self._threads.run(lambda: self._releases.describe(new, self._identity, sha256))
+        record, _ = await asyncio.gather(describing, writing)
+        await self._threads.run(lambda: self._releases.complete(number))
         self._failpoints.reach(Failpoint.NOISED)
         await self.finish()
         opened_at = in_hand.opened_at
@@ -362,6 +366,13 @@ class ModelShelf:
         if self._public_text is None or not self._config.evaluation.is_due(round_number):
             return {}
         return _figures(self._public_text.score(self.plan(None), parameters))
+
+    def _begin(self, round_number: int, parameters: Tensor) -> Payload:
+        """Make the folder of a release and return its payload, in the memory of the one before."""
+        self._releases.begin(round_number)
+        if self._payload is None:
+            self._payload = fresh_memory(payload_size(self._shared))
+        return encode(self._shared, parameters.numpy(), into=self._payload)
 
     def _encode(self, parameters: Tensor) -> Payload:
         return encode(self._shared, parameters.numpy())

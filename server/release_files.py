@@ -119,11 +119,17 @@ class ReleaseFolder:
             CodecError: If the parameters do not fit the plan's model or are not finite.
             OSError: If the disk is full.
         """
-        self.begin(new.round_number, encode(released_schema(new.plan), new.parameters))
-        return self.complete(new, signer, parameters_digest(new.parameters))
+        payload = encode(released_schema(new.plan), new.parameters)
+        self.begin(new.round_number)
+        self.write_parameters(new.round_number, payload)
+        record = self.describe(new, signer, parameters_digest(new.parameters))
+        self.complete(new.round_number)
+        return record
 
-    def begin(self, round_number: int, payload: Payload) -> None:
-        """Write and flush a release's parameters; ``complete`` does the rest of ``build``.
+    def begin(self, round_number: int) -> None:
+        """Make the folder of a release, for the steps of ``build`` one by one.
+
+        ``write_parameters`` and ``describe`` may run at the same time; ``complete`` comes last.
 
         Raises:
             OSError: If the disk is full.
@@ -131,12 +137,19 @@ class ReleaseFolder:
         building = self._building(round_number)
         shutil.rmtree(building, ignore_errors=True)
         building.mkdir(mode=0o700)
-        write_flushed(building, {PARAMETERS_FILE: payload})
 
-    def complete(
+    def write_parameters(self, round_number: int, payload: Payload) -> None:
+        """Write and flush a release's parameters.
+
+        Raises:
+            OSError: If the disk is full.
+        """
+        write_flushed(self._building(round_number), {PARAMETERS_FILE: payload})
+
+    def describe(
         self, new: NewRelease, signer: Identity | None, parameters_sha256: bytes
     ) -> ReleaseRecord:
-        """Write and flush what describes parameters that were begun with.
+        """Write and flush what describes the parameters.
 
         Args:
             new: The release.
@@ -166,9 +179,16 @@ class ReleaseFolder:
         signature = {} if signer is None else signature_of(encoded, signer)
         building = self._building(new.round_number)
         write_flushed(building, {**described, RECORD_FILE: encoded, **signature})
-        sync_folder(building)
-        sync_folder(self._folder)
         return record
+
+    def complete(self, round_number: int) -> None:
+        """Flush the names of a release's files, which are all written.
+
+        Raises:
+            OSError: If the disk is full.
+        """
+        sync_folder(self._building(round_number))
+        sync_folder(self._folder)
 
     def publish(self, round_number: int) -> Path:
         """Name a release that was built and point ``latest`` to it; repeating does no harm.

@@ -33,6 +33,16 @@ def test_a_payload_is_the_header_and_then_little_endian_floats() -> None:
     assert payload_size(SCHEMA) == 48 + 8 * 4
 
 
+def test_a_payload_can_take_the_memory_of_the_one_before() -> None:
+    memory = memoryview(bytearray(encode(SCHEMA, FLAT + 1)))
+
+    payload = encode(SCHEMA, FLAT, into=memory)
+
+    assert payload == encode(SCHEMA, FLAT) == memory
+    with pytest.raises(ValueError, match="into must have 80 bytes, got 79"):
+        encode(SCHEMA, FLAT, into=memory[1:])
+
+
 @given(
     numpy_st.arrays(
         np.float32,
