@@ -1,7 +1,8 @@
 """Speak to the coordinator: one mutual-TLS channel, and each call of the wire as one coroutine.
 
 Every failure is one of two: a refusal with the coordinator's code, or an unreachable coordinator.
-Bytes go to and from files in pieces of 1 MiB, so a model never lies in the agent's memory whole.
+Bytes go to and from files in pieces of 1 MiB or little more, so a model never lies in the agent's
+memory whole.
 """
 
 import base64
@@ -19,11 +20,14 @@ from edge_client.job import Evaluated
 from edge_client.refusal import UnreachableError, failure_of
 from models.plan import PLAN_VERSION
 from privacy.atomic import BytesLike
+from privacy.digest import CHUNK_BYTES
+from privacy.envelope_header import PREFIX_BYTES, TAG_BYTES
 from privacy.protocol import PROTOCOL_VERSION
 from protos import federation_pb2 as wire
 from protos.federation_pb2_grpc import EnrolmentStub, FederationStub
 
-PIECE_BYTES = 1 << 20
+# One sealed chunk a piece, so that whoever opens it copies nothing; the first has the prefix too.
+PIECE_BYTES = CHUNK_BYTES + TAG_BYTES
 # A field's number and length take this much before data of 16 KiB to 2 MiB.
 _LARGE_START_BYTES = 4
 CALL_TIMEOUT_S = 30.0
@@ -250,10 +254,11 @@ def encoded_chunks(file: RawIOBase | BufferedIOBase, nonce: bytes, offset: int) 
         offset: Where the file stands.
     """
     head = wire.UploadChunk(lease_nonce=nonce, offset=offset).SerializeToString()
-    memory = memoryview(bytearray(PIECE_BYTES))
-    while count := file.readinto(memory):
+    memory = memoryview(bytearray(PREFIX_BYTES + PIECE_BYTES))
+    wanted = PIECE_BYTES if offset else len(memory)
+    while count := file.readinto(memory[:wanted]):
         yield encode_chunk(head, memory[:count])
-        head = b""
+        head, wanted = b"", PIECE_BYTES
 
 
 def encode_chunk(head: bytes, data: BytesLike) -> bytes:

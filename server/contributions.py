@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, not_, select, update
+from sqlalchemy import ColumnElement, Row, and_, exists, not_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from server.attempts import this_attempt
@@ -150,9 +150,12 @@ def _insert(store: Store, row: dict[str, Any], lease: Lease) -> None:
     )
     try:
         with store.write() as connection:
-            if connection.execute(select(attempts.c.attempt).where(attempt)).first() is None:
+            is_open, is_enrolled = connection.execute(
+                select(exists().where(attempt), exists().where(client))
+            ).one()
+            if not is_open:
                 raise ContributionError("the attempt has ended")
-            if connection.execute(select(clients.c.name).where(client)).first() is None:
+            if not is_enrolled:
                 raise ContributionError(f"{lease.client} is not an enrolled client")
             connection.execute(contributions.insert().values(row))
     except IntegrityError:

@@ -1,6 +1,7 @@
 """Take in a device's update: from the first chunk to the acknowledged commit.
 
-A commit is verified (opened, checked against the schema, every element finite) and then made
+What comes in one stream is opened while it arrives, if there is memory to spare. A commit is
+verified (opened if it is not yet, checked against the schema, every element finite) and then made
 durable, both in threads, while the event loop serves others. Once begun it runs to its end even
 if the device goes away: a repeated commit joins the running one, or finds it done, and gets the
 same answer.
@@ -10,12 +11,14 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 from privacy.atomic import BytesLike, sync_file
 from privacy.envelope import MessageContext
 from protos import federation_pb2 as pb
 from server.answering import DISK_FULL_TEXT, RefusedError, disk_refusal
 from server.contributions import ContributionError, find_receipt, keep_contribution
+from server.early_opening import EarlyOpening
 from server.failpoints import Failpoint, Failpoints
 from server.inbox import Inbox
 from server.membership import Membership
@@ -130,8 +133,37 @@ class Intake:
         first = await anext(aiter(pieces), None)
         if first is None:
             raise RefusedError(RefusalCode.CHUNK_SIZE, "an upload must have at least one chunk")
-        lease, _ = self.lease_of(client, first.lease_nonce)
-        return await self._uploads.receive(lease.nonce, first.offset, self._data(first, pieces))
+        lease, in_hand = self.lease_of(client, first.lease_nonce)
+        arriving = await self._arriving(lease, in_hand, first.offset)
+        try:
+            return await self._uploads.receive(
+                lease.nonce,
+                first.offset,
+                self._data(first, pieces),
+                also=None if arriving is None else arriving.feed,
+            )
+        finally:
+            if arriving is not None:
+                arriving.close()
+
+    async def _arriving(
+        self, lease: Lease, in_hand: RoundInHand, offset: int
+    ) -> EarlyOpening | None:
+        """Return what opens an upload from its first byte on; None for the rest of one."""
+        begun = self._uploads.beginning(lease.nonce, offset)
+        if begun is None:
+            return None
+        return self._opener.arriving(await self._sealed(lease, in_hand, *begun))
+
+    async def _sealed(
+        self, lease: Lease, in_hand: RoundInHand, path: Path, message_id: bytes
+    ) -> SealedUpdate:
+        return SealedUpdate(
+            path=path,
+            context=await self._context(lease, in_hand),
+            message_id=message_id,
+            senders=await self._membership.signing_keys(lease.client),
+        )
 
     async def _data(
         self, first: UploadPiece, rest: AsyncIterator[UploadPiece]
@@ -202,12 +234,8 @@ class Intake:
     async def _make_durable(self, lease: Lease, message_id: bytes, example_count: int) -> None:
         _, in_hand = self.lease_of(lease.client, lease.nonce)
         kept_count = _checked_count(in_hand, example_count)
-        sealed = SealedUpdate(
-            path=self._uploads.completed(lease.nonce, message_id),
-            context=await self._context(lease, in_hand),
-            message_id=message_id,
-            senders=await self._membership.signing_keys(lease.client),
-        )
+        path = self._uploads.completed(lease.nonce, message_id)
+        sealed = await self._sealed(lease, in_hand, path, message_id)
         try:
             await self._verify_and_keep(sealed, lease, kept_count)
         except ContributionError as error:

@@ -1,7 +1,9 @@
-"""Open sealed updates from disk: once before they are acknowledged, once when they are summed.
+"""Open sealed updates: before they are acknowledged, and again when they are summed.
 
 Between the two they stay sealed: no plaintext update is ever on the coordinator's disk, and in
-memory there are never more than a few (`server.update_buffers`), whatever the cohort.
+memory there are never more than a few (`server.update_buffers`), whatever the cohort. One that is
+still there when it is asked for, from its arrival (`server.early_opening`) or from its commit, is
+not opened again.
 """
 
 from collections import deque
@@ -14,13 +16,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from models.codec import CodecError, decode, payload_size
+from models.codec import CodecError, check_layout, payload_size
+from models.codec import check_finite as check_elements
 from models.schema import Schema
 from privacy.certificates import CertifiedKey
 from privacy.clipping import UnusableUpdateError, check_finite
 from privacy.envelope import MessageContext, Opener, UnsealError
 from privacy.identity import Identity
 from server.answering import RefusedError
+from server.early_opening import EarlyOpening
 from server.refusals import RefusalCode
 from server.update_buffers import UpdateBuffers
 
@@ -91,32 +95,58 @@ class UpdateOpener:
         Raises:
             RefusedError: If it does not open, does not fit the schema, is not finite, or could
                 not be aggregated.
-            OSError: If the file cannot be read.
+            OSError: If the file has to be read and cannot be.
         """
         with self.opened(sealed) as (update, signing_sha256):
             try:
+                check_elements(self._schema, update.numpy())
                 self._measure(update)
-            except UnusableUpdateError as error:
+            except (CodecError, UnusableUpdateError) as error:
                 raise RefusedError(RefusalCode.MALFORMED_UPDATE, str(error)) from None
             return signing_sha256
+
+    def arriving(self, sealed: SealedUpdate) -> EarlyOpening | None:
+        """Return what opens an update from its first piece on; None where memory is short.
+
+        Only the first of the senders is tried. A buffer stays with it until it is closed.
+        """
+        if not sealed.senders:
+            return None
+        buffer = self._buffers.take_spare(_attempt_of(sealed))
+        if buffer is None:
+            return None
+        sender = sealed.senders[0]
+        opener = self._opener_of(sealed, sender, buffer.memory)
+
+        def finish(whole: Opener | None) -> None:
+            try:
+                if whole is not None:
+                    check_layout(self._schema, whole.finish())
+                    buffer.keep(_message_of(sealed), _attempt_of(sealed), sender.sha256)
+            finally:
+                opener.close()
+                self._buffers.give_back(buffer)
+
+        return EarlyOpening(opener, finish)
 
     @contextmanager
     def opened(self, sealed: SealedUpdate) -> Iterator[tuple[Tensor, bytes]]:
         """Lend an update, flat float32 of shape ``(elements,)``, and its signer's certificate.
 
-        It must not be changed: it may be lent again from where it lies.
+        It must not be changed: it may be lent again from where it lies. Its elements are for the
+        caller to measure.
 
         Raises:
-            RefusedError: If it does not open, does not fit the schema, or is not finite.
-            OSError: If the file cannot be read.
+            RefusedError: If it does not open, or does not fit the schema.
+            OSError: If the file has to be read and cannot be.
         """
-        message = (sealed.context, sealed.message_id)
+        message = _message_of(sealed)
         buffer = self._buffers.take(message)
         try:
             if buffer.holds != message:
                 buffer.holds = None
-                buffer.signing_sha256 = self._fill(buffer.memory, sealed)
-                buffer.holds = message
+                signing_sha256 = self._fill(buffer.memory, sealed)
+                buffer.keep(message, _attempt_of(sealed), signing_sha256)
             yield self._elements(buffer.memory), buffer.signing_sha256
         finally:
             self._buffers.give_back(buffer)
@@ -146,7 +176,7 @@ class UpdateOpener:
         """Open an update into memory and return the signing certificate that fitted."""
         payload, signing_sha256 = self._unseal(sealed, memory)
         try:
-            decode(self._schema, payload)
+            check_layout(self._schema, payload)
         except CodecError as error:
             raise RefusedError(RefusalCode.MALFORMED_UPDATE, str(error)) from None
         return signing_sha256
@@ -161,8 +191,8 @@ class UpdateOpener:
             RefusalCode.UNSEAL_FAILED, "the sealed update could not be opened; train again"
         )
 
-    def _open(self, sealed: SealedUpdate, sender: CertifiedKey, memory: memoryview) -> memoryview:
-        opener = Opener(
+    def _opener_of(self, sealed: SealedUpdate, sender: CertifiedKey, memory: memoryview) -> Opener:
+        return Opener(
             sealed.context,
             payload_bytes=self._payload_bytes,
             recipient=self._identity,
@@ -170,6 +200,9 @@ class UpdateOpener:
             message_id=sealed.message_id,
             into=memory,
         )
+
+    def _open(self, sealed: SealedUpdate, sender: CertifiedKey, memory: memoryview) -> memoryview:
+        opener = self._opener_of(sealed, sender, memory)
         try:
             with sealed.path.open("rb", buffering=0) as file:
                 opener.feed_file(file)
@@ -178,11 +211,20 @@ class UpdateOpener:
             opener.close()
 
     def _elements(self, memory: memoryview) -> Tensor:
-        """Return the elements where they lie; torch wants writable memory, which decode hides."""
+        """Return the elements where they lie; torch wants writable memory."""
         offset = self._payload_bytes - self._schema.payload_bytes
         return torch.frombuffer(
             memory, dtype=torch.float32, count=self._schema.element_count, offset=offset
         )
+
+
+def _message_of(sealed: SealedUpdate) -> tuple[MessageContext, bytes]:
+    return sealed.context, sealed.message_id
+
+
+def _attempt_of(sealed: SealedUpdate) -> tuple[int, int | None]:
+    """Return what tells the updates of one attempt from those before: no two share a deadline."""
+    return sealed.context.round_number, sealed.context.deadline_ms
 
 
 def _enter(loan: _Lent) -> Tensor | None:

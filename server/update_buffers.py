@@ -8,6 +8,7 @@ import mmap
 import threading
 from collections.abc import Hashable
 
+# As many as are opened at one time; never lent for longer than that takes.
 _LEAST = 2
 _MOST = 16
 _MOST_BYTES = 512 << 20
@@ -16,11 +17,13 @@ _MOST_BYTES = 512 << 20
 def buffer_count_for(update_bytes: int, cohort_size: int | None) -> int:
     """Return how many updates to hold: a small cohort's all, and never more than a fixed memory.
 
+    Two more than the cohort has let all of them be opened while they arrive.
+
     Args:
         update_bytes: Bytes of one update.
         cohort_size: Devices of a round, where the settings name their number.
     """
-    wanted = _MOST if cohort_size is None else min(_MOST, cohort_size)
+    wanted = _MOST if cohort_size is None else min(_MOST, cohort_size + _LEAST)
     return max(_LEAST, min(wanted, _MOST_BYTES // update_bytes))
 
 
@@ -30,13 +33,19 @@ class UpdateBuffer:
     Attributes:
         memory: Writable bytes.
         holds: What was opened into it, whole and verified; None while it is being filled.
-        signing_sha256: Certificate that what it holds was signed with.
+        attempt: The attempt at a round which that belongs to.
+        signing_sha256: Certificate that it was signed with.
     """
 
     def __init__(self, size: int) -> None:
         self.memory = memoryview(mmap.mmap(-1, size))
         self.holds: Hashable | None = None
+        self.attempt: Hashable | None = None
         self.signing_sha256 = b""
+
+    def keep(self, holds: Hashable, attempt: Hashable, signing_sha256: bytes) -> None:
+        """Note what lies in the memory."""
+        self.holds, self.attempt, self.signing_sha256 = holds, attempt, signing_sha256
 
 
 class UpdateBuffers:
@@ -61,6 +70,20 @@ class UpdateBuffers:
             chosen = next(held, self._free[0])
             self._free.remove(chosen)
             return chosen
+
+    def take_spare(self, attempt: Hashable) -> UpdateBuffer | None:
+        """Return a buffer for an update of this attempt, for as long as it takes to come, or None.
+
+        Enough are always left for those that come for a moment, and what belongs to the same
+        attempt stays where it is.
+        """
+        with self._returned:
+            unused = [one for one in self._free if one.holds is None or one.attempt != attempt]
+            if len(self._free) <= _LEAST or not unused:
+                return None
+            self._free.remove(unused[0])
+            unused[0].holds = None
+            return unused[0]
 
     def give_back(self, buffer: UpdateBuffer) -> None:
         """Let another thread have the buffer."""

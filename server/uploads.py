@@ -9,16 +9,18 @@ import asyncio
 import contextlib
 import os
 import stat
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TypeAlias
 
-from privacy.atomic import BytesLike
+from privacy.atomic import BytesLike, start_flush
 from server.answering import RefusedError, disk_refusal
 from server.refusals import RefusalCode
 from server.threads import Threads
 
 LARGEST_CHUNK_BYTES = 2 << 20
 _SUFFIX = ".part"
+_Write: TypeAlias = Callable[[BytesLike, int], None]
 
 
 class _Upload:
@@ -26,13 +28,15 @@ class _Upload:
 
     Attributes:
         path: The file it grows in.
+        message_id: Identifier of the sealed message, 16 bytes.
         total_bytes: Size it must reach.
         held_bytes: Size it has.
         stream: Counts the streams that have written to it; only the newest may.
     """
 
-    def __init__(self, path: Path, total_bytes: int, held_bytes: int) -> None:
+    def __init__(self, path: Path, message_id: bytes, total_bytes: int, held_bytes: int) -> None:
         self.path = path
+        self.message_id = message_id
         self.total_bytes = total_bytes
         self.held_bytes = held_bytes
         self.stream = 0
@@ -74,13 +78,24 @@ class UploadDesk:
             former.unlink(missing_ok=True)
         with _disk_refusals():
             held_bytes = _touch(path)
-        self._uploads[lease_nonce] = _Upload(path, total_bytes, held_bytes)
+        self._uploads[lease_nonce] = _Upload(path, message_id, total_bytes, held_bytes)
         return held_bytes
 
     async def receive(
-        self, lease_nonce: bytes, offset: int, pieces: AsyncIterator[BytesLike]
+        self,
+        lease_nonce: bytes,
+        offset: int,
+        pieces: AsyncIterator[BytesLike],
+        *,
+        also: Callable[[BytesLike], None] | None = None,
     ) -> int:
         """Append pieces to an open upload and return how many bytes it then holds.
+
+        Args:
+            lease_nonce: The lease.
+            offset: Where the pieces belong.
+            pieces: The bytes.
+            also: Takes each piece too, in their order, in the thread that has written it.
 
         Raises:
             RefusedError: If the upload is not open, the offset is not where it ends, a piece is
@@ -98,13 +113,14 @@ class UploadDesk:
             )
         descriptor = os.open(upload.path, os.O_WRONLY)
         try:
-            await self._append_all(upload, upload.stream, descriptor, pieces)
+            write = _writer(descriptor, also)
+            await self._append_all(upload, upload.stream, write, pieces)
         finally:
             os.close(descriptor)
         return upload.held_bytes
 
     async def _append_all(
-        self, upload: _Upload, stream: int, descriptor: int, pieces: AsyncIterator[BytesLike]
+        self, upload: _Upload, stream: int, write: _Write, pieces: AsyncIterator[BytesLike]
     ) -> None:
         """Write each piece in a thread while the next one is on its way."""
         writing: asyncio.Task[None] | None = None
@@ -113,18 +129,25 @@ class UploadDesk:
                 if writing is not None:
                     await writing
                 _check_piece(upload, stream, piece)
-                writing = asyncio.create_task(self._append(upload, descriptor, piece))
+                writing = asyncio.create_task(self._append(upload, write, piece))
         finally:
             # A broken connection must not close the file under a write that still runs.
             if writing is not None:
                 await asyncio.shield(writing)
 
-    async def _append(self, upload: _Upload, descriptor: int, piece: BytesLike) -> None:
+    async def _append(self, upload: _Upload, write: _Write, piece: BytesLike) -> None:
         # Two streams may briefly write to one place: the same message, so the same bytes.
         start = upload.held_bytes
         with _disk_refusals():
-            await self._threads.run(lambda: _write(descriptor, piece, start))
+            await self._threads.run(lambda: write(piece, start))
         upload.held_bytes = max(upload.held_bytes, start + len(piece))
+
+    def beginning(self, lease_nonce: bytes, offset: int) -> tuple[Path, bytes] | None:
+        """Return file and message of an upload that begins at this offset, else None."""
+        upload = self._uploads.get(lease_nonce)
+        if upload is None or upload.held_bytes or offset:
+            return None
+        return upload.path, upload.message_id
 
     def completed(self, lease_nonce: bytes, message_id: bytes) -> Path:
         """Return the file of an upload that has all its bytes.
@@ -133,7 +156,7 @@ class UploadDesk:
             RefusedError: If this message is not open or not complete.
         """
         upload = self._uploads.get(lease_nonce)
-        if upload is None or f".{message_id.hex()}." not in upload.path.name:
+        if upload is None or upload.message_id != message_id:
             raise RefusedError(RefusalCode.INCOMPLETE_UPLOAD, "this message was not uploaded")
         if upload.held_bytes != upload.total_bytes:
             raise RefusedError(
@@ -183,11 +206,17 @@ def _check_piece(upload: _Upload, stream: int, piece: BytesLike) -> None:
         )
 
 
-def _write(descriptor: int, piece: BytesLike, offset: int) -> None:
-    view = memoryview(piece)
-    while view:
-        written = os.pwrite(descriptor, view, offset)
-        view, offset = view[written:], offset + written
+def _writer(descriptor: int, also: Callable[[BytesLike], None] | None) -> _Write:
+    def write(piece: BytesLike, offset: int) -> None:
+        view, end = memoryview(piece), offset
+        while view:
+            written = os.pwrite(descriptor, view, end)
+            view, end = view[written:], end + written
+        start_flush(descriptor, offset, end - offset)
+        if also is not None:
+            also(piece)
+
+    return write
 
 
 @contextlib.contextmanager

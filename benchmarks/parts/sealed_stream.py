@@ -97,7 +97,7 @@ class DiskSide:
         schema = schema_of_size(payload_bytes)
         self._context = context_of(schema, Direction.UPLINK)
         self._sender = parties.device.signing.certified
-        self._opener = UpdateOpener(schema, parties.coordinator, buffer_count=1)
+        self._opener = UpdateOpener(schema, parties.coordinator, buffer_count=3)
         self._threads = Threads(ThreadPoolExecutor(2))
         self._desk = UploadDesk(folder / "uploads", self._threads)
         self._inbox = Inbox(folder / "updates")
@@ -132,9 +132,20 @@ class DiskSide:
     async def _upload(
         self, chunks: AsyncIterator[UploadPiece], _context: _Context
     ) -> pb.UploadResponse:
-        """Write an update to its file."""
+        """Write an update to its file, and open it meanwhile."""
         pieces = (chunk.data async for chunk in chunks)
-        return pb.UploadResponse(offset=await self._desk.receive(NONCE, 0, pieces))
+        begun = self._desk.beginning(NONCE, 0)
+        arriving = None if begun is None else self._opener.arriving(self._sealed(*begun))
+        if arriving is None:
+            raise RuntimeError("there must be memory for an update that arrives")
+        offset = await self._desk.receive(NONCE, 0, pieces, also=arriving.feed)
+        arriving.close()
+        return pb.UploadResponse(offset=offset)
+
+    def _sealed(self, path: Path, message_id: bytes) -> SealedUpdate:
+        return SealedUpdate(
+            path=path, context=self._context, message_id=message_id, senders=[self._sender]
+        )
 
     async def _commit(
         self, request: pb.CommitUploadRequest, _context: _Context
@@ -146,10 +157,7 @@ class DiskSide:
     def _keep(self, message_id: bytes) -> None:
         lease = Lease(NONCE, "device", round_number=1, attempt=0, slot=0, deadline=0.0)
         path = self._desk.completed(NONCE, message_id)
-        sealed = SealedUpdate(
-            path=path, context=self._context, message_id=message_id, senders=[self._sender]
-        )
-        self._opener.check(sealed)
+        self._opener.check(self._sealed(path, message_id))
         self._inbox.keep(path, lease, message_id)
         self._desk.forget(NONCE)
         self._inbox.clear(1, 0)

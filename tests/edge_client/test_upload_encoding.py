@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge_client.transport import PIECE_BYTES, chunk_data, encoded_chunks
+from privacy.digest import CHUNK_BYTES
+from privacy.envelope_header import PREFIX_BYTES, sealed_bytes
 from protos import federation_pb2 as pb
 
 
@@ -62,3 +64,16 @@ def test_the_last_of_two_data_fields_counts_as_in_protobuf() -> None:
     twice = pb.ModelChunk(data=bytes(20_000)).SerializeToString() * 2
 
     assert chunk_data(twice) == bytes(20_000)
+
+
+def test_each_piece_but_the_first_is_one_sealed_chunk() -> None:
+    payload_bytes = 2 * CHUNK_BYTES + 5
+    data = bytes(sealed_bytes(payload_bytes))
+
+    sizes = [
+        len(pb.UploadChunk.FromString(chunk).data)
+        for chunk in encoded_chunks(io.BytesIO(data), b"n" * 16, offset=0)
+    ]
+
+    # Slip, header and signature go with the first; 16 bytes are a chunk's tag.
+    assert sizes == [PREFIX_BYTES + CHUNK_BYTES + 16, CHUNK_BYTES + 16, 5 + 16]

@@ -3,7 +3,9 @@
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
 
+import grpc
 import numpy as np
+import pytest
 import torch
 
 from models.codec import decode
@@ -11,7 +13,7 @@ from models.model_settings import schema_of
 from models.parameters import initial_parameters
 from server.closing import Contribution, close_round
 from tests.integration.conftest import Make
-from tests.integration.device import next_lease, wait_finished
+from tests.integration.device import code_of, next_lease, wait_finished
 from tests.integration.federation import Federation
 
 
@@ -49,6 +51,35 @@ def test_three_rounds_release_what_the_same_updates_aggregate_to(make_federation
     # Nothing of any device is left: no sealed update and no upload.
     assert not any(path.is_file() for path in federation.folder.updates.rglob("*"))
     assert not any(federation.folder.uploads.iterdir())
+
+
+def test_what_arrives_in_one_stream_is_opened_meanwhile_and_the_rest_from_its_file(
+    make_federation: Make,
+) -> None:
+    federation = make_federation(cap=1)
+    federation.start()
+    whole, resumed = federation.enrol(2)
+    streams = [device.check_in() for device in (whole, resumed)]
+    leases = [next_lease(orders) for orders in streams]
+    sealed = [
+        device.seal_update(lease) for device, lease in zip((whole, resumed), leases, strict=True)
+    ]
+    whole.open_upload(leases[0], sealed[0][1], len(sealed[0][0]))
+    whole.upload(leases[0], sealed[0][0])
+    resumed.open_upload(leases[1], sealed[1][1], len(sealed[1][0]))
+    resumed.upload(leases[1], sealed[1][0][:1000])
+    resumed.upload(leases[1], sealed[1][0], offset=1000)
+
+    for path in federation.folder.uploads.iterdir():
+        path.write_bytes(bytes(path.stat().st_size))
+
+    # Only what was opened before its file was blanked can still be verified.
+    assert whole.commit(leases[0], sealed[0][1]) == 1
+    with pytest.raises(grpc.RpcError) as refused:
+        resumed.commit(leases[1], sealed[1][1])
+    assert code_of(refused.value) == "unseal_failed"
+    # The lease lives on, and the same bytes count after all.
+    assert resumed.send(leases[1], *sealed[1]) == 1
 
 
 def expected_digest(federation: Federation, names: list[str], rounds: int) -> str:

@@ -44,11 +44,28 @@ def test_no_more_are_lent_than_there_are() -> None:
     assert max(most) == 2
 
 
+def test_what_takes_long_gets_stale_memory_and_leaves_two_buffers() -> None:
+    buffers = UpdateBuffers(5, 8)
+    taken = [buffers.take(None) for _ in range(5)]
+    for buffer, attempt in zip(taken, (1, 2, 1, 1, 2), strict=True):
+        buffer.keep("an update", attempt, b"")
+        buffers.give_back(buffer)
+
+    # Of the three that hold something of attempt 1, none is lent to another of its updates.
+    assert buffers.take_spare(1) is taken[1]
+    assert buffers.take_spare(1) is taken[4]
+    assert buffers.take_spare(1) is None
+    assert buffers.take_spare(3) is taken[0]
+    # Two are left for those that come for a moment.
+    assert buffers.take_spare(3) is None
+    assert taken[0].holds is None
+
+
 @pytest.mark.parametrize(
     ("update_bytes", "cohort_size", "count"),
     [
-        (8 << 20, 1, 2),  # one is filled while another is summed
-        (8 << 20, 10, 10),
+        (8 << 20, 1, 3),  # the cohort's, and two for what is opened from its file
+        (8 << 20, 10, 12),
         (8 << 20, 1000, 16),
         (8 << 20, None, 16),
         (64 << 20, 1000, 8),  # 512 MiB

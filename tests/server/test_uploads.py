@@ -53,6 +53,27 @@ def test_pieces_end_up_in_their_order(desk: UploadDesk) -> None:
     assert desk.completed(NONCE, FIRST).read_bytes() == b"abcdef"
 
 
+def test_whoever_else_takes_the_pieces_gets_those_that_are_written(desk: UploadDesk) -> None:
+    taken: list[bytes] = []
+    assert desk.beginning(NONCE, 0) is None
+    desk.open(NONCE, FIRST, 4)
+
+    async def receive_all() -> None:
+        await desk.receive(NONCE, 0, pieces_of(b"ab", b"c", b"de"), also=taken.append)
+
+    begun = desk.beginning(NONCE, 0)
+    assert begun is not None
+    assert begun[1] == FIRST
+    with pytest.raises(RefusedError):
+        asyncio.run(receive_all())
+
+    assert taken == [b"ab", b"c"]
+    assert begun[0].read_bytes() == b"abc"
+    # The rest of an upload is not its beginning.
+    assert desk.beginning(NONCE, 3) is None
+    assert desk.beginning(NONCE, 0) is None
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.lists(st.binary(min_size=1, max_size=8), max_size=4), max_size=5))
 def test_any_number_of_broken_connections_leaves_the_same_bytes(

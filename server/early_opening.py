@@ -1,0 +1,48 @@
+"""Open an update while it arrives, so that a commit finds it open.
+
+What is opened is what goes to the file, from the same memory, and counts only once its commit has
+made that file durable. Whatever goes wrong here is left to the commit, which opens the file and
+says what is wrong with it.
+"""
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+from models.codec import CodecError
+from privacy.atomic import BytesLike
+from privacy.envelope import Opener, UnsealError
+
+
+class EarlyOpening:
+    """Hold one update that is being opened as its pieces come."""
+
+    def __init__(self, opener: Opener, finish: Callable[[Opener | None], None]) -> None:
+        """Take the pieces of one update.
+
+        Args:
+            opener: Opens it.
+            finish: Called once, in the end, with the opener; with None after a piece that did
+                not open.
+        """
+        self._opener: Opener | None = opener
+        self._finish: Callable[[Opener | None], None] | None = finish
+        # A stream that broke is closed while its last piece may still be in a thread.
+        self._lock = threading.Lock()
+
+    def feed(self, piece: BytesLike) -> None:
+        """Take the next piece; after the end, or after one that did not open, nothing happens."""
+        with self._lock:
+            if self._opener is not None and self._finish is not None:
+                try:
+                    self._opener.feed(piece)
+                except UnsealError:
+                    self._opener = None
+
+    def close(self) -> None:
+        """End: what is whole by now stays at hand."""
+        with self._lock:
+            finish, self._finish = self._finish, None
+            if finish is not None:
+                with suppress(UnsealError, CodecError):
+                    finish(self._opener)
