@@ -1,8 +1,8 @@
 """The one folder in which a device keeps what must survive a restart.
 
 ``identity/`` holds keys and certificates, ``enrolment.json`` whom they belong to, ``client.toml``
-and ``floor.toml`` what the device's owner allows, ``outbox/`` a sealed update in waiting, ``work/``
-what can be thrown away at any time.
+and ``floor.toml`` what the device's owner allows, ``outbox/`` a sealed update in waiting,
+``personal/`` the device's own model, ``work/`` what can be thrown away at any time.
 """
 
 import contextlib
@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from edge_client.outbox import Outbox
+from edge_client.personal_folder import PersonalFolder
 from privacy.atomic import write_atomically
 
 
@@ -62,6 +63,7 @@ class DeviceFolder:
         optimiser: Optimiser state, where plans keep it.
         word_lists: Public word lists that were fetched, by digest.
         example_ledger: What example-level privacy has cost; never sent.
+        personal: What of the model is this person's alone; never sent.
     """
 
     def __init__(self, path: Path) -> None:
@@ -73,6 +75,7 @@ class DeviceFolder:
         self.optimiser = path / "optimiser"
         self.word_lists = path / "word_lists"
         self.example_ledger = path / "example_privacy.json"
+        self.personal = PersonalFolder(path / "personal")
         self._enrolment = path / "enrolment.json"
         self._coordinator = path / "coordinator.json"
 

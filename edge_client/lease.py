@@ -74,7 +74,7 @@ async def serve_lease(lease: wire.Lease, device: Device, transport: Transport) -
     try:
         plan = accept_plan(lease, device.floor, device.traffic)
         logger.info("round %d: privacy: %s", lease.round_number, plan.privacy.guarantee)
-        kept = device.folder.outbox().kept_for(lease)
+        kept = await _kept_for(lease, device, transport)
         if kept is None:
             _take_up_keys(lease, device)
             if plan.vocabulary is not None:
@@ -88,6 +88,33 @@ async def serve_lease(lease: wire.Lease, device: Device, transport: Transport) -
     if kept is not None:
         await _deliver(kept, device, transport)
         logger.info("round %d: update delivered", lease.round_number)
+
+
+async def _kept_for(lease: wire.Lease, device: Device, transport: Transport) -> KeptUpdate | None:
+    """Return the update made for this lease, and settle what became of one made for another."""
+    outbox, personal = device.folder.outbox(), device.folder.personal
+    kept = outbox.kept()
+    if kept is not None and not kept.answers(lease) and personal.waits_for(kept.message_id):
+        # This process' predecessor died before it heard whether the update counts.
+        await _settle(kept, device, transport)
+    kept = outbox.kept_for(lease)
+    if kept is None:
+        personal.drop()
+    return kept
+
+
+async def _settle(kept: KeptUpdate, device: Device, transport: Transport) -> None:
+    """Ask whether an update of an earlier lease counts; the same commit gets the same answer."""
+    personal = device.folder.personal
+    try:
+        await _until_taken(
+            lambda: transport.commit(kept.lease_nonce, kept.message_id, kept.example_count)
+        )
+    except RefusedError as refusal:
+        logger.warning("the personal model stays as it was before a lost round: %s", refusal)
+        personal.drop()
+    else:
+        personal.accept(kept.message_id)
 
 
 def _take_up_keys(lease: wire.Lease, device: Device) -> None:
@@ -193,10 +220,12 @@ async def _deliver(kept: KeptUpdate, device: Device, transport: Transport) -> No
         await _until_taken(attempt)
     except RefusedError as refusal:
         # These bytes will never be accepted; training again may be.
+        device.folder.personal.drop()
         outbox.clear()
         if refusal.code in HOPELESS_CODES:
             await _give_up(kept.lease_nonce, refusal, transport)
         raise
+    device.folder.personal.accept(kept.message_id)
     outbox.clear()
 
 

@@ -53,13 +53,17 @@ class Outbox:
         sync_file(self.sealed_update)
         write_atomically(self._description, msgspec.json.encode(update))
 
-    def kept_for(self, lease: wire.Lease) -> KeptUpdate | None:
-        """Return the update made for this lease, dropping one made for any other."""
+    def kept(self) -> KeptUpdate | None:
+        """Return the update that is kept, for whatever lease it was made."""
         try:
-            kept = msgspec.json.decode(self._description.read_bytes(), type=KeptUpdate)
+            return msgspec.json.decode(self._description.read_bytes(), type=KeptUpdate)
         except (FileNotFoundError, msgspec.DecodeError):
             # A description that is half there belongs to an update that was never promised.
-            kept = None
+            return None
+
+    def kept_for(self, lease: wire.Lease) -> KeptUpdate | None:
+        """Return the update made for this lease, dropping one made for any other."""
+        kept = self.kept()
         if kept is not None and kept.answers(lease) and self.sealed_update.exists():
             return kept
         self.clear()

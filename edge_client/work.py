@@ -23,8 +23,9 @@ from edge_client.example_ledger import (
 )
 from edge_client.floor import FloorError, read_floor
 from edge_client.job import Evaluated, Failed, Job, Outcome, Trained
-from edge_client.local_round import run_evaluation, run_training
+from edge_client.local_round import LocalTrainer
 from edge_client.optimiser_store import load_state, save_state
+from edge_client.personalisation.state import PersonalStateError, read_state, write_state
 from edge_client.sealed_exchange import SealedExchange
 from edge_client.word_lists import word_list
 from models.codec import CodecError
@@ -60,6 +61,7 @@ _FAILURES: dict[type[Exception], str] = {
     ExampleBudgetError: "example_budget_spent",
     ExampleLedgerError: "example_ledger_unusable",
     FloorError: "floor_unusable",
+    PersonalStateError: "personal_state_unusable",
     MemoryError: "out_of_memory",
     torch.OutOfMemoryError: "out_of_memory",
     OSError: "disk",
@@ -92,8 +94,17 @@ def _do(job: Job) -> Outcome:
     start = exchange.open_model()
     limits = read_client_settings(folder.client_settings).text
     own_text = OwnText.read(Path(job.data), limits, now=time.time())
+    trainer = LocalTrainer(plan, device)
+    keeps_nothing = trainer.layout.is_empty
+    personal = None if keeps_nothing else read_state(folder.personal.current, trainer.layout)
     if plan.kind == "evaluate":
-        counts = run_evaluation(plan, start.parameters, own_text.held_out_examples(words), device)
+        counts = trainer.evaluate(
+            start.parameters,
+            own_text.held_out_examples(words),
+            client_name=job.client_name,
+            training_examples=own_text.training_examples(words),
+            personal=personal,
+        )
         return Evaluated(
             token_count=counts.token_count,
             log_loss_sum=counts.log_loss_sum,
@@ -101,20 +112,21 @@ def _do(job: Job) -> Outcome:
             top3_hits=counts.top3_hits,
         )
     spending = _spending_after(plan, folder)
-    result = run_training(
-        plan,
+    result = trainer.train(
         start.parameters,
         own_text.training_examples(words),
         round_number=job.round_number,
         client_name=job.client_name,
-        device=device,
         optimiser_state=load_state(folder.optimiser, plan),
+        personal=personal,
     )
     save_state(folder.optimiser, plan, result.optimiser_state)
     if spending is not None:
         # Durable before there is an update to send: a crash in between counts too much, not less.
         write_spending(folder.example_ledger, spending)
     message_id = exchange.seal_update(start, result.update)
+    if result.personal is not None:
+        write_state(folder.personal.waiting(message_id), trainer.layout, result.personal)
     own_text.delete_trained()
     # Under a guarantee nobody is told how much this person writes.
     told = 0 if plan.privacy.guarantees_privacy else result.example_count

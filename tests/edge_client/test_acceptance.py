@@ -8,6 +8,9 @@ import pytest
 
 from edge_client.acceptance import PlanRefusedError, accept_plan
 from edge_client.traffic import Traffic
+from models.model_settings import TransformerLmSettings, schema_of
+from models.personalisation import assign_roles
+from models.personalisation_settings import FedTpSettings
 from protos import federation_pb2 as wire
 from tests.edge_client.stand_ins import FLOOR, PAYLOAD_BYTES, make_lease, shipped_plan
 
@@ -63,3 +66,41 @@ def test_a_round_that_moves_more_than_is_left_today_is_refused(traffic: Traffic)
         accept_plan(make_lease(download_bytes=30, upload_bytes=21), floor, traffic)
 
     assert refused.value.code == "bytes_a_day"
+
+
+def personal_lease(generated_bytes: int) -> wire.Lease:
+    """Return a lease whose plan generates 48 numbers: projections of 3 · 4 rows and 4 columns."""
+    model = TransformerLmSettings(
+        vocabulary_size=20, model_size=4, head_count=1, layer_count=1, feedforward_size=4
+    )
+    roles = assign_roles(FedTpSettings(), schema_of(model))
+    plan = shipped_plan(
+        model=model, personalisation=FedTpSettings(), schema_sha256=roles.sha256.hex()
+    )
+    lease = make_lease(plan)
+    lease.generated_bytes = generated_bytes
+    return lease
+
+
+def test_a_part_generated_for_the_device_must_be_there_exactly_where_the_plan_has_one(
+    traffic: Traffic,
+) -> None:
+    floor = msgspec.structs.replace(FLOOR, model_families=frozenset({"transformer_lm", "gru_lm"}))
+    unasked = make_lease()
+    unasked.generated_bytes = 1
+
+    assert accept_plan(personal_lease(48 * 4), floor, traffic).personalisation == FedTpSettings()
+    for lease in (personal_lease(0), personal_lease(48 * 4 + (1 << 17)), unasked):
+        with pytest.raises(PlanRefusedError) as refused:
+            accept_plan(lease, floor, traffic)
+        assert refused.value.code == "wrong_size"
+
+
+def test_what_is_generated_counts_as_traffic(traffic: Traffic) -> None:
+    floor = msgspec.structs.replace(
+        FLOOR, model_families=frozenset({"transformer_lm"}), bytes_a_day=200
+    )
+    lease = personal_lease(190)
+
+    with pytest.raises(PlanRefusedError, match="moves 215 bytes and 200 are left"):
+        accept_plan(lease, floor, traffic)

@@ -3,9 +3,7 @@
 import errno
 import hashlib
 import os
-import shutil
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -14,129 +12,37 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from edge_client.device_folder import CoordinatorKeys, DeviceFolder
+from edge_client.device_folder import DeviceFolder
 from edge_client.example_ledger import read_spending
-from edge_client.floor import write_starting_floor
-from edge_client.job import Evaluated, Failed, Job, Trained
+from edge_client.job import Evaluated, Trained
 from edge_client.local_round import run_evaluation, run_training
 from edge_client.work import do_job
-from models.codec import decode, encode, payload_size
-from models.model_settings import schema_of
-from models.parameters import initial_parameters
+from models.codec import decode, payload_size
 from models.plan import Plan, TrainingSettings
-from models.vocabulary import shipped_vocabulary
-from privacy.authority import CertificateAuthority
-from privacy.envelope import Direction, MessageContext, open_sealed, seal
+from privacy.envelope import Direction, open_sealed
 from privacy.example_accounting import example_epsilon
 from privacy.example_settings import ExamplePrivacySettings
 from privacy.identity import Identity
-from tests.edge_client.stand_ins import shipped_plan, shipped_words
-from tests.edge_client.training_plan import MODEL
-from tests.privacy.conftest import RUN, enrol
-
-SCHEMA = schema_of(MODEL)
-PARAMETERS = initial_parameters(MODEL, 1)
-NONCE = bytes(range(16))
-DEADLINE_MS = 60_000
-# Words that stand first in the shipped list; the last two of ten sentences are held out.
-SENTENCES = [*["the to and", "and the to", "to the and the", "to and"] * 2, "the and to", "and to"]
-
-
-@dataclass(frozen=True)
-class Enrolled:
-    """Hold a device's folder as enrolment leaves it, and the coordinator."""
-
-    device: Path
-    coordinator: Identity
+from tests.edge_client.job_scene import (
+    PARAMETERS,
+    SCHEMA,
+    SENTENCES,
+    Enrolled,
+    Scene,
+    enrol_device,
+    examples,
+)
+from tests.edge_client.stand_ins import shipped_words
 
 
 @pytest.fixture(scope="module")
 def enrolled(tmp_path_factory: pytest.TempPathFactory) -> Enrolled:
-    root = tmp_path_factory.mktemp("enrolled")
-    now = time.time()
-    authority = CertificateAuthority.create(root / "authority", RUN.hex(), now=now)
-    coordinator = enrol(authority, root / "coordinator", "coordinator", "coordinator", now=now)
-    folder = DeviceFolder(root / "device")
-    folder.create()
-    enrol(authority, folder.identity, "device-0001", "device", now=now)
-    given = coordinator.certificates
-    folder.save_coordinator(CoordinatorKeys(wrapping=given.wrapping, signing=given.signing))
-    return Enrolled(folder.path, coordinator)
-
-
-class Scene:
-    """Hold one job that nothing is wrong with, until a test changes it."""
-
-    def __init__(self, folder: Path, enrolled: Enrolled) -> None:
-        self.coordinator = enrolled.coordinator
-        self.device = folder / "device"
-        shutil.copytree(enrolled.device, self.device)
-        self.data = folder / "text"
-        self.data.mkdir()
-        (self.data / "messages.txt").write_text("\n".join(SENTENCES))
-        self.model = folder / "model.sealed"
-        self.update = folder / "update.sealed"
-        self.plan = msgspec.structs.replace(shipped_plan(), run=RUN.hex())
-        write_starting_floor(self.device / "floor.toml", accepts_no_guarantee=True)
-        self.seal_model()
-
-    def seal_model(self, base: bytes = bytes(32)) -> None:
-        """Seal the round's model to the device."""
-        recipient = Identity.load(self.device / "identity").wrapping.certified
-        sealed = seal(
-            encode(SCHEMA, PARAMETERS.numpy()),
-            self.context(Direction.DOWNLINK, base),
-            sender=self.coordinator,
-            recipient=recipient,
-        )
-        self.model.write_bytes(b"".join(sealed.chunks()))
-
-    def context(self, direction: Direction, base: bytes = bytes(32)) -> MessageContext:
-        up = direction is Direction.UPLINK
-        return MessageContext(
-            direction=direction,
-            run=RUN,
-            round_number=1,
-            slot=2 if up else 0,
-            lease_nonce=NONCE if up else bytes(16),
-            base_sha256=base,
-            schema_sha256=SCHEMA.sha256,
-            deadline_ms=DEADLINE_MS if up else 0,
-        )
-
-    def job(self, plan: Plan | None = None, **changes: str) -> Job:
-        job = Job(
-            device_folder=str(self.device),
-            plan=(plan or self.plan).encode(),
-            client_name="device-0001",
-            round_number=1,
-            slot=2,
-            lease_nonce=NONCE,
-            base_sha256=bytes(32),
-            sealed_model=str(self.model),
-            sealed_update=str(self.update),
-            deadline_ms=DEADLINE_MS,
-            data=str(self.data),
-            device="cpu",
-        )
-        return msgspec.structs.replace(job, **changes)
-
-    def failure(self, plan: Plan | None = None, **changes: str) -> Failed:
-        outcome = do_job(self.job(plan, **changes))
-        assert isinstance(outcome, Failed)
-        assert not self.update.exists()
-        return outcome
+    return enrol_device(tmp_path_factory.mktemp("enrolled"))
 
 
 @pytest.fixture
 def scene(tmp_path: Path, enrolled: Enrolled) -> Scene:
     return Scene(tmp_path, enrolled)
-
-
-def examples(sentences: list[str]) -> torch.Tensor:
-    words = shipped_vocabulary(MODEL.vocabulary_size)
-    stream = words.token_stream([sentence.split() for sentence in sentences])
-    return torch.tensor(stream, dtype=torch.int64)
 
 
 def test_the_coordinator_opens_the_very_update_that_the_text_trains(scene: Scene) -> None:
@@ -375,3 +281,11 @@ def test_a_device_without_the_extra_says_which_one(
 
     assert failed.code == "accountant_unusable"
     assert failed.reason.endswith("install sotto[dp-sgd]")
+
+
+def test_a_method_that_keeps_nothing_does_not_mind_what_lies_there(scene: Scene) -> None:
+    personal = DeviceFolder(scene.device).personal
+    personal.waiting(b"m" * 16).write_bytes(b"of an earlier method")
+    personal.accept(b"m" * 16)
+
+    assert isinstance(do_job(scene.job()), Trained)

@@ -1,0 +1,52 @@
+"""Keep a device's personal model: the one that counts, and one whose update is still on its way.
+
+Training makes two things that belong together: an update to be sent, and the new personal state.
+The state waits, named after the sealed update, until the coordinator has acknowledged that update,
+and only then takes the old one's place, by one rename. So a round that came to nothing leaves the
+personal model of the round before, as in a simulation, and a crash at any moment leaves the old or
+the new one, never half. No torch: the resting agent decides; the training process reads and writes
+(`edge_client.personalisation.state`).
+"""
+
+from pathlib import Path
+
+from privacy.atomic import sync_folder
+
+
+class PersonalFolder:
+    """Hold at most one personal state that counts and one that waits.
+
+    Attributes:
+        current: The state that counts; there is none before the first acknowledged round.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Use a folder; it is made, owner-only, when a state is to wait in it."""
+        self.current = path / "current.state"
+        self._path = path
+
+    def waiting(self, message_id: bytes) -> Path:
+        """Return the place for the state that came with a sealed update."""
+        if not self._path.exists():
+            self._path.mkdir(mode=0o700)
+            sync_folder(self._path.parent)
+        return self._path / f"waiting-{message_id.hex()}.state"
+
+    def waits_for(self, message_id: bytes) -> bool:
+        """Return whether a state waits for this sealed update to be acknowledged."""
+        return (self._path / f"waiting-{message_id.hex()}.state").exists()
+
+    def accept(self, message_id: bytes) -> None:
+        """Let the state that waited for an update count, now that the update does.
+
+        Repeating does no harm; with a method that keeps nothing there is nothing to do.
+        """
+        if self.waits_for(message_id):
+            self.waiting(message_id).replace(self.current)
+            sync_folder(self._path)
+        self.drop()
+
+    def drop(self) -> None:
+        """Delete what waits: its update will never count."""
+        for path in self._path.glob("waiting-*.state"):
+            path.unlink()

@@ -1,0 +1,123 @@
+"""One job of a training process, with everything it needs, for tests of what becomes of it."""
+
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import torch
+
+from edge_client.device_folder import CoordinatorKeys, DeviceFolder
+from edge_client.floor import write_starting_floor
+from edge_client.job import Failed, Job
+from edge_client.work import do_job
+from models.codec import encode
+from models.model_settings import schema_of
+from models.parameters import initial_parameters
+from models.plan import Plan
+from models.vocabulary import shipped_vocabulary
+from privacy.authority import CertificateAuthority
+from privacy.envelope import Direction, MessageContext, seal
+from privacy.identity import Identity
+from tests.edge_client.stand_ins import shipped_plan
+from tests.edge_client.training_plan import MODEL
+from tests.privacy.conftest import RUN, enrol
+
+SCHEMA = schema_of(MODEL)
+PARAMETERS = initial_parameters(MODEL, 1)
+NONCE = bytes(range(16))
+DEADLINE_MS = 60_000
+# Words that stand first in the shipped list; the last two of ten sentences are held out.
+SENTENCES = [*["the to and", "and the to", "to the and the", "to and"] * 2, "the and to", "and to"]
+
+
+@dataclass(frozen=True)
+class Enrolled:
+    """Hold a device's folder as enrolment leaves it, and the coordinator."""
+
+    device: Path
+    coordinator: Identity
+
+
+def enrol_device(root: Path) -> Enrolled:
+    """Enrol a device as a federation does."""
+    now = time.time()
+    authority = CertificateAuthority.create(root / "authority", RUN.hex(), now=now)
+    coordinator = enrol(authority, root / "coordinator", "coordinator", "coordinator", now=now)
+    folder = DeviceFolder(root / "device")
+    folder.create()
+    enrol(authority, folder.identity, "device-0001", "device", now=now)
+    given = coordinator.certificates
+    folder.save_coordinator(CoordinatorKeys(wrapping=given.wrapping, signing=given.signing))
+    return Enrolled(folder.path, coordinator)
+
+
+class Scene:
+    """Hold one job that nothing is wrong with, until a test changes it."""
+
+    def __init__(self, folder: Path, enrolled: Enrolled) -> None:
+        self.coordinator = enrolled.coordinator
+        self.device = folder / "device"
+        shutil.copytree(enrolled.device, self.device)
+        self.data = folder / "text"
+        self.data.mkdir()
+        (self.data / "messages.txt").write_text("\n".join(SENTENCES))
+        self.model = folder / "model.sealed"
+        self.update = folder / "update.sealed"
+        self.plan = msgspec.structs.replace(shipped_plan(), run=RUN.hex())
+        write_starting_floor(self.device / "floor.toml", accepts_no_guarantee=True)
+        self.seal_model()
+
+    def seal_model(self, base: bytes = bytes(32)) -> None:
+        """Seal the round's model to the device."""
+        recipient = Identity.load(self.device / "identity").wrapping.certified
+        sealed = seal(
+            encode(SCHEMA, PARAMETERS.numpy()),
+            self.context(Direction.DOWNLINK, base),
+            sender=self.coordinator,
+            recipient=recipient,
+        )
+        self.model.write_bytes(b"".join(sealed.chunks()))
+
+    def context(self, direction: Direction, base: bytes = bytes(32)) -> MessageContext:
+        up = direction is Direction.UPLINK
+        return MessageContext(
+            direction=direction,
+            run=RUN,
+            round_number=1,
+            slot=2 if up else 0,
+            lease_nonce=NONCE if up else bytes(16),
+            base_sha256=base,
+            schema_sha256=SCHEMA.sha256,
+            deadline_ms=DEADLINE_MS if up else 0,
+        )
+
+    def job(self, plan: Plan | None = None, **changes: str) -> Job:
+        job = Job(
+            device_folder=str(self.device),
+            plan=(plan or self.plan).encode(),
+            client_name="device-0001",
+            round_number=1,
+            slot=2,
+            lease_nonce=NONCE,
+            base_sha256=bytes(32),
+            sealed_model=str(self.model),
+            sealed_update=str(self.update),
+            deadline_ms=DEADLINE_MS,
+            data=str(self.data),
+            device="cpu",
+        )
+        return msgspec.structs.replace(job, **changes)
+
+    def failure(self, plan: Plan | None = None, **changes: str) -> Failed:
+        outcome = do_job(self.job(plan, **changes))
+        assert isinstance(outcome, Failed)
+        assert not self.update.exists()
+        return outcome
+
+
+def examples(sentences: list[str]) -> torch.Tensor:
+    words = shipped_vocabulary(MODEL.vocabulary_size)
+    stream = words.token_stream([sentence.split() for sentence in sentences])
+    return torch.tensor(stream, dtype=torch.int64)
