@@ -10,6 +10,9 @@ References:
     [FedTP] Li et al., arXiv:2211.01572: heads whose sizes do not add up to the model's.
 """
 
+import math
+
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -44,13 +47,33 @@ class SelfAttention(nn.Module):
         Returns:
             Shape ``(batch, time, embed)``.
         """
-        batch, time, _ = values.shape
-        qkv = self.to_qkv(values).view(batch, time, 3, self.head_count, -1)
-        query, key, value = qkv.permute(2, 0, 3, 1, 4)  # each (batch, heads, time, head size)
+        query, key, value = self._projected(values)
         attended = functional.scaled_dot_product_attention(
             query, key, value, attn_mask=mask, is_causal=self.causal
         )
         return self.to_out(_side_by_side(attended))  # type: ignore[no-any-return]  # returns Any
+
+    def weights(self, values: Tensor) -> Tensor:
+        """Return how much each position takes from each other one, which ``forward`` never holds.
+
+        Args:
+            values: Shape ``(batch, time, embed)``, nothing masked but what comes later.
+
+        Returns:
+            Rows of positions that look, each adding up to 1: shape ``(batch, heads, time, time)``.
+        """
+        query, key, _ = self._projected(values)
+        scores: Tensor = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
+        if self.causal:
+            is_later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+            scores = scores.masked_fill(is_later, -math.inf)
+        return scores.softmax(-1)
+
+    def _projected(self, values: Tensor) -> Tensor:
+        """Return queries, keys and values: shape ``(3, batch, heads, time, head size)``."""
+        batch, time, _ = values.shape
+        qkv: Tensor = self.to_qkv(values).view(batch, time, 3, self.head_count, -1)
+        return qkv.permute(2, 0, 3, 1, 4)
 
 
 class CrossAttention(nn.Module):

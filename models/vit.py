@@ -9,6 +9,9 @@ References:
     [ViT] Dosovitskiy et al., ICLR 2021, arXiv:2010.11929.
 """
 
+from collections.abc import Iterable
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
@@ -79,12 +82,36 @@ class Vit(nn.Module):
         Returns:
             Float32, shape ``(batch, embed)``.
         """
-        patches = self.patches(cut_patches(self.pixels(pixels), self.patch_size))
-        token = self.class_token.expand(len(patches), 1, -1)
-        values = self.dropout(torch.cat([token, patches], dim=1) + self.position.weight)
+        values = self._tokens(pixels)
         for block in self.blocks:
             values = block(values)
         return self.norm(values[:, 0])  # type: ignore[no-any-return]  # modules return Any
+
+    def attentions(self, pixels: Tensor) -> list[Tensor]:
+        """Return what every block's heads look at, the first block first.
+
+        Args:
+            pixels: As for ``features``.
+
+        Returns:
+            For each block ``(batch, heads, tokens, tokens)``; token 0 is the class token, the
+            others are the patches, row by row.
+        """
+        values = self._tokens(pixels)
+        attentions = []
+        # Cast: a module list is typed as one of modules of any kind.
+        for block in cast("Iterable[Block]", self.blocks):
+            attentions.append(block.attention.weights(block.attention_norm(values)))
+            values = block(values)
+        return attentions
+
+    def _tokens(self, pixels: Tensor) -> Tensor:
+        """Return what the first block reads, shape ``(batch, tokens, embed)``."""
+        patches = self.patches(cut_patches(self.pixels(pixels), self.patch_size))
+        token = self.class_token.expand(len(patches), 1, -1)
+        return self.dropout(  # type: ignore[no-any-return]  # modules return Any
+            torch.cat([token, patches], dim=1) + self.position.weight
+        )
 
     @torch.no_grad()
     def initialise(self, generator: torch.Generator) -> None:
