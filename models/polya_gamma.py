@@ -2,7 +2,7 @@
 
 PG(1, c) is a quarter of Devroye's J*(1, c/2). A proposal is an inverse Gaussian below
 ``_MEETING_POINT`` and an exponential above it; it is kept with the probability that an alternating
-series gives. The series' terms fall so fast that at most 7 proposals in 1,000 are refused, and
+series gives. The series' terms fall so fast that at most 6 proposals in 1,000 are refused, and
 its partial sums close in from both sides, so nothing is cut off: the draws are exact up to float64.
 
 References:
@@ -66,7 +66,7 @@ def _is_kept(proposals: Tensor, generator: torch.Generator) -> Tensor:
     """Decide by the alternating series; its terms are divided by the first, so none underflows."""
     decay = torch.where(
         proposals <= _MEETING_POINT, 2 / proposals, proposals * (math.pi**2 / 2)
-    )  # At least 3.1: the second term is at most 0.007.
+    )  # At least 3.1: the second term is at most 0.006.
     uniform = _uniform(proposals, generator)
     partial_sum = torch.ones_like(proposals)
     kept = torch.zeros_like(proposals, dtype=torch.bool)

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from models.polya_gamma import sample_polya_gamma
+from models.polya_gamma import _is_kept, sample_polya_gamma
 
 DRAWS = 200_000
 # Each side of every switch inside: no tilt, a mean above the meeting point (|c| < 3.125), below it.
@@ -39,6 +39,21 @@ def test_laplace_transform_is_that_of_the_distribution(tilt: float, s: float) ->
     values = torch.exp(-s * draws(tilt))
 
     assert abs(float(values.mean()) - expected) < 5 * float(values.std()) / math.sqrt(DRAWS)
+
+
+@pytest.mark.parametrize("proposal", [0.3, 0.6, 0.639, 0.641, 1.1])
+def test_proposals_are_kept_as_often_as_the_series_says(proposal: float) -> None:
+    # At most 0.6 % are refused, too few to be seen in the moments above: this part is asked by
+    # itself. The density's two series, each over its first term, n of both signs taken together.
+    decay = 2 / proposal if proposal < 0.64 else proposal * math.pi**2 / 2
+    expected = sum((-1) ** n * (2 * n + 1) * math.exp(-n * (n + 1) * decay) for n in range(9))
+
+    kept = _is_kept(
+        torch.full((1_000_000,), proposal, dtype=torch.float64), torch.Generator().manual_seed(7)
+    )
+
+    deviation = math.sqrt(expected * (1 - expected) / 1_000_000)
+    assert abs(float(kept.double().mean()) - expected) < 5 * deviation
 
 
 def test_largest_tilts_stay_positive_and_near_their_mean() -> None:

@@ -138,6 +138,25 @@ def test_repeated_words_are_remembered() -> None:
     assert loss < -math.log(0.5) < network_loss
 
 
+def test_words_scored_in_pieces_of_the_vocabulary_come_out_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = torch.randint(2, 30, (60,), generator=torch.Generator().manual_seed(1))
+    plan = word_plan(NeighbourSettings())
+
+    def loss() -> float:
+        return (
+            LocalTrainer(plan)
+            .evaluate(started(plan), text[40:], client_name="a", training_examples=text[:40])
+            .log_loss_sum
+        )
+
+    whole = loss()
+    monkeypatch.setattr("models.cross_entropy.CHUNK_ELEMENTS", 90)
+
+    assert loss() == pytest.approx(whole, rel=1e-5)
+
+
 def test_unknown_words_are_no_hits_though_neighbours_hold_them() -> None:
     # <unk>, word 0, follows every word; a keyboard cannot suggest it.
     stream = torch.tensor([5, 0]).repeat(10)
