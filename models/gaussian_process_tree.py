@@ -12,6 +12,7 @@ References:
 
 from collections import deque
 from dataclasses import dataclass
+from typing import NoReturn
 
 import torch
 from torch import Tensor
@@ -158,10 +159,7 @@ def predictive_loss(
 
 
 class GaussianProcessTree:
-    """Predict a client's classes from all of its examples.
-
-    It holds the client's features: nothing of it is ever sent, written or published.
-    """
+    """Predict a client's classes from all of its examples, whose features it holds."""
 
     def __init__(
         self,
@@ -196,6 +194,14 @@ class GaussianProcessTree:
                 generator=generator,
             )
             self._processes.append((fork, known, precisions))
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled: between processes, a tree is made anew from the examples.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError("a tree of processes is a client's data and never leaves its process")
 
     @torch.no_grad()
     def class_probabilities(self, queries: Tensor, class_count: int) -> Tensor:

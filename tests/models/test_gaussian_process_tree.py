@@ -1,5 +1,6 @@
 import itertools
 import math
+import pickle
 
 import pytest
 import torch
@@ -208,6 +209,14 @@ def test_loss_and_prediction_depend_on_the_generator_alone() -> None:
     assert first == second != third
     assert torch.equal(one, same)
     assert not torch.equal(one, other)
+
+
+def test_a_tree_never_leaves_its_process() -> None:
+    labels = torch.arange(4)
+    tree = GaussianProcessTree(clusters(labels), labels, SETTINGS, seeded())
+
+    with pytest.raises(TypeError, match="never leaves"):
+        pickle.dumps(tree)
 
 
 def test_features_that_are_not_finite_are_refused() -> None:
