@@ -24,12 +24,16 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
         top1_hits: Targets that were the first suggestion. ``<unk>`` is never suggested, so it is
             never a hit; ``<eos>`` is suggested like a word: the person ends the sentence.
         top3_hits: Targets among the first three suggestions.
+        sequence_count: Sequences scored as wholes; 0 for a task that has none.
+        exact_matches: Those of them that would be written without a mistake.
     """
 
     token_count: int = 0
     log_loss_sum: float = 0.0
     top1_hits: int = 0
     top3_hits: int = 0
+    sequence_count: int = 0
+    exact_matches: int = 0
 
     def __add__(self, other: "Counts") -> "Counts":
         return Counts(
@@ -37,6 +41,8 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
             log_loss_sum=self.log_loss_sum + other.log_loss_sum,
             top1_hits=self.top1_hits + other.top1_hits,
             top3_hits=self.top3_hits + other.top3_hits,
+            sequence_count=self.sequence_count + other.sequence_count,
+            exact_matches=self.exact_matches + other.exact_matches,
         )
 
     @property
@@ -70,6 +76,17 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     def top3_recall(self) -> float:
         """Return the share of targets among the first three suggestions."""
         return self.top3_hits / self._checked_count()
+
+    @property
+    def exact_match(self) -> float:
+        """Return the share of sequences that would be written without a mistake.
+
+        Raises:
+            ValueError: If no sequence was scored.
+        """
+        if self.sequence_count < 1:
+            raise ValueError("exact_match needs at least one scored sequence, got 0")
+        return self.exact_matches / self.sequence_count
 
     def _checked_count(self) -> int:
         if self.token_count < 1:

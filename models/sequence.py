@@ -15,7 +15,7 @@ from torch.nn import functional
 from models.metrics import Counts
 from models.plan import TrainingSettings
 from models.registry import Network, sequence_network
-from models.scoring import count_hits
+from models.scoring import count_hits, words_ahead
 from models.seq2seq import BEGIN, END, PADDING, Seq2Seq, write
 from models.seq2seq_settings import SPECIAL_COUNT
 from models.unusable_examples import UnusableExamplesError
@@ -157,6 +157,9 @@ class Sequences:
     ) -> Counts:
         """Score every target of every pair once, given the right ones before it, in float32.
 
+        A pair of which every target is hit so is an exact match: what is written one by one goes
+        wrong at its first mistake, and up to there it had read the right ones.
+
         Raises:
             UnusableExamplesError: If pairs are no padded sequences of symbols.
             WrongFamilyError: If the network does not write sequences.
@@ -166,9 +169,20 @@ class Sequences:
         for user in users:
             _check_pairs(user, network)
             for first in range(0, len(user), batch_size):
-                features, targets = self.features(network, user[first : first + batch_size])
-                counts += count_hits(network.head(features), targets)
+                batch = user[first : first + batch_size]
+                features, targets = self.features(network, batch)
+                logits = network.head(features)
+                counts += count_hits(logits, targets) + _count_exact(batch, logits, targets)
         return counts
+
+
+def _count_exact(batch: SequencePairs, logits: Tensor, targets: Tensor) -> Counts:
+    """Count the pairs whose every target is hit; scores and targets as ``features`` orders them."""
+    lengths = (batch.targets != PADDING).sum(1) + 1
+    pair_of_target = torch.arange(len(batch)).repeat_interleave(lengths)
+    is_missed = words_ahead(logits, targets).any(1).cpu()
+    missed = torch.bincount(pair_of_target[is_missed], minlength=len(batch))
+    return Counts(sequence_count=len(batch), exact_matches=int((missed == 0).sum()))
 
 
 def exact_matches(network: Seq2Seq, pairs: SequencePairs) -> int:

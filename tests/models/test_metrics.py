@@ -22,6 +22,14 @@ def test_counts_of_two_people_add_up() -> None:
     assert one + Counts() == one
 
 
+def test_sequences_count_beside_their_targets() -> None:
+    one = Counts(token_count=5, sequence_count=2, exact_matches=1)
+    other = Counts(token_count=9, sequence_count=3, exact_matches=3)
+
+    assert (one + other).exact_match == 4 / 5
+    assert one.exact_match == 0.5
+
+
 def test_a_loss_too_large_for_a_float_is_infinite_perplexity() -> None:
     assert Counts(token_count=1, log_loss_sum=1000.0).perplexity == math.inf
 
@@ -30,3 +38,8 @@ def test_a_loss_too_large_for_a_float_is_infinite_perplexity() -> None:
 def test_a_figure_of_nothing_is_refused(figure: str) -> None:
     with pytest.raises(ValueError, match="at least one scored token"):
         getattr(Counts(), figure)
+
+
+def test_a_task_without_sequences_has_no_exact_match() -> None:
+    with pytest.raises(ValueError, match="at least one scored sequence"):
+        _ = Counts(token_count=5).exact_match

@@ -136,8 +136,25 @@ def test_a_tiny_transformer_learns_to_write_unseen_sequences_exactly(rule: Rule)
 
     unseen = draw(500)
     assert exact_matches(network, unseen) >= 475
-    assert TASK.evaluate(network, [unseen]).accuracy > 0.97
+    counts = TASK.evaluate(network, [unseen[:300], unseen[300:]])
+    assert counts.accuracy > 0.97
+    # What is hit given the right symbols before it is what is written without them.
+    assert (counts.sequence_count, counts.exact_matches) == (500, exact_matches(network, unseen))
     assert exact_matches(network_of(SETTINGS), unseen) <= 25
+
+
+def test_a_pair_with_one_target_missed_is_no_exact_match() -> None:
+    network = network_of(SETTINGS)
+    with torch.no_grad():
+        network.head.weight.zero_()
+        network.head.bias.zero_()[END] = 1.0
+    # Always the end: right for the empty target alone, and for one target in each of the others.
+    drawn = SequencePairs(torch.full((3, 2), 3), torch.tensor([[0, 0], [4, 0], [4, 5]]))
+
+    counts = TASK.evaluate(network, [drawn])
+
+    assert (counts.token_count, counts.top1_hits) == (6, 3)
+    assert (counts.sequence_count, counts.exact_matches) == (3, 1)
 
 
 def test_one_pair_trains() -> None:
