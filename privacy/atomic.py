@@ -4,14 +4,18 @@ The bytes go to a temporary file in the same folder, are flushed to the disk, an
 the target; then the folder itself is flushed, so that the new name survives a power cut too.
 """
 
+import ctypes
 import os
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
+from typing import cast
 
 BytesLike = bytes | bytearray | memoryview
 _LARGE_PIECE_BYTES = 256 << 10
+_SYNC_FILE_RANGE_WRITE = 2
 
 
 def write_atomically(path: Path, data: BytesLike, mode: int = 0o600, *, flush: bool = True) -> None:
@@ -70,11 +74,23 @@ def start_flush(descriptor: int, offset: int, size: int) -> None:
     """Set bytes that were just written on their way to the disk, and wait for nothing.
 
     Whoever flushes the file later waits only for what is left. Where the system has no such call,
-    that is everything.
+    that is everything. posix_fadvise(2) would do it too, and then wait for every processor's
+    attention.
     """
-    if hasattr(os, "posix_fadvise"):
-        # Linux writes dirty pages before it could drop them, and drops none that are under way.
-        os.posix_fadvise(descriptor, offset, size, os.POSIX_FADV_DONTNEED)
+    call = _sync_file_range()
+    if call is not None:
+        call(descriptor, offset, size, _SYNC_FILE_RANGE_WRITE)
+
+
+@lru_cache(1)
+def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
+    """Return Linux's sync_file_range(2), which Python does not have, or None."""
+    try:
+        call = ctypes.CDLL(None).sync_file_range
+    except (AttributeError, OSError, TypeError):
+        return None
+    call.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
+    return cast("Callable[[int, int, int, int], int]", call)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from privacy.atomic import write_atomically, write_chunks_atomically
+from privacy.atomic import start_flush, write_atomically, write_chunks_atomically
 
 
 def names(folder: Path) -> list[str]:
@@ -44,6 +44,24 @@ def test_pieces_are_counted(tmp_path: Path) -> None:
 
     assert written == 5
     assert (tmp_path / "file").read_bytes() == b"abcde"
+
+
+def test_large_pieces_start_for_the_disk_as_they_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[tuple[int, int]] = []
+
+    def start(descriptor: int, offset: int, size: int) -> None:
+        started.append((offset, size))
+        start_flush(descriptor, offset, size)
+
+    monkeypatch.setattr("privacy.atomic.start_flush", start)
+    large = bytes(range(256)) * 1024
+
+    write_chunks_atomically(tmp_path / "file", [b"head", large, large], flush=False)
+
+    assert started == [(4, len(large)), (4 + len(large), len(large))]
+    assert (tmp_path / "file").read_bytes() == b"head" + large + large
 
 
 def test_a_source_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
