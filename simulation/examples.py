@@ -8,17 +8,21 @@ import torch
 from torch import Tensor
 
 from models.image_classification import LabelledImages
+from models.sequence import SequencePairs
 
-Examples = Tensor | LabelledImages
-"""One person's examples: a stream of words or characters, int64 of shape ``(time,)``, or images.
-A new kind is named here and taken apart in `_tensors` and `_together`."""
+Examples = Tensor | LabelledImages | SequencePairs
+"""One person's examples: a stream of words or characters, int64 of shape ``(time,)``, images, or
+pairs of sequences. A new kind is named here and taken apart in `_tensors` and `_together`."""
 
 
 class SharedExamples(Mapping[str, Examples]):
     """Map names to examples that lie in a few shared tensors, one after the other."""
 
-    def __init__(self, packed: tuple[Tensor, ...], spans: dict[str, tuple[int, int]]) -> None:
+    def __init__(
+        self, kind: type[Examples], packed: tuple[Tensor, ...], spans: dict[str, tuple[int, int]]
+    ) -> None:
         """Take tensors whose first axis is all examples, and each name's start and end in them."""
+        self._kind = kind
         self._packed = packed
         self._spans = spans
 
@@ -27,10 +31,14 @@ class SharedExamples(Mapping[str, Examples]):
         """Copy examples, all of one kind, into shared memory.
 
         Raises:
-            ValueError: If there are none, or their tensors differ in number, type or shape.
+            ValueError: If there are none, or they differ in kind, type or shape.
         """
         if not examples:
             raise ValueError("there must be somebody with examples, got nobody")
+        kinds = {type(own) for own in examples.values()}
+        if len(kinds) != 1:
+            names = sorted(kind.__name__ for kind in kinds)
+            raise ValueError(f"everybody's examples must be of one kind, got {', '.join(names)}")
         packed = []
         for parts in zip(*map(_tensors, examples.values()), strict=True):
             _check_alike(parts)
@@ -38,11 +46,11 @@ class SharedExamples(Mapping[str, Examples]):
             together.share_memory_()  # type: ignore[no-untyped-call]  # torch leaves it untyped
             packed.append(together)
         ends = accumulate((len(own) for own in examples.values()), initial=0)
-        return cls(tuple(packed), dict(zip(examples, pairwise(ends), strict=True)))
+        return cls(kinds.pop(), tuple(packed), dict(zip(examples, pairwise(ends), strict=True)))
 
     def __getitem__(self, name: str) -> Examples:
         start, end = self._spans[name]
-        return _together([tensor[start:end] for tensor in self._packed])
+        return _together(self._kind, [tensor[start:end] for tensor in self._packed])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._spans)
@@ -52,17 +60,18 @@ class SharedExamples(Mapping[str, Examples]):
 
 
 def _tensors(examples: Examples) -> tuple[Tensor, ...]:
-    if isinstance(examples, LabelledImages):
-        return examples.pixels, examples.labels
-    return (examples,)
+    match examples:
+        case LabelledImages():
+            return examples.pixels, examples.labels
+        case SequencePairs():
+            return examples.sources, examples.targets
+        case _:
+            return (examples,)
 
 
-def _together(tensors: list[Tensor]) -> Examples:
-    """Undo ``_tensors``: a stream is one tensor, images are two."""
-    if len(tensors) == 1:
-        return tensors[0]
-    pixels, labels = tensors
-    return LabelledImages(pixels, labels)
+def _together(kind: type[Examples], tensors: list[Tensor]) -> Examples:
+    """Undo ``_tensors``: a stream is one tensor, anything else is made of its own."""
+    return tensors[0] if kind is Tensor else kind(*tensors)
 
 
 def _check_alike(tensors: tuple[Tensor, ...]) -> None:

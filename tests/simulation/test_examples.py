@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from models.image_classification import LabelledImages
+from models.sequence import SequencePairs
 from simulation.examples import SharedExamples
 
 
@@ -41,8 +42,25 @@ def test_images_come_back_with_their_own_labels() -> None:
     assert second.pixels.untyped_storage().is_shared()
 
 
+def test_pairs_come_back_as_sources_and_targets() -> None:
+    one, other = (
+        SequencePairs(torch.full((count, 4), count), torch.full((count, 3), 10 + count))
+        for count in (2, 3)
+    )
+
+    packed = SharedExamples.pack({"one": one, "other": other})
+
+    found = packed["other"]
+    assert isinstance(found, SequencePairs)
+    assert torch.equal(found.sources, other.sources)
+    assert torch.equal(found.targets, other.targets)
+    assert len(packed["one"]) == 2
+
+
 def test_nobody_and_mixed_kinds_are_refused() -> None:
     with pytest.raises(ValueError, match="somebody with examples, got nobody"):
         SharedExamples.pack({})
     with pytest.raises(ValueError, match="of one type and shape"):
         SharedExamples.pack({"a": images(1, 0), "b": images(1, 0, size=3)})
+    with pytest.raises(ValueError, match="of one kind, got LabelledImages, Tensor"):
+        SharedExamples.pack({"a": images(1, 0), "b": torch.arange(3)})
