@@ -7,7 +7,7 @@ has been understood, agrees with this device's own idea of the model, and lies a
 from edge_client.floor import Floor, PlanBelowFloorError, check_plan
 from edge_client.traffic import Traffic
 from models.plan import Plan, PlanError, decode_plan, plan_schema
-from models.schema import Role, Schema
+from models.schema import RELEASED, SENT, Role, Schema
 from protos import federation_pb2 as wire
 
 # Header, signature, slip and codec header of a sealed model take less than this; the tag of each
@@ -62,9 +62,9 @@ def _check_sizes(lease: wire.Lease, schema: Schema) -> None:
             f"has {lease.generated_bytes} bytes of them",
         )
     for size, part in (
-        (lease.download_bytes, schema.with_roles(Role.SHARED)),
+        (lease.download_bytes, schema.with_roles(*RELEASED)),
         (lease.generated_bytes, generated),
-        (lease.upload_bytes, schema.with_roles(Role.SHARED, Role.GENERATED)),
+        (lease.upload_bytes, schema.with_roles(*SENT)),
     ):
         largest = part.payload_bytes + part.payload_bytes // 1000 + _SEALING_BYTES
         if size > largest:

@@ -19,7 +19,7 @@ from models.parameters import (
 from models.plan import Plan, download_schema, plan_schema
 from models.registry import build_network
 from models.role_vectors import part_of, put_part
-from models.schema import Role
+from models.schema import SENT, Role
 
 
 class ClientNetwork:
@@ -29,7 +29,8 @@ class ClientNetwork:
         network: Has the plan's architecture.
         device: Where it lies.
         schema: Every tensor of the model, with its role.
-        travelling: Those that are received and sent.
+        received: Those that come with the round.
+        sent: Those of them that are trained and sent.
         personal: Those that stay; there may be none.
     """
 
@@ -40,7 +41,8 @@ class ClientNetwork:
             ValueError: If the model lacks a part that the plan's method needs.
         """
         self.schema = plan_schema(plan)
-        self.travelling = download_schema(plan)
+        self.received = download_schema(plan)
+        self.sent = self.schema.with_roles(*SENT)
         self.personal = self.schema.with_roles(Role.PERSONAL)
         self.device = device
         self.network = build_network(plan.model, device)
@@ -48,30 +50,34 @@ class ClientNetwork:
         self._first: Tensor | None = None
         self._memory: Tensor | None = None
         self._own = torch.empty(0)
+        frozen = self.schema.with_roles(Role.FROZEN).slices
+        for name, parameter in self.network.named_parameters():
+            parameter.requires_grad_(name not in frozen)
 
     def load(self, parameters: Tensor, personal: Tensor | None, into: Tensor | None = None) -> None:
         """Set every tensor to one client's.
 
         Args:
-            parameters: What was received, flat float32 in the layout of ``travelling``; not
-                changed.
+            parameters: What was received, flat float32 in the layout of ``received``; not changed.
             personal: What the client kept, in that of ``personal``; not changed. None before its
                 first round: then they are the personal part of the model that the run starts from,
                 so a device draws what a simulation draws, and all clients start alike.
-            into: Memory that ``update`` may be written to, as ``parameters``.
+            into: Memory that ``update`` may be written to, in the layout of ``sent``.
 
         Raises:
             ValueError: If a vector does not fit.
         """
-        check_flat(parameters, self.travelling)
+        check_flat(parameters, self.received)
         self._own = (self._first_personal() if personal is None else personal).clone()
         if self.device.type != "cpu":
             self._memory = None
-            load_parameters(self.network, self.travelling, parameters)
+            load_parameters(self.network, self.received, parameters)
             load_parameters(self.network, self.personal, self._own)
             return
-        self._memory = torch.empty_like(parameters) if into is None else into
-        lay_parameters(self.network, self.travelling, self._memory)
+        # Memory for what is sent holds what is received where that is the same.
+        fits = into is not None and len(into) == len(parameters)
+        self._memory = into if into is not None and fits else torch.empty_like(parameters)
+        lay_parameters(self.network, self.received, self._memory)
         lay_parameters(self.network, self.personal, self._own)
         self._memory.copy_(parameters)
 
@@ -88,12 +94,12 @@ class ClientNetwork:
         if not self.personal.tensors:
             return parameters
         model = torch.empty(self.schema.element_count)
-        put_part(model, self.schema, self.travelling, parameters)
+        put_part(model, self.schema, self.received, parameters)
         put_part(model, self.schema, self.personal, self._own)
         return model
 
     def update(self, parameters: Tensor) -> Tensor:
-        """Return what travels, trained minus received, in the memory given to ``load``.
+        """Return what is sent, trained minus received, in the memory given to ``load`` if it fits.
 
         Nothing may be trained or scored afterwards before the next ``load``.
 
@@ -101,8 +107,12 @@ class ClientNetwork:
             parameters: As given to ``load``.
         """
         if self._memory is None:
-            return read_update(self.network, self.travelling, parameters)
-        return self._memory.sub_(parameters)
+            difference = read_update(self.network, self.received, parameters)
+        else:
+            difference = self._memory.sub_(parameters)
+        if len(self.sent.tensors) == len(self.received.tensors):
+            return difference
+        return part_of(difference, self.received, self.sent)
 
     def trained_personal(self) -> Tensor:
         """Return the personal tensors as they now are, flat float32, on the CPU."""

@@ -97,7 +97,7 @@ class LocalTrainer:
         self._half = build_client_half(plan.personalisation)
         schema = self._client.schema
         self.layout = StateLayout.of(schema, self._half.extra_tensors(schema))
-        self._tensors = list(self._client.travelling.slices.values())
+        self._tensors = list(self._client.sent.slices.values())
         self._keys = SystemKeys() if keys is None else keys
         privacy = plan.training.example_privacy
         self._by_example = (
@@ -121,16 +121,16 @@ class LocalTrainer:
         """Train one client's round.
 
         Args:
-            parameters: What was received, shared and generated tensors in schema order: flat
-                float32 in the layout of ``models.plan.download_schema``; not changed.
+            parameters: What was received: flat float32 in the layout of
+                ``models.plan.download_schema``; not changed.
             examples: The client's examples; for ``next_word`` an int64 stream, ``(tokens,)``.
             round_number: Round, from 1.
             client_name: Name given at enrolment.
             optimiser_state: What this client's last round returned; read only where the plan
                 keeps it.
             personal: What this client's last round returned; None before its first.
-            into: Memory that the update may be written to, as ``parameters``; the result says
-                where it lies.
+            into: Memory that the update may be written to, in the layout of
+                ``models.plan.upload_schema``; the result says where it lies.
             clipping_norm: This round's, where it changes from round to round and the plan has that
                 of the first; else the plan's.
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from models.model_settings import ModelSettings, schema_of
 from models.registry import build_network
-from models.schema import Schema
+from models.schema import Role, Schema
 
 
 def initial_parameters(settings: ModelSettings, seed: int) -> Tensor:
@@ -130,7 +130,7 @@ def check_flat(flat: Tensor, schema: Schema) -> None:
 
 
 def trained_schema(network: nn.Module, schema: Schema) -> Schema:
-    """Return the tensors that a gradient moves: all but buffers, in the same order.
+    """Return the tensors that a gradient moves: all but buffers and frozen ones, in the same order.
 
     Args:
         network: Holds a tensor of each name and shape in the schema.
@@ -141,7 +141,11 @@ def trained_schema(network: nn.Module, schema: Schema) -> Schema:
     """
     tensors = _tensors(network, schema)
     return Schema(
-        tuple(spec for spec in schema.tensors if isinstance(tensors[spec.name], nn.Parameter))
+        tuple(
+            spec
+            for spec in schema.tensors
+            if isinstance(tensors[spec.name], nn.Parameter) and spec.role is not Role.FROZEN
+        )
     )
 
 

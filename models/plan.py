@@ -9,10 +9,11 @@ from typing import Literal
 
 import msgspec
 
+from models.frozen import check_frozen, freeze
 from models.model_settings import ModelSettings, WordModelSettings, schema_of
 from models.personalisation import assign_roles, check_local_epochs, check_task
 from models.personalisation_settings import GlobalSettings, PersonalisationSettings
-from models.schema import Role, Schema, TensorSpec
+from models.schema import RECEIVED, RELEASED, SENT, Schema, TensorSpec
 from models.word_rules import check_words
 from privacy.example_settings import ExamplePrivacySettings
 from privacy.settings import PaperNoise, PrivacySettings
@@ -58,6 +59,8 @@ class TrainingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         example_privacy: Hides each sentence of a person in their own update (DP-SGD); absent
             means off. Then an epoch draws sentences instead of windows, and the noised sum of a
             step's gradients is divided by ``batch_size``.
+        frozen: Tensors, or layers of which every tensor is meant, that stay as the run started:
+            never trained, sent, clipped or noised.
     """
 
     optimiser: Literal["sgd", "adam"] = "sgd"
@@ -72,6 +75,7 @@ class TrainingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     precision: Literal["float32", "bfloat16"] = "float32"
     example_cap: int = 1_000_000
     example_privacy: ExamplePrivacySettings | None = None
+    frozen: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("local_epochs", "batch_size", "bptt_steps", "example_cap"):
@@ -99,6 +103,11 @@ class TrainingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             raise ValueError(
                 "gradient_clipping_norm must be absent with example_privacy: it would clip mostly "
                 "noise; example_privacy.clipping_norm clips each example"
+            )
+        if self.frozen:
+            raise ValueError(
+                f"frozen must be empty with example_privacy, got {list(self.frozen)}: a norm over "
+                "some uses of a parameter is no bound"
             )
 
 
@@ -142,6 +151,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         )
         check_task(self.personalisation, self.task)
         check_local_epochs(self.personalisation, self.training.local_epochs)
+        check_frozen(self.personalisation, schema_of(self.model), self.training.frozen)
 
     def _check_private_examples(self) -> None:
         if isinstance(self.model, WordModelSettings) and self.model.dropout > 0:
@@ -186,28 +196,28 @@ def decode_plan(encoded: bytes) -> Plan:
 
 
 def plan_schema(plan: Plan) -> Schema:
-    """Return every tensor of the plan's model, with the role that the method gives it."""
-    return assign_roles(plan.personalisation, schema_of(plan.model))
+    """Return every tensor of the plan's model, with its role."""
+    return freeze(assign_roles(plan.personalisation, schema_of(plan.model)), plan.training.frozen)
 
 
 def released_schema(plan: Plan) -> Schema:
-    """Return the tensors that a release holds: the shared ones, of which there may be none."""
-    return plan_schema(plan).with_roles(Role.SHARED)
+    """Return the tensors that a release holds: shared and frozen ones; there may be none."""
+    return plan_schema(plan).with_roles(*RELEASED)
 
 
 def download_schema(plan: Plan) -> Schema:
-    """Return the tensors that a client receives: shared ones and its own generated ones."""
-    return plan_schema(plan).with_roles(Role.SHARED, Role.GENERATED)
+    """Return the tensors that a client receives: the released ones, and those made for it."""
+    return plan_schema(plan).with_roles(*RECEIVED)
 
 
 def upload_schema(plan: Plan) -> Schema:
     """Return the tensors a client sends back.
 
-    They are those it received; mode ``paper`` with ``score = "clean"`` adds ``clean_norms``, the L2
+    They are those it trained; mode ``paper`` with ``score = "clean"`` adds ``clean_norms``, the L2
     norm of each of them before noise, and adaptive clipping adds ``fitted``: 1 if nothing had to be
     clipped, else 0.
     """
-    schema = download_schema(plan)
+    schema = plan_schema(plan).with_roles(*SENT)
     if isinstance(plan.privacy, PaperNoise) and plan.privacy.score == "clean":
         count = len(schema.tensors)
         norms = TensorSpec(name="clean_norms", shape=(count,), layer="clean_norms")

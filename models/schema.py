@@ -19,11 +19,22 @@ BYTES_PER_ELEMENT = 4
 
 
 class Role(StrEnum):
-    """Who owns a tensor: the federation, the hypernetwork, or the person."""
+    """Who owns a tensor: the federation, the hypernetwork, the person, or how the run started."""
 
     SHARED = "shared"
     GENERATED = "generated"
     PERSONAL = "personal"
+    FROZEN = "frozen"
+
+
+RELEASED = (Role.SHARED, Role.FROZEN)
+"""Roles of the tensors that a release holds."""
+
+RECEIVED = (Role.SHARED, Role.GENERATED, Role.FROZEN)
+"""Roles of the tensors that a client receives."""
+
+SENT = (Role.SHARED, Role.GENERATED)
+"""Roles of the tensors that a client sends: what is clipped, noised and aggregated."""
 
 
 class TensorSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

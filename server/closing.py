@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.role_vectors import part_of
-from models.schema import Role, Schema
+from models.role_vectors import part_of, put_part
+from models.schema import RELEASED, SENT, Role, Schema
 from privacy.calibrated_settings import TreeNoise
 from privacy.noise import noise_mode
 from privacy.noise_mode import Arrival, CalibratedRound
@@ -54,7 +54,7 @@ class Closed:
     """Hold the outcome of a round.
 
     Attributes:
-        parameters: The next shared parameters, flat float32, shape ``(elements,)``.
+        parameters: The next released parameters, flat float32, shape ``(elements,)``.
         contribution_count: Clients in the aggregate.
         clipped_count: Clients whose update the server had to clip: no honest one.
         aggregation_weights: What each client weighed; None where the noise mode guarantees
@@ -87,11 +87,13 @@ def close_round(
     """Clip again, aggregate, add the server's noise and step.
 
     Args:
-        parameters: Shared parameters the cohort received, flat float32, shape ``(elements,)``.
+        parameters: Released parameters that the cohort received, shared and frozen ones, flat
+            float32, shape ``(elements,)``.
         contributions: In slot order; each may be made when asked for, and is let go, its memory
             free for the next, once added.
-        schema: The tensors that travel; those with role ``generated`` go to ``personalisation``,
-            and there may be no others.
+        schema: The tensors that the cohort received. Those with role ``generated`` go to
+            ``personalisation``, those with role ``frozen`` stay as they are, and there may be no
+            ``personal`` ones.
         aggregation: The rule and the server step size.
         privacy: Clipping norm and noise mode.
         slot_count: Places of the round, M, filled or not: a bound on the contributions, whatever
@@ -110,10 +112,11 @@ def close_round(
             Nothing is changed then.
     """
     mode = noise_mode(privacy)
-    _check_bounded(schema, privacy)
-    server_half = personalisation or NothingGenerated(schema)
+    _check_roles(schema, privacy)
+    released, sent = schema.with_roles(*RELEASED), schema.with_roles(*SENT)
     shared = schema.with_roles(Role.SHARED)
-    _check_parameters(parameters, shared)
+    server_half = personalisation or NothingGenerated(sent)
+    _check_parameters(parameters, released)
     calibrated: CalibratedRound | None = None
     taught: CalibratedRound | None = None
     if mode.adjacency is not None:
@@ -132,12 +135,12 @@ def close_round(
         slot_count=slot_count,
         clipping_norm=privacy.clipping_norm,
         arrival=mode.arrival,
-        tensor_clips=_shared_clips(privacy, schema),
+        tensor_clips=_shared_clips(privacy, sent),
         tells_fit=privacy.tells_fit,
         under_guarantee=calibrated is not None,
     )
     server_half.begin(_terms(aggregation, privacy, slot_count, is_noised=calibrated is not None))
-    split = _UploadSplit(schema, mode.arrival, tells_fit=privacy.tells_fit)
+    split = _UploadSplit(sent, mode.arrival, tells_fit=privacy.tells_fit)
     for contribution in contributions:
         _add(contribution, rule, server_half, split, example_cap)
         del contribution  # Let go before the next one is made.
@@ -148,16 +151,22 @@ def close_round(
     aggregate = rule.result()
     if len(aggregate):  # A method may share nothing.
         aggregate = mode.at_server(aggregate, generator, calibrated)
-    stepped = torch.add(parameters, aggregate, alpha=aggregation.server_step_size, out=aggregate)
-    released = mode.after_step(stepped.float(), generator)
-    _check_finite(released)
+    before = parameters if shared == released else part_of(parameters, released, shared)
+    stepped = torch.add(before, aggregate, alpha=aggregation.server_step_size, out=aggregate)
+    after = mode.after_step(stepped.float(), generator)
+    _check_finite(after)
+    if shared != released:
+        trained, after = after, parameters.clone()
+        put_part(after, released, shared, trained)
     server_half.close(
         None if taught is None else lambda gradient: mode.at_server(gradient, generator, taught)
     )
-    return Closed(released, rule.contribution_count, rule.clipped_count, weights, next_norm)
+    return Closed(after, rule.contribution_count, rule.clipped_count, weights, next_norm)
 
 
-def _check_bounded(schema: Schema, privacy: PrivacySettings) -> None:
+def _check_roles(schema: Schema, privacy: PrivacySettings) -> None:
+    if schema.with_roles(Role.PERSONAL).tensors:
+        raise ValueError("schema must hold no personal tensor: those never leave a device")
     if isinstance(privacy, TreeNoise) and schema.with_roles(Role.GENERATED).tensors:
         raise ValueError(
             "a tree of noise covers sums of the shared tensors only, and the schema has generated "
@@ -179,10 +188,7 @@ class _UploadSplit:
     """Split an upload into its shared and its generated tensors."""
 
     def __init__(self, schema: Schema, arrival: Arrival, *, tells_fit: bool) -> None:
-        roles = {tensor.role for tensor in schema.tensors}
-        if Role.PERSONAL in roles:
-            raise ValueError("schema must hold no personal tensor: those never leave a device")
-        self._generates = Role.GENERATED in roles
+        self._generates = bool(schema.with_roles(Role.GENERATED).tensors)
         if self._generates and arrival is Arrival.NOISED_WITH_CLEAN_NORMS:
             raise ValueError('score = "clean" knows no generated tensors; set score = "arrived"')
         self._element_count = schema.element_count + tells_fit
@@ -226,8 +232,8 @@ def _shared_clips(privacy: PrivacySettings, schema: Schema) -> tuple[float, ...]
     return tuple(tensor_clip for tensor, tensor_clip in pairs if tensor.role is Role.SHARED)
 
 
-def _check_parameters(parameters: Tensor, shared: Schema) -> None:
-    shape = (shared.element_count,)
+def _check_parameters(parameters: Tensor, released: Schema) -> None:
+    shape = (released.element_count,)
     if parameters.shape != shape or parameters.dtype != torch.float32:
         raise ValueError(
             f"parameters must be float32 of shape {shape}, "

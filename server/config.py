@@ -12,11 +12,12 @@ from typing import Literal
 
 import msgspec
 
+from models.frozen import check_frozen, freeze
 from models.model_settings import ModelSettings, schema_of
 from models.personalisation import assign_roles, check_local_epochs, check_task
 from models.personalisation_settings import GlobalSettings, PersonalisationSettings
 from models.plan import Plan, TrainingSettings, VocabularySettings
-from models.schema import Role, Schema
+from models.schema import SENT, Role, Schema
 from models.vocabulary import Vocabulary
 from models.word_rules import check_words
 from privacy.settings import PrivacySettings
@@ -43,6 +44,8 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             comes from it.
         task: Name in the task registry.
         model: The model; its ``family`` picks the kind.
+        start_from: Folder of a release of the same model and word list whose parameters the run
+            starts from; they must be public. Absent draws them from the seed.
         vocabulary: The word list; absent for a task without words.
         training: Local training.
         personalisation: What each device keeps for itself.
@@ -58,6 +61,7 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     seed: int
     task: str = "next_word"
     model: ModelSettings
+    start_from: str | None = None
     vocabulary: WordListSettings | None = None
     training: TrainingSettings
     personalisation: PersonalisationSettings = GlobalSettings()
@@ -73,10 +77,10 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         if not 0 <= self.seed < 2**63:
             raise ValueError(f"seed must be in [0, 2^63), got {self.seed}")
         schema = self.schema
-        travelling = schema.with_roles(Role.SHARED, Role.GENERATED)
-        self.privacy.tensor_clips(len(travelling.tensors))
+        self.privacy.tensor_clips(len(schema.with_roles(*SENT).tensors))
         check_task(self.personalisation, self.task)
         check_local_epochs(self.personalisation, self.training.local_epochs)
+        check_frozen(self.personalisation, schema_of(self.model), self.training.frozen)
         check_personalisation(self.personalisation, schema, self.privacy, self.aggregation)
         words = self.vocabulary
         check_words(self.task, self.model, None if words is None else words.size)
@@ -100,8 +104,10 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     @property
     def schema(self) -> Schema:
-        """Return every tensor of the model, with the role that the method gives it."""
-        return assign_roles(self.personalisation, schema_of(self.model))
+        """Return every tensor of the model, with its role."""
+        return freeze(
+            assign_roles(self.personalisation, schema_of(self.model)), self.training.frozen
+        )
 
     @property
     def word_list(self) -> WordListSettings:
@@ -261,5 +267,11 @@ def _rooted(config: FederationConfig, folder: Path) -> FederationConfig:
     if evaluation.public_text is not None:
         text = str(folder / evaluation.public_text)
         evaluation = msgspec.structs.replace(evaluation, public_text=text)
-    store = config.store.rooted(folder)
-    return msgspec.structs.replace(config, vocabulary=words, evaluation=evaluation, store=store)
+    start = config.start_from
+    return msgspec.structs.replace(
+        config,
+        start_from=None if start is None else str(folder / start),
+        vocabulary=words,
+        evaluation=evaluation,
+        store=config.store.rooted(folder),
+    )

@@ -17,7 +17,7 @@ from privacy.identity import Identity
 from privacy.invite import Invite
 from privacy.keys import make_private_folder
 from privacy.random import SecureSource
-from server.config import FederationConfig, parse_config, read_config
+from server.config import FederationConfig, make_plan, parse_config, read_config
 from server.folder import ServerFolder
 from server.lease_nonces import SECRET_BYTES
 from server.store import check_run, open_store, start_run
@@ -50,6 +50,8 @@ def found(root: Path, settings: str, hostnames: Sequence[str]) -> FederationConf
 
     Raises:
         FoundingError: If the folder is not empty.
+        ReleaseError: If ``start_from`` is no release.
+        StartingModelError: If it is one of another model or of other words.
         ConfigError: If the settings cannot be used.
         OSError: If the folder cannot be written.
         ValueError: If a host name cannot stand in a certificate.
@@ -81,6 +83,7 @@ def _fill(folder: ServerFolder, settings: str, hostnames: Sequence[str]) -> None
         )
     # Loaded once here, so that a word list that cannot be used is refused now and not later.
     config.load_vocabulary()
+    _check_start(config)
     source = SecureSource()
     run = source.bytes(_RUN_BYTES).hex()
     write_atomically(folder.lease_secret, source.bytes(SECRET_BYTES))
@@ -91,6 +94,14 @@ def _fill(folder: ServerFolder, settings: str, hostnames: Sequence[str]) -> None
         start_run(store, run, config.seed, config.schema.sha256, now=time.time())
     finally:
         store.close()
+
+
+def _check_start(config: FederationConfig) -> None:
+    """Refuse now, and not at the first round, a starting model that cannot be used."""
+    if config.start_from is not None:
+        from server.starting_model import starting_parameters  # Here: it imports torch.
+
+        starting_parameters(config, make_plan(config, "0" * 32, cohort_size=1))
 
 
 def rotate_keys(

@@ -23,11 +23,9 @@ from torch import Tensor
 
 from models.codec import Payload, encode, payload_size
 from models.metrics import Counts
-from models.parameters import initial_parameters
 from models.plan import Plan
 from models.release_record import Metric
-from models.role_vectors import part_of
-from models.schema import Role
+from models.schema import RELEASED
 from models.vocabulary import Vocabulary
 from privacy.certificates import Certificates
 from privacy.fresh_memory import fresh_memory
@@ -54,6 +52,7 @@ from server.releases import (
     release_round,
 )
 from server.round_in_hand import RoundInHand
+from server.starting_model import starting_parameters
 from server.store import Store
 from server.threads import Threads
 
@@ -67,7 +66,7 @@ class Model:
 
     Attributes:
         round_number: Round that ended in them; 0 for the initial ones.
-        parameters: The shared ones, flat float32, shape ``(elements,)``.
+        parameters: The released ones, flat float32, shape ``(elements,)``.
         sha256: Their digest, 32 bytes.
         clipping_norm: Of the next round, where it follows the clients'; else None.
     """
@@ -129,7 +128,7 @@ class ModelShelf:
         self._identity = identity
         self._method = method
         self._parts = parts
-        self._shared = config.schema.with_roles(Role.SHARED)
+        self._released = config.schema.with_roles(*RELEASED)
         self._public_text = public_text
         self._threads = threads
         self._failpoints = failpoints
@@ -334,8 +333,7 @@ class ModelShelf:
             await self._behind
 
     def _release_initial(self) -> Model:
-        whole = initial_parameters(self._config.model, self._config.seed)
-        parameters = part_of(whole, self._config.schema, self._shared)
+        parameters = starting_parameters(self._config, self.plan(None))
         new = self._new_release(0, 0, parameters, NO_PREVIOUS, self._evaluate(0, parameters))
         now = time.time()
         record = release_round(
@@ -371,11 +369,11 @@ class ModelShelf:
         """Make the folder of a release and return its payload, in the memory of the one before."""
         self._releases.begin(round_number)
         if self._payload is None:
-            self._payload = fresh_memory(payload_size(self._shared))
-        return encode(self._shared, parameters.numpy(), into=self._payload)
+            self._payload = fresh_memory(payload_size(self._released))
+        return encode(self._released, parameters.numpy(), into=self._payload)
 
     def _encode(self, parameters: Tensor) -> Payload:
-        return encode(self._shared, parameters.numpy())
+        return encode(self._released, parameters.numpy())
 
     def _seal(self, model: Model, payload: Payload) -> Downlink:
         return Downlink.seal(
@@ -383,7 +381,7 @@ class ModelShelf:
             run=bytes.fromhex(self._run),
             round_number=model.round_number + 1,
             base_sha256=model.sha256,
-            schema_sha256=self._shared.sha256,
+            schema_sha256=self._released.sha256,
             sender=self._identity,
         )
 

@@ -8,7 +8,7 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-from models.schema import Role
+from models.schema import RECEIVED
 from models.seeds import client_seed
 from privacy.certificates import CertifiedKey, read_certificate
 from privacy.clipping import UnusableUpdateError
@@ -83,6 +83,8 @@ class RoundSum:
         try:
             closed = self._sum_usable(order, in_hand, base, before)
         finally:
+            # Summed or not, no update stays open for longer than its round.
+            self._opener.forget()
             if closed is None or closed.contribution_count < quorum:
                 self._method.roll_back(before)
                 closed = None
@@ -117,7 +119,7 @@ class RoundSum:
             return close_round(
                 base,
                 chain(() if first is None else (first,), contributions),
-                schema=self._config.schema.with_roles(Role.SHARED, Role.GENERATED),
+                schema=self._config.schema.with_roles(*RECEIVED),
                 aggregation=self._config.aggregation,
                 # The plan's, not the federation's: the clipping norm may have moved on.
                 privacy=in_hand.plan.privacy,

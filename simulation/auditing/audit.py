@@ -13,13 +13,15 @@ import torch
 
 from edge_client.compute import prepare_compute
 from models.model_settings import schema_of
-from models.parameters import initial_parameters, load_parameters
+from models.parameters import load_parameters
 from models.registry import build_network, word_network
+from models.schema import Role
 from privacy.atomic import write_atomically
 from privacy.audit_exposure import exposure
 from privacy.audit_scores import AuditError
 from server.config import make_plan
 from server.release_files import ReleaseFolder
+from server.starting_model import starting_parameters
 from simulation.auditing.mechanism import (
     DEFAULT_PRECISION,
     MechanismAudit,
@@ -119,7 +121,7 @@ def _canaries(
     if "canaries" not in options.parts:
         return None
     audited = subject(
-        schema_of(config.model),
+        config.schema.with_roles(Role.SHARED),
         config.aggregation,
         config.privacy,
         slot_count=slot_count_of(config, len(population.clients)),
@@ -148,7 +150,7 @@ def _leakage(config: SimulationConfig, population: TextPopulation) -> RoundLeaka
         cohort_size=slot_count_of(config, len(population.clients)),
         vocabulary=population.vocabulary,
     )
-    parameters = initial_parameters(config.model, config.seed)
+    parameters = starting_parameters(config, plan)
     return round_leakage(config, plan, population, parameters)
 
 

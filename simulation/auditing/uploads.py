@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from edge_client.local_round import LocalTrainer
-from models.model_settings import schema_of
-from models.plan import Plan
-from models.schema import Schema
+from models.plan import Plan, download_schema, plan_schema, released_schema
+from models.role_vectors import part_of
+from models.schema import SENT, Schema
 from models.vocabulary import EOS
 from privacy.audit_leakage import WordLeakage, word_leakage
 from privacy.audit_scores import AuditError
@@ -67,7 +67,7 @@ def round_leakage(
             finite.
         UnusableUpdateError: If training ended in NaN or infinity.
     """
-    schema = schema_of(plan.model)
+    schema = plan_schema(plan).with_roles(*SENT)
     _check_words(schema)
     slot_count = slot_count_of(config, len(population.clients))
     names = list(population.clients)[: min(LARGEST_COHORT, slot_count)]
@@ -81,7 +81,7 @@ def round_leakage(
     closed = close_round(
         parameters,
         contributions,
-        schema=schema,
+        schema=download_schema(plan),
         aggregation=config.aggregation,
         privacy=config.privacy,
         slot_count=slot_count,
@@ -90,7 +90,7 @@ def round_leakage(
         round_number=round_number,
         noise_keys=fresh_keys(),
     )
-    change = closed.parameters - parameters
+    change = part_of(closed.parameters - parameters, released_schema(plan), schema)
     streams = [population.clients[name] for name in names]
     return RoundLeakage(
         upload=_mean(
@@ -147,6 +147,6 @@ def _mean(leakages: Sequence[WordLeakage]) -> WordLeakage:
 def _check_words(schema: Schema) -> None:
     if schema.tensors[0].name != _ROWS or _BIAS not in schema.slices:
         raise AuditError(
-            f"the model must have {_ROWS} and {_BIAS}, one row a word; "
+            f"the model must have {_ROWS} and {_BIAS}, one row a word, and train both; "
             "leakage is measured for next-word models"
         )

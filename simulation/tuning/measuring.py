@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from models.model_settings import schema_of
-from models.schema import Schema
+from models.schema import SENT, Schema
 from simulation.config import SimulationConfig, config_from
 from simulation.metrics import Figures
 from simulation.population import Population
@@ -86,8 +85,8 @@ class Laboratory(NamedTuple):
 
     @property
     def schema(self) -> Schema:
-        """Tensors of the model."""
-        return schema_of(self._base().model)
+        """Tensors that are sent: what noise and sensitivity are about."""
+        return self._base().schema.with_roles(*SENT)
 
     def try_candidate(self, candidate: Candidate, bar: Bar) -> Measurement:
         """Run a candidate with every seed.

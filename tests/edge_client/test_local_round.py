@@ -55,6 +55,8 @@ def train_plainly(plan: Plan, optimiser_type: Any, **settings: Any) -> tuple[Ten
     model = PlainModel()
     schema = schema_of(MODEL)
     load_parameters(model, schema, PARAMETERS)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name not in plan.training.frozen)
     optimiser = optimiser_type(model.parameters(), lr=plan.training.learning_rate, **settings)
     generator = torch.Generator().manual_seed(client_seed(plan.seed, 1, "device-0001"))
     losses = []
@@ -98,6 +100,42 @@ def test_sgd_ends_where_the_frameworks_own_loop_ends(training: dict[str, Any]) -
     )
     assert_close(result.update, expected, rtol=1e-4, atol=1e-6)
     assert result.mean_loss == pytest.approx(mean_loss, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "frozen",
+    [
+        ("embedding.weight",),
+        ("gru.weight_ih_l0", "gru.bias_hh_l0"),
+        ("embedding.weight", "gru.weight_ih_l0", "gru.weight_hh_l0", "gru.bias_ih_l0"),
+        # Nothing is left below the output.
+        ("embedding.weight", *(name for name in schema_of(MODEL).slices if "gru" in name)),
+    ],
+)
+def test_frozen_tensors_stay_and_are_not_in_the_update(frozen: tuple[str, ...]) -> None:
+    plan = make_plan(
+        frozen=frozen, local_epochs=2, momentum=0.5, gradient_clipping_norm=0.05, weight_decay=0.01
+    )
+
+    result = train(plan)
+
+    whole, mean_loss = train_plainly(plan, torch.optim.SGD, momentum=0.5, weight_decay=0.01)
+    left = [part for name, part in schema_of(MODEL).slices.items() if name not in frozen]
+    assert_close(result.update, torch.cat([whole[part] for part in left]), rtol=1e-4, atol=1e-6)
+    assert result.update_norm == pytest.approx(float(whole.norm()), rel=1e-4)
+    assert result.mean_loss == pytest.approx(mean_loss, rel=1e-5)
+
+
+def test_memory_that_holds_the_trained_tensors_alone_is_as_good() -> None:
+    plan = make_plan(frozen=("embedding",))
+    expected = train(plan).update
+
+    into = torch.zeros(len(expected))
+    result = LocalTrainer(plan).train(
+        PARAMETERS, make_text(50), round_number=1, client_name="device-0001", into=into
+    )
+
+    assert torch.equal(result.update, expected)
 
 
 def test_adam_ends_where_the_frameworks_own_loop_ends() -> None:

@@ -3,6 +3,7 @@ import math
 import weakref
 from collections.abc import Iterator, Mapping
 
+import msgspec
 import pytest
 import torch
 from torch import Tensor
@@ -78,6 +79,35 @@ def test_the_parameters_move_by_the_step_size_times_the_aggregate() -> None:
     assert_close(closed.parameters, filled(2.0))
     assert closed.contribution_count == 2
     assert torch.equal(parameters, filled(1.0))
+
+
+@pytest.mark.parametrize("frozen", ["weight", "bias"])
+def test_frozen_tensors_stay_bit_for_bit_whatever_is_noised(frozen: str) -> None:
+    schema = Schema(
+        tuple(
+            msgspec.structs.replace(spec, role=Role.FROZEN if spec.name == frozen else spec.role)
+            for spec in SCHEMA.tensors
+        )
+    )
+    before = torch.arange(16.0)
+    trained = schema.with_roles(Role.SHARED).element_count
+    privacy = PaperServerNoise(randomisation_magnitude=0.1, clipping_norm=100.0)
+
+    closed = close(
+        [torch.full((trained,), 1.0), torch.full((trained,), 3.0)],
+        parameters=before,
+        privacy=privacy,
+        schema=schema,
+    )
+
+    place = schema.slices[frozen]
+    moved = closed.parameters - before
+    assert torch.equal(moved[place], torch.zeros(16 - trained))
+    moved[place] = 2.0
+    # Eight or twelve draws of 0.1 beyond 0.6 have a chance below 1e-7.
+    assert_close(moved, filled(2.0), rtol=0, atol=0.6)
+    assert torch.equal(before, torch.arange(16.0))
+    assert (moved != 2.0).sum() == trained
 
 
 def test_the_server_clips_again_and_counts_whom() -> None:

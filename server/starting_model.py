@@ -1,0 +1,66 @@
+"""Say what a run starts from: a draw from its seed, or a model that was learned before.
+
+``start_from`` names the folder of a release, a coordinator's or a simulation's. Round 0 publishes
+its parameters as they are, and no guarantee of the run covers them: they must come from public
+text, or from a run whose own guarantee is counted beside this one's.
+"""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from models.model_settings import schema_of
+from models.parameters import initial_parameters
+from models.plan import Plan, released_schema
+from models.role_vectors import part_of
+from models.schema import Schema
+from server.config import FederationConfig
+from server.release_files import read_release
+
+
+class StartingModelError(ValueError):
+    """Raised when a run cannot start from a release; names the folder and what differs."""
+
+
+def starting_parameters(config: FederationConfig, plan: Plan) -> Tensor:
+    """Return what round 0 releases.
+
+    Args:
+        config: The federation.
+        plan: Its plan, which names the word list.
+
+    Returns:
+        Flat float32, shape ``(elements,)``, in the order of ``models.plan.released_schema``.
+
+    Raises:
+        ReleaseError: If ``start_from`` is no release.
+        StartingModelError: If it is one of another model or of other words.
+    """
+    wanted = released_schema(plan)
+    if config.start_from is None:
+        whole = initial_parameters(config.model, config.seed)
+        return part_of(whole, schema_of(config.model), wanted)
+    folder = Path(config.start_from)
+    stored = read_release(folder)
+    there = released_schema(stored.plan)
+    _check_model(folder, there, wanted)
+    if _words(stored.plan) != _words(plan):
+        raise StartingModelError(
+            f"start_from must be a model with this run's word list; {folder} has another"
+        )
+    return part_of(torch.tensor(stored.parameters), there, wanted)
+
+
+def _check_model(folder: Path, there: Schema, wanted: Schema) -> None:
+    found = {spec.name: spec.shape for spec in there.tensors}
+    for spec in wanted.tensors:
+        if found.get(spec.name) != spec.shape:
+            raise StartingModelError(
+                f"start_from must have {spec.name} of shape {spec.shape}, but {folder} has "
+                f"{found.get(spec.name, 'none')}; set [model] to what it was learned with"
+            )
+
+
+def _words(plan: Plan) -> str | None:
+    return None if plan.vocabulary is None else plan.vocabulary.sha256
