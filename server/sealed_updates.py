@@ -105,6 +105,10 @@ class UpdateOpener:
                 raise RefusedError(RefusalCode.MALFORMED_UPDATE, str(error)) from None
             return signing_sha256
 
+    def forget(self) -> None:
+        """Let go of every update that is still at hand: its round is summed."""
+        self._buffers.forget()
+
     def arriving(self, sealed: SealedUpdate) -> EarlyOpening | None:
         """Return what opens an update from its first piece on; None where memory is short.
 

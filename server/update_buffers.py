@@ -85,6 +85,12 @@ class UpdateBuffers:
             unused[0].holds = None
             return unused[0]
 
+    def forget(self) -> None:
+        """Let go of what all free buffers hold."""
+        with self._returned:
+            for buffer in self._free:
+                buffer.holds = None
+
     def give_back(self, buffer: UpdateBuffer) -> None:
         """Let another thread have the buffer."""
         with self._returned:

@@ -158,6 +158,7 @@ class DiskSide:
         lease = Lease(NONCE, "device", round_number=1, attempt=0, slot=0, deadline=0.0)
         path = self._desk.completed(NONCE, message_id)
         self._opener.check(self._sealed(path, message_id))
+        self._opener.forget()
         self._inbox.keep(path, lease, message_id)
         self._desk.forget(NONCE)
         self._inbox.clear(1, 0)

@@ -165,6 +165,17 @@ def test_an_update_that_is_still_at_hand_is_not_opened_again(
         opener.check(sealed)
 
 
+def test_what_was_summed_is_not_at_hand(opener: UpdateOpener, sent: Send) -> None:
+    sealed = sent(upload(0.5, 1.0))
+    opener.check(sealed)
+    sealed.path.unlink()
+
+    opener.forget()
+
+    with pytest.raises(FileNotFoundError):
+        opener.check(sealed)
+
+
 def test_what_did_not_open_is_not_at_hand(opener: UpdateOpener, sent: Send) -> None:
     sealed = sent(upload(0.5, 1.0), last_element=float("nan"))
 
