@@ -13,9 +13,17 @@ from typing import Protocol, cast
 import grpc
 import numpy as np
 
+from models.base_digest import base_digest
 from models.codec import FlatVector, decode, encode, payload_size
-from models.model_settings import schema_of
-from models.plan import PLAN_VERSION, Plan, decode_plan, upload_schema
+from models.plan import (
+    PLAN_VERSION,
+    Plan,
+    decode_plan,
+    plan_schema,
+    released_schema,
+    upload_schema,
+)
+from models.schema import SENT, Role
 from models.seeds import client_seed
 from privacy.certificates import Certificates, CertifiedKey, certificate_pem, read_certificate
 from privacy.envelope import Direction, MessageContext, open_sealed, seal
@@ -56,6 +64,7 @@ class Device:
         self.name = answer.client_name
         self.run = answer.run
         self.folder = folder
+        self.bases: dict[bytes, bytes] = {}
         self.identity = install(folder, invite, answer.device)
         self.coordinator_wrapping = read_certificate(answer.coordinator.wrapping)
         self.coordinator_signing = read_certificate(answer.coordinator.signing)
@@ -93,14 +102,19 @@ class Device:
             )
         )
 
-    def fetch(self, lease: pb.Lease, offset: int = 0) -> bytes:
-        request = pb.FetchModelRequest(lease_nonce=lease.nonce, offset=offset)
+    def fetch(
+        self,
+        lease: pb.Lease,
+        offset: int = 0,
+        part: pb.ModelPart = pb.MODEL_PART_SHARED,
+    ) -> bytes:
+        request = pb.FetchModelRequest(lease_nonce=lease.nonce, offset=offset, part=part)
         return b"".join(piece.data for piece in self.stub.FetchModel(request, timeout=TIMEOUT_S))
 
     def open_model(self, lease: pb.Lease, sealed: bytes) -> FlatVector:
-        """Open the round's model and hold it against what the lease says."""
+        """Open the round's shared model and hold it against what the lease says."""
         plan = decode_plan(lease.plan)
-        schema = schema_of(plan.model)
+        schema = released_schema(plan)
         context = MessageContext(
             direction=Direction.DOWNLINK,
             run=bytes.fromhex(plan.run),
@@ -122,6 +136,37 @@ class Device:
         assert hashlib.sha256(flat.data).digest() == lease.base_sha256
         return flat
 
+    def open_generated(self, lease: pb.Lease, sealed: bytes) -> FlatVector:
+        """Open the part that was generated for this device, and remember what it started from."""
+        plan = decode_plan(lease.plan)
+        schema = plan_schema(plan).with_roles(Role.GENERATED)
+        context = MessageContext(
+            direction=Direction.DOWNLINK,
+            run=bytes.fromhex(plan.run),
+            round_number=lease.round_number,
+            slot=lease.slot,
+            lease_nonce=lease.nonce,
+            base_sha256=lease.base_sha256,
+            schema_sha256=schema.sha256,
+            deadline_ms=0,
+        )
+        payload = open_sealed(
+            [sealed],
+            context,
+            payload_bytes=payload_size(schema),
+            recipient=self.identity,
+            sender=self.coordinator_signing,
+        )
+        flat = decode(schema, payload)
+        self.bases[lease.nonce] = base_digest(lease.base_sha256, hashlib.sha256(flat.data).digest())
+        return flat
+
+    def receive(self, lease: pb.Lease) -> None:
+        """Fetch and open everything that there is for the lease."""
+        self.open_model(lease, self.fetch(lease))
+        if lease.generated_bytes:
+            self.open_generated(lease, self.fetch(lease, part=pb.MODEL_PART_GENERATED))
+
     def update_for(self, lease: pb.Lease) -> FlatVector:
         """Make up an update that depends on the device's name and the round alone."""
         return self.made_up(plan_of(lease), lease.round_number)
@@ -129,7 +174,8 @@ class Device:
     def made_up(self, plan: Plan | FederationConfig, round_number: int) -> FlatVector:
         """Make up the update of a round without its lease."""
         seed = client_seed(plan.seed, round_number, self.name)
-        count = schema_of(plan.model).element_count
+        roles = plan_schema(plan) if isinstance(plan, Plan) else plan.schema
+        count = roles.with_roles(*SENT).element_count
         return np.random.default_rng(seed).normal(0, 0.01, count).astype(np.float32)
 
     def uplink_context(self, lease: pb.Lease) -> MessageContext:
@@ -140,7 +186,7 @@ class Device:
             round_number=lease.round_number,
             slot=lease.slot,
             lease_nonce=lease.nonce,
-            base_sha256=lease.base_sha256,
+            base_sha256=self.bases.get(lease.nonce, lease.base_sha256),
             schema_sha256=upload_schema(plan).sha256,
             deadline_ms=lease.deadline_ms,
         )
@@ -229,7 +275,7 @@ class Device:
 
     def take_part(self, lease: pb.Lease) -> int:
         """Do a whole round."""
-        self.open_model(lease, self.fetch(lease))
+        self.receive(lease)
         return self.send(lease, *self.seal_update(lease))
 
 

@@ -8,7 +8,6 @@ import tempfile
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from models.model_settings import schema_of
 from server.config import FederationConfig, parse_config, read_config
 from server.folder import ServerFolder
 from server.founding import found, write_invites
@@ -23,10 +22,8 @@ SETTINGS = """
 seed = 1
 
 [model]
-family = "gru_lm"
 vocabulary_size = {words}
-hidden_size = {hidden}
-tied = true
+{model}
 
 [vocabulary]
 name = "english-10k"
@@ -63,6 +60,13 @@ devices = "127.0.0.1:{devices}"
 """
 
 
+GRU = """
+family = "gru_lm"
+hidden_size = {hidden}
+tied = true
+"""
+
+
 def free_ports(count: int) -> list[int]:
     """Return ports that nobody listens on."""
     sockets = [socket.socket() for _ in range(count)]
@@ -92,7 +96,9 @@ def settings(**changes: object) -> str:
         "enrolment": enrolment,
         "devices": devices,
     }
-    return SETTINGS.format(**(values | changes))
+    values |= changes
+    values.setdefault("model", GRU.format(**values))
+    return SETTINGS.format(**values)
 
 
 class Federation:
@@ -166,7 +172,7 @@ class Federation:
 def _found_quickly(root: Path, text: str) -> FederationConfig:
     """Found a federation with keys that an earlier test of this process made."""
     config = parse_config(text, "the test's settings")
-    template = _TEMPLATES / schema_of(config.model).sha256.hex()[:16]
+    template = _TEMPLATES / config.schema.sha256.hex()[:16]
     if not template.exists():
         found(template, text, [])
     shutil.copytree(template, root)

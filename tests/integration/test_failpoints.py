@@ -62,7 +62,7 @@ class StubbornDevice:
 
     def _take_part(self, lease: pb.Lease) -> None:
         if lease.nonce not in self._sealed:
-            self._device.open_model(lease, self._device.fetch(lease))
+            self._device.receive(lease)
             self._sealed[lease.nonce] = self._device.seal_update(lease)
         sealed, message_id = self._sealed[lease.nonce]
         # Small chunks, so that there is a middle to be killed in.

@@ -1,0 +1,80 @@
+"""Everyone's own model over the wire: real agents, and a coordinator that dies in mid-round."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from edge_client.compute import prepare_compute
+from edge_client.device_examples import training_examples
+from edge_client.local_round import LocalTrainer
+from edge_client.personalisation.state import PersonalState, read_state
+from models.release_record import PERSONALISATION_FILE
+from server.config import FederationConfig, make_plan
+from tests.integration.conftest import Make, MakeDevices
+from tests.integration.personal_federation import FEDTP, TRANSFORMER, Simulated
+from tests.integration.real_device import RealDevice, await_line, await_rounds, until
+
+pytestmark = pytest.mark.xdist_group("processes")
+
+
+class SimulatedDevices:
+    """Train real devices' texts as the simulation does."""
+
+    def __init__(self, config: FederationConfig, devices: list[RealDevice]) -> None:
+        prepare_compute("cpu", threads=1)
+        words = config.word_list.load()
+        self.names = [f"device-{number:04d}" for number in range(1, len(devices) + 1)]
+        texts = zip(self.names, [device.data for device in devices], strict=True)
+        self._examples = {name: training_examples(text, words) for name, text in texts}
+        self.trainer = LocalTrainer(make_plan(config, run="0" * 32, vocabulary=words))
+        self.personal: dict[str, PersonalState | None] = dict.fromkeys(self.names)
+
+    def train(self, number: int, name: str, received: Tensor) -> tuple[Tensor, int]:
+        result = self.trainer.train(
+            received,
+            self._examples[name],
+            round_number=number,
+            client_name=name,
+            personal=self.personal[name],
+        )
+        self.personal[name] = result.personal
+        return result.update, result.example_count
+
+    def are_kept(self, devices: list[RealDevice]) -> bool:
+        """Return whether each device's personal model is the simulated one, to the bit."""
+        for name, device in zip(self.names, devices, strict=True):
+            path = device.folder / "personal" / "current.state"
+            kept, expected = read_state(path, self.trainer.layout), self.personal[name]
+            assert expected is not None
+            if kept is None or not torch.equal(kept.personal, expected.personal):
+                return False
+        return True
+
+
+def test_a_federation_of_personal_models_ends_where_a_simulation_does_though_both_ends_die(
+    make_federation: Make, make_devices: MakeDevices
+) -> None:
+    # Projections are generated for each device, the head never leaves it.
+    federation = make_federation(
+        model=TRANSFORMER, cap=3, cohort=2, quorum=1, tables=FEDTP.format(head="personal")
+    )
+    federation.start()
+    devices = make_devices(federation, 2)
+    devices[0].start()
+    await_line(devices[0], "round 1: update delivered")
+
+    federation.kill()
+    devices[0].kill()
+    federation.start()
+    for device in devices:
+        device.start()
+    await_rounds(federation, 3)
+
+    clients = SimulatedDevices(federation.config, devices)
+    simulated = Simulated(federation.config, clients.names, clients.train)
+    assert [release.parameters_sha256 for release in federation.releases()] == simulated.run(3)
+    latest = federation.folder.releases / "latest" / PERSONALISATION_FILE
+    until(lambda: latest.read_bytes() == simulated.state_file)
+    until(lambda: clients.are_kept(devices))
+    # The update that lay committed was not asked for again.
+    assert devices[0].log.read_text().count("round 1: update delivered") == 1
