@@ -96,11 +96,11 @@ class PFedHnSettings(_Method, frozen=True, kw_only=True, tag="pfedhn"):
     """A hypernetwork makes every client's whole model ([pFedHN]).
 
     Attributes:
-        hypernetwork: The hypernetwork, of [pFedHN]'s width and with its clip.
+        hypernetwork: The hypernetwork, of [pFedHN]'s width, a linear layer a tensor, and its clip.
     """
 
     hypernetwork: HypernetworkSettings = HypernetworkSettings(
-        hidden_size=100, gradient_clipping_norm=50.0
+        hidden_size=100, output="literal", gradient_clipping_norm=50.0
     )
 
 

@@ -93,10 +93,12 @@ class HypernetworkHalf:
 
     def take(self, client_name: str, generated_update: Tensor, example_count: int) -> None:
         """Pull one update back through the making and add it to the round."""
-        embedding = self._row(client_name).embedding
-        pulled = self._hypernetwork.pull_back(embedding, generated_update)
+        taking = self._open_round()
+        pulled = self._hypernetwork.pull_back(
+            self._row(client_name).embedding, generated_update, into=taking.memory
+        )
         check_finite(pulled.embedding)  # Here it is one update's fault, at the close the round's.
-        self._open_round().add(client_name, pulled.phi, pulled.embedding, example_count)
+        taking.add(client_name, pulled.phi, pulled.embedding, example_count)
 
     def close(self, add_noise: AddNoise | None = None) -> None:
         """Step φ and the rows of those that took part; a failure leaves both as they were."""
@@ -167,6 +169,7 @@ class _Round:
             under_guarantee=terms.is_noised,
         )
         self._rows: dict[str, Tensor] = {}
+        self.memory = torch.empty(phi.element_count)  # For one client's gradient after another.
 
     def add(self, client_name: str, phi: Tensor, row: Tensor, example_count: int) -> None:
         """Add one client's gradients."""

@@ -50,8 +50,8 @@ def play(
     served.close()
 
 
-def first_phi() -> Tensor:
-    fresh = Hypernetwork(settings(), SCHEMA)
+def first_phi(output: str = "mixture") -> Tensor:
+    fresh = Hypernetwork(settings(output=output), SCHEMA)
     fresh.initialise(torch.Generator().manual_seed(SEED), INITIAL)
     return fresh.phi
 
@@ -62,11 +62,12 @@ def same_bits(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> bool
     )
 
 
-def test_two_rounds_step_as_the_frameworks_sgd_over_the_whole_cohort_at_once() -> None:
+@pytest.mark.parametrize("output", ["mixture", "literal"])
+def test_two_rounds_step_as_the_frameworks_sgd_over_the_whole_cohort_at_once(output: str) -> None:
     # A second implementation: one graph over the cohort, p_i in front, torch's optimiser.
-    reference = Hypernetwork(settings(), SCHEMA)
+    reference = Hypernetwork(settings(output=output), SCHEMA)
     leaves = [
-        first_phi()[where].view(spec.shape).clone().requires_grad_()
+        first_phi(output)[where].view(spec.shape).clone().requires_grad_()
         for spec, where in zip(
             reference.schema.tensors, reference.schema.slices.values(), strict=True
         )
@@ -78,7 +79,7 @@ def test_two_rounds_step_as_the_frameworks_sgd_over_the_whole_cohort_at_once() -
     optimiser = torch.optim.SGD(
         [*leaves, *rows.values()], lr=0.01, momentum=0.9, weight_decay=0.001
     )
-    served = half()
+    served = half(output=output)
     for seed in (1, 2):
         updates = {"ada": (update(seed), 30), "bob": (update(seed + 10), 10)}
         optimiser.zero_grad()
