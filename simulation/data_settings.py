@@ -21,6 +21,8 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         split: ``held-out`` scores the data set's own validation and test text; ``by-user-time``
             trains on the first four fifths of each author's text and scores each client on the
             rest of its own. Only with ``users``.
+        pairs_per_client: Sequences with their targets that each client trains on; for the made-up
+            data sets ``copy``, ``reverse`` and ``translate``, and only there.
         least_tokens: A client with fewer training tokens is left out.
         absence_rate: Chance, in [0, 1), that a client of the cohort never commits.
         keystrokes: Whether the final figures say how many keys the test text's authors would save.
@@ -33,6 +35,7 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     client_count: int | None = None
     concentration: float | None = None
     split: Literal["held-out", "by-user-time"] = "held-out"
+    pairs_per_client: int | None = None
     least_tokens: int = 2
     absence_rate: float = 0.0
     keystrokes: bool = False
@@ -43,6 +46,8 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             raise ValueError(f"partition {self.partition} needs client_count")
         if self.client_count is not None and self.client_count < 1:
             raise ValueError(f"client_count must be >= 1, got {self.client_count}")
+        if self.pairs_per_client is not None and self.pairs_per_client < 1:
+            raise ValueError(f"pairs_per_client must be >= 1, got {self.pairs_per_client}")
         # A stream of one token has no target after its first, and makes no batch.
         if self.least_tokens < 2:
             raise ValueError(f"least_tokens must be >= 2, got {self.least_tokens}")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from simulation.config import SimulationConfig
 from simulation.population import Population, PopulationError
+from simulation.sequence_population import build_sequence_population
 from simulation.text_population import build_text_population
 
 
@@ -23,5 +24,7 @@ def build_population(config: SimulationConfig, path: Path | None) -> Population:
     match config.task:
         case "next_word":
             return build_text_population(config, path)
+        case "sequence":
+            return build_sequence_population(config)
         case _:
             raise PopulationError(f'task "{config.task}" has no data sets')
