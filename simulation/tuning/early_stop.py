@@ -88,9 +88,11 @@ class Watch:
         """Take the final figures of one seed.
 
         Raises:
-            HopelessError: If the other seeds are not worth running.
+            HopelessError: If the other seeds are not worth running, or training diverged.
         """
         perplexity = float(final[PERPLEXITY] or math.inf)
+        if not math.isfinite(perplexity):
+            raise HopelessError(f"perplexity is {perplexity} after one seed")
         if self._bar.is_hopeless(self._epsilon, perplexity):
             raise HopelessError(f"perplexity {perplexity:.1f} after one seed is beaten")
 

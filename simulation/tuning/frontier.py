@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+_DRAWN = 10.0
+"""Perplexities up to so many times the best are drawn; the table has all of them."""
+
+
 class NothingWithinBudgetError(ValueError):
     """Raised when no measured setting stays within the target epsilon."""
 
@@ -66,7 +70,10 @@ def markdown(measurements: Sequence[Measurement], deployment: Deployment, *, not
 
 
 def draw(measurements: Sequence[Measurement], path: Path, *, title: str) -> None:
-    """Draw perplexity and top-3 recall against epsilon, one line a mode and rule, as PNG."""
+    """Draw perplexity and top-3 recall against epsilon, one line a mode and rule, as PNG.
+
+    Settings that destroy the model lie above the perplexities that are drawn.
+    """
     kinds = sorted({(one.name, one.rule) for one in measurements if one.epsilon is not None})
 
     def panel(axes: "Axes", figure: str) -> None:
@@ -84,10 +91,17 @@ def draw(measurements: Sequence[Measurement], path: Path, *, title: str) -> None
     def both(left: "Axes", right: "Axes") -> None:
         panel(left, "perplexity")
         left.set_yscale("log")
+        left.set_ylim(top=_highest(measurements))
         left.set_title(title, loc="left", fontsize=9)
         panel(right, "recall")
 
     write_figure(path, both, panels=2)
+
+
+def _highest(measurements: Sequence[Measurement]) -> float:
+    """Return the highest perplexity that is drawn; noise can drive one to 1e15 and beyond."""
+    highest = max(one.perplexity for one in measurements)
+    return min(1.1 * highest, _DRAWN * min(one.perplexity for one in measurements))
 
 
 def write(

@@ -1,8 +1,10 @@
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+from matplotlib.axes import Axes
 
 from server.config import FederationConfig, preset_text
 from simulation.tuning.candidate import Candidate, Deployment, Mode
@@ -93,6 +95,26 @@ def test_results_are_written_for_people_and_programs(tmp_path: Path) -> None:
     assert [one["epsilon"] for one in document["measurements"]] == [1, 4]
     assert (tmp_path / "frontier.png").read_bytes().startswith(b"\x89PNG")
     assert "10000 enrolled people, 20 rounds" in (tmp_path / "tune.md").read_text()
+
+
+def test_a_model_that_noise_destroyed_does_not_flatten_the_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = []
+    set_ylim = Axes.set_ylim
+
+    def noted(axes: Axes, *ends: Any, **named: Any) -> Any:  # As matplotlib's own.
+        if "top" in named:
+            drawn.append(named["top"])
+        return set_ylim(axes, *ends, **named)
+
+    monkeypatch.setattr(Axes, "set_ylim", noted)
+
+    write([measured(1, 200), measured(4, 1e15, mode="local")], tmp_path, DEPLOYMENT, "")
+    write([measured(1, 200), measured(4, 120)], tmp_path, DEPLOYMENT, "")
+
+    # Ten times the best, or all of them.
+    assert drawn == [2000.0, pytest.approx(220.0)]
 
 
 def test_the_table_marks_the_frontier() -> None:

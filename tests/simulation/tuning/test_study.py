@@ -5,7 +5,7 @@ import pytest
 
 from simulation.population import Population
 from simulation.tuning.candidate import Candidate, Deployment
-from simulation.tuning.early_stop import Bar, HopelessError
+from simulation.tuning.early_stop import Bar, HopelessError, Watch
 from simulation.tuning.measuring import Laboratory, Measurement
 from simulation.tuning.progress import SearchProgress
 from simulation.tuning.space import Space, make_space, parse_dimension
@@ -113,6 +113,14 @@ def test_a_candidate_behind_a_better_one_at_no_larger_epsilon_is_hopeless() -> N
     # At the end the slack is its root, 1.118.
     assert bar.is_hopeless(3.0, 90.0)
     assert not bar.is_hopeless(3.0, 89.0)
+
+
+@pytest.mark.parametrize("perplexity", [float("inf"), float("nan"), None])
+def test_a_seed_that_diverged_at_its_end_stops_the_first_trial_too(
+    perplexity: float | None,
+) -> None:
+    with pytest.raises(HopelessError, match="after one seed"):
+        Watch(Bar(), 1.0, round_count=4).finished({"round": 4, "valid_perplexity": perplexity})
 
 
 def test_a_trial_that_cannot_be_worth_it_is_stopped_before_its_end(
