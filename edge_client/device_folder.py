@@ -77,6 +77,7 @@ class DeviceFolder:
         self.example_ledger = path / "example_privacy.json"
         self.personal = PersonalFolder(path / "personal")
         self._enrolment = path / "enrolment.json"
+        self._travel = path / "travel.txt"
         self._coordinator = path / "coordinator.json"
 
     def create(self) -> None:
@@ -124,6 +125,17 @@ class DeviceFolder:
             ) from None
         except msgspec.DecodeError as error:
             raise DeviceFolderError(f"{self._enrolment} cannot be read: {error}") from None
+
+    def note_travel(self, travel: str) -> None:
+        """Keep what travelled in the last round, in words; it is nothing that must survive."""
+        write_atomically(self._travel, travel.encode(), flush=False)
+
+    def travel(self) -> str | None:
+        """Return what travelled in the last round, or None before the first."""
+        try:
+            return self._travel.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
 
     def outbox(self) -> Outbox:
         """Return the place for a sealed update in waiting."""

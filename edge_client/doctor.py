@@ -58,6 +58,7 @@ async def examine(
         ("policy", lambda: _policy(folder, now)),
         ("training", _training),
         ("example privacy", lambda: _example_privacy(folder)),
+        ("personalisation", lambda: _personalisation(folder)),
         ("disk", lambda: _disk(folder)),
     ]
     findings = [_finding(subject, look) for subject, look in local]
@@ -132,6 +133,17 @@ def _example_privacy(folder: DeviceFolder) -> str:
         f"epsilon {spent.epsilon:.2f} at delta {spent.delta:g} for one sentence, over "
         f"{spent.round_count} rounds"
     )
+
+
+def _personalisation(folder: DeviceFolder) -> str:
+    travel = folder.travel()
+    if travel is None:
+        return "no round has said yet what travels"
+    current = folder.personal.current
+    if not current.exists():
+        return travel
+    kept_bytes = current.stat().st_size
+    return f"{travel}; a personal model of {kept_bytes:,} bytes is kept in {current}"
 
 
 def _disk(folder: DeviceFolder) -> str:

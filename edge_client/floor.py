@@ -23,6 +23,7 @@ FloorCode = Literal[
     "floor_noise_multiplier",
     "floor_cohort",
     "floor_model_family",
+    "floor_method",
     "floor_data_folder",
     "floor_example_privacy",
 ]
@@ -57,6 +58,9 @@ least_cohort = 2
 model_families = [
   "gru_lm", "transformer_lm", "vit", "convnet", "char_lstm", "char_transformer", "seq2seq",
 ]
+
+# Personalisation methods it takes part in; without the line, any.
+# methods = ["global", "fedtp"]
 
 # Folders that the data may lie in; without the line, wherever --data points.
 # data_folders = ["/home/me/texts"]
@@ -115,6 +119,7 @@ class Floor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             name; None also accepts plans without calibrated noise.
         least_cohort: Fewest clients that a round is drawn for.
         model_families: Model families.
+        methods: Personalisation methods; None accepts any.
         data_folders: Absolute folders that the data may lie in; None accepts any.
         bytes_a_day: Most bytes moved in a UTC day, up and down together; None accepts any.
         example_privacy: Accept only plans that hide each sentence, up to this budget; None also
@@ -126,6 +131,7 @@ class Floor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     least_noise_multiplier: float | None = None
     least_cohort: int
     model_families: frozenset[str]
+    methods: frozenset[str] | None = None
     data_folders: tuple[str, ...] | None = None
     bytes_a_day: int | None = None
     example_privacy: ExampleBudget | None = None
@@ -208,6 +214,13 @@ def check_plan(plan: Plan, floor: Floor) -> None:
     if family not in floor.model_families:
         raise PlanBelowFloorError(
             "floor_model_family", f"this device does not train models of family {family}"
+        )
+    method = plan.personalisation.method
+    if floor.methods is not None and method not in floor.methods:
+        raise PlanBelowFloorError(
+            "floor_method",
+            f"this device takes no part in personalisation method {method}; its owner can let it, "
+            "in floor.toml",
         )
     hides = plan.training.example_privacy is not None
     if floor.example_privacy is not None and plan.kind == "train" and not hides:

@@ -25,7 +25,8 @@ from edge_client.traffic import Traffic
 from edge_client.trainer import Trainer
 from edge_client.transport import Transport
 from edge_client.word_lists import ensure_word_list
-from models.plan import Plan
+from models.plan import Plan, plan_schema
+from models.travel import describe_travel
 from privacy.certificates import CertificateError
 from protos import federation_pb2 as wire
 
@@ -74,6 +75,7 @@ async def serve_lease(lease: wire.Lease, device: Device, transport: Transport) -
     try:
         plan = accept_plan(lease, device.floor, device.traffic)
         logger.info("round %d: privacy: %s", lease.round_number, plan.privacy.guarantee)
+        _tell_travel(lease, plan, device)
         kept = await _kept_for(lease, device, transport)
         if kept is None:
             _take_up_keys(lease, device)
@@ -115,6 +117,13 @@ async def _settle(kept: KeptUpdate, device: Device, transport: Transport) -> Non
         personal.drop()
     else:
         personal.accept(kept.message_id)
+
+
+def _tell_travel(lease: wire.Lease, plan: Plan, device: Device) -> None:
+    """Log what travels in this round, and note it for the device's owner to look up."""
+    travel = describe_travel(plan.personalisation, plan_schema(plan))
+    logger.info("round %d: personalisation: %s", lease.round_number, travel)
+    device.folder.note_travel(travel)
 
 
 def _take_up_keys(lease: wire.Lease, device: Device) -> None:

@@ -100,7 +100,8 @@ def _run(arguments: argparse.Namespace) -> None:
     def on_ready(ports: Ports) -> None:
         print(f"enrolment on port {ports.enrolment}, devices on port {ports.devices}")
         for line in promises(federation.config):
-            print(f"privacy: {line}", flush=True)
+            print(f"privacy: {line}")
+        print(f"personalisation: {federation.config.travel}", flush=True)
 
     keep_freed_memory()
     asyncio.run(serve(federation.folder, federation.config, on_ready=on_ready))

@@ -183,6 +183,7 @@ class Federation:
             round_number=next_attempt(store)[0] if opened is None else opened.round_number,
             is_paused=OperatorSwitch(self.folder.pause_mark).is_paused,
             guarantee=self.config.privacy.guarantee,
+            personalisation=self.config.travel,
             enrolled_clients=sum(client.revoked_at is None for client in clients),
             software_version=version("sotto"),
             certificates_end_at=self._certificates_end_at(),

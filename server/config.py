@@ -18,6 +18,7 @@ from models.personalisation import assign_roles, check_local_epochs, check_task
 from models.personalisation_settings import GlobalSettings, PersonalisationSettings
 from models.plan import Plan, TrainingSettings, VocabularySettings
 from models.schema import SENT, Role, Schema
+from models.travel import describe_travel
 from models.vocabulary import Vocabulary
 from models.word_rules import check_words
 from privacy.settings import PrivacySettings
@@ -108,6 +109,11 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         return freeze(
             assign_roles(self.personalisation, schema_of(self.model)), self.training.frozen
         )
+
+    @property
+    def travel(self) -> str:
+        """Return the personalisation method and what travels under it, in words."""
+        return describe_travel(self.personalisation, self.schema)
 
     @property
     def word_list(self) -> WordListSettings:

@@ -223,6 +223,7 @@ class Coordinator:
             remaining_ms=round(remaining_s * 1000),
             paused=self._switch.is_paused,
             guarantee=self._shelf.guarantee,
+            personalisation=self._shelf.travel,
         )
 
     # The rounds.

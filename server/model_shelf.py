@@ -82,6 +82,7 @@ class ModelShelf:
 
     Attributes:
         guarantee: What the noise mode promises, in words.
+        travel: The personalisation method, and what travels under it.
         has_converged: Whether the run has met its convergence criterion.
     """
 
@@ -118,6 +119,7 @@ class ModelShelf:
             failpoints: Armed in tests only.
         """
         self.guarantee = config.privacy.guarantee
+        self.travel = config.travel
         self.has_converged = False
         self._config = config
         self._run = run

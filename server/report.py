@@ -21,6 +21,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         round_number: Round that is open or comes next, from 1.
         is_paused: Whether no new round may open.
         guarantee: What the noise mode promises, in words.
+        personalisation: The method, and what travels under it.
         enrolled_clients: Devices that may be drawn.
         connected_clients: Devices whose stream is open.
         leased_clients: Connected devices that work on the round.
@@ -38,6 +39,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     round_number: int
     is_paused: bool
     guarantee: str
+    personalisation: str
     enrolled_clients: int
     connected_clients: int = 0
     leased_clients: int = 0
@@ -59,6 +61,7 @@ def from_answer(
         round_number=answer.round_number,
         is_paused=answer.paused,
         guarantee=answer.guarantee,
+        personalisation=answer.personalisation,
         enrolled_clients=answer.enrolled_clients,
         connected_clients=answer.connected_clients,
         leased_clients=answer.leased_clients,

@@ -248,6 +248,21 @@ def test_the_doctor_tells_what_example_privacy_has_cost(
     assert found["text"] == "epsilon 1.23 at delta 1e-05 for one sentence, over 2 rounds"
 
 
+def test_the_doctor_tells_what_travels_and_what_is_kept(
+    device: Device, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told() -> str:
+        main(["doctor", str(device.folder.path), "--json"])
+        return str(json.loads(capsys.readouterr().out)["personalisation"]["text"])
+
+    assert told() == "no round has said yet what travels"
+    device.folder.note_travel("method fedper: 10 parameters of everyone")
+    assert told() == "method fedper: 10 parameters of everyone"
+    device.folder.personal.waiting(bytes(16)).write_bytes(b"12345")
+    device.folder.personal.accept(bytes(16))
+    assert "everyone; a personal model of 5 bytes is kept in" in told()
+
+
 def test_the_doctor_shows_a_table(device: Device, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", str(device.folder.path)]) == 1
 

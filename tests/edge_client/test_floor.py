@@ -18,6 +18,7 @@ from edge_client.floor import (
     write_starting_floor,
 )
 from models.model_settings import GruLmSettings, ModelSettings, schema_of
+from models.personalisation_settings import DittoSettings
 from models.plan import Plan, TrainingSettings, VocabularySettings
 from privacy.calibrated_settings import CentralNoise
 from privacy.example_settings import ExamplePrivacySettings
@@ -102,6 +103,17 @@ def test_an_owner_may_name_the_least_noise(privacy: PrivacySettings, *, is_accep
     with pytest.raises(PlanBelowFloorError, match=r"must be >= 0\.5 for this device") as refused:
         check_plan(plan(privacy=privacy), floor)
     assert refused.value.code == "floor_noise_multiplier"
+
+
+def test_an_owner_may_choose_the_methods_that_a_device_takes_part_in() -> None:
+    personal = plan(personalisation=DittoSettings())
+    only_global = msgspec.structs.replace(FLOOR, methods=frozenset({"global"}))
+
+    check_plan(personal, FLOOR)
+    check_plan(plan(), only_global)
+    with pytest.raises(PlanBelowFloorError, match="method ditto; its owner can let it") as refused:
+        check_plan(personal, only_global)
+    assert refused.value.code == "floor_method"
 
 
 def test_an_owner_who_asks_for_example_privacy_trains_under_no_plan_without() -> None:

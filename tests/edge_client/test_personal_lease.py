@@ -85,6 +85,20 @@ def test_the_state_of_an_acknowledged_update_counts(
     assert kept(device) == (b"round 1", False)
 
 
+def test_what_travels_is_noted_before_a_byte_does(
+    device: Device, transport: StandInTransport
+) -> None:
+    transport.refusals["fetch_model"] = ["late"]
+
+    with pytest.raises(RefusedError):
+        serve(make_lease(), device, transport)
+
+    # 20 words in 6 numbers, three gates of a GRU with two biases, and 20 biases of the output.
+    count = 20 * 6 + 2 * 18 * 6 + 2 * 18 + 20
+    expected = f"method global: {count} parameters of everyone ({4 * count:,} bytes)"
+    assert device.folder.travel() == expected
+
+
 def test_the_state_of_a_refused_update_does_not(
     device: Device, transport: StandInTransport
 ) -> None:

@@ -151,6 +151,10 @@ def test_a_running_coordinator_is_watched_paused_and_drained(
     assert (status["phase"], status["round_number"]) == ("open", 2)
     assert (status["connected_clients"], status["leased_clients"]) == (1, 1)
     assert status["guarantee"] == "none: no noise, no privacy guarantee"
+    # 200 words in 8 numbers, three gates of a GRU with two biases, and 200 biases of the output.
+    count = 200 * 8 + 2 * 24 * 8 + 2 * 24 + 200
+    travel = f"method global: {count:,} parameters of everyone ({4 * count:,} bytes)"
+    assert status["personalisation"] == travel
     assert [client["name"] for client in status["clients"]] == ["device-0001"]
     (first,) = json.loads(run("rounds", federation.root, "--json").stdout)
     assert (first["round_number"], first["contributions"]) == (1, 1)

@@ -1,0 +1,32 @@
+"""Say in one line what travels between coordinator and devices under a personalisation method.
+
+Both ends show the same line, so that an operator and a device's owner know what leaves the device
+before anything does. No torch: the resting agent shows it too.
+"""
+
+from models.personalisation_settings import PersonalisationSettings
+from models.schema import RELEASED, Role, Schema
+
+
+def describe_travel(settings: PersonalisationSettings, schema: Schema) -> str:
+    """Return the method and what of the model is shared, generated and personal.
+
+    Args:
+        settings: The method.
+        schema: Every tensor of the model, with its role.
+    """
+    parts = (
+        ("parameters of everyone", schema.with_roles(*RELEASED)),
+        ("generated for each device and sealed for it alone", schema.with_roles(Role.GENERATED)),
+        ("that never leave the device", schema.with_roles(Role.PERSONAL)),
+    )
+    told = [
+        f"{part.element_count:,} {what} ({_size(part.payload_bytes)})"
+        for what, part in parts
+        if part.tensors
+    ]
+    return f"method {settings.method}: {', '.join(told)}"
+
+
+def _size(payload_bytes: int) -> str:
+    return f"{payload_bytes / 1e6:.1f} MB" if payload_bytes >= 1e5 else f"{payload_bytes:,} bytes"
