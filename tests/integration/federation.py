@@ -35,6 +35,7 @@ learning_rate = 1.0
 batch_size = 4
 bptt_steps = 10
 example_cap = 1000
+{more_training}
 
 [privacy]
 mode = "none"
@@ -90,6 +91,7 @@ def settings(**changes: object) -> str:
         "quorum": 2,
         "deadline": 60.0,
         "clipping_norm": 100.0,
+        "more_training": "",
         "more_privacy": "",
         "more_rounds": "",
         "tables": "",

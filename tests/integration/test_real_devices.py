@@ -9,11 +9,11 @@ import torch
 from edge_client.compute import prepare_compute
 from edge_client.device_examples import training_examples
 from edge_client.local_round import LocalTrainer
-from models.model_settings import schema_of
 from models.parameters import initial_parameters, parameters_sha256
 from models.seeds import client_seed
 from server.closing import Contribution, close_round
 from server.config import FederationConfig, make_plan
+from server.release_files import read_release
 from tests.integration.conftest import Make, MakeDevices
 from tests.integration.real_device import (
     await_line,
@@ -62,6 +62,26 @@ def test_simulated_and_deployed_rounds_clip_alike_where_the_norm_follows_the_cli
     assert [release.parameters_sha256 for release in releases] == expected
     assert len({release.metrics["clipping_norm"] for release in releases}) == 2
     assert [release.metrics["clipped"] for release in releases] == [0, 0]
+
+
+def test_frozen_tensors_stay_in_a_deployment_as_in_a_simulation(
+    make_federation: Make, make_devices: MakeDevices
+) -> None:
+    federation = make_federation(cap=2, more_training='frozen = ["embedding"]')
+    federation.start()
+    devices = make_devices(federation, 2)
+
+    for device in devices:
+        device.start()
+    await_rounds(federation, 2)
+
+    expected = simulated(federation.config, [device.data for device in devices], rounds=2)
+    assert [release.parameters_sha256 for release in federation.releases()] == expected
+    ended = read_release(federation.folder.releases / "latest").parameters
+    started = initial_parameters(federation.config.model, federation.config.seed).numpy()
+    rows = 200 * 8
+    assert (ended[:rows] == started[:rows]).all()
+    assert (ended[rows:] != started[rows:]).any()
 
 
 def test_a_coordinator_killed_in_mid_round_ends_where_an_undisturbed_one_does(
@@ -146,7 +166,7 @@ def simulated(config: FederationConfig, texts: list[Path], *, rounds: int) -> li
         closed = close_round(
             parameters,
             contributions,
-            schema=schema_of(config.model),
+            schema=config.schema,
             aggregation=config.aggregation,
             privacy=privacy,
             slot_count=len(texts),
