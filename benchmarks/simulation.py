@@ -35,9 +35,12 @@ from benchmarks.comparators.default_torch_round import train_clients
 from edge_client.compute import prepare_compute
 from edge_client.datasets.registry import load_dataset
 from edge_client.local_round import LocalTrainer
+from edge_client.personalisation.method import ClientRound, Learnt
+from edge_client.personalisation.plain import PlainHalf
 from models.model_settings import schema_of
 from models.next_word import NextWord
 from models.parameters import initial_parameters, load_parameters
+from models.plan import Plan
 from models.registry import build_network
 from models.seeds import client_seed
 from models.vocabulary import shipped_vocabulary
@@ -56,8 +59,17 @@ LEARNING_RATE, GRADIENT_CLIPPING_NORM = 2.0, 1.0
 class Untrained(LocalTrainer):
     """Do everything for a client but train it."""
 
-    def _descend(self, *args: object) -> float:
-        return 0.0
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self._half = _Idle()
+
+
+class _Idle(PlainHalf):
+    """Leave the received model as it is."""
+
+    def train(self, client: ClientRound) -> Learnt:
+        """Train nothing."""
+        return Learnt(0.0, {})
 
 
 class MemoryWatch(threading.Thread):

@@ -1,27 +1,32 @@
 """Keep a run on disk so that it can be stopped at any moment, resumed and exported.
 
 A run's folder holds ``run.json`` (configuration and seed, fixed at the start), ``metrics.jsonl``,
-``final.json`` once it is over, and ``releases/``, written by the coordinator's own code, so that
-``sotto-export`` reads either. A simulated release is unsigned: nobody has to trust it but the
-person who ran it. Only the newest and the best release are kept.
+``final.json`` and ``clients.json`` once it is over, ``states/`` with what clients keep to
+themselves, and ``releases/``, written by the coordinator's own code, so that ``sotto-export`` reads
+either. A simulated release is unsigned: nobody has to trust it but the person who ran it. Only the
+newest and the best release are kept.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from models.metrics import Counts
 from models.release_record import ReleaseError
 from privacy.atomic import write_atomically
 from server.release_files import NewRelease, ReleaseFolder, StoredRelease
 from simulation.guarded_run import GuardedRun
 from simulation.metrics import Figures, Value
+from simulation.state_shelf import StateShelf
 from simulation.threshold import Threshold
 
 RUN_FILE = "run.json"
 FINAL_FILE = "final.json"
+CLIENTS_FILE = "clients.json"
 RELEASES_FOLDER = "releases"
+STATES_FOLDER = "states"
 _READABLE = 0o644
 
 
@@ -53,6 +58,7 @@ class RunFolder:
     Attributes:
         folder: The folder.
         releases: The models in it.
+        states: What clients keep to themselves.
     """
 
     def __init__(self, folder: Path, description: RunDescription) -> None:
@@ -73,6 +79,7 @@ class RunFolder:
                 "give another --out, or remove the folder"
             )
         self.releases = ReleaseFolder(folder / RELEASES_FOLDER)
+        self.states = StateShelf(folder / STATES_FOLDER)
 
     def save(
         self,
@@ -90,6 +97,9 @@ class RunFolder:
             guarded: Records it in the run's ledger; None where nothing is promised.
             took_part: Clients with an update in it.
         """
+        kept = {release.round_number} if best_round is None else {release.round_number, best_round}
+        # First, so that no release counts on a state that a power cut takes.
+        self.states.flush(release.round_number)
         if guarded is not None:
             guarded.release(self.releases, release, took_part)
         else:
@@ -98,6 +108,7 @@ class RunFolder:
         if best_round is not None:
             self.releases.point("best", best_round)
         self.releases.prune(())
+        self.states.prune(kept)
 
     def newest(self) -> StoredRelease | None:
         """Return the release to go on from, or None at the start.
@@ -118,6 +129,10 @@ class RunFolder:
             return self.releases.read(round_number)
         except ReleaseError as error:
             raise CheckpointError(f"{error}; remove {self.folder} to start over") from None
+
+    def save_clients(self, counts: Mapping[str, Counts]) -> None:
+        """Record what each client's model made of its own test examples, by client."""
+        write_atomically(self.folder / CLIENTS_FILE, msgspec.json.encode(counts), mode=_READABLE)
 
     def finish(self, figures: Figures) -> None:
         """Record the final figures: the run is over."""

@@ -79,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_run(run: argparse.ArgumentParser) -> None:
     _add_common(run)
+    _add_method(run)
     run.add_argument("--seed", type=int, help="seed of the run (default: the preset's)")
     run.add_argument("--out", type=Path, help="folder of the run (default: runs/NAME-seed-SEED)")
     run.add_argument("--tensorboard", action="store_true", help="write TensorBoard events too")
@@ -87,6 +88,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
 
 def _add_sweep(sweep: argparse.ArgumentParser) -> None:
     _add_common(sweep)
+    _add_method(sweep)
     sweep.add_argument("--seeds", default="1", help="seeds, with commas between them (default: 1)")
     sweep.add_argument("--out", type=Path, help="folder of the sweep (default: runs/NAME-sweep)")
     sweep.add_argument(
@@ -105,6 +107,14 @@ def _add_audit(audit: argparse.ArgumentParser) -> None:
     _add_common(audit, with_until=False)
     add_audit(audit)
     audit.set_defaults(command=_audit)
+
+
+def _add_method(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--method",
+        help="personalisation method that takes the place of the preset's, as fedavg, fedper, "
+        "fedtp or fedtp-knn (sets [personalisation])",
+    )
 
 
 def _add_common(parser: argparse.ArgumentParser, *, with_until: bool = True) -> None:
@@ -213,6 +223,7 @@ def _request(arguments: argparse.Namespace) -> "Request":
         settings=settings,
         worker_count=arguments.workers,
         until=parse_threshold(until) if until else None,
+        method=getattr(arguments, "method", None),
         with_tensorboard=getattr(arguments, "tensorboard", False),
     )
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from server.outlook import outlook
 from simulation.config import SimulationConfig, config_from, read_tables, with_settings
 from simulation.dealing import build_population
+from simulation.methods import method_table
 from simulation.metrics import Figures, read_metrics
 from simulation.overrides import Override
 from simulation.plots import plot_runs
@@ -27,6 +28,7 @@ class Request(NamedTuple):
         settings: Changed settings.
         worker_count: Processes that train; None for one a processor core.
         until: When to stop early.
+        method: Personalisation method that takes the place of the file's, or None.
         with_tensorboard: Whether to write TensorBoard's event files.
     """
 
@@ -35,29 +37,46 @@ class Request(NamedTuple):
     settings: Sequence[Override]
     worker_count: int | None
     until: Threshold | None
+    method: str | None = None
     with_tensorboard: bool = False
 
     @property
     def short_name(self) -> str:
-        """Return the name without folder and ending."""
-        return Path(self.name).name.removesuffix(".toml")
+        """Return the name without folder and ending, and the method where it is given."""
+        name = Path(self.name).name.removesuffix(".toml")
+        return name if self.method is None else f"{name}-{self.method}"
+
+    def tables(self) -> dict[str, Any]:  # TOML values.
+        """Return the TOML tables of the preset or file, with the method that is asked for.
+
+        Raises:
+            ConfigError: If there is no such preset or file, or it is no TOML.
+            ValueError: If there is no such method.
+        """
+        tables = read_tables(self.name)
+        if self.method is not None:
+            tables["personalisation"] = method_table(self.method, tables)
+        return tables
 
 
 def run_one(request: Request, *, out: Path | None) -> Figures:
-    """Run one federation and return its final figures, with the folder they lie in."""
-    tables = with_settings(read_tables(request.name), request.settings)
+    """Run one federation and return its final figures, its seconds and the folder they lie in.
+
+    Seconds are those of all rounds and evaluations, over all starts of the run.
+    """
+    tables = with_settings(request.tables(), request.settings)
     config = config_from(tables, request.name)
     folder = out or Path("runs") / f"{request.short_name}-seed-{config.seed}"
     population = build_population(config, request.data)
     tell(population.notes)
     tell(f"privacy: {line}" for line in outlook(config))
     final = _run(request, config, tables, population, folder)
-    return {**final, "out": str(folder)}
+    return {**final, "seconds": _seconds(folder), "out": str(folder)}
 
 
 def sweep(request: Request, *, seeds: Sequence[int], out: Path | None, figure: str) -> list[Row]:
     """Run every combination of the settings' values with every seed, and return the table."""
-    tables = read_tables(request.name)
+    tables = request.tables()
     grid = cells(tables, request.settings)
     populations = _PopulationCache(request.data)
     for cell in grid:
@@ -84,6 +103,11 @@ def plot(folders: Sequence[Path], path: Path, *, figure: str) -> None:
     if empty:
         raise ValueError(f"{', '.join(empty)} holds no metrics; give the folder of a run")
     plot_runs(runs, path, figure=figure)
+
+
+def _seconds(folder: Path) -> float:
+    names = ("round_s", "evaluation_s")
+    return sum(float(row.get(name) or 0) for row in read_metrics(folder) for name in names)
 
 
 class _PopulationCache:

@@ -15,16 +15,14 @@ import statistics
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import chain
+from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
 import torch
 from torch import Tensor
 
-from models.model_settings import schema_of
-from models.parameters import initial_parameters
-from models.plan import Plan
+from models.plan import Plan, download_schema, upload_schema
 from models.seeds import client_seed
 from privacy.calibrated_settings import TreeNoise
 from privacy.secure_noise import NoiseKeys
@@ -32,8 +30,10 @@ from privacy.settings import PrivacySettings
 from server.closing import Closed, Contribution, close_round
 from server.cohort import CohortOverflowError, PopulationTooLargeError
 from server.guarantee_rules import sampled_places
+from server.method_state import method_state_of
 from server.round_answers import Abort, Close, LeaseGiven, Phase
 from server.rounds import RoundMachine
+from server.starting_model import starting_parameters
 from simulation.config import SimulationConfig
 from simulation.metrics import Value
 from simulation.participation import SeededSource
@@ -59,13 +59,39 @@ class Guard(Protocol):
         ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """Say where a finished round left a run.
+
+    Attributes:
+        parameters: What was released, flat float32, shape ``(elements,)``.
+        personalisation: What the method's server half had learnt, as its file; None without.
+        round_number: That round; 0 before the first.
+        tokens_trained: Target tokens up to there.
+        bytes_down: Bytes that clients had received.
+        bytes_up: Bytes that they had sent.
+        clipping_norm: Of the next round; that of the settings if absent.
+    """
+
+    parameters: Tensor
+    personalisation: bytes | None = None
+    round_number: int = 0
+    tokens_trained: int = 0
+    bytes_down: int = 0
+    bytes_up: int = 0
+    clipping_norm: float | None = None
+
+
 class Federation:
     """Hold a run between rounds.
 
     Attributes:
         parameters: Shared parameters, flat float32, shape ``(elements,)``.
+        method: What the personalisation method's server half has learnt.
         round_number: Last finished round; 0 before the first.
         tokens_trained: Target tokens that clients trained on so far, repeats included.
+        bytes_down: Bytes of parameters that clients received so far, unsealed.
+        bytes_up: Bytes of updates that they sent.
         took_part: Clients with an update in the last round's model.
         clipping_norm: Of the next round, in parameter units; None where nothing is clipped.
     """
@@ -77,10 +103,7 @@ class Federation:
         names: Sequence[str],
         pool: WorkerPool,
         *,
-        parameters: Tensor | None = None,
-        round_number: int = 0,
-        tokens_trained: int = 0,
-        clipping_norm: float | None = None,
+        start: "Start | None" = None,
         guard: "Guard | None" = None,
     ) -> None:
         """Start, or go on after a finished round.
@@ -90,19 +113,22 @@ class Federation:
             plan: What clients are told.
             names: Every client that may be drawn.
             pool: Trains them.
-            parameters: As ``round_number`` left them; drawn from the seed if absent.
-            round_number: Last finished round.
-            tokens_trained: Tokens up to there.
-            clipping_norm: Where ``round_number`` left it; that of the settings if absent.
+            start: Where a finished round left the run; its beginning if absent.
             guard: Keeps the promise of a noise mode with a guarantee; None without one.
         """
-        self.parameters = (
-            initial_parameters(config.model, config.seed) if parameters is None else parameters
-        )
-        self.round_number = round_number
-        self.tokens_trained = tokens_trained
+        if start is None:
+            start = Start(parameters=starting_parameters(config, plan))
+        self.method = method_state_of(config)
+        if start.round_number or start.personalisation is not None:
+            self.method.restore(start.personalisation)
+        self.parameters = start.parameters
+        self.round_number = start.round_number
+        self.tokens_trained = start.tokens_trained
+        self.bytes_down, self.bytes_up = start.bytes_down, start.bytes_up
         self.took_part: list[str] = []
-        self.clipping_norm = clipping_norm or config.privacy.clipping_norm
+        self.clipping_norm = start.clipping_norm or config.privacy.clipping_norm
+        self._download_bytes = download_schema(plan).payload_bytes
+        self._upload_bytes = upload_schema(plan).payload_bytes
         self._config = config
         self._plan = plan
         self._names = names
@@ -112,7 +138,7 @@ class Federation:
         self._machine = RoundMachine(
             config.rounds,
             self._source,
-            round_number=round_number + 1,
+            round_number=start.round_number + 1,
             sampled_places=sampled_places(config.rounds, config.privacy),
             limits_who_comes=isinstance(config.privacy, TreeNoise),
         )
@@ -160,6 +186,8 @@ class Federation:
             "largest_update_norm": max(tally.norms),
             "clipped": closed.clipped_count,
             "tokens": self.tokens_trained,
+            "bytes_down": self.bytes_down,
+            "bytes_up": self.bytes_up,
             "largest_weight": _largest_weight(closed),
             "round_s": round_s,
             **clipping,
@@ -188,10 +216,11 @@ class Federation:
             )
         order = self._commit()
         if isinstance(order, Close):
-            closed = self._close(order, tally)
-            quorum = 0 if self._is_sampled else self._config.rounds.quorum
-            if closed is not None and closed.contribution_count >= quorum:
-                return closed
+            try:
+                return self._close(order, tally)
+            except _TooFewError:
+                # Raised before anything was learnt from those who were not enough.
+                pass
             order = self._machine.abort(f"{tally.diverged} clients diverged")
         if order.gives_up:
             raise SimulationError(
@@ -236,24 +265,31 @@ class Federation:
         draw = int.from_bytes(self._source.bytes(8), "little") / 2**64
         return draw < self._config.data.absence_rate
 
-    def _close(self, order: Close, tally: "_Tally") -> Closed | None:
-        """Train the cohort and aggregate as the updates come; None if every client diverged."""
+    def generated_for(self, client_name: str) -> Tensor | None:
+        """Return a client's generated tensors, or None where the method generates none."""
+        if not self.method.generated.tensors:
+            return None
+        return self.method.parameters_for(client_name)
+
+    def _close(self, order: Close, tally: "_Tally") -> Closed:
+        """Train the cohort and aggregate as the updates come.
+
+        Raises:
+            _TooFewError: If fewer of them than the quorum are of use.
+        """
         tally.cohort = order.slot_count
         self.took_part = []
-        contributions = self._train(order, tally)
-        first = next(contributions, None)
-        if first is None and not self._is_sampled:
-            return None
         seed = client_seed(self._plan.seed, order.round_number, _COORDINATOR, purpose="noise")
         return close_round(
             self.parameters,
-            chain(() if first is None else (first,), contributions),
-            schema=schema_of(self._plan.model),
+            self._train(order, tally),
+            schema=download_schema(self._plan),
             aggregation=self._config.aggregation,
             privacy=self._privacy(),
             slot_count=order.slot_count,
             generator=torch.Generator().manual_seed(seed),
             example_cap=self._config.training.example_cap,
+            personalisation=self.method.half,
             round_number=order.round_number,
             noise_keys=None if self._guard is None else self._guard.noise_keys,
         )
@@ -265,8 +301,10 @@ class Federation:
             cohort,
             round_number=order.round_number,
             clipping_norm=self.clipping_norm,
+            generate=self.generated_for,
         )
         for client in trained:
+            self.bytes_down += self._download_bytes
             if client.update is None:
                 tally.diverged += 1
                 continue
@@ -276,8 +314,15 @@ class Federation:
             if not math.isnan(client.mean_loss):
                 tally.loss_sum += client.mean_loss * tokens
                 tally.loss_tokens += tokens
+            self.bytes_up += self._upload_bytes
             self.took_part.append(client.client_name)
             yield Contribution(client.slot, client.update, client.example_count, client.client_name)
+        if not self._is_sampled and len(self.took_part) < self._config.rounds.quorum:
+            raise _TooFewError
+
+
+class _TooFewError(Exception):
+    """Raised when an attempt at a round has fewer usable updates than its quorum."""
 
 
 class _Tally:

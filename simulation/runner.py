@@ -32,10 +32,11 @@ from server.release_files import NewRelease
 from server.releases import NO_PREVIOUS
 from simulation.checkpoint import CheckpointError, RunDescription, RunFolder
 from simulation.config import SimulationConfig
-from simulation.federation import Federation
+from simulation.federation import Federation, Start
 from simulation.guarded_run import GuardedRun
+from simulation.measuring import Measures
 from simulation.metrics import Figures, MetricsWriter, Value, read_metrics
-from simulation.population import Population, as_text, own_name
+from simulation.population import Population, as_text
 from simulation.progress import Quiet, Reporter, tell
 from simulation.threshold import Threshold
 from simulation.workers import WorkerPool
@@ -100,7 +101,12 @@ def run_simulation(
     )
     with (
         closing(guarded) if guarded else nullcontext(),
-        WorkerPool(plan, population.named_examples(), worker_count=options.worker_count) as pool,
+        WorkerPool(
+            plan,
+            population.named_examples(),
+            worker_count=options.worker_count,
+            states=folder.states,
+        ) as pool,
     ):
         return _Run(
             config, plan, population, folder=folder, pool=pool, guarded=guarded, options=options
@@ -128,6 +134,7 @@ class _Run:
         self._pool = pool
         self._guarded = guarded
         self._options = options
+        self._measures = Measures(plan, population, pool)
         self._tracker = ConvergenceTracker(config.convergence)
         self._saved_at = time.monotonic()
         self._federation = self._at_last_checkpoint()
@@ -191,6 +198,7 @@ class _Run:
         if self._guarded is not None:
             self._guarded.recover(self._folder.releases)
         newest = self._folder.newest()
+        self._folder.states.rewind(0 if newest is None else newest.record.round)
         if newest is None:
             federation = Federation(
                 self._config, self._plan, names, self._pool, guard=self._guarded
@@ -211,10 +219,15 @@ class _Run:
             self._plan,
             names,
             self._pool,
-            parameters=torch.tensor(newest.parameters),
-            round_number=newest.record.round,
-            tokens_trained=int(figures.get("tokens") or 0),
-            clipping_norm=None if norm is None else float(norm),
+            start=Start(
+                parameters=torch.tensor(newest.parameters),
+                personalisation=newest.personalisation,
+                round_number=newest.record.round,
+                tokens_trained=int(figures.get("tokens") or 0),
+                bytes_down=int(figures.get("bytes_down") or 0),
+                bytes_up=int(figures.get("bytes_up") or 0),
+                clipping_norm=None if norm is None else float(norm),
+            ),
             guard=self._guarded,
         )
 
@@ -222,8 +235,19 @@ class _Run:
         """Add the validation figures where they are due; tell whether the model is the best."""
         if not self._config.evaluation.is_due(self._federation.round_number):
             return False
-        figures |= self._score("valid")
+        federation, measures = self._federation, self._measures
+        # What clients hold out is private: under a guarantee nothing is told of it on the way.
+        tells = self._guarded is None
+        started = time.perf_counter()
+        own = self._own("valid", federation.round_number) if tells else {}
+        figures |= measures.figures(federation, "valid", own)
+        if tells:
+            figures |= measures.of_clients(self._own("test", federation.round_number))
+        figures["evaluation_s"] = time.perf_counter() - started
         return self._observe(figures)
+
+    def _own(self, split: str, round_number: int) -> Mapping[str, Counts]:
+        return self._measures.clients(self._federation, split, round_number=round_number)
 
     def _observe(self, figures: Figures) -> bool:
         """Follow the validation perplexity; end the run where it says so."""
@@ -261,6 +285,7 @@ class _Run:
             previous_sha256=before,
             metrics=dict(figures),
             guarantee=self._plan.privacy.guarantee,
+            personalisation=federation.method.encoded(),
         )
 
     def _final_figures(self) -> dict[str, Value]:
@@ -270,12 +295,20 @@ class _Run:
         final: dict[str, Value] = {
             "round": federation.round_number,
             "model_round": kept or federation.round_number,
-            **({} if self._guarded else {"tokens": federation.tokens_trained}),
+            **({} if self._guarded else _totals(federation)),
             "clients": len(self._population.clients),
         }
-        if kept is not None and kept != federation.round_number:
-            federation.parameters = torch.tensor(self._folder.read(kept).parameters)
-        final |= self._score("valid") | self._score("test")
+        model_round = kept or federation.round_number
+        if model_round != federation.round_number:
+            stored = self._folder.read(model_round)
+            federation.parameters = torch.tensor(stored.parameters)
+            federation.method.restore(stored.personalisation)
+        own = {split: self._own(split, model_round) for split in ("valid", "test")}
+        for split, counts in own.items():
+            final |= self._measures.figures(federation, split, counts)
+        final |= self._measures.of_clients(own["test"])
+        if own["test"]:
+            self._folder.save_clients(own["test"])
         if self._config.data.keystrokes:
             final |= self._keystrokes()
         return final
@@ -288,18 +321,14 @@ class _Run:
         counts = keystroke_savings(network, population.vocabulary, population.typed)
         return {"keystroke_savings": counts.savings, "keystroke_ceiling": counts.ceiling}
 
-    def _score(self, split: str) -> dict[str, Value]:
-        """Return the figures of the current model on a split; none where nothing is held out."""
-        named = [[f"{split}/{name}" for name in names] for names in self._population.groups(split)]
-        named += [[own_name(split, client)] for client in self._population.own(split)]
-        counts = sum(self._pool.evaluate(self._federation.parameters, named), start=Counts())
-        if not counts.token_count:
-            return {}
-        return {
-            f"{split}_perplexity": counts.perplexity,
-            f"{split}_top1_recall": counts.top1_recall,
-            f"{split}_top3_recall": counts.top3_recall,
-        }
+
+def _totals(federation: Federation) -> dict[str, Value]:
+    """Return what a run cost its clients: tokens trained, bytes received and sent."""
+    return {
+        "tokens": federation.tokens_trained,
+        "bytes_down": federation.bytes_down,
+        "bytes_up": federation.bytes_up,
+    }
 
 
 def _plan(config: SimulationConfig, tables: Mapping[str, Any], population: Population) -> Plan:

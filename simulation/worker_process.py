@@ -1,46 +1,65 @@
 """The process that trains and evaluates for a simulation: one thread, job after job.
 
 Jobs and answers travel in a pipe and hold names and numbers; parameters and updates lie in shared
-memory.
+memory, and what a client keeps to itself in a file that only its worker reads and writes.
 """
 
 import signal
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from typing import NamedTuple, Protocol
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 from edge_client.compute import prepare_compute
 from edge_client.local_round import LocalResult, evaluate_users
 from edge_client.optimisers import OptimiserState
+from edge_client.personalisation.state import (
+    PersonalState,
+    StateLayout,
+    read_state,
+    write_state,
+)
 from models.metrics import Counts
-from models.plan import Plan, decode_plan
+from models.plan import Plan, decode_plan, download_schema, released_schema
+from models.role_vectors import put_part
+from models.schema import Role
 from privacy.clipping import UnusableUpdateError
 from simulation.examples import Examples, SharedExamples
 
+Work = Literal["train", "score", "evaluate"]
+
 
 class Job(NamedTuple):
-    """Ask a worker to train one client, or to evaluate users.
+    """Ask a worker to train one client, to score one client's own model, or to evaluate users.
 
     Attributes:
         position: Place among the jobs of this call.
-        names: The client, or the users to evaluate.
-        round_number: Round, from 1.
-        trains: Whether the work is training.
-        buffer: Which update buffer training writes to; chosen when the job is sent.
+        work: ``train`` one client, ``score`` one client's own model, or ``evaluate`` the released
+            model on users.
+        names: The client to train; the client to score and the name of what it is scored on; or
+            the users to evaluate.
+        round_number: Round, from 1; for training.
+        buffer: Which buffer holds what was generated for the client and takes its update; chosen
+            when the job is sent.
         optimiser_state: What the client's last round left, where the plan keeps it.
         clipping_norm: This round's, where it changes from round to round.
+        state: File with the client's personal state; None before its first round.
+        next_state: File that training writes it to; None where the method keeps none.
     """
 
     position: int
+    work: Work
     names: tuple[str, ...]
-    round_number: int
-    trains: bool
+    round_number: int = 0
     buffer: int = 0
     optimiser_state: OptimiserState | None = None
     clipping_norm: float | None = None
+    state: Path | None = None
+    next_state: Path | None = None
 
 
 class Answer(NamedTuple):
@@ -53,7 +72,7 @@ class Answer(NamedTuple):
         mean_loss: Mean training loss in nats.
         update_norm: L2 norm before clipping and noise.
         optimiser_state: What the client's next round starts from, where the plan keeps it.
-        counts: What was counted; for evaluation.
+        counts: What was counted; for scoring and evaluation.
         diverged: Whether training ended in NaN or infinity.
         failure: Why the job could not be done, or None.
     """
@@ -70,7 +89,16 @@ class Answer(NamedTuple):
 
 
 class ClientTrainer(Protocol):
-    """Train client after client, as ``edge_client.local_round.LocalTrainer`` does."""
+    """Train and score client after client, as ``edge_client.local_round.LocalTrainer`` does.
+
+    Attributes:
+        layout: What a client's personal state holds.
+    """
+
+    @property
+    def layout(self) -> StateLayout:
+        """Return what a client's personal state holds."""
+        ...
 
     def train(
         self,
@@ -80,20 +108,49 @@ class ClientTrainer(Protocol):
         round_number: int,
         client_name: str,
         optimiser_state: OptimiserState | None = None,
+        personal: PersonalState | None = None,
         into: Tensor | None = None,
         clipping_norm: float | None = None,
     ) -> LocalResult:
         """Return the client's result, with the update in ``into`` where nothing changed it."""
         ...
 
+    def evaluate(
+        self,
+        parameters: Tensor,
+        examples: Examples,
+        *,
+        client_name: str,
+        training_examples: Examples | None = None,
+        personal: PersonalState | None = None,
+    ) -> Counts:
+        """Return what the client's own model makes of the examples."""
+        ...
+
 
 TrainerFactory = Callable[[Plan], ClientTrainer]
+
+
+class SharedTensors(NamedTuple):
+    """Hold the memory that the pool and its workers share.
+
+    Attributes:
+        parameters: What is released, flat float32, shape ``(elements,)``.
+        generated: What was generated for the client of each buffer, shape
+            ``(buffers, generated elements)``.
+        updates: What the client of each buffer sends, in the layout of
+            ``models.plan.upload_schema``, shape ``(buffers, elements)``.
+    """
+
+    parameters: Tensor
+    generated: Tensor
+    updates: Tensor
 
 
 def serve(
     connection: Connection,
     plan: bytes,
-    tensors: tuple[Tensor, Tensor],
+    tensors: SharedTensors,
     examples: SharedExamples,
     trainer: TrainerFactory,
 ) -> None:
@@ -113,12 +170,15 @@ class _Worker:
     def __init__(
         self,
         plan: Plan,
-        tensors: tuple[Tensor, Tensor],
+        tensors: SharedTensors,
         examples: SharedExamples,
         trainer: TrainerFactory,
     ) -> None:
         self._plan = plan
-        self._parameters, self._updates = tensors
+        self._tensors = tensors
+        self._travelling = download_schema(plan)
+        self._released = released_schema(plan)
+        self._received = torch.empty(self._travelling.element_count)
         self._examples = examples
         self._make_trainer = trainer
         self._trainer: ClientTrainer | None = None
@@ -126,33 +186,42 @@ class _Worker:
     def answer(self, job: Job) -> Answer:
         """Do a job; what went wrong is told to the parent, which knows what it means."""
         try:
-            if not job.trains:
-                users = [self._examples[name] for name in job.names]
-                return Answer(
-                    job.position, counts=evaluate_users(self._plan, self._parameters, users)
-                )
-            return self._train(job, self._updates[job.buffer])
+            match job.work:
+                case "train":
+                    return self._train(job, self._tensors.updates[job.buffer])
+                case "score":
+                    return self._score(job)
+                case "evaluate":
+                    users = [self._examples[name] for name in job.names]
+                    parameters = self._tensors.parameters
+                    return Answer(
+                        job.position, counts=evaluate_users(self._plan, parameters, users)
+                    )
         except UnusableUpdateError:
             return Answer(job.position, job.buffer, diverged=True)
-        except (ValueError, RuntimeError) as error:
-            return Answer(job.position, failure=str(error))
+        except (ValueError, RuntimeError, OSError) as error:
+            return Answer(job.position, job.buffer, failure=str(error))
 
     def _train(self, job: Job, update: Tensor) -> Answer:
-        if self._trainer is None:
-            self._trainer = self._make_trainer(self._plan)
+        trainer = self._the_trainer()
         (name,) = job.names
-        result = self._trainer.train(
-            self._parameters,
+        received = self._of_client(job.buffer)
+        result = trainer.train(
+            received,
             self._examples[name],
             round_number=job.round_number,
             client_name=name,
             optimiser_state=job.optimiser_state,
+            personal=self._state(job, trainer),
             # What is sent may be longer: clean norms lie behind the update.
-            into=update[: len(self._parameters)],
+            into=update[: len(received)],
             clipping_norm=job.clipping_norm,
         )
         if result.update.data_ptr() != update.data_ptr():
             update.copy_(result.update)
+        if job.next_state is not None and result.personal is not None:
+            # The checkpoint that counts on it waits for the disk.
+            write_state(job.next_state, trainer.layout, result.personal, flush=False)
         return Answer(
             job.position,
             job.buffer,
@@ -161,3 +230,32 @@ class _Worker:
             result.update_norm,
             result.optimiser_state,
         )
+
+    def _score(self, job: Job) -> Answer:
+        trainer = self._the_trainer()
+        client, scored = job.names
+        counts = trainer.evaluate(
+            self._of_client(job.buffer),
+            self._examples[scored],
+            client_name=client,
+            training_examples=self._examples[client],
+            personal=self._state(job, trainer),
+        )
+        return Answer(job.position, job.buffer, counts=counts)
+
+    def _the_trainer(self) -> ClientTrainer:
+        if self._trainer is None:
+            self._trainer = self._make_trainer(self._plan)
+        return self._trainer
+
+    def _of_client(self, buffer: int) -> Tensor:
+        """Return what a client receives: what is released, and what was generated for it."""
+        generated = self._travelling.with_roles(Role.GENERATED)
+        if not generated.tensors:
+            return self._tensors.parameters
+        put_part(self._received, self._travelling, self._released, self._tensors.parameters)
+        put_part(self._received, self._travelling, generated, self._tensors.generated[buffer])
+        return self._received
+
+    def _state(self, job: Job, trainer: ClientTrainer) -> PersonalState | None:
+        return None if job.state is None else read_state(job.state, trainer.layout)

@@ -14,7 +14,7 @@ import math
 import multiprocessing
 import multiprocessing.connection
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
@@ -26,11 +26,14 @@ from torch import Tensor
 
 from edge_client.local_round import LocalTrainer
 from edge_client.optimisers import OptimiserState
+from edge_client.personalisation.registry import build_client_half
+from edge_client.personalisation.state import StateLayout
 from models.metrics import Counts
-from models.model_settings import schema_of
-from models.plan import Plan, upload_schema
+from models.plan import Plan, plan_schema, released_schema, upload_schema
+from models.schema import Role
 from simulation.examples import Examples, SharedExamples
-from simulation.worker_process import Answer, Job, TrainerFactory, serve
+from simulation.state_shelf import StateShelf
+from simulation.worker_process import Answer, Job, SharedTensors, TrainerFactory, serve
 
 # One client being trained and one waiting in the pipe: a worker never idles while the parent adds.
 _JOBS_PER_WORKER = 2
@@ -67,6 +70,14 @@ class Trained(NamedTuple):
     update_norm: float
 
 
+Generate = Callable[[str], Tensor | None]
+"""Return a client's generated tensors, flat float32, or None where the method generates none."""
+
+
+def _nothing(client_name: str) -> None:
+    """Generate nothing."""
+
+
 def processor_count() -> int:
     """Return how many processors this process may use."""
     if hasattr(os, "sched_getaffinity"):
@@ -88,6 +99,7 @@ class WorkerPool:
         *,
         worker_count: int,
         trainer: TrainerFactory = LocalTrainer,
+        states: StateShelf | None = None,
     ) -> None:
         """Start the processes.
 
@@ -96,18 +108,27 @@ class WorkerPool:
             examples: Examples of every client and evaluation user by name, of the plan's task.
             worker_count: Number of processes, at least 1.
             trainer: Makes what trains clients; importable by name in another process.
+            states: Where clients' personal states lie; None where the method keeps none.
+
+        Raises:
+            ValueError: If there are no workers, nobody has examples, or the method keeps personal
+                states and there is no place for them.
         """
         if worker_count < 1:
             raise ValueError(f"worker_count must be >= 1, got {worker_count}")
         self.worker_count = worker_count
-        self._parameters = _shared(schema_of(plan.model).element_count)
+        self._states = _checked_states(plan, states)
         upload = upload_schema(plan)
-        self._updates = _shared(
-            _buffer_count(worker_count, upload.payload_bytes), _aligned(upload.element_count)
-        )[:, : upload.element_count]
+        generated = upload.with_roles(Role.GENERATED)
+        buffers = _buffer_count(worker_count, upload.payload_bytes + generated.payload_bytes)
+        self._tensors = SharedTensors(
+            _shared(released_schema(plan).element_count),
+            _shared(buffers, generated.element_count),
+            _shared(buffers, _aligned(upload.element_count))[:, : upload.element_count],
+        )
+        self._generates = bool(generated.tensors)
         self._optimiser_states: dict[str, OptimiserState] = {}
-        tensors = (self._parameters, self._updates)
-        shared = (plan.encode(), tensors, SharedExamples.pack(examples), trainer)
+        shared = (plan.encode(), self._tensors, SharedExamples.pack(examples), trainer)
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(_PRELOADED)
         self._workers: dict[Connection, ForkServerProcess] = {}
@@ -125,52 +146,93 @@ class WorkerPool:
         *,
         round_number: int,
         clipping_norm: float | None = None,
+        generate: Generate = _nothing,
     ) -> Iterator[Trained]:
         """Train the clients and yield their results in the order given.
 
+        A client starts from the personal state that it had before this round, and its next one is
+        kept as that of this round.
+
         Args:
-            parameters: Flat float32, shape ``(elements,)``.
+            parameters: What is released, flat float32, shape ``(elements,)``.
             cohort: Slot and name of each client.
             round_number: Round, from 1.
             clipping_norm: This round's, where it changes from round to round.
+            generate: Makes a client's generated tensors, where the method has some.
 
         Raises:
             WorkerError: If a client's examples are unusable, or a process died.
         """
-        self._parameters.copy_(parameters)
+        self._tensors.parameters.copy_(parameters)
+        states = self._states
         jobs = [
             Job(
                 index,
+                "train",
                 (name,),
                 round_number,
-                trains=True,
                 optimiser_state=self._optimiser_states.get(name),
                 clipping_norm=clipping_norm,
+                state=states.newest(name, round_number - 1) if states else None,
+                next_state=states.place(name, round_number) if states else None,
             )
             for index, (_, name) in enumerate(cohort)
         ]
-        for answer in self._run(jobs):
+        for answer in self._run(jobs, generate):
             slot, name = cohort[answer.position]
             if answer.optimiser_state is not None:
                 self._optimiser_states[name] = answer.optimiser_state
-            update = None if answer.diverged else self._updates[answer.buffer]
+            update = None if answer.diverged else self._tensors.updates[answer.buffer]
             yield Trained(
                 slot, name, update, answer.example_count, answer.mean_loss, answer.update_norm
             )
 
-    def evaluate(self, parameters: Tensor, groups: Sequence[Sequence[str]]) -> list[Counts]:
-        """Return the counts of each group of users, in the order given.
+    def score_clients(
+        self,
+        parameters: Tensor,
+        clients: Mapping[str, str],
+        *,
+        round_number: int,
+        generate: Generate = _nothing,
+    ) -> dict[str, Counts]:
+        """Return what each client's own model makes of its own examples, by client.
 
         Args:
-            parameters: Flat float32, shape ``(elements,)``.
+            parameters: What is released, flat float32, shape ``(elements,)``.
+            clients: Name of the examples that each client is scored on, by client.
+            round_number: Round whose personal states are used; 0 before the first.
+            generate: Makes a client's generated tensors, where the method has some.
+
+        Raises:
+            WorkerError: If a client could not be scored, or a process died.
+        """
+        self._tensors.parameters.copy_(parameters)
+        states = self._states
+        jobs = [
+            Job(
+                index,
+                "score",
+                names,
+                state=states.newest(names[0], round_number) if states else None,
+            )
+            for index, names in enumerate(clients.items())
+        ]
+        counts = (answer.counts for answer in self._run(jobs, generate))
+        return dict(zip(clients, counts, strict=True))
+
+    def evaluate(self, parameters: Tensor, groups: Sequence[Sequence[str]]) -> list[Counts]:
+        """Return what the released model makes of each group of users, in the order given.
+
+        Args:
+            parameters: The whole model, which everyone shares, flat float32, shape ``(elements,)``.
             groups: Names of the users that one worker scores together.
 
         Raises:
             WorkerError: If an evaluation failed or its process died.
         """
-        self._parameters.copy_(parameters)
-        jobs = [Job(index, tuple(names), 0, trains=False) for index, names in enumerate(groups)]
-        return [answer.counts for answer in self._run(jobs)]
+        self._tensors.parameters.copy_(parameters)
+        jobs = [Job(index, "evaluate", tuple(names)) for index, names in enumerate(groups)]
+        return [answer.counts for answer in self._run(jobs, _nothing)]
 
     def close(self) -> None:
         """Let the processes finish what they do and end them."""
@@ -195,22 +257,22 @@ class WorkerPool:
                 process.terminate()
         self.close()
 
-    def _run(self, jobs: Sequence[Job]) -> Iterator[Answer]:
+    def _run(self, jobs: Sequence[Job], generate: Generate) -> Iterator[Answer]:
         """Yield the answers in the jobs' order, as far ahead as there are free buffers."""
         busy = dict.fromkeys(self._workers, 0)
-        free = list(range(len(self._updates)))
+        free = list(range(len(self._tensors.updates)))
         answers: dict[int, Answer] = {}
         sent = 0
         try:
             for wanted, job in enumerate(jobs):
                 while wanted not in answers:
-                    sent += self._send(jobs[sent:], busy, free)
+                    sent += self._send(jobs[sent:], busy, free, generate)
                     answers.update(self._receive(busy))
                 answer = answers.pop(wanted)
                 if answer.failure is not None:
                     raise WorkerError(f"{', '.join(job.names)}: {answer.failure}")
                 yield answer
-                if job.trains:
+                if self._needs_buffer(job):
                     # The last buffer read is the next one written: it is still in the cache.
                     free.append(answer.buffer)
         except (WorkerError, GeneratorExit):
@@ -220,15 +282,36 @@ class WorkerPool:
                 self._receive(busy)
             raise
 
-    def _send(self, jobs: Sequence[Job], busy: dict[Connection, int], free: list[int]) -> int:
+    def _needs_buffer(self, job: Job) -> bool:
+        return job.work == "train" or (job.work == "score" and self._generates)
+
+    def _send(
+        self,
+        jobs: Sequence[Job],
+        busy: dict[Connection, int],
+        free: list[int],
+        generate: Generate,
+    ) -> int:
         """Give jobs to the least busy workers and return how many were given."""
         for count, job in enumerate(jobs):
             connection = min(busy, key=lambda worker: busy[worker])
-            if busy[connection] >= _JOBS_PER_WORKER or (job.trains and not free):
+            if busy[connection] >= _JOBS_PER_WORKER or (self._needs_buffer(job) and not free):
                 return count
-            connection.send(job._replace(buffer=free.pop()) if job.trains else job)
+            if self._needs_buffer(job):
+                job = job._replace(buffer=free.pop())  # noqa: PLW2901  # the job as it is sent
+                self._generate(job, generate)
+            connection.send(job)
             busy[connection] += 1
         return len(jobs)
+
+    def _generate(self, job: Job, generate: Generate) -> None:
+        """Put what is generated for a client into its buffer."""
+        if not self._generates:
+            return
+        generated = generate(job.names[0])
+        if generated is None:
+            raise ValueError(f"the method generates tensors, got none for {job.names[0]}")
+        self._tensors.generated[job.buffer].copy_(generated)
 
     def _receive(self, busy: dict[Connection, int]) -> dict[int, Answer]:
         """Wait for at least one answer and return all that are there, by job index."""
@@ -250,9 +333,23 @@ class WorkerPool:
         return answers
 
 
+def _checked_states(plan: Plan, states: StateShelf | None) -> StateShelf | None:
+    """Return where states lie, or None where the method keeps none."""
+    schema = plan_schema(plan)
+    extras = build_client_half(plan.personalisation).extra_tensors(schema)
+    if StateLayout.of(schema, extras).is_empty:
+        return None
+    if states is None:
+        raise ValueError(
+            f'method "{plan.personalisation.method}" keeps personal states, and there is no '
+            "folder for them"
+        )
+    return states
+
+
 def _buffer_count(worker_count: int, update_bytes: int) -> int:
     """Return how many updates may wait: more let small clients pass a large one that is slow."""
-    affordable = _BUFFER_BYTES // (update_bytes * worker_count)
+    affordable = _BUFFER_BYTES // (max(1, update_bytes) * worker_count)
     return worker_count * max(_JOBS_PER_WORKER, min(affordable, _BUFFERS_PER_WORKER))
 
 
@@ -266,6 +363,8 @@ def _aligned(element_count: int) -> int:
 
 
 def _shared(*shape: int) -> Tensor:
-    zeros = torch.zeros(*shape)
+    # No memory can be shared that has no bytes: what is empty is cut from what is not.
+    *rows, columns = shape
+    zeros = torch.zeros(*rows, max(1, columns))
     zeros.share_memory_()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-    return zeros
+    return zeros[..., :columns]

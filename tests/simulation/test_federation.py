@@ -91,16 +91,16 @@ def test_a_round_below_its_quorum_is_tried_again_and_given_up(
         federation_of(config, population, pool).run_round()
 
 
-class DrawsNothingHalfTheTime:
+class DrawsNothingHalfTheTime(LocalTrainer):
     """Train as ever, and say of every second client that DP-SGD drew none of its sentences."""
 
     def __init__(self, plan: Plan) -> None:
-        self._trainer = LocalTrainer(plan)
+        super().__init__(plan)
         self._count = 0
 
     def train(self, *arguments: Any, **options: Any) -> LocalResult:
         self._count += 1
-        trained = self._trainer.train(*arguments, **options)
+        trained = super().train(*arguments, **options)
         return replace(trained, mean_loss=math.nan if self._count % 2 else 2.5)
 
 

@@ -13,7 +13,7 @@ from simulation.runner import RunOptions, run_simulation
 from simulation.threshold import Threshold
 
 Configured = Callable[..., tuple[SimulationConfig, dict[str, Any]]]
-TIMES = {"round_s"}
+TIMES = {"round_s", "evaluation_s"}
 
 
 class RunKilledError(Exception):

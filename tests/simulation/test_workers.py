@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from edge_client.local_round import LocalResult
+from edge_client.local_round import LocalResult, LocalTrainer
 from models.parameters import initial_parameters
 from models.plan import Plan
 from server.config import make_plan
@@ -19,7 +19,7 @@ from simulation.workers import Trained, WorkerError, WorkerPool
 Configured = Callable[..., tuple[SimulationConfig, dict[str, object]]]
 
 
-class Dying:
+class Dying(LocalTrainer):
     """End the process instead of training."""
 
     def __init__(self, plan: Plan) -> None:
@@ -29,7 +29,7 @@ class Dying:
         os._exit(7)
 
 
-class Sleeping:
+class Sleeping(LocalTrainer):
     """Train for a minute."""
 
     def __init__(self, plan: Plan) -> None:

@@ -1,0 +1,85 @@
+"""Keep what simulated clients keep to themselves, in files: memory does not grow with them.
+
+``states/CLIENT/ROUND.bin`` is what a client kept after it trained in a round, as
+``edge_client.personalisation.state`` writes it. What a client had before any round is the newest
+file of an earlier one, so a round that is repeated, and a run that is resumed, start from what
+they started from before.
+"""
+
+from collections.abc import Collection
+from pathlib import Path
+
+from privacy.atomic import sync_file, sync_folder
+
+
+class StateShelf:
+    """Find the states of one run's clients."""
+
+    def __init__(self, folder: Path) -> None:
+        """Use a folder, which is made when the first state is kept."""
+        self._folder = folder
+        self._safe_round = 0
+
+    def newest(self, client: str, round_number: int) -> Path | None:
+        """Return the state that a client had after a round, or None if it had not trained yet.
+
+        Args:
+            client: The client.
+            round_number: Round, from 0.
+        """
+        rounds = [known for known in _rounds(self._folder / client) if known <= round_number]
+        return self._path(client, max(rounds)) if rounds else None
+
+    def place(self, client: str, round_number: int) -> Path:
+        """Return where a client's state after a round is to be written.
+
+        Raises:
+            OSError: If the folder cannot be made.
+        """
+        path = self._path(client, round_number)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return path
+
+    def rewind(self, round_number: int) -> None:
+        """Delete what was kept after a round: those rounds will be run again."""
+        for client in self._clients():
+            for known in _rounds(client):
+                if known > round_number:
+                    self._path(client.name, known).unlink()
+        self._safe_round = round_number
+
+    def flush(self, round_number: int) -> None:
+        """Make durable what was kept up to a round, which is about to be recorded."""
+        for client in self._clients():
+            written = [known for known in _rounds(client) if self._safe_round < known]
+            for known in written:
+                sync_file(self._path(client.name, known))
+            if written:
+                sync_folder(client)
+        self._safe_round = round_number
+
+    def prune(self, rounds: Collection[int]) -> None:
+        """Delete states that nobody goes back to.
+
+        Args:
+            rounds: Rounds whose model is kept, the last one among them: what each client had after
+                one of them stays.
+        """
+        for client in self._clients():
+            known = _rounds(client)
+            needed = {max((n for n in known if n <= kept), default=None) for kept in rounds}
+            for number in known:
+                if number not in needed and number < max(rounds):
+                    self._path(client.name, number).unlink()
+
+    def _clients(self) -> list[Path]:
+        return sorted(self._folder.iterdir()) if self._folder.exists() else []
+
+    def _path(self, client: str, round_number: int) -> Path:
+        return self._folder / client / f"{round_number:06d}.bin"
+
+
+def _rounds(client: Path) -> list[int]:
+    """Return the rounds after which a client's states are there."""
+    # A writer that was killed may have left a temporary file; that is no state.
+    return [int(path.stem) for path in client.glob("*.bin") if path.stem.isdigit()]

@@ -1,0 +1,46 @@
+import math
+
+import pytest
+
+from models.metrics import Counts
+from simulation.client_figures import client_figures
+
+
+def counted(hits: int, targets: int, log_loss: float = 0.0) -> Counts:
+    return Counts(token_count=targets, top1_hits=hits, top3_hits=hits, log_loss_sum=log_loss)
+
+
+def test_large_clients_weigh_more_in_the_pool_and_not_in_the_mean() -> None:
+    # 90 of 100 and 1 of 10: 91/110 pooled, (0.9 + 0.1)/2 by clients, 0.1 for the worst.
+    figures = client_figures({"a": counted(90, 100), "b": counted(1, 10)}, is_text=False)
+
+    assert figures == pytest.approx(
+        {
+            "accuracy": 91 / 110,
+            "accuracy_clients_mean": 0.5,
+            "accuracy_clients_worst_decile": 0.1,
+        }
+    )
+
+
+def test_the_worst_decile_is_the_mean_of_a_tenth() -> None:
+    # Twenty clients with 0, 5, ..., 95 hits of 100: the worst two have 0 and 5.
+    counts = {f"c{k}": counted(5 * k, 100) for k in range(20)}
+
+    assert client_figures(counts, is_text=False)["accuracy_clients_worst_decile"] == 0.025
+
+
+def test_the_highest_perplexity_is_the_worst() -> None:
+    counts = {"a": counted(1, 10, 10 * math.log(4)), "b": counted(1, 10, 10 * math.log(16))}
+
+    figures = client_figures(counts, is_text=True)
+
+    assert figures["perplexity"] == pytest.approx(8.0)
+    assert figures["perplexity_clients_mean"] == pytest.approx(10.0)
+    assert figures["perplexity_clients_worst_decile"] == pytest.approx(16.0)
+
+
+def test_a_client_with_nothing_to_score_counts_nowhere() -> None:
+    assert client_figures({"a": Counts()}, is_text=True) == {}
+    figures = client_figures({"a": Counts(), "b": counted(1, 2)}, is_text=False)
+    assert figures["accuracy_clients_mean"] == 0.5
