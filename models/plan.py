@@ -51,7 +51,7 @@ class TrainingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             means none.
         local_epochs: Passes over the device's own data; E.
         batch_size: Parallel text streams; B.
-        bptt_steps: Tokens in one back-propagation window.
+        bptt_steps: Words in one back-propagation window.
         optimiser_state: ``fresh`` each round, or ``kept`` on the device between rounds.
         precision: ``float32`` (bit-identical between simulation and deployment), or
             ``bfloat16`` autocast where the device gains from it.
@@ -70,7 +70,7 @@ class TrainingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     gradient_clipping_norm: float | None = None
     local_epochs: int = 1
     batch_size: int
-    bptt_steps: int
+    bptt_steps: int = 20
     optimiser_state: Literal["fresh", "kept"] = "fresh"
     precision: Literal["float32", "bfloat16"] = "float32"
     example_cap: int = 1_000_000

@@ -11,6 +11,7 @@ import msgspec
 
 from privacy.installation import InstallationError, check_installation
 from simulation.auditing.cli import add_audit, run_audit_command
+from simulation.partition_command import add_partition, run_partition
 from simulation.tuning.cli import add_tune, run_tune
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
             "audit", help="measure the true noise, what a model remembers, what an upload shows"
         )
     )
+    _add_partition(commands.add_parser("partition", help="deal a data set, and show who got what"))
     _add_plot(commands.add_parser("plot", help="draw a figure of one or more runs by round"))
     return parser
 
@@ -117,12 +119,18 @@ def _add_method(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_common(parser: argparse.ArgumentParser, *, with_until: bool = True) -> None:
+def _add_partition(partition: argparse.ArgumentParser) -> None:
+    _add_data(partition)
+    partition.add_argument("--json", action="store_true", help="print the figures as JSON")
+    add_partition(partition)
+    partition.set_defaults(command=_partition)
+
+
+def _add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="PRESET_OR_FILE", help="preset, or a file ending in .toml")
     parser.add_argument(
         "--data", type=Path, help=f"where the data set lies (default: ${DATA_VARIABLE})"
     )
-    parser.add_argument("--rounds", type=int, help="largest number of rounds (sets rounds.cap)")
     parser.add_argument(
         "--set",
         action="append",
@@ -131,6 +139,11 @@ def _add_common(parser: argparse.ArgumentParser, *, with_until: bool = True) -> 
         metavar="PATH=VALUE",
         help="change a setting, as rounds.quorum=5; may be repeated; sweep takes lists",
     )
+
+
+def _add_common(parser: argparse.ArgumentParser, *, with_until: bool = True) -> None:
+    _add_data(parser)
+    parser.add_argument("--rounds", type=int, help="largest number of rounds (sets rounds.cap)")
     if with_until:
         parser.add_argument(
             "--until",
@@ -192,6 +205,10 @@ def _tune(arguments: argparse.Namespace) -> int:
     return run_tune(arguments, _request(arguments))
 
 
+def _partition(arguments: argparse.Namespace) -> int:
+    return run_partition(arguments, _request(arguments))
+
+
 def _audit(arguments: argparse.Namespace) -> int:
     return run_audit_command(arguments, _request(arguments))
 
@@ -211,7 +228,7 @@ def _request(arguments: argparse.Namespace) -> "Request":
     from simulation.threshold import parse_threshold
 
     settings = [parse_override(text) for text in arguments.settings]
-    if arguments.rounds is not None:
+    if getattr(arguments, "rounds", None) is not None:
         settings.append(Override(("rounds", "cap"), (arguments.rounds,)))
     if getattr(arguments, "seed", None) is not None:
         settings.append(Override(("seed",), (arguments.seed,)))
@@ -221,7 +238,7 @@ def _request(arguments: argparse.Namespace) -> "Request":
         name=arguments.name,
         data=arguments.data or (Path(named) if named else None),
         settings=settings,
-        worker_count=arguments.workers,
+        worker_count=getattr(arguments, "workers", None),
         until=parse_threshold(until) if until else None,
         method=getattr(arguments, "method", None),
         with_tensorboard=getattr(arguments, "tensorboard", False),

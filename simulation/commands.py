@@ -10,6 +10,7 @@ from simulation.dealing import build_population
 from simulation.methods import method_table
 from simulation.metrics import Figures, read_metrics
 from simulation.overrides import Override
+from simulation.partition_record import keep_partition
 from simulation.plots import plot_runs
 from simulation.population import Population
 from simulation.progress import ProgressReport, tell
@@ -133,6 +134,8 @@ def _run(
     folder: Path,
 ) -> Figures:
     first = max((int(row["round"] or 0) for row in read_metrics(folder)), default=0) + 1
+    if population.partition is not None:
+        keep_partition(folder, population.partition)
     with ProgressReport(folder.name, first_round=first, last_round=config.rounds.cap) as report:
         options = RunOptions(
             worker_count=request.worker_count or processor_count(),

@@ -32,6 +32,7 @@ class SimulationConfig(FederationConfig, frozen=True, kw_only=True, forbid_unkno
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.data.check_task(self.task)
         if self.evaluation.kind == "devices":
             raise ValueError(
                 'evaluation.kind must be "none" or "public" in a simulation, got "devices"'

@@ -1,29 +1,64 @@
 """Settings of a simulated population: whose examples, dealt to how many clients, and how."""
 
 import math
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 
+Partition = Literal[
+    "iid",
+    "dirichlet",
+    "users",
+    "groups",
+    "pathological",
+    "dirichlet-labels",
+    "pachinko",
+    "coarse-labels",
+]
+
+PARTITIONS_OF_TASK: Mapping[str, frozenset[Partition]] = {
+    "next_word": frozenset({"iid", "dirichlet", "users", "groups"}),
+    "next_character": frozenset({"users"}),
+    "image_classification": frozenset(
+        {"iid", "pathological", "dirichlet-labels", "pachinko", "coarse-labels"}
+    ),
+    "sequence": frozenset({"iid"}),
+}
+"""How the examples of each task can be dealt; a task that is not here has no data sets."""
+
+_WITH_CONCENTRATION = ("dirichlet", "dirichlet-labels", "pachinko")
+
 
 class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say what stands in for the devices' own text.
+    """Say what stands in for the devices' own text or images.
 
     Attributes:
-        dataset: Name in the data-set registry, such as ``ptb``.
-        partition: ``iid`` deals shuffled sentences to ``client_count`` equal shards,
-            ``dirichlet`` to shards of uneven sizes; ``users`` makes every author a client, and
-            ``groups`` deals whole authors to ``client_count`` clients.
+        dataset: Name in the data-set registry, such as ``ptb``, ``cifar10`` or ``shakespeare``.
+        partition: ``iid`` deals shuffled sentences or images to ``client_count`` equal shards. Of
+            text, ``dirichlet`` makes shards of uneven sizes, ``users`` every author a client, and
+            ``groups`` deals whole authors to ``client_count`` clients. Of images,
+            ``pathological`` gives each client a few classes, ``dirichlet-labels`` uneven shares of
+            all, ``coarse-labels`` those of one coarse class, and ``pachinko`` coarse and fine
+            classes by weights of its own.
         client_count: Clients to deal to; with ``users`` the most active ones are kept, and absent
             means all.
-        concentration: α of the Dirichlet over sizes; smaller is more uneven. Only for
-            ``dirichlet``.
+        concentration: α of the Dirichlet: over sizes for ``dirichlet``, over clients for
+            ``dirichlet-labels``, over coarse classes for ``pachinko``; smaller is more uneven.
+        fine_concentration: α over the fine classes of a coarse one, for ``pachinko``; absent is
+            10.
+        classes_per_client: Classes that each client holds, for ``pathological``.
+        least_images: Fewest images of a client, to train on and to test on, for
+            ``dirichlet-labels``; absent is 10.
+        pixel_noise: σ, in levels of 0 to 255, of the noise that the last client's camera adds; the
+            others' rises towards it in equal steps from 0. For images dealt ``iid``.
         split: ``held-out`` scores the data set's own validation and test text; ``by-user-time``
             trains on the first four fifths of each author's text and scores each client on the
-            rest of its own. Only with ``users``.
+            rest of its own. Only for words, with ``users``; characters are always split so, and
+            images as the data set says.
         pairs_per_client: Sequences with their targets that each client trains on; for the made-up
             data sets ``copy``, ``reverse`` and ``translate``, and only there.
-        least_tokens: A client with fewer training tokens is left out.
+        least_tokens: A client with fewer training tokens (words or characters) is left out.
         absence_rate: Chance, in [0, 1), that a client of the cohort never commits.
         keystrokes: Whether the final figures say how many keys the test text's authors would save.
         seed: Seed of the deal, apart from the run's, so that runs of different seeds have the
@@ -31,9 +66,13 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """
 
     dataset: str
-    partition: Literal["iid", "dirichlet", "users", "groups"] = "iid"
+    partition: Partition = "iid"
     client_count: int | None = None
     concentration: float | None = None
+    fine_concentration: float | None = None
+    classes_per_client: int | None = None
+    least_images: int | None = None
+    pixel_noise: float = 0.0
     split: Literal["held-out", "by-user-time"] = "held-out"
     pairs_per_client: int | None = None
     least_tokens: int = 2
@@ -57,10 +96,62 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             raise ValueError(
                 f'split = "by-user-time" needs partition = "users", got "{self.partition}"'
             )
-        self._check_concentration()
+        self._check_concentrations()
+        self._check_classes()
+        self._check_noise()
 
-    def _check_concentration(self) -> None:
-        if (self.concentration is not None) != (self.partition == "dirichlet"):
-            raise ValueError('concentration belongs to partition = "dirichlet" and only there')
-        if self.concentration is not None and not 0 < self.concentration < math.inf:
-            raise ValueError(f"concentration must be > 0 and finite, got {self.concentration}")
+    def check_task(self, task: str) -> None:
+        """Check that the task's examples can be dealt so.
+
+        Raises:
+            ValueError: If they cannot, or no data set is known for the task.
+        """
+        if task not in PARTITIONS_OF_TASK:
+            raise ValueError(
+                f"task must be one of {', '.join(PARTITIONS_OF_TASK)} in a simulation, got {task!r}"
+            )
+        if self.partition not in PARTITIONS_OF_TASK[task]:
+            raise ValueError(
+                f"data.partition must be one of {', '.join(sorted(PARTITIONS_OF_TASK[task]))} for "
+                f'task "{task}", got "{self.partition}"'
+            )
+        if self.split != "held-out" and task != "next_word":
+            raise ValueError(f'data.split needs task = "next_word", got "{task}"')
+        if self.pixel_noise and task != "image_classification":
+            raise ValueError(f'data.pixel_noise needs images, got task = "{task}"')
+
+    def _check_concentrations(self) -> None:
+        has = self.concentration is not None
+        if has != (self.partition in _WITH_CONCENTRATION):
+            raise ValueError(
+                f"concentration belongs to partition {', '.join(_WITH_CONCENTRATION)} and only "
+                f'there, got "{self.partition}" {"with" if has else "without"} it'
+            )
+        if self.fine_concentration is not None and self.partition != "pachinko":
+            raise ValueError('fine_concentration belongs to partition = "pachinko" and only there')
+        for name in ("concentration", "fine_concentration"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"{name} must be > 0 and finite, got {value}")
+
+    def _check_classes(self) -> None:
+        if (self.classes_per_client is not None) != (self.partition == "pathological"):
+            raise ValueError(
+                'classes_per_client belongs to partition = "pathological" and only there'
+            )
+        if self.classes_per_client is not None and self.classes_per_client < 1:
+            raise ValueError(f"classes_per_client must be >= 1, got {self.classes_per_client}")
+        if self.least_images is not None and self.partition != "dirichlet-labels":
+            raise ValueError(
+                'least_images belongs to partition = "dirichlet-labels" and only there'
+            )
+        if self.least_images is not None and self.least_images < 1:
+            raise ValueError(f"least_images must be >= 1, got {self.least_images}")
+
+    def _check_noise(self) -> None:
+        if not 0 <= self.pixel_noise < math.inf:
+            raise ValueError(f"pixel_noise must be >= 0 and finite, got {self.pixel_noise}")
+        if self.pixel_noise and self.partition != "iid":
+            raise ValueError(
+                f'pixel_noise is a ladder over clients of partition = "iid", got "{self.partition}"'
+            )

@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+from simulation.character_population import build_character_population
 from simulation.config import SimulationConfig
+from simulation.image_population import build_image_population
 from simulation.population import Population, PopulationError
 from simulation.sequence_population import build_sequence_population
 from simulation.text_population import build_text_population
@@ -24,6 +26,10 @@ def build_population(config: SimulationConfig, path: Path | None) -> Population:
     match config.task:
         case "next_word":
             return build_text_population(config, path)
+        case "next_character":
+            return build_character_population(config, path)
+        case "image_classification":
+            return build_image_population(config, path)
         case "sequence":
             return build_sequence_population(config)
         case _:

@@ -14,6 +14,7 @@ from torch import Tensor
 from edge_client.datasets.federated_text import Sentence
 from models.vocabulary import Vocabulary
 from simulation.examples import Examples
+from simulation.partition_record import PartitionRecord
 
 # Held-out text of one user is scored in pieces of about this many tokens, cut between sentences,
 # so that several workers share it. The cuts depend on the text alone, so no figure depends on
@@ -38,6 +39,7 @@ class Population:
             clients'; a long text is several, cut between sentences.
         vocabulary: The word list that text is encoded with; None for a task without words.
         notes: What was left out and why, one line each.
+        partition: Who got what, for the run's folder; None where nothing was dealt.
     """
 
     clients: Mapping[str, Examples]
@@ -46,6 +48,7 @@ class Population:
     held_out: Mapping[str, Mapping[str, Examples]]
     vocabulary: Vocabulary | None = None
     notes: Sequence[str] = ()
+    partition: PartitionRecord | None = None
 
     def own(self, split: str) -> Mapping[str, Examples]:
         """Return the clients' own examples of a split, ``valid`` or ``test``."""

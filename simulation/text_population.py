@@ -19,6 +19,7 @@ from edge_client.partitions import by_user, dirichlet_shards, group_users, iid_s
 from models.vocabulary import EOS, Vocabulary, build_vocabulary
 from simulation.config import TRAINING_SPLIT, SimulationConfig
 from simulation.data_settings import DataSettings
+from simulation.partition_record import PartitionRecord, text_record
 from simulation.population import PIECE_SIZE, PopulationError, TextPopulation, client_name
 
 
@@ -46,10 +47,12 @@ def build_text_population(config: SimulationConfig, path: Path | None) -> TextPo
         raise PopulationError(f"no client has {least} tokens; lower data.least_tokens")
     names = {owner: client_name(number) for number, owner in enumerate(owners, start=1)}
     own_typed = {names[owner]: typed for owner in owners if (typed := _newest(text, owner))}
+    clients = {names[owner]: streams[owner] for owner in owners}
+    own_test = _streams(vocabulary, own_typed) if is_own else {}
     return TextPopulation(
         vocabulary=vocabulary,
-        clients={names[owner]: streams[owner] for owner in owners},
-        own_test=_streams(vocabulary, own_typed) if is_own else {},
+        clients=clients,
+        own_test=own_test,
         own_typed=own_typed if is_own else {},
         held_out={
             "valid": {} if is_own else _pieces(vocabulary, text.valid),
@@ -57,6 +60,17 @@ def build_text_population(config: SimulationConfig, path: Path | None) -> TextPo
         },
         typed=list(own_typed.values() if is_own else text.test.values()),
         notes=text.notes,
+        partition=text_record(
+            PartitionRecord(
+                dataset=config.data.dataset,
+                partition=config.data.partition,
+                seed=config.data.seed,
+                unit="words",
+                clients=(),
+            ),
+            {name: (len(own), len(own_test.get(name, ()))) for name, own in clients.items()},
+            {name: owner for owner, name in names.items()},
+        ),
     )
 
 

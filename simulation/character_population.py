@@ -1,0 +1,95 @@
+"""Make every user of a text a client of a character model, tested on its newest fifth.
+
+A text is cut once: the first four fifths of its characters are trained on and the rest is scored.
+No window of text crosses the cut, so nothing that is scored was seen in training; [LEAF] leaves out
+the windows that would cross it for the same reason.
+
+References:
+    [LEAF] Caldas et al., "LEAF: A Benchmark for Federated Settings", 2018, arXiv:1812.01097.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from edge_client.datasets.registry import load_characters
+from edge_client.partitions import PartitionError
+from models.characters import encode_characters
+from simulation.config import SimulationConfig
+from simulation.data_settings import DataSettings
+from simulation.partition_record import PartitionRecord, text_record
+from simulation.population import Population, PopulationError, client_name
+
+# A stream's first character is no target: one character alone is nothing to score.
+_LEAST_SCORED = 2
+
+
+def build_character_population(config: SimulationConfig, path: Path | None) -> Population:
+    """Load the configuration's text and make its users clients.
+
+    Args:
+        config: Names the data set, and how many users to keep.
+        path: Where the data set lies.
+
+    Raises:
+        DatasetError: If the data set cannot be loaded.
+        PartitionError: If there are fewer users than clients.
+        PopulationError: If nobody has enough text.
+    """
+    text, data = load_characters(config.data.dataset, path), config.data
+    streams = {
+        user: torch.tensor(encode_characters(own), dtype=torch.int64)
+        for user, own in text.texts.items()
+    }
+    kept = {
+        user: parts
+        for user in _most_active(streams, data)
+        if len((parts := _cut(streams[user]))[0]) >= data.least_tokens
+    }
+    if not kept:
+        raise PopulationError(
+            f"no client has {data.least_tokens} characters to train on; lower data.least_tokens"
+        )
+    owners = {client_name(number): user for number, user in enumerate(sorted(kept), start=1)}
+    clients = {name: kept[user][0] for name, user in owners.items()}
+    own_test = {
+        name: test for name, user in owners.items() if len(test := kept[user][1]) >= _LEAST_SCORED
+    }
+    short = len(streams) - len(kept) if data.client_count is None else 0
+    return Population(
+        clients=clients,
+        own_test=own_test,
+        held_out={},
+        notes=[*text.notes, *([f"{short} users with little text were left out"] if short else [])],
+        partition=text_record(
+            PartitionRecord(
+                dataset=data.dataset,
+                partition=data.partition,
+                seed=data.seed,
+                unit="characters",
+                clients=(),
+            ),
+            {name: (len(own), len(own_test.get(name, ()))) for name, own in clients.items()},
+            owners,
+        ),
+    )
+
+
+def _most_active(streams: Mapping[str, Tensor], data: DataSettings) -> list[str]:
+    """Return the users to keep: those with most text where only some are asked for."""
+    if data.client_count is None:
+        return list(streams)
+    if len(streams) < data.client_count:
+        raise PartitionError(
+            f"users must be >= {data.client_count}, one for each client, got {len(streams)}; "
+            "lower client_count"
+        )
+    return sorted(streams, key=lambda user: (-len(streams[user]), user))[: data.client_count]
+
+
+def _cut(stream: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the first four fifths of a stream, and the rest."""
+    cut = len(stream) * 4 // 5
+    return stream[:cut], stream[cut:]

@@ -1,0 +1,164 @@
+"""Deal an image data set to clients, each with test images of the same mixture of classes."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edge_client.datasets.image_set import ImageSet
+from edge_client.datasets.registry import load_images
+from edge_client.label_partitions import (
+    Labels,
+    Share,
+    by_coarse_label,
+    dirichlet,
+    iid,
+    pathological,
+)
+from edge_client.pachinko import pachinko
+from edge_client.pixel_noise import noise_level, with_pixel_noise
+from models.image_classification import LabelledImages
+from simulation.config import SimulationConfig
+from simulation.data_settings import DataSettings
+from simulation.partition_record import ClientRecord, PartitionRecord
+from simulation.population import Population, PopulationError, client_name
+
+_LEAST_IMAGES = 10
+_FINE_CONCENTRATION = 10.0
+
+
+def build_image_population(config: SimulationConfig, path: Path | None) -> Population:
+    """Load the configuration's images and deal them.
+
+    A client that gets no image to train on is left out; one that gets none to test on trains and
+    is not scored. Notes say how many there are.
+
+    Args:
+        config: Names the data set and the partition.
+        path: Where the data set lies; not needed by the embedded one.
+
+    Raises:
+        DatasetError: If the data set cannot be loaded.
+        PartitionError: If there are too few images to deal as asked.
+        PopulationError: If coarse classes are asked for and there are none.
+    """
+    images, data = load_images(config.data.dataset, path), config.data
+    generator = torch.Generator().manual_seed(data.seed)
+    shares = _deal(images, data, generator)
+    noise = [noise_level(place, len(shares), data.pixel_noise) for place in range(len(shares))]
+    taken = [
+        (
+            share,
+            _own(images.train, share.train, level, generator),
+            _own(images.test, share.test, level, generator),
+        )
+        for share, level in zip(shares, noise, strict=True)
+    ]
+    trained = [entry for entry in taken if len(entry[0].train)]
+    named = {client_name(number): entry for number, entry in enumerate(trained, start=1)}
+    return Population(
+        clients={name: train for name, (_, train, _) in named.items()},
+        own_test={name: test for name, (_, _, test) in named.items() if len(test)},
+        held_out={},
+        notes=[*images.notes, *_notes(shares)],
+        partition=_record(data, images, {name: share for name, (share, _, _) in named.items()}),
+    )
+
+
+def _deal(images: ImageSet, data: DataSettings, generator: torch.Generator) -> list[Share]:
+    labels = _labels(images.train.labels, images.test.labels, len(images.class_names))
+    # The settings see to it that there is a number of clients.
+    count = data.client_count or 1
+    match data.partition:
+        case "iid":
+            return iid(labels, count, generator=generator)
+        case "pathological":
+            return pathological(
+                labels, count, classes_per_client=data.classes_per_client or 1, generator=generator
+            )
+        case "dirichlet-labels":
+            return dirichlet(
+                labels,
+                count,
+                concentration=data.concentration or 1.0,
+                least_images=data.least_images or _LEAST_IMAGES,
+                generator=generator,
+            )
+        case "coarse-labels":
+            return by_coarse_label(labels, _coarse(images, data), count, generator=generator)
+        case "pachinko":
+            return pachinko(
+                labels,
+                _coarse(images, data),
+                count,
+                coarse_concentration=data.concentration or 1.0,
+                fine_concentration=data.fine_concentration or _FINE_CONCENTRATION,
+                generator=generator,
+            )
+        case _:
+            raise PopulationError(f"images cannot be dealt by partition {data.partition}")
+
+
+def _coarse(images: ImageSet, data: DataSettings) -> Labels:
+    if images.coarse is None:
+        raise PopulationError(
+            f"partition {data.partition} needs coarse classes, and data set {data.dataset} has "
+            "none; use cifar100, or another partition"
+        )
+    return _labels(images.coarse.train, images.coarse.test, len(images.coarse.names))
+
+
+def _labels(train: Tensor, test: Tensor, class_count: int) -> Labels:
+    return Labels(train.numpy(), test.numpy(), class_count)
+
+
+def _own(
+    images: LabelledImages,
+    places: np.ndarray[tuple[int, ...], np.dtype[np.int64]],
+    level: float,
+    generator: torch.Generator,
+) -> LabelledImages:
+    return with_pixel_noise(images[torch.from_numpy(places)], level, generator=generator)
+
+
+def _notes(shares: Sequence[Share]) -> list[str]:
+    untrained = sum(not len(share.train) for share in shares)
+    unscored = sum(bool(len(share.train)) and not len(share.test) for share in shares)
+    notes = []
+    if untrained:
+        notes.append(f"{untrained} clients without an image to train on were left out")
+    if unscored:
+        notes.append(f"{unscored} clients have no image to test on: they train and are not scored")
+    return notes
+
+
+def _record(data: DataSettings, images: ImageSet, shares: dict[str, Share]) -> PartitionRecord:
+    class_count = len(images.class_names)
+
+    def counts(
+        labels: Tensor, places: np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+    ) -> list[int]:
+        return labels[torch.from_numpy(places)].bincount(minlength=class_count).tolist()
+
+    clients = tuple(
+        ClientRecord(
+            name=name,
+            train_size=len(share.train),
+            test_size=len(share.test),
+            train_counts=tuple(counts(images.train.labels, share.train)),
+            test_counts=tuple(counts(images.test.labels, share.test)),
+            train=tuple(share.train.tolist()),
+            test=tuple(share.test.tolist()),
+        )
+        for name, share in shares.items()
+    )
+    return PartitionRecord(
+        dataset=data.dataset,
+        partition=data.partition,
+        seed=data.seed,
+        unit="images",
+        classes=images.class_names,
+        clients=clients,
+    )

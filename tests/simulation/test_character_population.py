@@ -1,0 +1,87 @@
+"""Roles become clients, tested on the newest fifth of what they say."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import Tensor
+
+from edge_client.partitions import PartitionError
+from models.characters import decode_characters
+from simulation.config import SimulationConfig, config_from
+from simulation.dealing import build_population
+from simulation.population import Population, PopulationError
+
+TABLES: dict[str, Any] = {
+    "seed": 1,
+    "task": "next_character",
+    "model": {"family": "char_lstm", "hidden_size": 4, "context_size": 8},
+    "training": {"learning_rate": 0.1, "batch_size": 4},
+    "privacy": {"mode": "none"},
+    "aggregation": {"rule": "mean"},
+    "rounds": {"cap": 1, "cohort_size": 1, "quorum": 1, "deadline_s": 60.0},
+}
+
+
+def configured(**data: object) -> SimulationConfig:
+    named = {"dataset": "shakespeare", "partition": "users", **data}
+    return config_from({**TABLES, "data": named}, "test")
+
+
+@pytest.fixture
+def plays(tmp_path: Path) -> Path:
+    roles = {"p/ROMEO": "0123456789", "p/JULIET": "abcdefghijklmno", "p/MAB": "xyz"}
+    with (tmp_path / "roles.jsonl").open("w") as lines:
+        for user, text in roles.items():
+            lines.write(json.dumps({"user": user, "speeches": [[1, [text]]]}) + "\n")
+    return tmp_path
+
+
+def texts(population: Population) -> dict[str, tuple[str, str]]:
+    """Return what each client trains on and is tested on."""
+    read = {}
+    for name, own in population.clients.items():
+        test = population.own_test.get(name)
+        assert isinstance(own, Tensor)
+        assert test is None or isinstance(test, Tensor)
+        read[name] = (
+            decode_characters(own.tolist()),
+            "" if test is None else decode_characters(test.tolist()),
+        )
+    return read
+
+
+def test_each_role_trains_on_its_first_four_fifths(plays: Path) -> None:
+    population = build_population(configured(), plays)
+
+    # Mab's last fifth is one letter, of which nothing could be scored.
+    assert texts(population) == {
+        "device-0001": ("abcdefghijkl", "mno"),
+        "device-0002": ("xy", ""),
+        "device-0003": ("01234567", "89"),
+    }
+    assert population.partition is not None
+    assert [client.owner for client in population.partition.clients] == [
+        "p/JULIET",
+        "p/MAB",
+        "p/ROMEO",
+    ]
+    assert population.partition.unit == "characters"
+
+
+def test_who_says_little_is_left_out_and_the_note_says_how_many(plays: Path) -> None:
+    population = build_population(configured(least_tokens=8), plays)
+
+    assert len(population.clients) == 2
+    assert list(population.notes) == ["1 users with little text were left out"]
+    with pytest.raises(PopulationError, match="no client has 50 characters"):
+        build_population(configured(least_tokens=50), plays)
+
+
+def test_the_most_talkative_are_kept(plays: Path) -> None:
+    population = build_population(configured(client_count=1), plays)
+
+    assert texts(population) == {"device-0001": ("abcdefghijkl", "mno")}
+    with pytest.raises(PartitionError, match="users must be >= 4"):
+        build_population(configured(client_count=4), plays)
