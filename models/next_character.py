@@ -113,16 +113,31 @@ class NextCharacter:
         network = character_network(network).eval()
         counts = Counts()
         for stream in users:
-            _check_stream(stream, network)
-            if len(stream) < LEAST_CHARACTERS:
-                continue
-            starts, ends, firsts = _scored_edges(len(stream) - 1, network.context_size)
-            for first in range(0, len(starts), batch_size):
-                rows = slice(first, first + batch_size)
-                batch = _windows(stream, starts[rows], ends[rows], firsts[rows])
+            for batch in self.scored_batches(network, stream, batch_size=batch_size):
                 features, targets = self.features(network, batch)
-                counts += count_hits(network.head(features), targets, never_hit=UNKNOWN)
+                counts += self.count(network.head(features), targets)
         return counts
+
+    def targets(self, examples: Tensor) -> Tensor:
+        """Return all characters but the first."""
+        return examples[1:]
+
+    def scored_batches(
+        self, network: Network, examples: Tensor, *, batch_size: int
+    ) -> Iterator[CharacterWindows]:
+        """Yield every character but the first once, in order, as a target."""
+        network = character_network(network)
+        _check_stream(examples, network)
+        if len(examples) < LEAST_CHARACTERS:
+            return
+        starts, ends, firsts = _scored_edges(len(examples) - 1, network.context_size)
+        for first in range(0, len(starts), batch_size):
+            rows = slice(first, first + batch_size)
+            yield _windows(examples, starts[rows], ends[rows], firsts[rows])
+
+    def count(self, logits: Tensor, targets: Tensor) -> Counts:
+        """Count hits; a character outside the alphabet is never one."""
+        return count_hits(logits, targets, never_hit=UNKNOWN)
 
 
 def _scored_edges(target_count: int, context: int) -> tuple[Tensor, Tensor, Tensor]:

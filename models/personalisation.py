@@ -24,7 +24,8 @@ from models.personalisation_settings import (
 from models.schema import Role, Schema
 
 _ONE_CLASS_TASK = "image_classification"
-_TASKS_WITH_FEATURES = ("next_word", "next_character", _ONE_CLASS_TASK)
+_TASKS_OF_FEW_CLASSES = ("next_character", _ONE_CLASS_TASK)
+_TASKS_WITH_FEATURES = ("next_word", *_TASKS_OF_FEW_CLASSES)
 
 
 def assign_roles(settings: PersonalisationSettings, schema: Schema) -> Schema:
@@ -112,6 +113,12 @@ def check_task(settings: PersonalisationSettings, task: str) -> None:
         raise ValueError(
             f'method "{settings.method}" needs task = "{_ONE_CLASS_TASK}", got "{task}": each '
             "place of a text would be a point of its own, and work grows with their third power"
+        )
+    if has_balanced_head(settings) and task not in _TASKS_OF_FEW_CLASSES:
+        raise ValueError(
+            f"balanced softmax needs task = {' or '.join(map(repr, _TASKS_OF_FEW_CLASSES))}, got "
+            f'"{task}": a person never uses most words of a vocabulary, and those would never be '
+            "learnt; set another method, or head"
         )
     votes = isinstance(settings, FedTpSettings) and settings.neighbours is not None
     if votes and task not in _TASKS_WITH_FEATURES:

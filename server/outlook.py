@@ -5,7 +5,7 @@ The coordinator and the simulation show the same lines.
 
 from collections.abc import Sequence
 
-from models.model_settings import schema_of
+from models.schema import Role
 from privacy.accountant import epsilon_of
 from privacy.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
 from privacy.events import PrivacyEvent
@@ -78,7 +78,7 @@ def _price_of_attention(config: FederationConfig, privacy: CentralNoise | TreeNo
     def sensitivity(settings: AggregationSettings) -> float:
         return aggregate_sensitivity(
             settings,
-            schema_of(config.model),
+            config.schema.with_roles(Role.SHARED),
             privacy,
             slot_count=fixed_slot_count(config.rounds, privacy),
             adjacency=privacy.adjacency,

@@ -11,7 +11,6 @@ import hashlib
 import msgspec
 from sqlalchemy import select
 
-from models.model_settings import schema_of
 from privacy.atomic import write_atomically
 from privacy.calibrated_settings import TreeNoise
 from privacy.random import SecureSource
@@ -83,6 +82,6 @@ def _use(config: FederationConfig, privacy: TreeNoise, run: str) -> bytes:
         fixed,
         config.aggregation,
         config.rounds.cohort_size,
-        schema_of(config.model).sha256.hex(),
+        config.schema.sha256.hex(),
     )
     return hashlib.sha256(msgspec.json.encode(decides, order="deterministic")).digest()

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from models.schema import RELEASED
 from server.config import ConfigError, FederationConfig
 from simulation.data_settings import DataSettings
 from simulation.overrides import Override, with_setting
@@ -52,6 +53,13 @@ class SimulationConfig(FederationConfig, frozen=True, kw_only=True, forbid_unkno
         if self.data.keystrokes and self.task != "next_word":
             raise ValueError(
                 f'data.keystrokes needs task = "next_word", which types words, got "{self.task}"'
+            )
+        if self.data.keystrokes and len(self.schema.with_roles(*RELEASED).tensors) < len(
+            self.schema.tensors
+        ):
+            raise ValueError(
+                "data.keystrokes types with the released model, and with method "
+                f'"{self.personalisation.method}" that is no whole one; set keystrokes = false'
             )
 
     def _check_public_text(self) -> None:

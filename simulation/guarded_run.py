@@ -11,7 +11,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from models.model_settings import schema_of
 from privacy.secure_noise import NoiseKeys
 from server.clients import add_names
 from server.folder import ServerFolder
@@ -60,7 +59,7 @@ class GuardedRun:
         self._config = config
         self._run = run
         self._store = open_store(StoreSettings().rooted(folder))
-        schema_sha256 = schema_of(config.model).sha256
+        schema_sha256 = config.schema.sha256
         if last_release(self._store) is None:
             self._start(schema_sha256)
         if check_run(self._store, config.seed, schema_sha256) != run:

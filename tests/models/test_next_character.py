@@ -171,3 +171,16 @@ def test_a_model_of_words_is_refused() -> None:
 
     with pytest.raises(WrongFamilyError, match="next characters, got GruLm; set"):
         TASK.check(text(5), words)
+
+
+@pytest.mark.parametrize("settings", FAMILIES)
+def test_scored_batches_hold_every_target_once_and_in_order(
+    settings: CharacterModelSettings,
+) -> None:
+    network, stream = network_of(settings).eval(), text(50)
+
+    batches = TASK.scored_batches(network, stream, batch_size=3)
+    targets = torch.cat([TASK.features(network, batch)[1] for batch in batches])
+
+    assert torch.equal(targets, TASK.targets(stream))
+    assert list(TASK.scored_batches(network, stream[:1], batch_size=3)) == []

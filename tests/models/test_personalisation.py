@@ -182,3 +182,11 @@ def test_neighbours_want_features() -> None:
     check_task(FedTpSettings(), "sequence")
     with pytest.raises(ValueError, match='neighbours must be absent with task = "sequence"'):
         check_task(with_neighbours, "sequence")
+
+
+@pytest.mark.parametrize("settings", [FedRodSettings(), FedTpSettings(head="balanced")])
+def test_balanced_softmax_is_for_few_classes(settings: PersonalisationSettings) -> None:
+    check_task(settings, "next_character")
+    check_task(settings, "image_classification")
+    with pytest.raises(ValueError, match=r'balanced softmax needs task = .*, got "next_word"'):
+        check_task(settings, "next_word")

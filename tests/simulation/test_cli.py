@@ -23,6 +23,29 @@ def test_a_preset_runs_and_reports_one_flat_object(
     assert [json.loads(line)["round"] for line in lines] == [1, 2]
 
 
+def test_a_method_takes_the_place_of_the_presets(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = ["--out", str(tmp_path / "run"), "--seed", "5", "--json"]
+
+    status = main(["run", "keyboard-tiny", *QUICK, "--method", "ditto", *out])
+
+    figures = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert status == 0
+    described = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert described["configuration"]["personalisation"] == {"method": "ditto"}
+    assert described["seed"] == 5
+    assert figures["seconds"] > 0
+    # Whole models go to the cohort and come back, whatever stays with the clients.
+    assert figures["bytes_down"] == figures["bytes_up"] > 0
+    assert list((tmp_path / "run" / "states").glob("device-*/*.bin"))
+
+
+def test_a_method_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "keyboard-tiny", "--method", "fedtp2"]) == 1
+    assert "method must be one of" in capsys.readouterr().err
+
+
 def test_a_sweep_runs_every_value_and_is_drawn(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
