@@ -17,6 +17,7 @@ from torch import Tensor
 from models.role_vectors import part_of, put_part
 from models.schema import RELEASED, SENT, Role, Schema
 from privacy.calibrated_settings import TreeNoise
+from privacy.clipping import UnusableUpdateError, clip
 from privacy.noise import noise_mode
 from privacy.noise_mode import Arrival, CalibratedRound
 from privacy.secure_noise import NoiseKeys, SystemKeys
@@ -140,7 +141,7 @@ def close_round(
         under_guarantee=calibrated is not None,
     )
     server_half.begin(_terms(aggregation, privacy, slot_count, is_noised=calibrated is not None))
-    split = _UploadSplit(sent, mode.arrival, tells_fit=privacy.tells_fit)
+    split = _UploadSplit(sent, mode.arrival, privacy)
     for contribution in contributions:
         _add(contribution, rule, server_half, split, example_cap)
         del contribution  # Let go before the next one is made.
@@ -185,13 +186,17 @@ def _terms(
 
 
 class _UploadSplit:
-    """Split an upload into its shared and its generated tensors."""
+    """Split an upload into its shared and its generated tensors, and clip the latter again.
 
-    def __init__(self, schema: Schema, arrival: Arrival, *, tells_fit: bool) -> None:
+    The rule clips the shared ones. What arrives noised is not clipped: see ``Arrival``.
+    """
+
+    def __init__(self, schema: Schema, arrival: Arrival, privacy: PrivacySettings) -> None:
         self._generates = bool(schema.with_roles(Role.GENERATED).tensors)
         if self._generates and arrival is Arrival.NOISED_WITH_CLEAN_NORMS:
             raise ValueError('score = "clean" knows no generated tensors; set score = "arrived"')
-        self._element_count = schema.element_count + tells_fit
+        self._element_count = schema.element_count + privacy.tells_fit
+        self._clipping_norm = privacy.clipping_norm if arrival is Arrival.CLIPPED else None
         self._schema = schema
         self._parts = schema.with_roles(Role.SHARED), schema.with_roles(Role.GENERATED)
 
@@ -207,6 +212,17 @@ class _UploadSplit:
         shared, generated = (part_of(values, self._schema, part) for part in self._parts)
         return torch.cat([shared, told]), generated
 
+    def clip_generated(self, slot: int, generated: Tensor) -> Tensor:
+        """Return the generated tensors of a client, within the clip where they must be.
+
+        Raises:
+            UnusableUpdateError: If they are not finite, or too large to be measured.
+        """
+        try:
+            return clip(generated, self._clipping_norm)[0]
+        except UnusableUpdateError as error:
+            raise UnusableUpdateError(f"slot {slot}: {error}") from None
+
 
 def _add(
     contribution: Contribution,
@@ -220,7 +236,8 @@ def _add(
     shared, generated = split(contribution.update)
     rule.add(contribution.slot, shared, count)
     if generated is not None:
-        server_half.take(contribution.client_name, generated, count)
+        clipped = split.clip_generated(contribution.slot, generated)
+        server_half.take(contribution.client_name, clipped, count)
 
 
 def _shared_clips(privacy: PrivacySettings, schema: Schema) -> tuple[float, ...] | None:

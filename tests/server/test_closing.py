@@ -336,6 +336,28 @@ def test_generated_tensors_go_to_the_method_and_shared_ones_to_the_rule() -> Non
     assert method.closed == 1
 
 
+def test_generated_tensors_are_clipped_again_unless_they_arrive_noised() -> None:
+    # |(3, 4)| = 5: half of it is left at a clip of 2.5, and all of it under the client's own noise.
+    update = torch.tensor([0.0, 3.0, 4.0, 0.0])
+    privacies = (
+        NoNoise(clipping_norm=2.5),
+        PaperNoise(clipping_norm=2.5, randomisation_magnitude=0.1),
+    )
+    taken = []
+    for privacy in privacies:
+        method = _Recorder()
+        close(
+            [update],
+            parameters=torch.zeros(2),
+            schema=GENERATING,
+            privacy=privacy,
+            personalisation=method,
+        )
+        taken.append(method.taken[0][1])
+
+    assert_close(torch.tensor(taken), torch.tensor([[1.5, 2.0], [3.0, 4.0]]))
+
+
 def test_what_a_failed_attempt_took_is_forgotten() -> None:
     method = _Recorder()
     method.take("device-0007", torch.zeros(2), 1)
