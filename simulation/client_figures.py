@@ -17,7 +17,7 @@ def client_figures(counts: Mapping[str, Counts], *, is_text: bool) -> dict[str, 
 
     ``accuracy`` is pooled (hits over targets), ``accuracy_clients_mean`` the mean of the clients'
     own, and ``accuracy_clients_worst_decile`` the mean over the tenth that is worst off. A client
-    without a target counts nowhere.
+    without a target counts nowhere. Sequences add how many would be written without a mistake.
 
     Args:
         counts: By client; may be empty.
@@ -33,6 +33,9 @@ def client_figures(counts: Mapping[str, Counts], *, is_text: bool) -> dict[str, 
     if is_text:
         figures |= _of("top3_recall", lambda own: own.top3_recall, scored, least_is_worst=True)
         figures |= _of("perplexity", lambda own: own.perplexity, scored, least_is_worst=False)
+    sequences = [own for own in scored if own.sequence_count]
+    if sequences:
+        figures |= _of("exact_match", lambda own: own.exact_match, sequences, least_is_worst=True)
     return figures
 
 

@@ -44,3 +44,16 @@ def test_a_client_with_nothing_to_score_counts_nowhere() -> None:
     assert client_figures({"a": Counts()}, is_text=True) == {}
     figures = client_figures({"a": Counts(), "b": counted(1, 2)}, is_text=False)
     assert figures["accuracy_clients_mean"] == 0.5
+
+
+def test_sequences_are_told_as_wholes_too() -> None:
+    counts = {
+        "a": Counts(token_count=6, top1_hits=5, sequence_count=2, exact_matches=1),
+        "b": Counts(token_count=9, top1_hits=9, sequence_count=2, exact_matches=2),
+    }
+
+    figures = client_figures(counts, is_text=False)
+
+    assert figures["exact_match"] == 0.75
+    assert figures["exact_match_clients_worst_decile"] == 0.5
+    assert figures["accuracy"] == 14 / 15
