@@ -17,7 +17,7 @@ from models.model_settings import ModelSettings, schema_of
 from models.personalisation import assign_roles, check_local_epochs, check_task
 from models.personalisation_settings import GlobalSettings, PersonalisationSettings
 from models.plan import Plan, TrainingSettings, VocabularySettings
-from models.schema import SENT, Role, Schema
+from models.schema import RELEASED, SENT, Role, Schema
 from models.travel import describe_travel
 from models.vocabulary import Vocabulary
 from models.word_rules import check_words
@@ -140,6 +140,12 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             raise ValueError(
                 f'evaluation.kind = "public" scores words, but task "{self.task}" has none; '
                 'use "devices" or "none"'
+            )
+        whole = all(spec.role in RELEASED for spec in self.schema.tensors)
+        if self.evaluation.public_text is not None and not whole:
+            raise ValueError(
+                'evaluation.kind = "public" scores one model for everyone, which nobody has under '
+                f'personalisation.method = "{self.personalisation.method}"; use "devices" or "none"'
             )
 
 

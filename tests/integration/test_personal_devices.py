@@ -5,14 +5,17 @@ import torch
 from torch import Tensor
 
 from edge_client.compute import prepare_compute
-from edge_client.device_examples import training_examples
+from edge_client.device_examples import OwnText, training_examples
 from edge_client.local_round import LocalTrainer
+from edge_client.local_text import TextSettings
 from edge_client.personalisation.state import PersonalState, read_state
 from models.release_record import PERSONALISATION_FILE
+from protos import federation_pb2 as pb
 from server.config import FederationConfig, make_plan
 from tests.integration.conftest import Make, MakeDevices
 from tests.integration.personal_federation import FEDTP, TRANSFORMER, Simulated
 from tests.integration.real_device import RealDevice, await_line, await_rounds, until
+from tests.integration.test_real_refusals import connected, operator, set_floor
 
 pytestmark = pytest.mark.xdist_group("processes")
 
@@ -78,3 +81,37 @@ def test_a_federation_of_personal_models_ends_where_a_simulation_does_though_bot
     until(lambda: clients.are_kept(devices))
     # The update that lay committed was not asked for again.
     assert devices[0].log.read_text().count("round 1: update delivered") == 1
+
+
+def test_a_device_scores_the_model_that_was_generated_for_it(
+    make_federation: Make, make_devices: MakeDevices
+) -> None:
+    evaluation = '[evaluation]\nkind = "devices"\ncohort_size = 1\ndeadline_s = 60.0\n'
+    tables = evaluation + FEDTP.format(head="shared")
+    federation = make_federation(model=TRANSFORMER, cap=1, cohort=1, quorum=1, tables=tables)
+    federation.start()
+    devices = make_devices(federation, 2)
+    with operator(federation) as admin:
+        admin.Pause(pb.PauseRequest(), timeout=10)
+        for device in devices:
+            set_floor(device, least_cohort=1)
+            device.start()
+        until(lambda: connected(federation) == 2)
+        admin.Resume(pb.ResumeRequest(), timeout=10)
+    (release,) = until(
+        lambda: [found for found in federation.releases() if "perplexity" in found.metrics]
+    )
+
+    clients = SimulatedDevices(federation.config, devices)
+    trainer = int("train started" in devices[1].log.read_text())
+    trained, scored = clients.names[trainer], clients.names[1 - trainer]
+    simulated = Simulated(federation.config, [trained], clients.train)
+    simulated.run(1)
+    counts = clients.trainer.evaluate(
+        simulated.received_by(scored),
+        OwnText.read(devices[1 - trainer].data, TextSettings(), now=0.0).held_out_examples(
+            federation.config.word_list.load()
+        ),
+        client_name=scored,
+    )
+    assert release.metrics["perplexity"] == pytest.approx(counts.perplexity, rel=1e-6)

@@ -195,3 +195,12 @@ def test_a_plan_under_a_participation_rate_needs_the_size_of_the_cohort() -> Non
         make_plan(config, RUN, vocabulary=words)
 
     assert make_plan(config, RUN, vocabulary=words, cohort_size=7).cohort_size == 7
+
+
+def test_public_text_scores_no_model_that_nobody_has() -> None:
+    sections = '[evaluation]\nkind = "public"\npublic_text = "a.txt"\n[personalisation]\nmethod = '
+    untied = SOUND.replace("[model]", "[model]\ntied = false")
+
+    parse_config(f'{untied}{sections}"ditto"', "federation.toml")
+    with pytest.raises(ConfigError, match='method = "fedper"; use "devices"'):
+        parse_config(f'{untied}{sections}"fedper"', "federation.toml")
