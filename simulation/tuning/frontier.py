@@ -108,8 +108,10 @@ def write(
     measurements: Sequence[Measurement], out: Path, deployment: Deployment, note: str
 ) -> None:
     """Write ``tune.json``, ``tune.md`` and ``frontier.png``."""
+    # A search over few values draws some of them twice, and then finds the run there.
+    measurements = list(dict.fromkeys(measurements))
     out.mkdir(parents=True, exist_ok=True)
-    document = {"deployment": deployment, "note": note, "measurements": list(measurements)}
+    document = {"deployment": deployment, "note": note, "measurements": measurements}
     encoded = msgspec.json.format(msgspec.json.encode(document))
     write_atomically(out / "tune.json", encoded, mode=0o644)
     text = markdown(measurements, deployment, note=note)

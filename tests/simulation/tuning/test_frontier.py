@@ -89,7 +89,8 @@ def test_the_settings_are_what_a_coordinator_reads(mode: Mode) -> None:
 
 
 def test_results_are_written_for_people_and_programs(tmp_path: Path) -> None:
-    write([measured(1, 200), measured(4, 120)], tmp_path, DEPLOYMENT, "Tried.")
+    # What was drawn twice is told once.
+    write([measured(1, 200), measured(4, 120), measured(1, 200)], tmp_path, DEPLOYMENT, "Tried.")
 
     document = msgspec.json.decode((tmp_path / "tune.json").read_bytes())
     assert [one["epsilon"] for one in document["measurements"]] == [1, 4]
