@@ -28,12 +28,13 @@ class EmbeddingFitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
 
     Attributes:
         epochs: Passes over the client's own examples.
-        learning_rate: Step size of the embedding.
+        learning_rate: Step size of the embedding. The server's 0.01 hardly moves an embedding in
+            one pass: what it sees of a client adds up over many rounds.
         momentum: Its momentum in [0, 1).
     """
 
     epochs: int = 1
-    learning_rate: float = 0.01
+    learning_rate: float = 0.1
     momentum: float = 0.9
 
     def __post_init__(self) -> None:
