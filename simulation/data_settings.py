@@ -58,6 +58,8 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             images as the data set says.
         pairs_per_client: Sequences with their targets that each client trains on; for the made-up
             data sets ``copy``, ``reverse`` and ``translate``, and only there.
+        novel_share: Share of the clients, in [0, 1), that is kept out of training, to fit finished
+            models to them with ``sotto-simulate novel``.
         least_tokens: A client with fewer training tokens (words or characters) is left out.
         absence_rate: Chance, in [0, 1), that a client of the cohort never commits.
         keystrokes: Whether the final figures say how many keys the test text's authors would save.
@@ -75,6 +77,7 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     pixel_noise: float = 0.0
     split: Literal["held-out", "by-user-time"] = "held-out"
     pairs_per_client: int | None = None
+    novel_share: float = 0.0
     least_tokens: int = 2
     absence_rate: float = 0.0
     keystrokes: bool = False
@@ -90,8 +93,9 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         # A stream of one token has no target after its first, and makes no batch.
         if self.least_tokens < 2:
             raise ValueError(f"least_tokens must be >= 2, got {self.least_tokens}")
-        if not 0 <= self.absence_rate < 1:
-            raise ValueError(f"absence_rate must be in [0, 1), got {self.absence_rate}")
+        for name in ("absence_rate", "novel_share"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
         if self.split == "by-user-time" and self.partition != "users":
             raise ValueError(
                 f'split = "by-user-time" needs partition = "users", got "{self.partition}"'

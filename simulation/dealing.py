@@ -5,13 +5,14 @@ from pathlib import Path
 from simulation.character_population import build_character_population
 from simulation.config import SimulationConfig
 from simulation.image_population import build_image_population
+from simulation.novel_clients import keep_novel_out
 from simulation.population import Population, PopulationError
 from simulation.sequence_population import build_sequence_population
 from simulation.text_population import build_text_population
 
 
 def build_population(config: SimulationConfig, path: Path | None) -> Population:
-    """Load the configuration's data set and deal it to clients.
+    """Load the configuration's data set, deal it to clients, and keep the novel ones out.
 
     Args:
         config: Names the task, the data set, the partition and the word list, if there is one.
@@ -23,6 +24,10 @@ def build_population(config: SimulationConfig, path: Path | None) -> Population:
         PopulationError: If nobody in it could train, or no data set is known for the task.
         VocabularyError: If the word list cannot be loaded.
     """
+    return keep_novel_out(_dealt(config, path), config.data)
+
+
+def _dealt(config: SimulationConfig, path: Path | None) -> Population:
     match config.task:
         case "next_word":
             return build_text_population(config, path)

@@ -8,6 +8,7 @@ as published data sets have them.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -26,6 +27,18 @@ class PopulationError(ValueError):
     """Raised when a data set cannot make the population that is asked for."""
 
 
+class NovelClient(NamedTuple):
+    """Hold the examples of a client that is kept out of training.
+
+    Attributes:
+        train: What a model is fitted to it on.
+        test: What it is scored on.
+    """
+
+    train: Examples
+    test: Examples
+
+
 @dataclass(frozen=True, kw_only=True)
 class Population:
     """Hold the examples of everybody in a simulation.
@@ -37,6 +50,8 @@ class Population:
             missing. Empty where the data set only holds out text of others.
         held_out: Held-out examples by split (``valid``, ``test``) and name, apart from the
             clients'; a long text is several, cut between sentences.
+        novel: Clients that no round draws and nothing is trained on, by name; see
+            ``simulation.novel_clients``.
         vocabulary: The word list that text is encoded with; None for a task without words.
         notes: What was left out and why, one line each.
         partition: Who got what, for the run's folder; None where nothing was dealt.
@@ -46,6 +61,7 @@ class Population:
     own_valid: Mapping[str, Examples] = field(default_factory=dict)
     own_test: Mapping[str, Examples] = field(default_factory=dict)
     held_out: Mapping[str, Mapping[str, Examples]]
+    novel: Mapping[str, NovelClient] = field(default_factory=dict)
     vocabulary: Vocabulary | None = None
     notes: Sequence[str] = ()
     partition: PartitionRecord | None = None
