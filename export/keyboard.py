@@ -24,8 +24,8 @@ from export.release import Release, parameters_sha256
 from export.runtime import NextWordGraph
 from models.codec import FlatVector, named_tensors
 from models.model_settings import schema_of
-from models.personalisation import assign_roles
-from models.schema import Role
+from models.plan import plan_schema
+from models.schema import RELEASED
 from models.vocabulary import SHIPPED_NAME, Vocabulary
 
 if TYPE_CHECKING:
@@ -132,12 +132,10 @@ def _exportable_words(release: Release) -> Vocabulary:
     plan = release.plan
     if plan.task != "next_word" or release.vocabulary is None:
         raise ExportError(f"task of the release must be next_word for a keyboard, got {plan.task}")
-    roles = {
-        spec.role for spec in assign_roles(plan.personalisation, schema_of(plan.model)).tensors
-    }
-    if roles != {Role.SHARED}:
+    roles = {spec.role for spec in plan_schema(plan).tensors}
+    if not roles <= set(RELEASED):
         raise ExportError(
-            f"every tensor must be shared to be exported, got {sorted(roles)} with method "
+            f"every tensor must be released to be exported, got {sorted(roles)} with method "
             f"{plan.personalisation.method}"
         )
     return release.vocabulary
@@ -157,7 +155,7 @@ def _manifest(
             VOCABULARY_FILE: FileDigest.of(words.to_bytes()),
         },
         model=plan.model,
-        schema_sha256=record.schema_sha256,
+        schema_sha256=schema_of(plan.model).sha256.hex(),
         parameters_sha256=record.parameters_sha256,
         vocabulary_sha256=words.sha256.hex(),
         run=record.run,

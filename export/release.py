@@ -12,8 +12,7 @@ from pathlib import Path
 
 from export.signed_by import Signer, UntrustedError, check_signature
 from models.codec import FlatVector, decode
-from models.model_settings import schema_of
-from models.plan import Plan, decode_plan
+from models.plan import Plan, decode_plan, plan_schema, released_schema
 from models.release_record import (
     PARAMETERS_FILE,
     PLAN_FILE,
@@ -104,7 +103,7 @@ def read_release(folder: Path, *, authority: bytes | None = None) -> Release:
             if signer is not None:
                 _check_covered(folder, record, VOCABULARY_FILE)
             vocabulary = decode_vocabulary(_read(folder / VOCABULARY_FILE))
-        parameters = decode(schema_of(plan.model), _read(folder / PARAMETERS_FILE))
+        parameters = decode(released_schema(plan), _read(folder / PARAMETERS_FILE))
     except ReleaseError:
         raise
     except ValueError as error:
@@ -165,7 +164,7 @@ def _check_consistent(folder: Path, release: Release) -> None:
     record, plan, vocabulary = release.record, release.plan, release.vocabulary
     checks = {
         "run": (plan.run, record.run),
-        "schema": (schema_of(plan.model).sha256.hex(), record.schema_sha256),
+        "schema": (plan_schema(plan).sha256.hex(), record.schema_sha256),
         "plan's schema": (plan.schema_sha256, record.schema_sha256),
         "parameters": (parameters_sha256(release.parameters), record.parameters_sha256),
     }

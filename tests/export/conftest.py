@@ -16,7 +16,14 @@ from export.release import read_release
 from export.runtime import NextWordGraph
 from models.codec import FlatVector, encode
 from models.model_settings import GruLmSettings, ModelSettings, schema_of
-from models.plan import Plan, TrainingSettings, VocabularySettings
+from models.personalisation_settings import GlobalSettings, PersonalisationSettings
+from models.plan import (
+    Plan,
+    TrainingSettings,
+    VocabularySettings,
+    plan_schema,
+    released_schema,
+)
 from models.release_record import ReleaseRecord, digests_of
 from models.vocabulary import Vocabulary
 from privacy.authority import CertificateAuthority
@@ -133,19 +140,27 @@ def random_parameters(settings: ModelSettings, seed: int = 0) -> FlatVector:
     return (0.5 * draw).astype(np.float32)
 
 
-def plan_of(settings: ModelSettings, vocabulary: Vocabulary) -> Plan:
-    return Plan(
+def plan_of(
+    settings: ModelSettings,
+    vocabulary: Vocabulary,
+    *,
+    personalisation: PersonalisationSettings | None = None,
+    frozen: tuple[str, ...] = (),
+) -> Plan:
+    plan = Plan(
         run=RUN,
         model=settings,
-        schema_sha256=schema_of(settings).sha256.hex(),
+        schema_sha256="",
         vocabulary=VocabularySettings(
             name="test", size=len(vocabulary), sha256=vocabulary.sha256.hex()
         ),
-        training=TrainingSettings(learning_rate=1.0, batch_size=1, bptt_steps=5),
+        training=TrainingSettings(learning_rate=1.0, batch_size=1, bptt_steps=5, frozen=frozen),
+        personalisation=personalisation or GlobalSettings(),
         privacy=NoNoise(),
         cohort_size=2,
         seed=1,
     )
+    return msgspec.structs.replace(plan, schema_sha256=plan_schema(plan).sha256.hex())
 
 
 def write_release(
@@ -160,7 +175,6 @@ def write_release(
     """Write a release by hand; ``changes`` go into its record, fit or not."""
     folder.mkdir(parents=True, exist_ok=True)
     plan = plan or plan_of(SETTINGS, vocabulary)
-    schema = schema_of(plan.model)
     described: dict[str, bytes | memoryview] = {
         "plan.json": plan.encode(),
         "vocabulary.txt": vocabulary.to_bytes(),
@@ -169,7 +183,7 @@ def write_release(
         run=RUN,
         round=3,
         parameters_sha256=hashlib.sha256(parameters.tobytes()).hexdigest(),
-        schema_sha256=schema.sha256.hex(),
+        schema_sha256=plan_schema(plan).sha256.hex(),
         previous_sha256="00" * 32,
         metrics={"perplexity": 12.5},
         guarantee="no privacy guarantee",
@@ -177,7 +191,7 @@ def write_release(
     )
     encoded = msgspec.json.encode(msgspec.to_builtins(record) | dict(changes or {}))
     described |= {
-        "parameters.bin": encode(schema, parameters),
+        "parameters.bin": encode(released_schema(plan), parameters),
         "release.json": encoded,
     }
     if signer is not None:

@@ -14,7 +14,8 @@ from export.parity import SHAPES, ParityError
 from export.release import read_release
 from models.codec import FlatVector, named_tensors
 from models.model_settings import TransformerLmSettings, schema_of
-from models.plan import VocabularySettings
+from models.personalisation_settings import FedPerSettings
+from models.plan import VocabularySettings, released_schema
 from models.vocabulary import Vocabulary, shipped_vocabulary
 from tests.export.conftest import (
     SETTINGS,
@@ -90,6 +91,30 @@ def test_a_family_without_an_exporter_writes_nothing(
     with pytest.raises(ExportError, match="must be gru_lm to be exported, got transformer_lm"):
         export_keyboard(read_release(tmp_path / "release"), tmp_path / "bundle")
     assert not (tmp_path / "bundle").exists()
+
+
+def test_frozen_tensors_are_exported_like_the_others(
+    tmp_path: Path, vocabulary: Vocabulary, parameters: FlatVector
+) -> None:
+    plan = plan_of(SETTINGS, vocabulary, frozen=("embedding", "gru.bias_hh_l0"))
+    write_release(tmp_path / "release", vocabulary, parameters, plan=plan)
+
+    export_keyboard(read_release(tmp_path / "release"), tmp_path / "bundle")
+
+    found = verify_bundle(tmp_path / "bundle")
+    assert_array_equal(recover_parameters(found.bundle), parameters)
+
+
+def test_a_model_that_is_partly_a_persons_own_is_no_keyboard(
+    tmp_path: Path, vocabulary: Vocabulary
+) -> None:
+    settings = replace(SETTINGS, tied=False)
+    plan = plan_of(settings, vocabulary, personalisation=FedPerSettings())
+    shared = random_parameters(settings)[: released_schema(plan).element_count]
+    write_release(tmp_path / "release", vocabulary, shared, plan=plan)
+
+    with pytest.raises(ExportError, match=r"must be released to be exported, got .*fedper"):
+        export_keyboard(read_release(tmp_path / "release"), tmp_path / "bundle")
 
 
 def test_another_task_is_no_keyboard(
