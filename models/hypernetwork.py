@@ -102,12 +102,11 @@ class Hypernetwork:
         views = self._views(self.phi)
         for index in range(HIDDEN_LAYER_COUNT + 1):
             _draw_linear(views, f"body.{2 * index}", generator)
-        starts = zip(self.generated.tensors, self._split(initial), strict=True)
-        for index, (_, start) in enumerate(starts):
+        for index, where in enumerate(self.generated.slices.values()):
             if self.settings.output == "literal":
                 _draw_linear(views, f"outputs.{index}", generator)
             else:
-                _draw_mixture(views, f"outputs.{index}", start, generator)
+                _draw_mixture(views, f"outputs.{index}", initial[where], generator)
 
     @torch.no_grad()
     def generate(self, embedding: Tensor) -> Tensor:
@@ -181,9 +180,6 @@ class Hypernetwork:
     def _views(self, flat: Tensor) -> dict[str, Tensor]:
         where = self.schema.slices
         return {spec.name: flat[where[spec.name]].view(spec.shape) for spec in self.schema.tensors}
-
-    def _split(self, flat: Tensor) -> list[Tensor]:
-        return [flat[where] for where in self.generated.slices.values()]
 
     def _check_embedding(self, embedding: Tensor) -> None:
         shape = (self.settings.embedding_size,)

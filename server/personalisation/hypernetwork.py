@@ -160,7 +160,6 @@ class _Round:
     """Gather the gradients of one attempt at a round."""
 
     def __init__(self, settings: HypernetworkSettings, phi: Schema, terms: RoundTerms) -> None:
-        self._terms = terms
         self._rule: AggregationRule = build_rule(
             MeanSettings(weighting=terms.weighting),
             phi,
