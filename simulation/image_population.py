@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import torch
 from torch import Tensor
@@ -160,5 +161,18 @@ def _record(data: DataSettings, images: ImageSet, shares: dict[str, Share]) -> P
         seed=data.seed,
         unit="images",
         classes=images.class_names,
+        coarse=_coarse_names(images),
         clients=clients,
     )
+
+
+def _coarse_names(images: ImageSet) -> tuple[str, ...] | msgspec.UnsetType:
+    """Return the name of each class's coarse class, where there are two levels.
+
+    A class that nobody trains on has the name "".
+    """
+    if images.coarse is None:
+        return msgspec.UNSET
+    numbers = dict(zip(images.train.labels.tolist(), images.coarse.train.tolist(), strict=True))
+    names = {label: images.coarse.names[number] for label, number in numbers.items()}
+    return tuple(names.get(label, "") for label in range(len(images.class_names)))

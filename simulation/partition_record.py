@@ -51,6 +51,7 @@ class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         seed: Seed of the deal.
         unit: What sizes count: ``images``, ``words`` or ``characters``.
         classes: Names of the classes in order of their numbers; empty for text.
+        coarse: Name of the coarse class of each class; absent where there is one level.
         clients: Every client, in the order of their names.
     """
 
@@ -59,6 +60,7 @@ class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     seed: int
     unit: str
     classes: tuple[str, ...] = ()
+    coarse: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     clients: tuple[ClientRecord, ...]
 
     def encode(self) -> bytes:

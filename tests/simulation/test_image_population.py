@@ -150,6 +150,18 @@ def test_a_deal_by_alpha_leaves_classes_out_of_clients(
     assert counts.sum(axis=1).min() >= 2
 
 
+def test_a_record_names_the_coarse_class_of_each_class_where_there_are_two_levels(
+    with_images: Callable[[ImageSet], None],
+) -> None:
+    with_images(images_of([0, 1, 2] * 4, [0, 1, 2], coarse=True))
+    two_levels = record_of(build_population(configured(partition="iid", client_count=2), None))
+    with_images(images_of([0, 1, 2] * 4, [0, 1, 2]))
+    one_level = record_of(build_population(configured(partition="iid", client_count=2), None))
+
+    assert two_levels.coarse == ("low", "low", "high")
+    assert b"coarse" not in one_level.encode()
+
+
 @pytest.mark.parametrize("partition", ["coarse-labels", "pachinko"])
 def test_coarse_classes_must_be_there(
     with_images: Callable[[ImageSet], None], partition: str
