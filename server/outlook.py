@@ -31,12 +31,12 @@ def outlook(
     Raises:
         ValueError: If the events do not add up.
     """
-    return [*_of_people(config, spent, first_round), *_of_sentences(config)]
+    return [*_of_people(config, spent, first_round), *_beside(config)]
 
 
 def promises(config: FederationConfig) -> list[str]:
-    """Return what a run promises, without sums: a line on people, and one on sentences if any."""
-    return [config.privacy.guarantee, *_of_sentences(config)]
+    """Return what a run promises, without sums: on people, on sentences, on what it starts from."""
+    return [config.privacy.guarantee, *_beside(config)]
 
 
 def _of_people(
@@ -63,11 +63,17 @@ def _of_people(
     return lines
 
 
-def _of_sentences(config: FederationConfig) -> list[str]:
-    training = config.training
-    if training.example_privacy is None:
-        return []
-    return [training.example_privacy.guarantee(training.local_epochs)]
+def _beside(config: FederationConfig) -> list[str]:
+    """Return what is to be known beside the noise mode's promise."""
+    training, lines = config.training, []
+    if training.example_privacy is not None:
+        lines.append(training.example_privacy.guarantee(training.local_epochs))
+    if config.start_from is not None and config.privacy.guarantees_privacy:
+        lines.append(
+            f"the run starts from {config.start_from}, which it publishes as it is: nothing here "
+            "covers the people whose text it was learned from"
+        )
+    return lines
 
 
 def _price_of_attention(config: FederationConfig, privacy: CentralNoise | TreeNoise) -> list[str]:

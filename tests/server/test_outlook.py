@@ -67,6 +67,20 @@ def test_the_second_layer_is_named_whatever_the_first() -> None:
         assert promises(first) == [first.privacy.guarantee]
 
 
+def test_what_a_run_starts_from_is_named_as_uncovered_where_there_is_a_guarantee() -> None:
+    for privacy, count in ((CENTRAL, 1), ('mode = "none"\nclipping_norm = 1.0', 0)):
+        first = config(privacy)
+        both = msgspec.structs.replace(first, start_from="public/releases/latest")
+
+        added = outlook(both)[len(outlook(first)) :]
+
+        assert len(added) == count
+        assert all(
+            "public/releases/latest" in line and "nothing here covers" in line for line in added
+        )
+        assert promises(both) == [*promises(first), *added]
+
+
 @pytest.mark.parametrize(("strength", "is_told"), [(0.5, False), (0.9, True)])
 def test_attention_above_a_half_tells_its_price(strength: float, *, is_told: bool) -> None:
     lines = outlook(config(aggregation=f"{ATTENTIVE}\nattention_strength = {strength}"))
