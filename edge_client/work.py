@@ -84,7 +84,7 @@ def _do(job: Job) -> Outcome:
     plan = decode_plan(job.plan)
     # Bit-identical to a simulation: float32 sums in one thread. bfloat16 promises no such thing.
     threads = 1 if plan.training.precision == "float32" else None
-    device = prepare_compute(job.device, threads)
+    device = prepare_compute(job.device, threads, model=plan.model)
     folder = DeviceFolder(Path(job.device_folder))
     identity = Identity.load(folder.identity, job.passphrase)
     if plan.vocabulary is None:

@@ -85,7 +85,7 @@ def run_simulation(
         WorkerError: If a worker process died.
     """
     # The coordinator's side of the bit-identity with a deployment: one thread an operation.
-    prepare_compute("cpu", threads=1)
+    prepare_compute("cpu", threads=1, model=config.model)
     plan = _plan(config, tables, population)
     description = RunDescription(
         run=plan.run, seed=config.seed, configuration=dict(tables), until=options.until

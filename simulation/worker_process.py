@@ -157,8 +157,9 @@ def serve(
     """Answer jobs until told to stop or the parent is gone."""
     # The parent decides what an interrupt means; a worker ends with its pipe.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    prepare_compute("cpu", threads=1)
-    worker = _Worker(decode_plan(plan), tensors, examples, trainer)
+    decoded = decode_plan(plan)
+    prepare_compute("cpu", threads=1, model=decoded.model)
+    worker = _Worker(decoded, tensors, examples, trainer)
     with suppress(EOFError, OSError):
         while (job := connection.recv()) is not None:
             connection.send(worker.answer(job))

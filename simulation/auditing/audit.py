@@ -97,7 +97,7 @@ def run_audit(
     unknown = set(options.parts) - set(PARTS)
     if unknown or not options.parts:
         raise AuditError(f"parts must be some of {', '.join(PARTS)}, got {sorted(unknown)}")
-    prepare_compute("cpu", threads=1)
+    prepare_compute("cpu", threads=1, model=config.model)
     described = msgspec.json.encode([options.precision, tables], order="sorted").decode()
     kept = RoundsFile(out / "canaries.npz", described)
     result = AuditResult(

@@ -5,6 +5,9 @@ import torch
 
 from edge_client import compute
 from edge_client.compute import ComputeError, prepare_compute, resolve_device
+from models.character_settings import CharTransformerSettings
+from models.image_settings import ConvNetSettings, VitSettings
+from models.model_settings import GruLmSettings, ModelSettings, TransformerLmSettings
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +36,27 @@ def test_a_processor_that_would_round_factors_keeps_the_exact_path(
     prepare_compute("cpu")
 
     assert torch.get_float32_matmul_precision() == "highest"
+
+
+@pytest.mark.parametrize(
+    ("model", "precision"),
+    [
+        (None, "medium"),
+        (GruLmSettings(vocabulary_size=5), "medium"),
+        (ConvNetSettings(class_count=2), "medium"),
+        (TransformerLmSettings(vocabulary_size=5), "highest"),
+        (VitSettings(class_count=2), "highest"),
+        (CharTransformerSettings(), "highest"),
+    ],
+)
+def test_small_products_of_attention_are_left_to_mkl(
+    monkeypatch: pytest.MonkeyPatch, model: ModelSettings | None, precision: str
+) -> None:
+    monkeypatch.setattr(compute, "_product_error", lambda: 0.0)
+
+    prepare_compute("cpu", model=model)
+
+    assert torch.get_float32_matmul_precision() == precision
 
 
 @pytest.mark.parametrize("available", [True, False])

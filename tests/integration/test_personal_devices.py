@@ -24,7 +24,7 @@ class SimulatedDevices:
     """Train real devices' texts as the simulation does."""
 
     def __init__(self, config: FederationConfig, devices: list[RealDevice]) -> None:
-        prepare_compute("cpu", threads=1)
+        prepare_compute("cpu", threads=1, model=config.model)
         words = config.word_list.load()
         self.names = [f"device-{number:04d}" for number in range(1, len(devices) + 1)]
         texts = zip(self.names, [device.data for device in devices], strict=True)
