@@ -4,46 +4,28 @@ Hypernetwork φ and shared parameters ξ stay as they are. The client generates 
 trains them on its own examples, and pulls what training did back to z by the same vector-Jacobian
 product as the server's: 32 numbers are learnt, so a few examples are enough, and nothing is sent.
 
+What training does to the tensors is larger or smaller with its own step size, and so is what is
+pulled back. The embedding steps by Adam, which knows no such scale: its step size is in the units
+of an embedding, whose numbers are drawn from N(0, 1), and one default serves any local training.
+
 References:
     [FedTP] Li et al., TNNLS 2023, arXiv:2211.01572, section IV (generalisation to novel clients).
     [pFedHN] Shamsian et al., ICML 2021, arXiv:2103.04628, section 5.3.
+    Kingma and Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015, arXiv:1412.6980.
 """
 
-import math
 from collections.abc import Callable, Iterable
 
-import msgspec
 import torch
 from torch import Tensor
+from torch.optim.adam import adam
 
 from models.hypernetwork import Hypernetwork
+from models.hypernetwork_settings import EmbeddingFitSettings
 
 LocalTraining = Callable[[Tensor], Tensor]
 """Train generated tensors, flat float32 of shape ``(generated elements,)``, from where they are
 given, the shared ones frozen, and return trained minus given in the same layout."""
-
-
-class EmbeddingFitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say how an embedding is fitted.
-
-    Attributes:
-        epochs: Passes over the client's own examples.
-        learning_rate: Step size of the embedding. The server's 0.01 hardly moves an embedding in
-            one pass: what it sees of a client adds up over many rounds.
-        momentum: Its momentum in [0, 1).
-    """
-
-    epochs: int = 1
-    learning_rate: float = 0.1
-    momentum: float = 0.9
-
-    def __post_init__(self) -> None:
-        if self.epochs < 1:
-            raise ValueError(f"epochs must be >= 1, got {self.epochs}")
-        if not 0 < self.learning_rate < math.inf:
-            raise ValueError(f"learning_rate must be > 0 and finite, got {self.learning_rate}")
-        if not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum must be in [0, 1), got {self.momentum}")
 
 
 class DivergedFitError(ValueError):
@@ -74,14 +56,12 @@ def fit_embedding(
         DivergedFitError: If a value is no longer finite.
         ValueError: If an update or the embedding does not fit.
     """
-    embedding, velocity = start.clone(), torch.zeros_like(start)
+    embedding = start.clone()
+    step = _AdamStep(embedding, settings.learning_rate)
     for epoch in range(1, settings.epochs + 1):
         for train in trainings(epoch):
             update = train(hypernetwork.generate(embedding))
-            velocity.mul_(settings.momentum).add_(
-                hypernetwork.pull_back_to_embedding(embedding, update)
-            )
-            embedding.sub_(velocity, alpha=settings.learning_rate)
+            step(hypernetwork.pull_back_to_embedding(embedding, update))
             if not torch.isfinite(embedding).all():
                 raise DivergedFitError(
                     f"the embedding must stay finite, it left in epoch {epoch}; lower "
@@ -90,3 +70,33 @@ def fit_embedding(
         if after_epoch is not None:
             after_epoch(epoch, hypernetwork.generate(embedding))
     return embedding
+
+
+class _AdamStep:
+    """Move an embedding against gradients, in place."""
+
+    def __init__(self, embedding: Tensor, learning_rate: float) -> None:
+        self._embedding = embedding
+        self._learning_rate = learning_rate
+        self._count = torch.zeros(())
+        self._mean = torch.zeros_like(embedding)
+        self._square = torch.zeros_like(embedding)
+
+    def __call__(self, gradient: Tensor) -> None:
+        """Take a step."""
+        adam(
+            [self._embedding],
+            [gradient],
+            [self._mean],
+            [self._square],
+            [],
+            [self._count],
+            fused=True,
+            lr=self._learning_rate,
+            weight_decay=0.0,
+            beta1=0.9,
+            beta2=0.999,
+            eps=1e-12,
+            amsgrad=False,
+            maximize=False,
+        )

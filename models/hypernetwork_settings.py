@@ -74,6 +74,32 @@ class HypernetworkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
         return min(self.basis_size, tensor.element_count)
 
 
+class EmbeddingFitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Say how an embedding is fitted.
+
+    Attributes:
+        epochs: Passes over the client's own examples.
+        learning_rate: How far each number of the embedding moves in the first step, and at most
+            about so far in every other.
+    """
+
+    epochs: int = 1
+    learning_rate: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1:
+            raise ValueError(f"epochs must be >= 1, got {self.epochs}")
+        if not 0 < self.learning_rate < math.inf:
+            raise ValueError(f"learning_rate must be > 0 and finite, got {self.learning_rate}")
+
+
+def embedding_schema(settings: HypernetworkSettings) -> Schema:
+    """Return what a device sends that has fitted its embedding: z_i alone."""
+    return Schema(
+        (TensorSpec(name="embedding", shape=(settings.embedding_size,), layer="embedding"),)
+    )
+
+
 def hypernetwork_schema(settings: HypernetworkSettings, generated: Schema) -> Schema:
     """Return the hypernetwork's own tensors, φ, in the order of its flat vector.
 

@@ -22,6 +22,7 @@ from models.parameters import load_parameters, read_parameters, trained_schema
 from models.personalisation_settings import DittoSettings, PFedMeSettings
 from models.role_vectors import part_of
 from models.schema import Schema, TensorSpec
+from models.scoring import WordScores, chunked_logits
 
 _PREFIX = "own."
 
@@ -72,6 +73,10 @@ class PFedMeHalf:
         """Score θ."""
         return _evaluate_own(client, self._plain)
 
+    def word_scores(self, client: ClientScoring) -> WordScores:
+        """Lay θ into the network, whose scores it then gives."""
+        return _own_word_scores(client)
+
 
 class DittoHalf:
     """Train the global model as ever, and a model of one's own held near the received ([Ditto])."""
@@ -93,7 +98,7 @@ class DittoHalf:
         descent, schema, network = client.descent, client.schema, client.descent.network
         mean_loss = descent.run(client.optimiser)
         trained = read_parameters(network, schema)
-        load_parameters(network, schema, _flat(schema, client.extras))
+        load_parameters(network, schema, own_model(schema, client.extras))
         descent.run(
             Optimiser(network, schema, descent.training),
             before_step=pull_towards(
@@ -108,6 +113,20 @@ class DittoHalf:
         """Score v."""
         return _evaluate_own(client, self._plain)
 
+    def word_scores(self, client: ClientScoring) -> WordScores:
+        """Lay v into the network, whose scores it then gives."""
+        return _own_word_scores(client)
+
+
+def own_model(schema: Schema, extras: Mapping[str, Tensor]) -> Tensor:
+    """Return the model of a client's own, flat float32 in the order of ``schema``.
+
+    Args:
+        schema: Every tensor of the model.
+        extras: What the client keeps beside the model that travels.
+    """
+    return torch.cat([extras[_PREFIX + spec.name].reshape(-1) for spec in schema.tensors])
+
 
 def _own_tensors(schema: Schema) -> tuple[TensorSpec, ...]:
     return tuple(msgspec.structs.replace(spec, name=_PREFIX + spec.name) for spec in schema.tensors)
@@ -120,10 +139,15 @@ def _named(schema: Schema, model: Tensor) -> dict[str, Tensor]:
     }
 
 
-def _flat(schema: Schema, extras: Mapping[str, Tensor]) -> Tensor:
-    return torch.cat([extras[_PREFIX + spec.name].reshape(-1) for spec in schema.tensors])
-
-
 def _evaluate_own(client: ClientScoring, plain: PlainHalf) -> Counts:
-    load_parameters(client.network, client.schema, _flat(client.schema, client.extras))
+    _lay_own(client)
     return plain.evaluate(client)
+
+
+def _own_word_scores(client: ClientScoring) -> WordScores:
+    _lay_own(client)
+    return chunked_logits
+
+
+def _lay_own(client: ClientScoring) -> None:
+    load_parameters(client.network, client.schema, own_model(client.schema, client.extras))

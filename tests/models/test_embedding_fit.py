@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterable
 import pytest
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 
-from models.embedding_fit import DivergedFitError, EmbeddingFitSettings, fit_embedding
+from models.embedding_fit import DivergedFitError, fit_embedding
 from models.hypernetwork import Hypernetwork
-from models.hypernetwork_settings import HypernetworkSettings
+from models.hypernetwork_settings import EmbeddingFitSettings, HypernetworkSettings
 from models.schema import Schema, TensorSpec
 
 SCHEMA = Schema((TensorSpec(name="w", shape=(8, 3), layer="w"),))
@@ -33,7 +34,7 @@ def test_one_unit_is_fitted_by_hand() -> None:
     )
     # w = 3 z for z > 0. Training moves w by 2 each time, so z's gradient is -2 * 3 = -6.
     hypernetwork.phi.copy_(torch.tensor([1.0, 0.0] * 4 + [3.0, 0.0]))
-    settings = EmbeddingFitSettings(epochs=2, learning_rate=0.5, momentum=0.5)
+    settings = EmbeddingFitSettings(epochs=2, learning_rate=0.5)
     seen: list[tuple[int, float]] = []
 
     fitted = fit_embedding(
@@ -44,9 +45,27 @@ def test_one_unit_is_fitted_by_hand() -> None:
         after_epoch=lambda epoch, made: seen.append((epoch, float(made))),
     )
 
-    # 1 + 0.5 * 6 = 4, then the momentum is 6 + 3 = 9: 4 + 4.5 = 8.5.
-    assert fitted.tolist() == [8.5]
-    assert seen == [(1, 12.0), (2, 25.5)]
+    # Both gradients are -6, so Adam's two steps are as long as the learning rate: 1.5, then 2.
+    assert fitted.tolist() == pytest.approx([2.0])
+    assert [epoch for epoch, _ in seen] == [1, 2]
+    assert [made for _, made in seen] == pytest.approx([4.5, 6.0])
+
+
+def test_how_far_training_went_says_nothing_of_how_far_the_embedding_goes() -> None:
+    hypernetwork, wanted = trained_hypernetwork(), torch.ones(24)
+
+    def fitted(share: float) -> Tensor:
+        return fit_embedding(
+            hypernetwork,
+            torch.zeros(4),
+            lambda epoch: [lambda given: share * (wanted - given)],
+            EmbeddingFitSettings(learning_rate=0.2),
+        )
+
+    short, far = fitted(0.001), fitted(1.0)
+
+    assert_close(short, far)
+    assert float(far.abs().max()) == pytest.approx(0.2)
 
 
 def test_a_new_client_is_found_where_an_embedding_fits_it() -> None:
@@ -59,7 +78,7 @@ def test_a_new_client_is_found_where_an_embedding_fits_it() -> None:
         hypernetwork,
         start,
         lambda epoch: [towards(wanted)] * 10,
-        EmbeddingFitSettings(epochs=30, learning_rate=0.5),
+        EmbeddingFitSettings(epochs=30),
         after_epoch=lambda epoch, made: distances.append(float((made - wanted).norm())),
     )
 
@@ -103,7 +122,7 @@ def test_a_fit_that_diverges_says_so() -> None:
         )
 
 
-@pytest.mark.parametrize("wrong", [{"epochs": 0}, {"learning_rate": math.inf}, {"momentum": 1.0}])
+@pytest.mark.parametrize("wrong", [{"epochs": 0}, {"learning_rate": math.inf}])
 def test_settings_out_of_range_are_refused_by_name(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         EmbeddingFitSettings(**wrong)  # type: ignore[arg-type]  # one wrong value at a time
