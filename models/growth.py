@@ -1,0 +1,126 @@
+"""When a Transformer gets its layers, and what the rounds before that save. No torch.
+
+Training starts with L/c layers in each stack and adds L/c on top every T/c rounds, so that early
+rounds move and train fewer parameters.
+
+References:
+    [FedDT-TTS] arXiv:2107.08795, algorithm 1 and section 3.2. Its printed sum for the traffic
+        counts one stage instead of c; the formulas here count rounds.
+"""
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+import msgspec
+
+
+class GrowthSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Say how many layers there are in the end, and in how many stages they come.
+
+    Attributes:
+        target_layer_count: Layers of each stack after the last stage; L.
+        stage_count: Stages of equal numbers of layers; c. 1 is no growth.
+        round_count: Rounds that the stages share out; T. Later rounds stay at the target.
+    """
+
+    target_layer_count: int
+    stage_count: int
+    round_count: int
+
+    def __post_init__(self) -> None:
+        for name in ("target_layer_count", "stage_count", "round_count"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
+        if self.target_layer_count % self.stage_count:
+            raise ValueError(
+                f"target_layer_count must be a multiple of stage_count {self.stage_count}, got "
+                f"{self.target_layer_count}: every stage adds the same number of layers"
+            )
+        if self.round_count < self.stage_count:
+            raise ValueError(
+                f"round_count must be >= stage_count {self.stage_count}, got {self.round_count}: "
+                "every stage needs a round to be trained in"
+            )
+
+
+def growth_stage(settings: GrowthSettings, round_number: int) -> int:
+    """Return the stage of a round, in [1, c].
+
+    Where c does not divide T, stages differ in length by one round at most.
+
+    Args:
+        settings: The schedule.
+        round_number: Counted from 1; beyond T it is the last stage's.
+
+    Raises:
+        ValueError: If ``round_number`` is below 1.
+    """
+    if round_number < 1:
+        raise ValueError(f"round_number must be >= 1, got {round_number}")
+    # floor((t - 1) / (T / c)) in whole numbers: a float quotient can fall just short of a stage.
+    whole_stages = (round_number - 1) * settings.stage_count // settings.round_count
+    return min(1 + whole_stages, settings.stage_count)
+
+
+def layer_count_of_stage(settings: GrowthSettings, stage: int) -> int:
+    """Return the layers of each stack in a stage: (L/c) times the stage.
+
+    Raises:
+        ValueError: If ``stage`` is not in [1, c].
+    """
+    if not 1 <= stage <= settings.stage_count:
+        raise ValueError(f"growth_stage must be in [1, {settings.stage_count}], got {stage}")
+    return settings.target_layer_count // settings.stage_count * stage
+
+
+def layer_count(settings: GrowthSettings, round_number: int) -> int:
+    """Return l_t = (L/c)(1 + floor((t-1)/(T/c))), the layers of each stack in a round.
+
+    Raises:
+        ValueError: If ``round_number`` is below 1.
+    """
+    return layer_count_of_stage(settings, growth_stage(settings, round_number))
+
+
+def growth_rounds(settings: GrowthSettings) -> Iterator[int]:
+    """Yield the rounds that start with new layers, in order: c - 1 of them."""
+    for round_number in range(2, settings.round_count + 1):
+        if growth_stage(settings, round_number) > growth_stage(settings, round_number - 1):
+            yield round_number
+
+
+def layer_rounds(settings: GrowthSettings) -> int:
+    """Return the sum of l_t over the T rounds: what training and traffic of a stack grow with."""
+    return sum(
+        layer_count(settings, round_number) for round_number in range(1, settings.round_count + 1)
+    )
+
+
+def traffic_share(settings: GrowthSettings) -> Fraction:
+    """Return the growing layers' traffic over that without growth, (c+1)/(2c) where c divides T.
+
+    The saving is one minus this, (c-1)/(2c).
+    """
+    return Fraction(layer_rounds(settings), settings.target_layer_count * settings.round_count)
+
+
+def traffic_share_of_model(
+    settings: GrowthSettings, *, growing_bytes: int, fixed_bytes: int
+) -> Fraction:
+    """Return a whole model's traffic over that without growth.
+
+    Args:
+        settings: The schedule.
+        growing_bytes: Parameters of all L layers.
+        fixed_bytes: Parameters that are there from the first round.
+
+    Raises:
+        ValueError: If a size is negative, or both are zero.
+    """
+    if min(growing_bytes, fixed_bytes) < 0 or growing_bytes + fixed_bytes == 0:
+        raise ValueError(
+            f"growing_bytes and fixed_bytes must be >= 0 and not both 0, got {growing_bytes} and "
+            f"{fixed_bytes}"
+        )
+    grown = traffic_share(settings) * growing_bytes
+    return (grown + fixed_bytes) / (growing_bytes + fixed_bytes)
