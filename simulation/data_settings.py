@@ -50,6 +50,8 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         classes_per_client: Classes that each client holds, for ``pathological``.
         least_images: Fewest images of a client, to train on and to test on, for
             ``dirichlet-labels``; absent is 10.
+        image_share: Share, in (0, 1], of each class's images that are dealt at all, drawn once; the
+            rest is nobody's. For runs that a few cores can finish.
         pixel_noise: σ, in levels of 0 to 255, of the noise that the last client's camera adds; the
             others' rises towards it in equal steps from 0. For images dealt ``iid``.
         split: ``held-out`` scores the data set's own validation and test text; ``by-user-time``
@@ -74,6 +76,7 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     fine_concentration: float | None = None
     classes_per_client: int | None = None
     least_images: int | None = None
+    image_share: float = 1.0
     pixel_noise: float = 0.0
     split: Literal["held-out", "by-user-time"] = "held-out"
     pairs_per_client: int | None = None
@@ -121,8 +124,12 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             )
         if self.split != "held-out" and task != "next_word":
             raise ValueError(f'data.split needs task = "next_word", got "{task}"')
-        if self.pixel_noise and task != "image_classification":
-            raise ValueError(f'data.pixel_noise needs images, got task = "{task}"')
+        for name, value in (
+            ("pixel_noise", self.pixel_noise > 0),
+            ("image_share", self.image_share < 1),
+        ):
+            if value and task != "image_classification":
+                raise ValueError(f'data.{name} needs images, got task = "{task}"')
 
     def _check_concentrations(self) -> None:
         has = self.concentration is not None
@@ -153,6 +160,8 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             raise ValueError(f"least_images must be >= 1, got {self.least_images}")
 
     def _check_noise(self) -> None:
+        if not 0 < self.image_share <= 1:
+            raise ValueError(f"image_share must be in (0, 1], got {self.image_share}")
         if not 0 <= self.pixel_noise < math.inf:
             raise ValueError(f"pixel_noise must be >= 0 and finite, got {self.pixel_noise}")
         if self.pixel_noise and self.partition != "iid":

@@ -1,5 +1,6 @@
 """Deal an image data set to clients, each with test images of the same mixture of classes."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from torch import Tensor
 from edge_client.datasets.image_set import ImageSet
 from edge_client.datasets.registry import load_images
 from edge_client.label_partitions import (
+    Indices,
     Labels,
     Share,
     by_coarse_label,
@@ -69,7 +71,31 @@ def build_image_population(config: SimulationConfig, path: Path | None) -> Popul
 
 
 def _deal(images: ImageSet, data: DataSettings, generator: torch.Generator) -> list[Share]:
-    labels = _labels(images.train.labels, images.test.labels, len(images.class_names))
+    """Return each client's places in the data set."""
+    kept = [_kept(part.labels, data.image_share, generator) for part in (images.train, images.test)]
+    dealt = _deal_kept(images, data, kept, generator)
+    return [Share(kept[0][share.train], kept[1][share.test]) for share in dealt]
+
+
+def _kept(labels: Tensor, share: float, generator: torch.Generator) -> Indices:
+    """Return places of a share of each class's images, rounded up, in their order."""
+    if share == 1:
+        return np.arange(len(labels))
+    drawn = torch.randperm(len(labels), generator=generator)
+    places = [
+        own[: math.ceil(share * len(own))]
+        for label in sorted(set(labels.tolist()))
+        for own in (drawn[labels[drawn] == label],)
+    ]
+    return torch.cat(places).sort().values.numpy()
+
+
+def _deal_kept(
+    images: ImageSet, data: DataSettings, kept: Sequence[Indices], generator: torch.Generator
+) -> list[Share]:
+    """Return each client's places among the images that are kept."""
+    class_count = len(images.class_names)
+    labels = _labels(images.train.labels, images.test.labels, class_count, kept)
     # The settings see to it that there is a number of clients.
     count = data.client_count or 1
     match data.partition:
@@ -88,11 +114,12 @@ def _deal(images: ImageSet, data: DataSettings, generator: torch.Generator) -> l
                 generator=generator,
             )
         case "coarse-labels":
-            return by_coarse_label(labels, _coarse(images, data), count, generator=generator)
+            coarse = _coarse(images, data, kept)
+            return by_coarse_label(labels, coarse, count, generator=generator)
         case "pachinko":
             return pachinko(
                 labels,
-                _coarse(images, data),
+                _coarse(images, data, kept),
                 count,
                 coarse_concentration=data.concentration or 1.0,
                 fine_concentration=data.fine_concentration or _FINE_CONCENTRATION,
@@ -102,22 +129,22 @@ def _deal(images: ImageSet, data: DataSettings, generator: torch.Generator) -> l
             raise PopulationError(f"images cannot be dealt by partition {data.partition}")
 
 
-def _coarse(images: ImageSet, data: DataSettings) -> Labels:
+def _coarse(images: ImageSet, data: DataSettings, kept: Sequence[Indices]) -> Labels:
     if images.coarse is None:
         raise PopulationError(
             f"partition {data.partition} needs coarse classes, and data set {data.dataset} has "
             "none; use cifar100, or another partition"
         )
-    return _labels(images.coarse.train, images.coarse.test, len(images.coarse.names))
+    return _labels(images.coarse.train, images.coarse.test, len(images.coarse.names), kept)
 
 
-def _labels(train: Tensor, test: Tensor, class_count: int) -> Labels:
-    return Labels(train.numpy(), test.numpy(), class_count)
+def _labels(train: Tensor, test: Tensor, class_count: int, kept: Sequence[Indices]) -> Labels:
+    return Labels(train.numpy()[kept[0]], test.numpy()[kept[1]], class_count)
 
 
 def _own(
     images: LabelledImages,
-    places: np.ndarray[tuple[int, ...], np.dtype[np.int64]],
+    places: Indices,
     level: float,
     generator: torch.Generator,
 ) -> LabelledImages:
@@ -138,9 +165,7 @@ def _notes(shares: Sequence[Share]) -> list[str]:
 def _record(data: DataSettings, images: ImageSet, shares: dict[str, Share]) -> PartitionRecord:
     class_count = len(images.class_names)
 
-    def counts(
-        labels: Tensor, places: np.ndarray[tuple[int, ...], np.dtype[np.int64]]
-    ) -> list[int]:
+    def counts(labels: Tensor, places: Indices) -> list[int]:
         return labels[torch.from_numpy(places)].bincount(minlength=class_count).tolist()
 
     clients = tuple(

@@ -162,6 +162,28 @@ def test_a_record_names_the_coarse_class_of_each_class_where_there_are_two_level
     assert b"coarse" not in one_level.encode()
 
 
+def test_a_share_of_each_class_is_dealt_and_the_rest_is_nobodys(
+    with_images: Callable[[ImageSet], None],
+) -> None:
+    labels = [0] * 40 + [1] * 20 + [2] * 1
+    with_images(images_of(labels, [0, 1, 2] * 8))
+
+    population = build_population(
+        configured(partition="iid", client_count=3, image_share=0.25), None
+    )
+
+    record = record_of(population)
+    # A quarter of 40, of 20 and, rounded up, of 1; of 8 test images of each class, 2.
+    assert np.sum([client.train_counts for client in record.clients], axis=0).tolist() == [10, 5, 1]
+    assert np.sum([client.test_counts for client in record.clients], axis=0).tolist() == [2, 2, 2]
+    for client in record.clients:
+        own = population.clients[client.name]
+        assert isinstance(own, LabelledImages)
+        # The pixels tell the place in the whole data set.
+        assert tuple(own.pixels.flatten().tolist()) == client.train
+        assert own.labels.tolist() == [labels[place] for place in client.train]
+
+
 @pytest.mark.parametrize("partition", ["coarse-labels", "pachinko"])
 def test_coarse_classes_must_be_there(
     with_images: Callable[[ImageSet], None], partition: str
@@ -213,6 +235,7 @@ def test_cameras_get_noisier_from_the_first_client_to_the_last() -> None:
         ({"partition": "dirichlet-labels", "client_count": 5}, "concentration belongs"),
         ({"client_count": 5, "fine_concentration": 1.0}, "fine_concentration belongs"),
         ({"client_count": 5, "least_images": 1}, "least_images belongs"),
+        ({"client_count": 5, "image_share": 0.0}, r"image_share must be in \(0, 1\], got 0.0"),
         ({"client_count": 5, "pixel_noise": -1.0}, "pixel_noise must be >= 0"),
         (
             {"partition": "coarse-labels", "client_count": 5, "pixel_noise": 1.0},
