@@ -17,16 +17,19 @@ from edge_client.client_network import ClientNetwork
 from edge_client.descent import Descent
 from edge_client.example_training import ExampleTraining, SecretDraws
 from edge_client.optimisers import Optimiser, OptimiserState
-from edge_client.personalisation.method import ClientRound, ClientScoring
+from edge_client.personalisation.method import ClientRound, ClientScoring, ScoresWords
 from edge_client.personalisation.registry import build_client_half
 from edge_client.personalisation.state import PersonalState, StateLayout
+from models.keystrokes import KeystrokeCounts, Sentences, keystroke_savings
 from models.language_model import use_generator
 from models.metrics import Counts
 from models.parameters import load_parameters
 from models.plan import Plan, plan_schema
 from models.registry import build_network, word_network
+from models.scoring import chunked_logits
 from models.seeds import client_seed
 from models.tasks import task_named
+from models.vocabulary import Vocabulary
 from privacy.clipping import UnusableUpdateError
 from privacy.layer_clipping import ClippedUpdate, clip_update
 from privacy.noise import noise_mode
@@ -209,22 +212,80 @@ class LocalTrainer:
             UnusableExamplesError: If the examples are not the network's.
             ValueError: If parameters or state do not fit the plan's model.
         """
+        return self._half.evaluate(
+            self._scoring(
+                parameters,
+                examples,
+                client_name=client_name,
+                training_examples=training_examples,
+                personal=personal,
+                batch_size=batch_size,
+            )
+        )
+
+    @torch.no_grad()
+    def type_text(
+        self,
+        parameters: Tensor,
+        sentences: Sentences,
+        vocabulary: Vocabulary,
+        *,
+        client_name: str,
+        training_examples: Any = None,  # of the plan's task
+        personal: PersonalState | None = None,
+    ) -> KeystrokeCounts:
+        """Count the keys that one client's own model would have saved it on its own text.
+
+        Args:
+            parameters: As in ``train``.
+            sentences: What the client typed, in words.
+            vocabulary: The words of the model's rows.
+            client_name: Name given at enrolment.
+            training_examples: What the client trains on; a method may look at them.
+            personal: What this client's last round returned; None before its first.
+
+        Raises:
+            ValueError: If parameters, state or vocabulary do not fit the plan's model.
+            WrongFamilyError: If the model does not predict words.
+        """
+        scoring = self._scoring(
+            parameters,
+            None,
+            client_name=client_name,
+            training_examples=training_examples,
+            personal=personal,
+        )
+        half = self._half
+        scores = half.word_scores(scoring) if isinstance(half, ScoresWords) else chunked_logits
+        return keystroke_savings(
+            word_network(self._network), vocabulary, [sentences], scores=scores
+        )
+
+    def _scoring(
+        self,
+        parameters: Tensor,
+        examples: Any,  # of the plan's task
+        *,
+        client_name: str,
+        training_examples: Any,
+        personal: PersonalState | None,
+        batch_size: int = EVALUATION_BATCH,
+    ) -> ClientScoring:
+        """Lay a client's model into the network, and return all that scoring it needs."""
         self._client.load(parameters, None if personal is None else personal.personal)
         # The same draws whatever the round: two scores of one model are one figure.
         seed = client_seed(self._plan.seed, 1, client_name, purpose="prediction")
-        return self._half.evaluate(
-            ClientScoring(
-                network=self._network,
-                task=self._task,
-                schema=self._client.schema,
-                extras=self._extras(personal, self._client.loaded(parameters)),
-                examples=examples,
-                training_examples=training_examples,
-                training=self._plan.training,
-                generator=torch.Generator().manual_seed(seed),
-                batch_size=batch_size,
-                device=self._device,
-            )
+        return ClientScoring(
+            network=self._network,
+            task=self._task,
+            schema=self._client.schema,
+            extras=self._extras(personal, self._client.loaded(parameters)),
+            examples=examples,
+            training_examples=training_examples,
+            training=self._plan.training,
+            generator=torch.Generator().manual_seed(seed),
+            batch_size=batch_size,
+            device=self._device,
         )
 
     def _extras(self, personal: PersonalState | None, model: Tensor) -> Mapping[str, Tensor]:

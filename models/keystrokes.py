@@ -23,7 +23,7 @@ from torch import Tensor
 
 from models.metrics import SUGGESTION_SLOTS
 from models.registry import WordNetwork
-from models.scoring import chunked_logits, words_ahead
+from models.scoring import WordScores, chunked_logits, words_ahead
 from models.text import UNK_WORD
 from models.text_streams import scored_features
 from models.vocabulary import EOS, UNK, Vocabulary
@@ -80,6 +80,7 @@ def keystroke_savings(
     vocabulary: Vocabulary,
     users: Sequence[Sentences],
     *,
+    scores: WordScores = chunked_logits,
     batch_size: int = 64,
 ) -> KeystrokeCounts:
     """Type every word of every user's text once and count the keys.
@@ -90,6 +91,7 @@ def keystroke_savings(
         network: Left in evaluation mode.
         vocabulary: The words of the network's rows.
         users: Sentences of one person each, in words.
+        scores: What ranks the words; the network's own output layer if absent.
         batch_size: Texts read side by side; changes the speed alone.
 
     Raises:
@@ -110,7 +112,7 @@ def keystroke_savings(
         return counts
     for features, places in scored_features(network, streams, batch_size=batch_size):
         typed = [words[place] for place in places.tolist()]
-        for chunk, logits in chunked_logits(network, features):
+        for chunk, logits in scores(network, features):
             counts += keyboard.type_words(typed[chunk], logits)
     return counts
 

@@ -1,6 +1,6 @@
 """Count hits and log-losses: of words a chunk of the vocabulary's scores at a time."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -9,6 +9,9 @@ from models.cross_entropy import vocabulary_chunks
 from models.language_model import LanguageModel
 from models.metrics import SUGGESTION_SLOTS, Counts
 from models.vocabulary import UNK
+
+WordScores = Callable[[LanguageModel, Tensor], Iterator[tuple[slice, Tensor]]]
+"""Score every word from features, a range of tokens at a time, as ``chunked_logits`` does."""
 
 
 def score(network: LanguageModel, features: Tensor, targets: Tensor) -> Counts:

@@ -1,10 +1,11 @@
 """Keep a run on disk so that it can be stopped at any moment, resumed and exported.
 
 A run's folder holds ``run.json`` (configuration and seed, fixed at the start), ``metrics.jsonl``,
-``final.json`` and ``clients.json`` once it is over, ``states/`` with what clients keep to
-themselves, and ``releases/``, written by the coordinator's own code, so that ``sotto-export`` reads
-either. A simulated release is unsigned: nobody has to trust it but the person who ran it. Only the
-newest and the best release are kept.
+``partition.json`` with who got what, ``final.json`` once it is over, and then too, with a figure
+for each client, ``clients.json``, ``keystrokes.json`` and ``fine-tuned.json`` where they were
+asked for, ``states/`` with what clients keep to themselves, and ``releases/``, written by the
+coordinator's own code, so that ``sotto-export`` reads either. A simulated release is unsigned:
+nobody has to trust it but the person who ran it. Only the newest and the best release are kept.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,10 +14,12 @@ from typing import Any
 
 import msgspec
 
+from models.keystrokes import KeystrokeCounts
 from models.metrics import Counts
 from models.release_record import ReleaseError
 from privacy.atomic import write_atomically
 from server.release_files import NewRelease, ReleaseFolder, StoredRelease
+from simulation.fine_tuning import OwnScore
 from simulation.guarded_run import GuardedRun
 from simulation.metrics import Figures, Value
 from simulation.state_shelf import StateShelf
@@ -25,6 +28,8 @@ from simulation.threshold import Threshold
 RUN_FILE = "run.json"
 FINAL_FILE = "final.json"
 CLIENTS_FILE = "clients.json"
+KEYSTROKES_FILE = "keystrokes.json"
+FINE_TUNED_FILE = "fine-tuned.json"
 RELEASES_FOLDER = "releases"
 STATES_FOLDER = "states"
 _READABLE = 0o644
@@ -132,11 +137,19 @@ class RunFolder:
 
     def save_clients(self, counts: Mapping[str, Counts]) -> None:
         """Record what each client's model made of its own test examples, by client."""
-        write_atomically(self.folder / CLIENTS_FILE, msgspec.json.encode(counts), mode=_READABLE)
+        self._write(CLIENTS_FILE, counts)
+
+    def save_keystrokes(self, keys: Mapping[str, KeystrokeCounts]) -> None:
+        """Record the keys that each client's model would save it on its own test text."""
+        self._write(KEYSTROKES_FILE, keys)
+
+    def save_fine_tuned(self, scores: Mapping[int, Mapping[str, OwnScore]]) -> None:
+        """Record what each client's fine-tuned model makes of its test examples, by epoch."""
+        self._write(FINE_TUNED_FILE, scores)
 
     def finish(self, figures: Figures) -> None:
         """Record the final figures: the run is over."""
-        write_atomically(self.folder / FINAL_FILE, msgspec.json.encode(figures), mode=_READABLE)
+        self._write(FINAL_FILE, figures)
 
     def final_figures(self) -> dict[str, Value] | None:
         """Return the final figures of a run that is over, else None."""
@@ -144,3 +157,6 @@ class RunFolder:
         if not path.exists():
             return None
         return msgspec.json.decode(path.read_bytes(), type=dict[str, Value])
+
+    def _write(self, name: str, figures: Mapping[Any, Any]) -> None:  # Structs and numbers.
+        write_atomically(self.folder / name, msgspec.json.encode(figures), mode=_READABLE)

@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Callable, Mapping
 
+from models.keystrokes import KeystrokeCounts
 from models.metrics import Counts
 from simulation.metrics import Value
 
@@ -39,13 +40,40 @@ def client_figures(counts: Mapping[str, Counts], *, is_text: bool) -> dict[str, 
     return figures
 
 
+def keystroke_figures(keys: Mapping[str, KeystrokeCounts]) -> dict[str, Value]:
+    """Return what all clients save, each with its own model on its own text.
+
+    Args:
+        keys: By client; may be empty.
+
+    Returns:
+        Savings pooled, over clients and for the worst tenth, and the pooled ceiling; none where
+        nobody typed a word.
+    """
+    typed = [own for own in keys.values() if own.keys_without]
+    if not typed:
+        return {}
+    pooled = sum(typed, start=KeystrokeCounts())
+    savings = _over_clients("keystroke_savings", [own.savings for own in typed])
+    return {
+        "keystroke_savings": pooled.savings,
+        **savings,
+        "keystroke_ceiling": pooled.ceiling,
+    }
+
+
 def _of(
     name: str, figure: _Figure, scored: list[Counts], *, least_is_worst: bool
 ) -> dict[str, Value]:
-    own = sorted(map(figure, scored), reverse=not least_is_worst)
+    own = list(map(figure, scored))
+    pooled = figure(sum(scored, start=Counts()))
+    return {name: pooled, **_over_clients(name, own, least_is_worst=least_is_worst)}
+
+
+def _over_clients(name: str, own: list[float], *, least_is_worst: bool = True) -> dict[str, Value]:
+    own = sorted(own, reverse=not least_is_worst)
     worst = own[: max(1, int(len(own) * WORST_SHARE))]
     return {
-        name: figure(sum(scored, start=Counts())),
         f"{name}_clients_mean": statistics.fmean(own),
         f"{name}_clients_worst_decile": statistics.fmean(worst),
     }

@@ -20,6 +20,7 @@ from simulation.overrides import Override, with_setting
 
 TRAINING_SPLIT = "training-split"
 VALIDATION_SPLIT = "valid"
+_TASKS_WITH_OWN_TESTS = ("next_character", "image_classification")
 
 
 class SimulationConfig(FederationConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -54,12 +55,27 @@ class SimulationConfig(FederationConfig, frozen=True, kw_only=True, forbid_unkno
             raise ValueError(
                 f'data.keystrokes needs task = "next_word", which types words, got "{self.task}"'
             )
-        if self.data.keystrokes and len(self.schema.with_roles(*RELEASED).tensors) < len(
-            self.schema.tensors
-        ):
+        self._check_measures()
+
+    def _check_measures(self) -> None:
+        """Check that what is to be measured at the end is there."""
+        data, method = self.data, self.personalisation.method
+        is_own = data.split == "by-user-time" or self.task in _TASKS_WITH_OWN_TESTS
+        is_whole = len(self.schema.with_roles(*RELEASED).tensors) == len(self.schema.tensors)
+        if data.keystrokes and not is_own and not is_whole:
             raise ValueError(
-                "data.keystrokes types with the released model, and with method "
-                f'"{self.personalisation.method}" that is no whole one; set keystrokes = false'
+                "data.keystrokes types others' text with the released model, and with method "
+                f'"{method}" that is no whole one; set split = "by-user-time" or keystrokes = false'
+            )
+        if data.fine_tuning_epochs and not is_own:
+            raise ValueError(
+                "data.fine_tuning_epochs scores clients on examples of their own; "
+                f'set split = "by-user-time", got "{data.split}"'
+            )
+        if data.fine_tuning_epochs and not is_whole:
+            raise ValueError(
+                "data.fine_tuning_epochs starts from the released model, and with method "
+                f'"{method}" that is no whole one; leave it out'
             )
 
     def _check_public_text(self) -> None:

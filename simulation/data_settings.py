@@ -64,7 +64,11 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             models to them with ``sotto-simulate novel``.
         least_tokens: A client with fewer training tokens (words or characters) is left out.
         absence_rate: Chance, in [0, 1), that a client of the cohort never commits.
-        keystrokes: Whether the final figures say how many keys the test text's authors would save.
+        keystrokes: Whether the final figures say how many keys the test text's authors would save;
+            with ``by-user-time``, each with its own model.
+        fine_tuning_epochs: After how many local epochs, rising, to score what each client makes of
+            the final model by training it on by itself; none by default. For methods whose
+            release is a whole model.
         seed: Seed of the deal, apart from the run's, so that runs of different seeds have the
             same clients.
     """
@@ -84,6 +88,7 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     least_tokens: int = 2
     absence_rate: float = 0.0
     keystrokes: bool = False
+    fine_tuning_epochs: tuple[int, ...] = ()
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -103,6 +108,9 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             raise ValueError(
                 f'split = "by-user-time" needs partition = "users", got "{self.partition}"'
             )
+        epochs = self.fine_tuning_epochs
+        if list(epochs) != sorted({*epochs}) or min(epochs, default=1) < 1:
+            raise ValueError(f"fine_tuning_epochs must rise, from 1, got {list(epochs)}")
         self._check_concentrations()
         self._check_classes()
         self._check_noise()

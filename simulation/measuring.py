@@ -5,14 +5,16 @@ scored, also those that were never drawn. The released model alone can only be s
 tensor is shared.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from models.keystrokes import KeystrokeCounts
 from models.metrics import Counts
 from models.plan import Plan, plan_schema, released_schema
-from simulation.client_figures import client_figures
+from simulation.client_figures import client_figures, keystroke_figures
 from simulation.federation import Federation
+from simulation.fine_tuning import OwnScore, TypedText
 from simulation.metrics import Value
-from simulation.population import Population, own_name
+from simulation.population import Population, as_text, own_name
 from simulation.workers import WorkerPool
 
 _TEXT_TASKS = frozenset({"next_word", "next_character"})
@@ -59,14 +61,75 @@ class Measures:
         """
         return self._pool.score_clients(
             federation.parameters,
-            {client: own_name(split, client) for client in self._population.own(split)},
+            self._scored(split),
             round_number=round_number,
             generate=federation.generated_for,
         )
 
+    def keystrokes(
+        self, federation: Federation, *, round_number: int
+    ) -> Mapping[str, KeystrokeCounts]:
+        """Return the keys that each client's own model would save on its own text, by client.
+
+        Args:
+            federation: Holds what is released and generated.
+            round_number: Round whose personal states are used.
+
+        Raises:
+            PopulationError: If the clients type no words.
+        """
+        return self._pool.type_texts(
+            federation.parameters,
+            self._typed(),
+            round_number=round_number,
+            generate=federation.generated_for,
+        )
+
+    def fine_tuned(
+        self, federation: Federation, epochs: Sequence[int], *, round_number: int, with_keys: bool
+    ) -> dict[int, dict[str, OwnScore]]:
+        """Return each client's score after it trained the released model on, by epochs and client.
+
+        Args:
+            federation: Holds the released model, which is a whole one.
+            epochs: After how many local epochs to score, rising.
+            round_number: Round that the model is of.
+            with_keys: Whether keys are counted too.
+
+        Raises:
+            PopulationError: If they are, and the clients type no words.
+        """
+        tuned = self._pool.fine_tune(
+            federation.parameters,
+            self._scored("test"),
+            epochs,
+            round_number=round_number,
+            texts=self._typed() if with_keys else None,
+        )
+        return {
+            after: {client: scores[place] for client, scores in tuned.items()}
+            for place, after in enumerate(epochs)
+        }
+
     def of_clients(self, own: Mapping[str, Counts]) -> dict[str, Value]:
         """Return the figures over all clients; see ``simulation.client_figures``."""
         return client_figures(own, is_text=self._plan.task in _TEXT_TASKS)
+
+    def of_scores(self, own: Mapping[str, OwnScore]) -> dict[str, Value]:
+        """Return the figures over all clients of scores with or without keys."""
+        keys = {client: score.keys for client, score in own.items() if score.keys is not None}
+        counts = {client: score.counts for client, score in own.items()}
+        return self.of_clients(counts) | keystroke_figures(keys)
+
+    def _scored(self, split: str) -> dict[str, str]:
+        return {client: own_name(split, client) for client in self._population.own(split)}
+
+    def _typed(self) -> dict[str, TypedText]:
+        population = as_text(self._population)
+        return {
+            client: TypedText(sentences, population.vocabulary)
+            for client, sentences in population.own_typed.items()
+        }
 
     def _others(self, federation: Federation, split: str) -> Counts:
         """Score the released model on those who are no clients."""

@@ -31,6 +31,7 @@ from server.guarantee_rules import budget_of, sampled_places
 from server.release_files import NewRelease
 from server.releases import NO_PREVIOUS
 from simulation.checkpoint import CheckpointError, RunDescription, RunFolder
+from simulation.client_figures import keystroke_figures
 from simulation.config import SimulationConfig
 from simulation.federation import Federation, Start
 from simulation.guarded_run import GuardedRun
@@ -310,8 +311,32 @@ class _Run:
         if own["test"]:
             self._folder.save_clients(own["test"])
         if self._config.data.keystrokes:
-            final |= self._keystrokes()
-        return final
+            final |= self._own_keystrokes(model_round) if own["test"] else self._keystrokes()
+        return final | self._fine_tuned(model_round)
+
+    def _own_keystrokes(self, model_round: int) -> dict[str, Value]:
+        """Return what clients' own models save them on their own text."""
+        keys = self._measures.keystrokes(self._federation, round_number=model_round)
+        self._folder.save_keystrokes(keys)
+        return keystroke_figures(keys)
+
+    def _fine_tuned(self, model_round: int) -> dict[str, Value]:
+        """Return what clients come to who train the current model on, each by itself."""
+        data = self._config.data
+        if not data.fine_tuning_epochs:
+            return {}
+        scores = self._measures.fine_tuned(
+            self._federation,
+            data.fine_tuning_epochs,
+            round_number=model_round,
+            with_keys=data.keystrokes,
+        )
+        self._folder.save_fine_tuned(scores)
+        return {
+            f"fine_tuned_{epochs}_{name}": value
+            for epochs, own in scores.items()
+            for name, value in self._measures.of_scores(own).items()
+        }
 
     def _keystrokes(self) -> dict[str, Value]:
         """Return what the current model saves those who typed the test text."""

@@ -23,32 +23,37 @@ from edge_client.personalisation.state import (
     read_state,
     write_state,
 )
+from models.keystrokes import KeystrokeCounts, Sentences
 from models.metrics import Counts
 from models.plan import Plan, decode_plan, download_schema, released_schema
 from models.role_vectors import put_part
 from models.schema import Role
+from models.vocabulary import Vocabulary
 from privacy.clipping import UnusableUpdateError
 from simulation.examples import Examples, SharedExamples
+from simulation.fine_tuning import FineTuner, OwnScore, TypedText
 
-Work = Literal["train", "score", "evaluate"]
+Work = Literal["train", "score", "type", "fine-tune", "evaluate"]
 
 
 class Job(NamedTuple):
-    """Ask a worker to train one client, to score one client's own model, or to evaluate users.
+    """Ask a worker to train one client, to measure one client's own model, or to evaluate users.
 
     Attributes:
         position: Place among the jobs of this call.
-        work: ``train`` one client, ``score`` one client's own model, or ``evaluate`` the released
-            model on users.
-        names: The client to train; the client to score and the name of what it is scored on; or
-            the users to evaluate.
-        round_number: Round, from 1; for training.
+        work: ``train`` one client, ``score`` one client's own model or let it ``type``,
+            ``fine-tune`` the released model for one client, or ``evaluate`` it on users.
+        names: The client to train or to let type; the client to score and the name of what it is
+            scored on; or the users to evaluate.
+        round_number: Round, from 1, that is trained, or that a model to be fine-tuned is of.
         buffer: Which buffer holds what was generated for the client and takes its update; chosen
             when the job is sent.
         optimiser_state: What the client's last round left, where the plan keeps it.
         clipping_norm: This round's, where it changes from round to round.
         state: File with the client's personal state; None before its first round.
         next_state: File that training writes it to; None where the method keeps none.
+        typed: What the client typed in words, to count keys; None counts none.
+        epochs: After how many epochs of fine-tuning to score, rising.
     """
 
     position: int
@@ -60,6 +65,8 @@ class Job(NamedTuple):
     clipping_norm: float | None = None
     state: Path | None = None
     next_state: Path | None = None
+    typed: TypedText | None = None
+    epochs: tuple[int, ...] = ()
 
 
 class Answer(NamedTuple):
@@ -73,6 +80,8 @@ class Answer(NamedTuple):
         update_norm: L2 norm before clipping and noise.
         optimiser_state: What the client's next round starts from, where the plan keeps it.
         counts: What was counted; for scoring and evaluation.
+        keys: Keys that were counted; for typing.
+        tuned: Scores after each of the epochs asked for; for fine-tuning.
         diverged: Whether training ended in NaN or infinity.
         failure: Why the job could not be done, or None.
     """
@@ -84,6 +93,8 @@ class Answer(NamedTuple):
     update_norm: float = 0.0
     optimiser_state: OptimiserState | None = None
     counts: Counts = Counts()
+    keys: KeystrokeCounts = KeystrokeCounts()
+    tuned: tuple[OwnScore, ...] = ()
     diverged: bool = False
     failure: str | None = None
 
@@ -125,6 +136,19 @@ class ClientTrainer(Protocol):
         personal: PersonalState | None = None,
     ) -> Counts:
         """Return what the client's own model makes of the examples."""
+        ...
+
+    def type_text(
+        self,
+        parameters: Tensor,
+        sentences: Sentences,
+        vocabulary: Vocabulary,
+        *,
+        client_name: str,
+        training_examples: Examples | None = None,
+        personal: PersonalState | None = None,
+    ) -> KeystrokeCounts:
+        """Return the keys that the client's own model would have saved it."""
         ...
 
 
@@ -183,28 +207,27 @@ class _Worker:
         self._examples = examples
         self._make_trainer = trainer
         self._trainer: ClientTrainer | None = None
+        self._tuner: FineTuner | None = None
 
     def answer(self, job: Job) -> Answer:
         """Do a job; what went wrong is told to the parent, which knows what it means."""
+        doing: dict[Work, Callable[[Job], Answer]] = {
+            "train": self._train,
+            "score": self._score,
+            "type": self._type,
+            "fine-tune": self._fine_tune,
+            "evaluate": self._evaluate,
+        }
         try:
-            match job.work:
-                case "train":
-                    return self._train(job, self._tensors.updates[job.buffer])
-                case "score":
-                    return self._score(job)
-                case "evaluate":
-                    users = [self._examples[name] for name in job.names]
-                    parameters = self._tensors.parameters
-                    return Answer(
-                        job.position, counts=evaluate_users(self._plan, parameters, users)
-                    )
+            return doing[job.work](job)
         except UnusableUpdateError:
             return Answer(job.position, job.buffer, diverged=True)
         except (ValueError, RuntimeError, OSError) as error:
             return Answer(job.position, job.buffer, failure=str(error))
 
-    def _train(self, job: Job, update: Tensor) -> Answer:
+    def _train(self, job: Job) -> Answer:
         trainer = self._the_trainer()
+        update = self._tensors.updates[job.buffer]
         (name,) = job.names
         received = self._of_client(job.buffer)
         result = trainer.train(
@@ -243,6 +266,41 @@ class _Worker:
             personal=self._state(job, trainer),
         )
         return Answer(job.position, job.buffer, counts=counts)
+
+    def _type(self, job: Job) -> Answer:
+        trainer = self._the_trainer()
+        (client,) = job.names
+        if job.typed is None:
+            raise ValueError(f"{client} must have typed something, got nothing")
+        keys = trainer.type_text(
+            self._of_client(job.buffer),
+            job.typed.sentences,
+            job.typed.vocabulary,
+            client_name=client,
+            training_examples=self._examples[client],
+            personal=self._state(job, trainer),
+        )
+        return Answer(job.position, job.buffer, keys=keys)
+
+    def _fine_tune(self, job: Job) -> Answer:
+        if self._tuner is None:
+            self._tuner = FineTuner(self._plan)
+        client, scored = job.names
+        tuned = self._tuner.scores(
+            self._tensors.parameters,
+            self._examples[client],
+            self._examples[scored],
+            client_name=client,
+            after_round=job.round_number,
+            epochs=job.epochs,
+            typed=job.typed,
+        )
+        return Answer(job.position, tuned=tuple(tuned))
+
+    def _evaluate(self, job: Job) -> Answer:
+        users = [self._examples[name] for name in job.names]
+        counts = evaluate_users(self._plan, self._tensors.parameters, users)
+        return Answer(job.position, counts=counts)
 
     def _the_trainer(self) -> ClientTrainer:
         if self._trainer is None:

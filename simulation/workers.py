@@ -28,10 +28,12 @@ from edge_client.local_round import LocalTrainer
 from edge_client.optimisers import OptimiserState
 from edge_client.personalisation.registry import build_client_half
 from edge_client.personalisation.state import StateLayout
+from models.keystrokes import KeystrokeCounts
 from models.metrics import Counts
 from models.plan import Plan, plan_schema, released_schema, upload_schema
 from models.schema import Role
 from simulation.examples import Examples, SharedExamples
+from simulation.fine_tuning import OwnScore, TypedText
 from simulation.state_shelf import StateShelf
 from simulation.worker_process import Answer, Job, SharedTensors, TrainerFactory, serve
 
@@ -220,6 +222,76 @@ class WorkerPool:
         counts = (answer.counts for answer in self._run(jobs, generate))
         return dict(zip(clients, counts, strict=True))
 
+    def type_texts(
+        self,
+        parameters: Tensor,
+        texts: Mapping[str, TypedText],
+        *,
+        round_number: int,
+        generate: Generate = _nothing,
+    ) -> dict[str, KeystrokeCounts]:
+        """Return the keys that each client's own model would save it, by client.
+
+        Args:
+            parameters: What is released, flat float32, shape ``(elements,)``.
+            texts: What each client typed, by client.
+            round_number: Round whose personal states are used; 0 before the first.
+            generate: Makes a client's generated tensors, where the method has some.
+
+        Raises:
+            WorkerError: If a client's keys could not be counted, or a process died.
+        """
+        self._tensors.parameters.copy_(parameters)
+        states = self._states
+        jobs = [
+            Job(
+                index,
+                "type",
+                (client,),
+                state=states.newest(client, round_number) if states else None,
+                typed=typed,
+            )
+            for index, (client, typed) in enumerate(texts.items())
+        ]
+        keys = (answer.keys for answer in self._run(jobs, generate))
+        return dict(zip(texts, keys, strict=True))
+
+    def fine_tune(
+        self,
+        parameters: Tensor,
+        clients: Mapping[str, str],
+        epochs: Sequence[int],
+        *,
+        round_number: int,
+        texts: Mapping[str, TypedText] | None = None,
+    ) -> dict[str, tuple[OwnScore, ...]]:
+        """Return each client's scores after it trained the model further by itself, by client.
+
+        Args:
+            parameters: The whole model, which everyone shares, flat float32, shape ``(elements,)``.
+            clients: Name of the examples that each client is scored on, by client.
+            epochs: After how many epochs to score, rising, from 1.
+            round_number: Round that the model is of.
+            texts: The test text in words, by client, to count keys; None counts none.
+
+        Raises:
+            WorkerError: If a client's training diverged, or a process died.
+        """
+        self._tensors.parameters.copy_(parameters)
+        jobs = [
+            Job(
+                index,
+                "fine-tune",
+                names,
+                round_number,
+                typed=None if texts is None else texts.get(names[0]),
+                epochs=tuple(epochs),
+            )
+            for index, names in enumerate(clients.items())
+        ]
+        tuned = (answer.tuned for answer in self._run(jobs, _nothing))
+        return dict(zip(clients, tuned, strict=True))
+
     def evaluate(self, parameters: Tensor, groups: Sequence[Sequence[str]]) -> list[Counts]:
         """Return what the released model makes of each group of users, in the order given.
 
@@ -283,7 +355,7 @@ class WorkerPool:
             raise
 
     def _needs_buffer(self, job: Job) -> bool:
-        return job.work == "train" or (job.work == "score" and self._generates)
+        return job.work == "train" or (job.work in {"score", "type"} and self._generates)
 
     def _send(
         self,

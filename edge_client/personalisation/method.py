@@ -8,7 +8,7 @@ client and keeps nothing between them.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from models.metrics import Counts
 from models.plan import TrainingSettings
 from models.registry import Network
 from models.schema import Schema, TensorSpec
+from models.scoring import WordScores
 from models.tasks import Task
 
 
@@ -124,5 +125,18 @@ class ClientHalf(Protocol):
 
         Args:
             client: The client's model and examples.
+        """
+        ...
+
+
+@runtime_checkable
+class ScoresWords(Protocol):
+    """A client half whose next words come from more than the network that it is given."""
+
+    def word_scores(self, client: ClientScoring) -> WordScores:
+        """Lay the model that predicts into the network, and return what scores its words.
+
+        Args:
+            client: The client's model and training examples; ``examples`` are not read.
         """
         ...

@@ -17,13 +17,14 @@ from torch import Tensor
 from edge_client.personalisation.method import ClientHalf, ClientRound, ClientScoring, Learnt
 from edge_client.personalisation.plain import PlainHalf
 from models.feature_task import FeatureTask, feature_task, head_of
+from models.language_model import LanguageModel
 from models.metrics import Counts
 from models.neighbours import NeighbourStore, require_faiss, stored_places
 from models.next_word import NextWord
 from models.personalisation_settings import NeighbourSettings
 from models.registry import Network, WordNetwork, word_network
 from models.schema import Schema, TensorSpec
-from models.scoring import chunked_logits, count_hits
+from models.scoring import WordScores, chunked_logits, count_hits
 from models.tasks import Task
 from models.text_streams import scored_features
 from models.vocabulary import UNK
@@ -71,6 +72,21 @@ class NeighboursHalf:
                 mixed = store.mix(logits, features[rows])
                 counts += reader.count(mixed, targets[rows])
         return counts
+
+    def word_scores(self, client: ClientScoring) -> WordScores:
+        """Return scores in which the client's own text votes, where it has some."""
+        known = client.training_examples
+        if known is None or not client.task.example_count(known):
+            return chunked_logits
+        client.network.eval()
+        with torch.no_grad():
+            store = self._store(_Words(word_network(client.network)), known, client.generator)
+
+        def scores(network: LanguageModel, features: Tensor) -> Iterator[tuple[slice, Tensor]]:
+            for rows, logits in chunked_logits(network, features):
+                yield rows, store.mix(logits, features[rows])
+
+        return scores
 
     def _store(
         self,

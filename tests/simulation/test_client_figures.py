@@ -2,8 +2,9 @@ import math
 
 import pytest
 
+from models.keystrokes import KeystrokeCounts
 from models.metrics import Counts
-from simulation.client_figures import client_figures
+from simulation.client_figures import client_figures, keystroke_figures
 
 
 def counted(hits: int, targets: int, log_loss: float = 0.0) -> Counts:
@@ -57,3 +58,22 @@ def test_sequences_are_told_as_wholes_too() -> None:
     assert figures["exact_match"] == 0.75
     assert figures["exact_match_clients_worst_decile"] == 0.5
     assert figures["accuracy"] == 14 / 15
+
+
+def test_who_types_little_counts_in_the_mean_of_savings_as_much_as_anybody() -> None:
+    keys = {
+        "a": KeystrokeCounts(keys_without=90, keys_with=45, keys_at_best=9),
+        "b": KeystrokeCounts(keys_without=10, keys_with=9, keys_at_best=1),
+        "c": KeystrokeCounts(),
+    }
+
+    # 54 of 100 keys with suggestions, 10 at best; a saves a half, b a tenth, c typed nothing.
+    assert keystroke_figures(keys) == pytest.approx(
+        {
+            "keystroke_savings": 0.46,
+            "keystroke_savings_clients_mean": 0.3,
+            "keystroke_savings_clients_worst_decile": 0.1,
+            "keystroke_ceiling": 0.9,
+        }
+    )
+    assert keystroke_figures({"c": KeystrokeCounts()}) == {}
