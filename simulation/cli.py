@@ -13,6 +13,7 @@ from privacy.installation import InstallationError, check_installation
 from simulation.auditing.cli import add_audit, run_audit_command
 from simulation.partition_command import add_partition, run_partition
 from simulation.tuning.cli import add_tune, run_tune
+from simulation.understanding.cli import add_attention, add_clients, add_embeddings, add_novel
 
 if TYPE_CHECKING:
     from simulation.commands import Request
@@ -76,6 +77,20 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_partition(commands.add_parser("partition", help="deal a data set, and show who got what"))
     _add_plot(commands.add_parser("plot", help="draw a figure of one or more runs by round"))
+    data = _named_data()
+    add_attention(
+        commands.add_parser("attention", help="draw where clients' own attention looks in images"),
+        data,
+    )
+    add_embeddings(
+        commands.add_parser("embeddings", help="draw what a hypernetwork learnt of its clients")
+    )
+    add_clients(
+        commands.add_parser("clients", help="draw how accuracy is spread over a run's clients")
+    )
+    add_novel(
+        commands.add_parser("novel", help="fit a finished model to clients it never saw"), data
+    )
     return parser
 
 
@@ -222,7 +237,7 @@ def _plot(arguments: argparse.Namespace) -> int:
 
 
 def _request(arguments: argparse.Namespace) -> "Request":
-    """Put the options together; the environment is read here and nowhere else."""
+    """Put the options together."""
     from simulation.commands import Request
     from simulation.overrides import Override, parse_override
     from simulation.threshold import parse_threshold
@@ -232,17 +247,22 @@ def _request(arguments: argparse.Namespace) -> "Request":
         settings.append(Override(("rounds", "cap"), (arguments.rounds,)))
     if getattr(arguments, "seed", None) is not None:
         settings.append(Override(("seed",), (arguments.seed,)))
-    named = os.environ.get(DATA_VARIABLE)
     until = getattr(arguments, "until", None)
     return Request(
         name=arguments.name,
-        data=arguments.data or (Path(named) if named else None),
+        data=arguments.data or _named_data(),
         settings=settings,
         worker_count=getattr(arguments, "workers", None),
         until=parse_threshold(until) if until else None,
         method=getattr(arguments, "method", None),
         with_tensorboard=getattr(arguments, "tensorboard", False),
     )
+
+
+def _named_data() -> Path | None:
+    """Return where the environment says data sets lie; it is read here and nowhere else."""
+    named = os.environ.get(DATA_VARIABLE)
+    return Path(named) if named else None
 
 
 if __name__ == "__main__":

@@ -1,0 +1,136 @@
+"""Lay over images what each client's own attention takes in of them.
+
+One row an image, one column a client: where attention is personal, the same image is looked at in
+other places. Each map is scaled to its own largest value, so columns compare places, not strength.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from models.attention_rollout import attention_maps
+from models.image_classification import LabelledImages
+from models.vit import Vit
+from simulation.population import Population
+from simulation.understanding.finished_run import FinishedRun
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_INCHES = 1.5
+_TITLE_INCHES = 0.5
+_DOTS_PER_INCH = 130
+_HEAT = 0.55
+"""Opacity of the map over its image."""
+
+
+def picture_attention(
+    run: FinishedRun,
+    population: Population,
+    path: Path,
+    *,
+    clients: Sequence[str],
+    image_count: int,
+) -> None:
+    """Draw the attention of some clients over test images of theirs, and write it as PNG.
+
+    Args:
+        run: Of a model ``vit``.
+        population: The run's.
+        path: PNG file to write.
+        clients: Whose attention; their own test images are shown, in turns.
+        image_count: Images to show, at least 1; fewer where the clients have no more.
+
+    Raises:
+        ValueError: If a client is not known or none has a test image, or the model is no ViT.
+    """
+    shown = _images_of(population, clients, image_count)
+    pixels = torch.stack([pixels for _, pixels in shown])
+    maps = {client: attention_maps(_vit_of(run, client), pixels) for client in clients}
+    write_attention(pixels, maps, path, titles=[title for title, _ in shown])
+
+
+def write_attention(
+    pixels: Tensor, maps: Mapping[str, Tensor], path: Path, *, titles: Sequence[str]
+) -> None:
+    """Draw maps over images, and write them as PNG.
+
+    Args:
+        pixels: Uint8, shape ``(images, height, width, channels)``, with 1 or 3 channels.
+        maps: Shares by column's name, each of shape ``(images, rows, columns)``.
+        path: PNG file to write.
+        titles: One an image.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    rows, columns = len(pixels), 1 + len(maps)
+    size = (_INCHES * columns, _INCHES * rows + _TITLE_INCHES)
+    canvas = FigureCanvasAgg(Figure(figsize=size, layout="constrained"))
+    grid = canvas.figure.subplots(rows, columns, squeeze=False)
+    for row, title in enumerate(titles):
+        _show(grid[row][0], pixels[row], None)
+        grid[row][0].set_ylabel(title, fontsize=7)
+        for column, (name, shares) in enumerate(maps.items(), start=1):
+            _show(grid[row][column], pixels[row], shares[row])
+            if row == 0:
+                grid[row][column].set_title(name, fontsize=8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    canvas.figure.savefig(path, dpi=_DOTS_PER_INCH, format="png")
+
+
+def _show(axes: "Axes", pixels: Tensor, shares: Tensor | None) -> None:
+    """Show an image, with a map over it if there is one."""
+    height, width, channels = pixels.shape
+    image = pixels.numpy() if channels == 3 else pixels[..., 0].numpy()
+    axes.imshow(image, cmap="gray", vmin=0, vmax=255)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    if shares is not None:
+        largest = float(shares.max())
+        axes.imshow(
+            shares.numpy(),
+            cmap="jet",
+            alpha=_HEAT,
+            vmin=0,
+            vmax=largest if largest > 0 else 1,
+            interpolation="bilinear",
+            extent=(-0.5, width - 0.5, height - 0.5, -0.5),
+        )
+
+
+def _images_of(
+    population: Population, clients: Sequence[str], image_count: int
+) -> list[tuple[str, Tensor]]:
+    """Return titles and pixels of the clients' first test images, one a client in turns."""
+    if image_count < 1:
+        raise ValueError(f"there must be at least 1 image to show, got {image_count}")
+    own = {}
+    for client in clients:
+        if client not in population.clients:
+            known = ", ".join(list(population.clients)[:3])
+            raise ValueError(f'there is no client "{client}"; names are {known}, ...')
+        examples = population.own_test.get(client)
+        if isinstance(examples, LabelledImages) and len(examples):
+            own[client] = examples
+    turns = [
+        (f"{client}: class {int(examples.labels[place])}", examples.pixels[place])
+        for place in range(max(map(len, own.values()), default=0))
+        for client, examples in own.items()
+        if place < len(examples)
+    ]
+    if not turns:
+        raise ValueError(f"none of {', '.join(clients)} holds out a test image")
+    return turns[:image_count]
+
+
+def _vit_of(run: FinishedRun, client: str) -> Vit:
+    network = run.network_of(client)
+    if not isinstance(network, Vit):
+        raise ValueError(
+            f'attention over images needs model.family = "vit", got "{type(network).__name__}"'
+        )
+    return network

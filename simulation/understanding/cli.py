@@ -1,0 +1,144 @@
+"""The subcommands ``attention``, ``embeddings``, ``clients`` and ``novel``, on finished runs."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from simulation.understanding.novel import NovelCurve
+
+
+def add_attention(parser: argparse.ArgumentParser, data: Path | None) -> None:
+    """Add the flags of ``attention``; ``data`` is where data sets lie unless it is told."""
+    parser.add_argument("run", type=Path, metavar="OUT", help="folder of a run that is over")
+    _add_data(parser, data)
+    parser.add_argument(
+        "--client",
+        action="append",
+        default=[],
+        dest="clients",
+        help="client whose attention is shown; may be repeated (default: the first three)",
+    )
+    parser.add_argument(
+        "--images", type=int, default=6, help="test images to show (default: %(default)s)"
+    )
+    _add_png(parser, "attention.png")
+    parser.set_defaults(command=_attention)
+
+
+def add_embeddings(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of ``embeddings``."""
+    parser.add_argument("run", type=Path, metavar="OUT", help="folder of a run that is over")
+    _add_png(parser, "embeddings.png")
+    parser.add_argument("--json", action="store_true", help="print the purity as JSON")
+    parser.set_defaults(command=_embeddings)
+
+
+def add_clients(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of ``clients``."""
+    parser.add_argument("runs", nargs="+", type=Path, metavar="OUT", help="folder of a run")
+    _add_png(parser, "clients.png")
+    parser.set_defaults(command=_clients)
+
+
+def add_novel(parser: argparse.ArgumentParser, data: Path | None) -> None:
+    """Add the flags of ``novel``; ``data`` is where data sets lie unless it is told."""
+    parser.add_argument("runs", nargs="+", type=Path, metavar="OUT", help="folder of a run")
+    _add_data(parser, data)
+    parser.add_argument(
+        "--epochs",
+        type=int,
+        default=5,
+        help="passes over each novel client's own examples (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--learning-rate",
+        type=float,
+        help="step size of an embedding, where the method has one; all else steps as in the run",
+    )
+    _add_png(parser, "novel.png")
+    parser.add_argument("--json", action="store_true", help="print the curves as JSON")
+    parser.set_defaults(command=_novel)
+
+
+def _add_data(parser: argparse.ArgumentParser, data: Path | None) -> None:
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=data,
+        help="where the run's data set lies (default: $SOTTO_DATA)",
+    )
+
+
+def _add_png(parser: argparse.ArgumentParser, name: str) -> None:
+    parser.add_argument(
+        "--png", type=Path, default=Path(name), help="file to write (default: %(default)s)"
+    )
+
+
+def _attention(arguments: argparse.Namespace) -> int:
+    from simulation.understanding.commands import attention
+
+    attention(
+        arguments.run,
+        arguments.png,
+        clients=arguments.clients,
+        image_count=arguments.images,
+        data=arguments.data,
+    )
+    print(arguments.png)
+    return 0
+
+
+def _embeddings(arguments: argparse.Namespace) -> int:
+    from simulation.understanding.commands import embeddings
+
+    purity = embeddings(arguments.run, arguments.png)
+    if arguments.json:
+        print(msgspec.json.encode(purity).decode())
+    elif purity is None:
+        print("clients have no classes to be alike by")
+    else:
+        print(
+            f"nearest neighbour of the same group: {purity.learnt:.3f} of the clients, "
+            f"{purity.drawn:.3f} before training, {purity.chance:.3f} by chance"
+        )
+    if not arguments.json:
+        print(arguments.png)
+    return 0
+
+
+def _clients(arguments: argparse.Namespace) -> int:
+    from simulation.understanding.commands import histogram
+
+    histogram(arguments.runs, arguments.png)
+    print(arguments.png)
+    return 0
+
+
+def _novel(arguments: argparse.Namespace) -> int:
+    from models.hypernetwork_settings import EmbeddingFitSettings
+    from simulation.understanding.commands import novel
+
+    settings = EmbeddingFitSettings(epochs=arguments.epochs)
+    if arguments.learning_rate is not None:
+        settings = msgspec.structs.replace(settings, learning_rate=arguments.learning_rate)
+    curves = novel(arguments.runs, arguments.png, settings=settings, data=arguments.data)
+    if arguments.json:
+        print(msgspec.json.encode(curves).decode())
+    else:
+        for name, curve in curves.items():
+            _tell(name, curve)
+        print(arguments.png)
+    return 0
+
+
+def _tell(name: str, curve: "NovelCurve") -> None:
+    print(f"{name}: method {curve.method}, {curve.novel_clients} novel clients")
+    print(f"  numbers fitted for each   {curve.fitted_values:,}")
+    for epoch, accuracy in enumerate(curve.accuracy):
+        print(f"  accuracy after {epoch} epochs    {accuracy:.4f}")
+    print(f"  trained clients' accuracy {curve.trained_accuracy:.4f}")
+    print(f"  after 1 epoch over that   {curve.ratio:.3f}")

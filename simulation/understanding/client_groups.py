@@ -1,0 +1,34 @@
+"""Tell which clients are alike: by the class, or coarse class, that most of their images have."""
+
+from pathlib import Path
+
+import msgspec
+
+from simulation.partition_record import PARTITION_FILE, ClientRecord, PartitionRecord
+
+
+def client_groups(folder: Path) -> dict[str, str]:
+    """Return the group of each client of a run: its coarse class where images have them.
+
+    Args:
+        folder: Of the run.
+
+    Returns:
+        By client; empty where clients have no classes, as writers of text have none.
+    """
+    path = folder / PARTITION_FILE
+    if not path.exists():
+        return {}
+    record = msgspec.json.decode(path.read_bytes(), type=PartitionRecord)
+    if not record.classes:
+        return {}
+    names = record.classes if isinstance(record.coarse, msgspec.UnsetType) else record.coarse
+    return {client.name: _group(client, names) for client in record.clients}
+
+
+def _group(client: ClientRecord, names: tuple[str, ...]) -> str:
+    """Return the name under which most of a client's training images are."""
+    held: dict[str, int] = {}
+    for name, count in zip(names, client.train_counts, strict=True):
+        held[name] = held.get(name, 0) + count
+    return max(held, key=lambda name: held[name])

@@ -1,0 +1,141 @@
+"""Open a run that is over: what was released, and what each client has beside it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import torch
+from torch import Tensor
+
+from edge_client.client_network import ClientNetwork
+from edge_client.personalisation.own_model import own_model
+from edge_client.personalisation.registry import build_client_half
+from edge_client.personalisation.state import PersonalState, StateLayout, read_state
+from models.hypernetwork import Hypernetwork
+from models.hypernetwork_state import HypernetworkState, state_of_tensors
+from models.parameters import load_parameters
+from models.personalisation_settings import (
+    DittoSettings,
+    FedTpSettings,
+    PFedHnSettings,
+    PFedMeSettings,
+)
+from models.plan import Plan, download_schema
+from models.registry import Network
+from models.role_vectors import put_part
+from models.schema import RELEASED
+from server.method_state import MethodState, method_state_of
+from simulation.checkpoint import RUN_FILE, RunDescription, RunFolder
+from simulation.config import SimulationConfig, config_from
+from simulation.metrics import Figures
+
+
+class NoFinishedRunError(ValueError):
+    """Raised when a folder holds no run that is over; the text says what to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinishedRun:
+    """Hold a run at the model that its final figures are of.
+
+    Attributes:
+        folder: Where it lies.
+        config: What was run.
+        plan: What clients were told.
+        final: Its final figures.
+        released: What was released, flat float32 in the layout of ``models.plan.released_schema``.
+        method: What the method's server half had learnt.
+    """
+
+    folder: RunFolder
+    config: SimulationConfig
+    plan: Plan
+    final: Figures
+    released: Tensor
+    method: MethodState
+
+    @property
+    def model_round(self) -> int:
+        """Return the round of the model."""
+        return int(self.final["model_round"] or 0)
+
+    def received_by(self, client: str) -> Tensor:
+        """Return what a client receives, flat float32 in the layout of ``download_schema``."""
+        schema = download_schema(self.plan)
+        received = torch.empty(schema.element_count)
+        put_part(received, schema, schema.with_roles(*RELEASED), self.released)
+        if self.method.generated.tensors:
+            generated = self.method.parameters_for(client)
+            put_part(received, schema, self.method.generated, generated)
+        return received
+
+    def kept_by(self, client: str) -> PersonalState | None:
+        """Return what a client keeps to itself; None if it never trained, or keeps nothing."""
+        path = self.folder.states.newest(client, self.model_round)
+        half = build_client_half(self.plan.personalisation)
+        schema = ClientNetwork(self.plan, torch.device("cpu")).schema
+        layout = StateLayout.of(schema, half.extra_tensors(schema))
+        return None if path is None or layout.is_empty else read_state(path, layout)
+
+    def network_of(self, client: str) -> Network:
+        """Return the network with which a client predicts, in evaluation mode.
+
+        A method that adds to what the network predicts, as a second head does, is not asked.
+        """
+        holder = ClientNetwork(self.plan, torch.device("cpu"))
+        kept = self.kept_by(client)
+        holder.load(self.received_by(client), None if kept is None else kept.personal)
+        has_own = isinstance(self.plan.personalisation, PFedMeSettings | DittoSettings)
+        if has_own and kept is not None:
+            load_parameters(holder.network, holder.schema, own_model(holder.schema, kept.extras))
+        return holder.network.eval()
+
+    def hypernetwork(self) -> tuple[Hypernetwork, HypernetworkState]:
+        """Return the hypernetwork, and what is known of the clients that took part.
+
+        Raises:
+            ValueError: If the method has none.
+        """
+        settings = self.plan.personalisation
+        if not isinstance(settings, FedTpSettings | PFedHnSettings):
+            raise ValueError(
+                'only methods "fedtp" and "pfedhn" have a hypernetwork, '
+                f'{self.folder.folder} is of method "{settings.method}"'
+            )
+        generated = self.method.generated
+        state = state_of_tensors(self.method.half.state(), settings.hypernetwork, generated)
+        made = Hypernetwork(settings.hypernetwork, generated)
+        made.phi = state.phi
+        return made, state
+
+
+def open_run(folder: Path) -> FinishedRun:
+    """Open the run in a folder.
+
+    Raises:
+        CheckpointError: If its model is damaged.
+        MethodStateError: If what its method had learnt is.
+        NoFinishedRunError: If there is no run, or it is not over.
+    """
+    if not (folder / RUN_FILE).exists():
+        raise NoFinishedRunError(f"{folder} holds no run; give the folder of one")
+    encoded = (folder / RUN_FILE).read_bytes()
+    description = msgspec.json.decode(encoded, type=RunDescription)
+    run = RunFolder(folder, description)
+    final = run.final_figures()
+    if final is None:
+        raise NoFinishedRunError(
+            f"the run in {folder} is not over; give sotto-simulate run the same --out again"
+        )
+    config = config_from(description.configuration, str(folder))
+    stored = run.read(int(final["model_round"] or 0))
+    method = method_state_of(config)
+    method.restore(stored.personalisation)
+    return FinishedRun(
+        folder=run,
+        config=config,
+        plan=stored.plan,
+        final=final,
+        released=torch.tensor(stored.parameters),
+        method=method,
+    )
