@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+_LONG = 1e6
 _DRAWN = 10.0
 """Perplexities up to so many times the best are drawn; the table has all of them."""
 
@@ -143,6 +144,11 @@ def _scatter(axes: "Axes", points: Sequence[Measurement], figure: str, *, label:
     )
 
 
+def _short(perplexity: float) -> str:
+    """Return a perplexity in few digits, also that of a model which noise destroyed."""
+    return f"{perplexity:.1f}" if perplexity < _LONG else f"{perplexity:.1e}"
+
+
 def _line(one: Measurement, *, on_frontier: bool) -> str:
     cells = [one.name, one.rule]
     if one.candidate is None:
@@ -159,7 +165,7 @@ def _line(one: Measurement, *, on_frontier: bool) -> str:
             f"{one.noise_std:.2g}",
         ]
     cells += [
-        f"{one.perplexity:.1f} ± {one.perplexity_spread:.1f}",
+        f"{_short(one.perplexity)} ± {_short(one.perplexity_spread)}",
         f"{one.recall:.2%} ± {one.recall_spread:.2%}",
         "frontier" if on_frontier else "",
     ]

@@ -98,6 +98,15 @@ def test_results_are_written_for_people_and_programs(tmp_path: Path) -> None:
     assert "10000 enrolled people, 20 rounds" in (tmp_path / "tune.md").read_text()
 
 
+def test_a_perplexity_beyond_reason_is_told_in_few_digits() -> None:
+    *_, good, bad = markdown(
+        [measured(1, 123456.78), measured(2, 4.4e33)], DEPLOYMENT, note=""
+    ).splitlines()
+
+    assert "| 123456.8 ± 1.0 |" in good
+    assert "| 4.4e+33 ± 1.0 |" in bad
+
+
 def test_a_model_that_noise_destroyed_does_not_flatten_the_picture(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
