@@ -289,6 +289,11 @@ class _Run:
             personalisation=federation.method.encoded(),
         )
 
+    @property
+    def _may_tell_of_clients(self) -> bool:
+        """Return whether figures of single clients are written: under a guarantee none are."""
+        return self._guarded is None
+
     def _final_figures(self) -> dict[str, Value]:
         """Measure the best model, or the last where none is kept, on the test split."""
         federation, tracker = self._federation, self._tracker
@@ -308,7 +313,7 @@ class _Run:
         for split, counts in own.items():
             final |= self._measures.figures(federation, split, counts)
         final |= self._measures.of_clients(own["test"])
-        if own["test"]:
+        if own["test"] and self._may_tell_of_clients:
             self._folder.save_clients(own["test"])
         if self._config.data.keystrokes:
             final |= self._own_keystrokes(model_round) if own["test"] else self._keystrokes()
@@ -317,7 +322,8 @@ class _Run:
     def _own_keystrokes(self, model_round: int) -> dict[str, Value]:
         """Return what clients' own models save them on their own text."""
         keys = self._measures.keystrokes(self._federation, round_number=model_round)
-        self._folder.save_keystrokes(keys)
+        if self._may_tell_of_clients:
+            self._folder.save_keystrokes(keys)
         return keystroke_figures(keys)
 
     def _fine_tuned(self, model_round: int) -> dict[str, Value]:
@@ -331,7 +337,8 @@ class _Run:
             round_number=model_round,
             with_keys=data.keystrokes,
         )
-        self._folder.save_fine_tuned(scores)
+        if self._may_tell_of_clients:
+            self._folder.save_fine_tuned(scores)
         return {
             f"fine_tuned_{epochs}_{name}": value
             for epochs, own in scores.items()

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,20 @@ def test_every_round_is_in_the_ledger_and_its_release_names_the_head(
     assert newest.ledger_sha256 == entries[-1].sha256.hex()
     spent = [row["epsilon"] for row in read_metrics(tmp_path)]
     assert spent == pytest.approx([epsilon_of([EVENT] * count, 1e-3) for count in (1, 2, 3, 4)])
+
+
+def test_no_file_holds_a_figure_of_one_client(
+    guarded: Configured, population: Population, tmp_path: Path
+) -> None:
+    own = {name: stream[:20] for name, stream in population.clients.items()}
+    config, tables = guarded()
+
+    final = run_simulation(
+        config, tables, replace(population, own_test=own), tmp_path, RunOptions()
+    )
+
+    assert final["accuracy"] is not None
+    assert not (tmp_path / "clients.json").exists()
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
