@@ -4,13 +4,18 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from edge_client.datasets import (
+    an4,
     cifar,
     digits,
+    espeak,
     folder,
+    fsdd,
     irc,
     jsonl,
+    ljspeech,
     manual,
     ptb,
+    recordings,
     reddit,
     shakespeare,
     sms,
@@ -19,6 +24,9 @@ from edge_client.datasets import (
 from edge_client.datasets.character_text import CharacterLoader, CharacterText
 from edge_client.datasets.federated_text import DatasetError, FederatedText, Loader
 from edge_client.datasets.image_set import ImageLoader, ImageSet
+from edge_client.datasets.speech_set import SpeechLoader, SpeechSet, gather
+from models.audio_settings import ClipSettings
+from models.speech_alphabet import SpeechTextSettings
 
 DATASETS: Mapping[str, Loader] = {
     "manual": manual.load,
@@ -39,6 +47,15 @@ IMAGE_SETS: Mapping[str, ImageLoader] = {
 }
 
 CHARACTER_SETS: Mapping[str, CharacterLoader] = {"shakespeare": shakespeare.load}
+
+SPEECH_SETS: Mapping[str, SpeechLoader] = {
+    "espeak": espeak.load,
+    "ljspeech": ljspeech.load_ljspeech,
+    "kathleen": ljspeech.load_kathleen,
+    "an4": an4.load,
+    "fsdd": fsdd.load,
+    "recordings": recordings.load,
+}
 
 _BY_USER_TIME: Mapping[str, Loader] = {
     name: DATASETS[name] for name in ("manual", "sms", "folder", "jsonl")
@@ -109,6 +126,31 @@ def load_characters(name: str, path: Path | None = None) -> CharacterText:
             f"data set of characters must be one of {_listed(CHARACTER_SETS)}, got {name!r}"
         )
     return CHARACTER_SETS[name](path)
+
+
+def load_speech(
+    name: str,
+    path: Path | None = None,
+    *,
+    clip_settings: ClipSettings,
+    text_settings: SpeechTextSettings,
+) -> SpeechSet:
+    """Load a speech data set from its official layout, every recording checked by its header.
+
+    Args:
+        name: A key of `SPEECH_SETS`.
+        path: As for `load_dataset`; not needed by ``espeak``.
+        clip_settings: Lengths allowed.
+        text_settings: What happens to signs without a reading.
+
+    Raises:
+        DatasetError: If the name is unknown or the set cannot be loaded.
+    """
+    if name not in SPEECH_SETS:
+        raise DatasetError(
+            f"data set of speech must be one of {_listed(SPEECH_SETS)}, got {name!r}"
+        )
+    return gather(SPEECH_SETS[name](path), clip_settings=clip_settings, text_settings=text_settings)
 
 
 def _listed(names: Iterable[str]) -> str:
