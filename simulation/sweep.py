@@ -9,7 +9,7 @@ import itertools
 import math
 import re
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ class Cell(NamedTuple):
     """Hold one combination of settings, to be run once a seed.
 
     Attributes:
-        choices: Value of each varied setting by its path.
+        choices: Value of each varied setting by its path; of every setting where none varies.
         tables: The whole configuration with those values.
         name: Folder name.
     """
@@ -63,7 +63,10 @@ RunCell = Callable[[Cell, int, Path], Mapping[str, Value]]
 def cells(tables: Mapping[str, Any], overrides: Sequence[Override]) -> list[Cell]:
     """Return every combination of the overrides' values, the last setting varying fastest."""
     combinations = itertools.product(*(override.values for override in overrides))
-    return [_cell(tables, overrides, values) for values in combinations]
+    # What is the same in every row is said nowhere in the table, and is no axis of the picture.
+    varied = {one.name for one in overrides if len(one.values) > 1}
+    told = varied or {one.name for one in overrides}
+    return [_cell(tables, overrides, values, told) for values in combinations]
 
 
 def run_sweep(
@@ -140,11 +143,18 @@ def markdown(rows: Sequence[Row], figure: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _cell(tables: Mapping[str, Any], overrides: Sequence[Override], values: Sequence[Any]) -> Cell:
+def _cell(
+    tables: Mapping[str, Any],
+    overrides: Sequence[Override],
+    values: Sequence[Any],
+    told: Collection[str],
+) -> Cell:
     changed = dict(tables)
+    choices = {}
     for override, value in zip(overrides, values, strict=True):
         changed = with_setting(changed, override.path, value)
-    choices = {o.name: value for o, value in zip(overrides, values, strict=True)}
+        if override.name in told:
+            choices[override.name] = value
     name = "_".join(f"{path}={value}" for path, value in choices.items()) or "base"
     return Cell(choices, changed, _UNSAFE.sub("-", name))
 

@@ -31,6 +31,19 @@ def test_every_combination_is_a_cell_of_its_own() -> None:
     assert len({cell.name for cell in grid}) == 4
 
 
+def test_what_all_cells_have_in_common_is_no_choice() -> None:
+    fixed = parse_override("model={layer_count=2}")
+
+    grid = cells(TABLES, [fixed, parse_override("aggregation.attention_strength=0,0.5")])
+
+    assert [cell.choices for cell in grid] == [
+        {"aggregation.attention_strength": 0},
+        {"aggregation.attention_strength": 0.5},
+    ]
+    assert all(cell.tables["model"] == {"layer_count": 2} for cell in grid)
+    assert [cell.choices for cell in cells(TABLES, [fixed])] == [{"model": {"layer_count": 2}}]
+
+
 def test_a_table_gives_the_mean_and_the_spread_over_seeds(tmp_path: Path) -> None:
     grid = cells(TABLES, [parse_override("aggregation.attention_strength=0,1")])
 
