@@ -21,14 +21,19 @@ from models.vocabulary import EOS, Vocabulary
 
 
 class OwnText:
-    """Hold what a person typed, within the limits they set, for one round."""
+    """Hold what a person typed, within the limits they set, for one round.
+
+    Attributes:
+        train: The texts to train on, oldest first.
+        held_out: The newest texts, which are scored only; little text is not held out.
+    """
 
     def __init__(
         self, typed: Sequence[StoredText], kept: LocalText | None, limits: TextSettings
     ) -> None:
         """Take texts, oldest first, and the file they can be removed from, if any."""
-        self._train, *held_out = split_in_order(typed)
-        self._held_out = [stored for part in held_out for stored in part]
+        self.train, *held_out = split_in_order(typed)
+        self.held_out = [stored for part in held_out for stored in part]
         self._kept = kept
         self._limits = limits
 
@@ -60,7 +65,7 @@ class OwnText:
         Raises:
             DatasetError: If no word of the vocabulary is left to train on.
         """
-        return _stream(self._train, words, "train on")
+        return _stream(self.train, words, "train on")
 
     def held_out_examples(self, words: Vocabulary) -> Tensor:
         """Return the stream to score on: int64, shape ``(tokens,)``; not trained on this round.
@@ -68,7 +73,7 @@ class OwnText:
         Raises:
             DatasetError: If no word of the vocabulary is there; little text is not held out.
         """
-        return _stream(self._held_out, words, "score on")
+        return _stream(self.held_out, words, "score on")
 
     def delete_trained(self) -> None:
         """Remove what was trained on, where the owner says so; call once the update is sealed.
@@ -77,7 +82,7 @@ class OwnText:
             DatasetError: If the file was damaged in between; nothing is removed.
         """
         if self._kept is not None and self._limits.delete_after_use:
-            self._kept.delete(self._train)
+            self._kept.delete(self.train)
 
 
 def training_examples(data: Path, words: Vocabulary) -> Tensor:

@@ -11,7 +11,6 @@ import torch
 from edge_client.client_settings import ClientSettingsError, read_client_settings
 from edge_client.compute import ComputeError, prepare_compute
 from edge_client.datasets.federated_text import DatasetError
-from edge_client.device_examples import OwnText
 from edge_client.device_folder import DeviceFolder, DeviceFolderError
 from edge_client.example_ledger import (
     ExampleBudgetError,
@@ -25,9 +24,9 @@ from edge_client.floor import FloorError, read_floor
 from edge_client.job import Evaluated, Failed, Job, Outcome, Trained
 from edge_client.local_round import LocalTrainer
 from edge_client.optimiser_store import load_state, save_state
+from edge_client.own_examples import examples_reader
 from edge_client.personalisation.state import PersonalStateError, read_state, write_state
 from edge_client.sealed_exchange import SealedExchange
-from edge_client.word_lists import word_list
 from models.codec import CodecError
 from models.plan import Plan, PlanError, decode_plan
 from models.unusable_examples import UnusableExamplesError
@@ -87,22 +86,20 @@ def _do(job: Job) -> Outcome:
     device = prepare_compute(job.device, threads, model=plan.model)
     folder = DeviceFolder(Path(job.device_folder))
     identity = Identity.load(folder.identity, job.passphrase)
-    if plan.vocabulary is None:
-        raise PlanError(f'task "{plan.task}" is not one that this device has examples for')
-    words = word_list(plan.vocabulary, folder.word_lists)
+    read_examples = examples_reader(plan, folder.word_lists)
     exchange = SealedExchange(job, plan, identity, folder)
     start = exchange.open_model()
     limits = read_client_settings(folder.client_settings).text
-    own_text = OwnText.read(Path(job.data), limits, now=time.time())
+    own = read_examples(Path(job.data), limits, time.time())
     trainer = LocalTrainer(plan, device)
     keeps_nothing = trainer.layout.is_empty
     personal = None if keeps_nothing else read_state(folder.personal.current, trainer.layout)
     if plan.kind == "evaluate":
         counts = trainer.evaluate(
             start.parameters,
-            own_text.held_out_examples(words),
+            own.held_out(),
             client_name=job.client_name,
-            training_examples=own_text.training_examples(words),
+            training_examples=own.training(),
             personal=personal,
         )
         return Evaluated(
@@ -114,7 +111,7 @@ def _do(job: Job) -> Outcome:
     spending = _spending_after(plan, folder)
     result = trainer.train(
         start.parameters,
-        own_text.training_examples(words),
+        own.training(),
         round_number=job.round_number,
         client_name=job.client_name,
         optimiser_state=load_state(folder.optimiser, plan),
@@ -127,7 +124,7 @@ def _do(job: Job) -> Outcome:
     message_id = exchange.seal_update(start, result.update)
     if result.personal is not None:
         write_state(folder.personal.waiting(message_id), trainer.layout, result.personal)
-    own_text.delete_trained()
+    own.delete_trained()
     # Under a guarantee nobody is told how much this person writes.
     told = 0 if plan.privacy.guarantees_privacy else result.example_count
     return Trained(example_count=told, message_id=message_id)
