@@ -270,8 +270,8 @@ def test_noise_of_trees_is_the_least_that_epsilon_confirms(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Gboard's published epsilon of 8.90 belongs to a noise multiplier of 7."""
-    run = ("--mode", "ftrl", "--rounds", "2000", "--delta", "1e-10")
-    run += ("--min-separation", "313", "--max-participation", "6")
+    run = ["--mode", "ftrl", "--rounds", "2000", "--delta", "1e-10"]
+    run += ["--min-separation", "313", "--max-participation", "6"]
 
     z = figures(capsys, "noise", "--target-epsilon", "8.9", *run)["noise_multiplier"]
 
@@ -284,8 +284,8 @@ def test_noise_of_trees_is_the_least_that_epsilon_confirms(
 def test_noise_of_restarted_trees_counts_every_tree(capsys: pytest.CaptureFixture[str]) -> None:
     # One person in every round of two trees of one leaf each: rho = 2 / (2 z^2), as for two
     # rounds without sampling, where one tree of two leaves would have (1 + 1 + 4) / (2 z^2).
-    run = ("noise", "--mode", "ftrl", "--rounds", "2", "--delta", "1e-5", "--target-epsilon", "4")
-    run += ("--min-separation", "1", "--max-participation", "2")
+    run = ["noise", "--mode", "ftrl", "--rounds", "2", "--delta", "1e-5", "--target-epsilon", "4"]
+    run += ["--min-separation", "1", "--max-participation", "2"]
 
     restarted = figures(capsys, *run, "--restart-rounds", "1")["noise_multiplier"]
     whole = figures(capsys, *run)["noise_multiplier"]

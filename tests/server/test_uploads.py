@@ -55,11 +55,15 @@ def test_pieces_end_up_in_their_order(desk: UploadDesk) -> None:
 
 def test_whoever_else_takes_the_pieces_gets_those_that_are_written(desk: UploadDesk) -> None:
     taken: list[bytes] = []
+
+    def take(piece: bytes | bytearray | memoryview) -> None:
+        taken.append(bytes(piece))
+
     assert desk.beginning(NONCE, 0) is None
     desk.open(NONCE, FIRST, 4)
 
     async def receive_all() -> None:
-        await desk.receive(NONCE, 0, pieces_of(b"ab", b"c", b"de"), also=taken.append)
+        await desk.receive(NONCE, 0, pieces_of(b"ab", b"c", b"de"), also=take)
 
     begun = desk.beginning(NONCE, 0)
     assert begun is not None
