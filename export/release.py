@@ -15,6 +15,7 @@ from models.codec import FlatVector, decode
 from models.plan import Plan, decode_plan, plan_schema, released_schema
 from models.release_record import (
     PARAMETERS_FILE,
+    PERSONALISATION_FILE,
     PLAN_FILE,
     RECORD_FILE,
     SIGNATURE_FILE,
@@ -42,8 +43,10 @@ class Release:
         record: What is known of it.
         plan: What the devices did.
         vocabulary: The word list of the model's rows; None for a model without words.
-        parameters: Flat float32 in schema order, shape ``(elements,)``, read-only.
+        parameters: What everyone shares, flat float32 in schema order, shape ``(elements,)``,
+            read-only.
         signer: Who signed it; None for a simulation's.
+        personalisation: What the method's server half had learnt, as its file; None without.
     """
 
     record: ReleaseRecord
@@ -51,6 +54,7 @@ class Release:
     vocabulary: Vocabulary | None
     parameters: FlatVector
     signer: Signer | None
+    personalisation: bytes | None = None
 
 
 def find_release(source: Path, which: str = "latest") -> Path:
@@ -104,11 +108,13 @@ def read_release(folder: Path, *, authority: bytes | None = None) -> Release:
                 _check_covered(folder, record, VOCABULARY_FILE)
             vocabulary = decode_vocabulary(_read(folder / VOCABULARY_FILE))
         parameters = decode(released_schema(plan), _read(folder / PARAMETERS_FILE))
+        learnt = PERSONALISATION_FILE in record.files
+        personalisation = _read(folder / PERSONALISATION_FILE) if learnt else None
     except ReleaseError:
         raise
     except ValueError as error:
         raise ReleaseError(f"{folder}: {error}") from None
-    release = Release(record, plan, vocabulary, parameters, signer)
+    release = Release(record, plan, vocabulary, parameters, signer, personalisation)
     _check_consistent(folder, release)
     return release
 

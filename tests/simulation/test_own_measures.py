@@ -9,12 +9,15 @@ import msgspec
 import pytest
 import torch
 
+import export.release
 from edge_client.local_round import LocalTrainer
 from edge_client.personalisation.own_model import own_model
 from edge_client.personalisation.state import read_state
+from export.client_model import client_parameters
 from models.keystrokes import KeystrokeCounts, keystroke_savings
 from models.metrics import Counts
 from models.model_settings import schema_of
+from models.next_word import NextWord
 from models.parameters import load_parameters
 from models.plan import plan_schema, released_schema
 from models.registry import build_network, word_network
@@ -118,6 +121,25 @@ def test_everyone_types_with_a_model_of_their_own(
     own = keystroke_savings(network, typists.vocabulary, [typists.own_typed[CLIENT]])
     assert keys[CLIENT] == own
     assert final["keystroke_savings"] == sum(keys.values(), start=KeystrokeCounts()).savings
+
+
+def test_what_can_be_exported_for_a_client_is_what_it_was_measured_with(
+    configured: Configured, typists: TextPopulation, tmp_path: Path
+) -> None:
+    settings = ('personalisation={method="fedtp"}', *PLAIN, "rounds.cohort_size=6")
+    config, tables = configured(*OWN, TRANSFORMER, *settings)
+    run_simulation(config, tables, typists, tmp_path, RunOptions(worker_count=2))
+
+    release = export.release.read_release(export.release.find_release(tmp_path))
+    network = word_network(build_network(config.model))
+    keys = read(tmp_path / "keystrokes.json", dict[str, KeystrokeCounts])
+    counts = read(tmp_path / "clients.json", dict[str, Counts])
+    for client, typed in typists.own_typed.items():
+        model = torch.tensor(client_parameters(release, client))
+        load_parameters(network, schema_of(config.model), model)
+        assert keys[client] == keystroke_savings(network, typists.vocabulary, [typed])
+        own = NextWord().evaluate(network, [typists.own_test[client]])
+        assert counts[client] == own
 
 
 def test_neighbours_vote_while_a_client_types(

@@ -1,0 +1,81 @@
+"""Put one client's model together from a release: what everyone shares, and what is made for it.
+
+Only a model of which the coordinator knows every tensor can be exported here: FedTP's and pFedHN's.
+Where a part never leaves the device, or a device predicts with its own examples too, the device
+builds its own bundle.
+"""
+
+import numpy as np
+import torch
+
+from export.exporter import ExportError
+from export.release import Release
+from models.codec import FlatVector
+from models.hypernetwork_state import UnknownClientError, generated_for, state_of_tensors
+from models.personalisation_settings import (
+    FedProxSettings,
+    FedTpSettings,
+    GlobalSettings,
+    PFedHnSettings,
+)
+from models.plan import Plan, plan_schema, released_schema
+from models.role_vectors import put_part
+from models.schema import Role
+from models.tensor_file import decode_tensors
+
+
+def client_parameters(release: Release, client_name: str) -> FlatVector:
+    """Return every parameter of one client's model.
+
+    Args:
+        release: The release, as ``read_release`` gives it.
+        client_name: Name given at enrolment.
+
+    Returns:
+        Flat float32 in the order of the model's schema, shape ``(elements,)``.
+
+    Raises:
+        ExportError: If the method makes nothing for a client or keeps a part of it on the device,
+            nothing is known of the client, or the release lacks what makes its tensors.
+    """
+    plan = release.plan
+    settings = _maker(plan)
+    schema = plan_schema(plan)
+    generated = schema.with_roles(Role.GENERATED)
+    if release.personalisation is None:
+        raise ExportError(
+            f"the release of round {release.record.round} must hold what makes a client's tensors "
+            f'under method "{settings.method}", it does not; take another round'
+        )
+    try:
+        arrays = decode_tensors(release.personalisation)[0]
+        tensors = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+        state = state_of_tensors(tensors, settings.hypernetwork, generated)
+        made = generated_for(client_name, state, settings.hypernetwork, generated)
+    except UnknownClientError as error:
+        raise ExportError(
+            f"{error}. If it took part, its row was lost: restore a backup, or let it train again"
+        ) from None
+    except ValueError as error:
+        raise ExportError(f"the release of round {release.record.round}: {error}") from None
+    whole = torch.zeros(schema.element_count)
+    put_part(whole, schema, released_schema(plan), torch.tensor(release.parameters))
+    put_part(whole, schema, generated, made)
+    return whole.numpy()
+
+
+def _maker(plan: Plan) -> FedTpSettings | PFedHnSettings:
+    """Return the settings of a method whose client models the coordinator knows whole."""
+    settings = plan.personalisation
+    match settings:
+        case PFedHnSettings() | FedTpSettings(head="shared", neighbours=None):
+            return settings
+        case GlobalSettings() | FedProxSettings():
+            raise ExportError(
+                f'method "{settings.method}" has one model for everyone; export it without a client'
+            )
+        case _:
+            raise ExportError(
+                f'method "{settings.method}" with these settings keeps a part of each client\'s '
+                "model on its device; build the bundle on the device"
+            )
