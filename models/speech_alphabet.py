@@ -25,9 +25,7 @@ ALPHABET = START + PUNCTUATION + LETTERS
 """Every character a voice reads; a character's number is its place here plus one."""
 
 
-class SpeechTextSettings(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
-):
+class SpeechTextSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Say which characters a voice reads, and what happens to a sign that has no reading.
 
     Attributes:

@@ -204,6 +204,10 @@ def _rule(pattern: str, say: Callable[[Match[str]], str]) -> tuple[re.Pattern[st
 _Say = Callable[[Match[str]], str]
 _HALF = r"([ap])\s?m\b"
 _RULES = (
+    # Versions and addresses: 3.11.7 is no decimal.
+    _rule(
+        r"(?<![\w.])\d+(?:\.\d+){2,}(?![\w.]*\w)", lambda match: match[0].replace(".", " point ")
+    ),
     _rule(r"\b(\d{4})-(\d\d)-(\d\d)\b", _iso_date),
     _rule(r"\b(\d{1,2})/(\d{1,2})/(\d{4})\b", _slashed_date),
     _rule(rf"\b({_MONTH})\s+(0?[1-9]|[12]\d|3[01])(?:st|nd|rd|th)?\b(?![:.,]\d)", _month_day),

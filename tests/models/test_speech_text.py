@@ -1,5 +1,6 @@
 import sys
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,6 +33,7 @@ def test_the_papers_example_is_read_as_the_paper_reads_it() -> None:
         ("199 of 6,439", "one hundred ninety-nine of six thousand, four hundred thirty-nine"),
         ("3.14", "three point one four"),
         ("0.5", "zero point five"),
+        ("version 3.11.7.", "version three point eleven point seven"),
         ("007", "zero zero seven"),
         ("1234567890123456", "one two three four five six seven eight nine zero one two three "
          "four five six"),
@@ -199,6 +201,16 @@ def test_text_and_numbers_are_each_others_inverse_and_padding_is_silent() -> Non
     assert numbers == [1, 1 + ALPHABET.index("a"), 1 + ALPHABET.index("b"), 1 + ALPHABET.index(".")]
     assert decode_speech([*numbers, PADDING], REFUSE) == " ab."
     assert REFUSE.symbol_count == 36
+
+
+def test_the_alphabet_travels_with_the_settings() -> None:
+    settings = SpeechTextSettings(alphabet=" .abc")
+    encoded = msgspec.json.encode(settings)
+
+    assert b'"alphabet":" .abc"' in encoded
+    assert msgspec.json.decode(encoded, type=SpeechTextSettings) == settings
+    assert encode_speech(" c.", settings) == [1, 5, 2]
+    assert ALPHABET.encode() in msgspec.json.encode(REFUSE)
 
 
 def test_a_character_or_number_outside_the_alphabet_is_refused() -> None:
