@@ -6,7 +6,8 @@ has been understood, agrees with this device's own idea of the model, and lies a
 
 from edge_client.floor import Floor, PlanBelowFloorError, check_plan
 from edge_client.traffic import Traffic
-from models.plan import Plan, PlanError, decode_plan, plan_schema
+from models.hypernetwork_settings import hypernetwork_schema
+from models.plan import Plan, PlanError, decode_plan, hypernetwork_of, plan_schema
 from models.schema import RELEASED, SENT, Role, Schema
 from protos import federation_pb2 as wire
 
@@ -44,7 +45,7 @@ def accept_plan(lease: wire.Lease, floor: Floor, traffic: Traffic) -> Plan:
             "schema_mismatch",
             "the coordinator builds this model with other tensors; update the older of the two",
         )
-    _check_sizes(lease, schema)
+    _check_sizes(lease, plan, schema)
     try:
         check_plan(plan, floor)
     except PlanBelowFloorError as error:
@@ -53,17 +54,24 @@ def accept_plan(lease: wire.Lease, floor: Floor, traffic: Traffic) -> Plan:
     return plan
 
 
-def _check_sizes(lease: wire.Lease, schema: Schema) -> None:
-    generated = schema.with_roles(Role.GENERATED)
-    if bool(lease.generated_bytes) != bool(generated.tensors):
-        raise PlanRefusedError(
-            "wrong_size",
-            f"the plan generates {len(generated.tensors)} tensors for this device, and the lease "
-            f"has {lease.generated_bytes} bytes of them",
-        )
+def _check_sizes(lease: wire.Lease, plan: Plan, schema: Schema) -> None:
+    generated, hypernetwork = schema.with_roles(Role.GENERATED), Schema(())
+    if plan.kind == "fit_embedding":
+        # The device generates its tensors itself.
+        generated, hypernetwork = Schema(()), hypernetwork_schema(hypernetwork_of(plan), generated)
+    for size, part, what in (
+        (lease.generated_bytes, generated, "generated for this device"),
+        (lease.hypernetwork_bytes, hypernetwork, "of the hypernetwork"),
+    ):
+        if bool(size) != bool(part.tensors):
+            raise PlanRefusedError(
+                "wrong_size",
+                f"the plan has {len(part.tensors)} tensors {what}, and the lease {size} bytes",
+            )
     for size, part in (
         (lease.download_bytes, schema.with_roles(*RELEASED)),
         (lease.generated_bytes, generated),
+        (lease.hypernetwork_bytes, hypernetwork),
         (lease.upload_bytes, schema.with_roles(*SENT)),
     ):
         largest = part.payload_bytes + part.payload_bytes // 1000 + _SEALING_BYTES
@@ -72,7 +80,8 @@ def _check_sizes(lease: wire.Lease, schema: Schema) -> None:
 
 
 def _check_traffic(lease: wire.Lease, floor: Floor, traffic: Traffic) -> None:
-    needed = lease.download_bytes + lease.generated_bytes + lease.upload_bytes
+    down = lease.download_bytes + lease.generated_bytes + lease.hypernetwork_bytes
+    needed = down + lease.upload_bytes
     left = None if floor.bytes_a_day is None else floor.bytes_a_day - traffic.today.bytes_moved
     if left is not None and needed > left:
         raise PlanRefusedError(

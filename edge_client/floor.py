@@ -195,11 +195,10 @@ def check_plan(plan: Plan, floor: Floor) -> None:
             "floor_mode",
             f"this device does not accept noise mode {mode}; its owner can, in floor.toml",
         )
-    if plan.kind == "evaluate" and plan.privacy.guarantees_privacy:
+    if plan.kind != "train" and plan.privacy.guarantees_privacy:
         # A coordinator with a guarantee never asks: only a captured one would.
-        raise PlanBelowFloorError(
-            "floor_mode", f"counts of an evaluation leave without noise, which {mode} forbids"
-        )
+        sent = "counts of an evaluation leave" if plan.kind == "evaluate" else "an embedding leaves"
+        raise PlanBelowFloorError("floor_mode", f"{sent} without noise, which {mode} forbids")
     norm, largest = plan.privacy.clipping_norm, floor.largest_clipping_norm
     if largest != "any" and not (norm is not None and norm <= largest):
         raise PlanBelowFloorError(

@@ -27,6 +27,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         passphrase: Opens the identity's key files; None where they are not encrypted.
         sealed_generated: File with the sealed part that was generated for this device alone; None
             where the plan's personalisation generates nothing.
+        sealed_hypernetwork: File with the sealed hypernetwork; None unless an embedding is fitted.
     """
 
     device_folder: str
@@ -43,6 +44,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     device: str
     passphrase: bytes | None = None
     sealed_generated: str | None = None
+    sealed_hypernetwork: str | None = None
 
 
 class Trained(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -54,6 +56,16 @@ class Trained(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """
 
     example_count: int
+    message_id: bytes
+
+
+class Fitted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Say that the sealed embedding lies at the job's path.
+
+    Attributes:
+        message_id: 16 random bytes that name the sealed embedding.
+    """
+
     message_id: bytes
 
 
@@ -85,7 +97,7 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     reason: str
 
 
-Outcome = Trained | Evaluated | Failed
+Outcome = Trained | Fitted | Evaluated | Failed
 
 encode = msgspec.json.encode
 

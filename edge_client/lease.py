@@ -18,7 +18,7 @@ from edge_client.backoff import delays
 from edge_client.coordinator_keys import take_up_keys
 from edge_client.device_folder import DeviceFolder
 from edge_client.floor import Floor
-from edge_client.job import Evaluated, Failed, Job, Trained
+from edge_client.job import Evaluated, Failed, Fitted, Job, Trained
 from edge_client.outbox import KeptUpdate
 from edge_client.refusal import UNSEAL_FAILED, RefusedError
 from edge_client.traffic import Traffic
@@ -140,13 +140,15 @@ class _SealedModel:
     Attributes:
         shared: Everyone's part.
         generated: The part generated for this device alone; None where there is none.
+        hypernetwork: What an embedding is fitted with; None under any other plan.
     """
 
     shared: Path
     generated: Path | None
+    hypernetwork: Path | None
 
     def delete(self) -> None:
-        for path in (self.shared, self.generated):
+        for path in (self.shared, self.generated, self.hypernetwork):
             if path is not None:
                 path.unlink(missing_ok=True)
 
@@ -156,20 +158,23 @@ async def _fetch(lease: wire.Lease, device: Device, transport: Transport) -> _Se
     sealed = _SealedModel(
         stem.with_suffix(".model"),
         stem.with_suffix(".generated") if lease.generated_bytes else None,
+        stem.with_suffix(".hypernetwork") if lease.hypernetwork_bytes else None,
     )
-    parts = [(wire.MODEL_PART_SHARED, lease.download_bytes, sealed.shared)]
-    if sealed.generated is not None:
-        parts.append((wire.MODEL_PART_GENERATED, lease.generated_bytes, sealed.generated))
-    for part, total_bytes, path in parts:
-        await transport.fetch_model(lease, part, total_bytes, path)
-        device.traffic.add(bytes_down=total_bytes)
+    for part, total_bytes, path in (
+        (wire.MODEL_PART_SHARED, lease.download_bytes, sealed.shared),
+        (wire.MODEL_PART_GENERATED, lease.generated_bytes, sealed.generated),
+        (wire.MODEL_PART_HYPERNETWORK, lease.hypernetwork_bytes, sealed.hypernetwork),
+    ):
+        if path is not None:
+            await transport.fetch_model(lease, part, total_bytes, path)
+            device.traffic.add(bytes_down=total_bytes)
     return sealed
 
 
 async def _work(
     lease: wire.Lease, plan: Plan, sealed: _SealedModel, device: Device, transport: Transport
 ) -> KeptUpdate | None:
-    """Have the job done; return the update to deliver, or None if counts were the answer."""
+    """Have the job done; return the update to deliver, or None if there was another answer."""
     outbox = device.folder.outbox()
     logger.info("round %d: %s started", lease.round_number, plan.kind)
     try:
@@ -187,6 +192,9 @@ async def _work(
             )
             outbox.keep(kept)
             return kept
+        case Fitted():
+            await _send_embedding(lease, outcome, device, transport)
+            return None
         case Evaluated():
             await transport.report(lease.nonce, outcome)
             return None
@@ -208,6 +216,7 @@ def _job(lease: wire.Lease, sealed: _SealedModel, device: Device) -> Job:
         base_sha256=lease.base_sha256,
         sealed_model=str(sealed.shared),
         sealed_generated=None if sealed.generated is None else str(sealed.generated),
+        sealed_hypernetwork=None if sealed.hypernetwork is None else str(sealed.hypernetwork),
         sealed_update=str(device.folder.outbox().sealed_update),
         deadline_ms=lease.deadline_ms,
         data=str(device.data),
@@ -236,6 +245,22 @@ async def _deliver(kept: KeptUpdate, device: Device, transport: Transport) -> No
         raise
     device.folder.personal.accept(kept.message_id)
     outbox.clear()
+
+
+async def _send_embedding(
+    lease: wire.Lease, fitted: Fitted, device: Device, transport: Transport
+) -> None:
+    """Send a sealed embedding until it is acknowledged; what is personal counts from then on."""
+    sealed, personal = device.folder.outbox().sealed_update, device.folder.personal
+    try:
+        await _until_taken(lambda: transport.send_embedding(lease.nonce, sealed))
+    except RefusedError:
+        personal.drop()
+        raise
+    device.traffic.add(bytes_up=sealed.stat().st_size)
+    personal.accept(fitted.message_id)
+    device.folder.outbox().clear()
+    logger.info("round %d: embedding delivered", lease.round_number)
 
 
 async def _give_up(nonce: bytes, refusal: RefusedError, transport: Transport) -> None:

@@ -17,8 +17,9 @@ from edge_client.device_folder import DeviceFolder
 from edge_client.job import Job
 from models.base_digest import base_digest
 from models.codec import decode, encode, payload_size
+from models.hypernetwork import Hypernetwork
 from models.parameters import parameters_sha256
-from models.plan import Plan, download_schema, released_schema, upload_schema
+from models.plan import Plan, download_schema, hypernetwork_of, released_schema, upload_schema
 from models.role_vectors import put_part
 from models.schema import Role, Schema
 from privacy.atomic import write_chunks_atomically
@@ -41,6 +42,22 @@ class Start:
     """
 
     parameters: Tensor
+    sha256: bytes
+
+
+@dataclass(frozen=True)
+class HypernetworkStart:
+    """Hold what a device fits its embedding with.
+
+    Attributes:
+        released: Everyone's parameters, flat float32 in the order of
+            ``models.plan.released_schema``.
+        hypernetwork: Makes its tensors of an embedding.
+        sha256: Digest that the embedding is bound to, 32 bytes.
+    """
+
+    released: Tensor
+    hypernetwork: Hypernetwork
     sha256: bytes
 
 
@@ -81,11 +98,29 @@ class SealedExchange:
         put_part(parameters, received, generated_schema, generated)
         return Start(parameters, base_digest(self._job.base_sha256, parameters_sha256(generated)))
 
-    def seal_update(self, start: Start, update: Tensor) -> bytes:
+    def open_hypernetwork(self) -> HypernetworkStart:
+        """Open everyone's part and the hypernetwork, with which an embedding is fitted.
+
+        Raises:
+            UnsealError: If a part is not the one that this lease is about.
+            CodecError: If its content is no parameters of the plan's model or hypernetwork.
+            CertificateError: If the coordinator's key may not be used now.
+            ValueError: If the plan's method has no hypernetwork.
+        """
+        settings, job = hypernetwork_of(self._plan), self._job
+        generated = download_schema(self._plan).with_roles(Role.GENERATED)
+        hypernetwork = Hypernetwork(settings, generated)
+        released = self._opened(job.sealed_model, released_schema(self._plan), own=False)
+        sealed = job.sealed_hypernetwork or ""
+        hypernetwork.phi = self._opened(sealed, hypernetwork.schema, own=False)
+        sha256 = base_digest(job.base_sha256, parameters_sha256(hypernetwork.phi))
+        return HypernetworkStart(released, hypernetwork, sha256)
+
+    def seal_update(self, base_sha256: bytes, update: Tensor) -> bytes:
         """Write the sealed update to the job's path and return its message id.
 
         Args:
-            start: What it was trained from.
+            base_sha256: Digest of what it was trained from.
             update: Flat float32 in the order of ``models.plan.upload_schema``.
 
         Raises:
@@ -102,7 +137,7 @@ class SealedExchange:
                 round_number=job.round_number,
                 slot=job.slot,
                 lease_nonce=job.lease_nonce,
-                base_sha256=start.sha256,
+                base_sha256=base_sha256,
                 schema_sha256=schema.sha256,
                 deadline_ms=job.deadline_ms,
             ),

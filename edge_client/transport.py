@@ -191,6 +191,12 @@ class Transport:
         with _failures():
             await self._stub.CommitUpload(request, timeout=4 * CALL_TIMEOUT_S)
 
+    async def send_embedding(self, nonce: bytes, sealed: Path) -> None:
+        """Return what a plan of kind ``fit_embedding`` asked for; repeats get the same answer."""
+        request = wire.SendEmbeddingRequest(lease_nonce=nonce, sealed=sealed.read_bytes())
+        with _failures():
+            await self._stub.SendEmbedding(request, timeout=CALL_TIMEOUT_S)
+
     async def report(self, nonce: bytes, counts: Evaluated) -> None:
         """Return the counts of an evaluation."""
         request = wire.ReportEvaluationRequest(

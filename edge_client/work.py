@@ -4,7 +4,10 @@ Runs in the training process. Only sealed bytes and counts leave it.
 """
 
 import time
+from collections import deque
+from dataclasses import dataclass
 from pathlib import Path
+from typing import assert_never
 
 import torch
 
@@ -21,11 +24,19 @@ from edge_client.example_ledger import (
     write_spending,
 )
 from edge_client.floor import FloorError, read_floor
-from edge_client.job import Evaluated, Failed, Job, Outcome, Trained
+from edge_client.job import Evaluated, Failed, Fitted, Job, Outcome, Trained
 from edge_client.local_round import LocalTrainer
+from edge_client.new_client import Fitted as FittedModel
+from edge_client.new_client import NewClientFit
 from edge_client.optimiser_store import load_state, save_state
-from edge_client.own_examples import examples_reader
-from edge_client.personalisation.state import PersonalStateError, read_state, write_state
+from edge_client.own_examples import ExamplesReader, OwnExamples, examples_reader
+from edge_client.personalisation.state import (
+    PersonalState,
+    PersonalStateError,
+    StateLayout,
+    read_state,
+    write_state,
+)
 from edge_client.sealed_exchange import SealedExchange
 from models.codec import CodecError
 from models.plan import Plan, PlanError, decode_plan
@@ -88,19 +99,67 @@ def _do(job: Job) -> Outcome:
     identity = Identity.load(folder.identity, job.passphrase)
     read_examples = examples_reader(plan, folder.word_lists)
     exchange = SealedExchange(job, plan, identity, folder)
-    start = exchange.open_model()
-    limits = read_client_settings(folder.client_settings).text
-    own = read_examples(Path(job.data), limits, time.time())
-    trainer = LocalTrainer(plan, device)
-    keeps_nothing = trainer.layout.is_empty
-    personal = None if keeps_nothing else read_state(folder.personal.current, trainer.layout)
-    if plan.kind == "evaluate":
+    work = _Work(job, plan, folder, exchange, read_examples, device)
+    match plan.kind:
+        case "train":
+            return work.train()
+        case "evaluate":
+            return work.evaluate()
+        case "fit_embedding":
+            return work.fit_embedding()
+        case _:
+            assert_never(plan.kind)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """Hold what one job needs, whatever its plan's kind."""
+
+    job: Job
+    plan: Plan
+    folder: DeviceFolder
+    exchange: SealedExchange
+    read_examples: ExamplesReader
+    device: torch.device
+
+    def train(self) -> Trained:
+        """Train on the device's text, and seal the update."""
+        start = self.exchange.open_model()
+        own = self._own_examples()
+        trainer = LocalTrainer(self.plan, self.device)
+        spending = _spending_after(self.plan, self.folder)
+        result = trainer.train(
+            start.parameters,
+            own.training(),
+            round_number=self.job.round_number,
+            client_name=self.job.client_name,
+            optimiser_state=load_state(self.folder.optimiser, self.plan),
+            personal=self._personal(trainer.layout),
+        )
+        save_state(self.folder.optimiser, self.plan, result.optimiser_state)
+        if spending is not None:
+            # Durable before there is an update to send: a crash counts too much then, not less.
+            write_spending(self.folder.example_ledger, spending)
+        message_id = self.exchange.seal_update(start.sha256, result.update)
+        if result.personal is not None:
+            waiting = self.folder.personal.waiting(message_id)
+            write_state(waiting, trainer.layout, result.personal)
+        own.delete_trained()
+        # Under a guarantee nobody is told how much this person writes.
+        told = 0 if self.plan.privacy.guarantees_privacy else result.example_count
+        return Trained(example_count=told, message_id=message_id)
+
+    def evaluate(self) -> Evaluated:
+        """Count what the device's own model gets right on its held-out text."""
+        start = self.exchange.open_model()
+        own = self._own_examples()
+        trainer = LocalTrainer(self.plan, self.device)
         counts = trainer.evaluate(
             start.parameters,
             own.held_out(),
-            client_name=job.client_name,
+            client_name=self.job.client_name,
             training_examples=own.training(),
-            personal=personal,
+            personal=self._personal(trainer.layout),
         )
         return Evaluated(
             token_count=counts.token_count,
@@ -108,26 +167,35 @@ def _do(job: Job) -> Outcome:
             top1_hits=counts.top1_hits,
             top3_hits=counts.top3_hits,
         )
-    spending = _spending_after(plan, folder)
-    result = trainer.train(
-        start.parameters,
-        own.training(),
-        round_number=job.round_number,
-        client_name=job.client_name,
-        optimiser_state=load_state(folder.optimiser, plan),
-        personal=personal,
-    )
-    save_state(folder.optimiser, plan, result.optimiser_state)
-    if spending is not None:
-        # Durable before there is an update to send: a crash in between counts too much, not less.
-        write_spending(folder.example_ledger, spending)
-    message_id = exchange.seal_update(start, result.update)
-    if result.personal is not None:
-        write_state(folder.personal.waiting(message_id), trainer.layout, result.personal)
-    own.delete_trained()
-    # Under a guarantee nobody is told how much this person writes.
-    told = 0 if plan.privacy.guarantees_privacy else result.example_count
-    return Trained(example_count=told, message_id=message_id)
+
+    def fit_embedding(self) -> Fitted:
+        """Fit the device's embedding, and seal it; what is personal besides waits beside it."""
+        settings = self.plan.embedding_fit
+        if settings is None:
+            raise PlanError("a plan to fit an embedding must say how, it does not")
+        start = self.exchange.open_hypernetwork()
+        last: deque[FittedModel] = deque(maxlen=1)
+        embedding = NewClientFit(self.plan, start.hypernetwork).fit(
+            start.released,
+            self._own_examples().training(),
+            client_name=self.job.client_name,
+            settings=settings,
+            after_epoch=lambda _, model: last.append(model),
+        )
+        if embedding is None:
+            raise PlanError(f'method "{self.plan.personalisation.method}" has no embedding to fit')
+        message_id = self.exchange.seal_update(start.sha256, embedding)
+        layout = LocalTrainer(self.plan, self.device).layout
+        if not layout.is_empty:
+            write_state(self.folder.personal.waiting(message_id), layout, last[0].personal)
+        return Fitted(message_id=message_id)
+
+    def _own_examples(self) -> OwnExamples:
+        limits = read_client_settings(self.folder.client_settings).text
+        return self.read_examples(Path(self.job.data), limits, time.time())
+
+    def _personal(self, layout: StateLayout) -> PersonalState | None:
+        return None if layout.is_empty else read_state(self.folder.personal.current, layout)
 
 
 def _spending_after(plan: Plan, folder: DeviceFolder) -> ExampleSpending | None:

@@ -10,15 +10,26 @@ from typing import Literal
 import msgspec
 
 from models.frozen import check_frozen, freeze
+from models.hypernetwork_settings import (
+    EmbeddingFitSettings,
+    HypernetworkSettings,
+    embedding_schema,
+)
 from models.model_settings import ModelSettings, WordModelSettings, schema_of
 from models.personalisation import assign_roles, check_local_epochs, check_task
-from models.personalisation_settings import GlobalSettings, PersonalisationSettings
+from models.personalisation_settings import (
+    FedTpSettings,
+    GlobalSettings,
+    PersonalisationSettings,
+    PFedHnSettings,
+)
 from models.schema import RECEIVED, RELEASED, SENT, Schema, TensorSpec
 from models.word_rules import check_words
 from privacy.example_settings import ExamplePrivacySettings
 from privacy.settings import PaperNoise, PrivacySettings
 
 PLAN_VERSION = 1
+PlanKind = Literal["train", "evaluate", "fit_embedding"]
 
 
 class PlanError(ValueError):
@@ -117,7 +128,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     Attributes:
         version: Version of this struct; both ends must know it.
         run: Identifier of the run, 32 hex digits.
-        kind: ``train`` sends back an update, ``evaluate`` sends back counts.
+        kind: ``train`` sends back an update, ``evaluate`` sends back counts, ``fit_embedding``
+            sends back the embedding of a device that took part in no round.
         task: Name in the task registry, such as ``next_word``.
         model: The model's settings; its schema follows from them.
         schema_sha256: Hex digest of ``plan_schema``, roles included, as the coordinator computed
@@ -128,11 +140,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         privacy: Noise mode and clipping.
         cohort_size: Clients the round is drawn for, before over-selection.
         seed: Seed of the run; with round and client name it seeds the order of local data.
+        embedding_fit: How an embedding is fitted; only for ``fit_embedding``.
     """
 
     version: int = PLAN_VERSION
     run: str
-    kind: Literal["train", "evaluate"] = "train"
+    kind: PlanKind = "train"
     task: str = "next_word"
     model: ModelSettings
     schema_sha256: str
@@ -142,6 +155,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     privacy: PrivacySettings
     cohort_size: int
     seed: int
+    embedding_fit: EmbeddingFitSettings | None = None
 
     def __post_init__(self) -> None:
         if self.training.example_privacy is not None:
@@ -152,6 +166,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         check_task(self.personalisation, self.task)
         check_local_epochs(self.personalisation, self.training.local_epochs)
         check_frozen(self.personalisation, schema_of(self.model), self.training.frozen)
+        if (self.kind == "fit_embedding") != (self.embedding_fit is not None):
+            raise ValueError(
+                'embedding_fit belongs to kind "fit_embedding"; '
+                f'got kind "{self.kind}" and embedding_fit {self.embedding_fit}'
+            )
 
     def _check_private_examples(self) -> None:
         if isinstance(self.model, WordModelSettings) and self.model.dropout > 0:
@@ -210,13 +229,26 @@ def download_schema(plan: Plan) -> Schema:
     return plan_schema(plan).with_roles(*RECEIVED)
 
 
+def hypernetwork_of(plan: Plan) -> HypernetworkSettings:
+    """Return the hypernetwork that makes each client's tensors.
+
+    Raises:
+        ValueError: If the plan's method has none.
+    """
+    if not isinstance(plan.personalisation, FedTpSettings | PFedHnSettings):
+        raise ValueError(f'method "{plan.personalisation.method}" has no hypernetwork')
+    return plan.personalisation.hypernetwork
+
+
 def upload_schema(plan: Plan) -> Schema:
     """Return the tensors a client sends back.
 
     They are those it trained; mode ``paper`` with ``score = "clean"`` adds ``clean_norms``, the L2
     norm of each of them before noise, and adaptive clipping adds ``fitted``: 1 if nothing had to be
-    clipped, else 0.
+    clipped, else 0. Of kind ``fit_embedding`` they are the embedding alone.
     """
+    if plan.kind == "fit_embedding":
+        return embedding_schema(hypernetwork_of(plan))
     schema = plan_schema(plan).with_roles(*SENT)
     if isinstance(plan.privacy, PaperNoise) and plan.privacy.score == "clean":
         count = len(schema.tensors)

@@ -11,8 +11,10 @@ class ModelPart(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     MODEL_PART_SHARED: _ClassVar[ModelPart]
     MODEL_PART_GENERATED: _ClassVar[ModelPart]
+    MODEL_PART_HYPERNETWORK: _ClassVar[ModelPart]
 MODEL_PART_SHARED: ModelPart
 MODEL_PART_GENERATED: ModelPart
+MODEL_PART_HYPERNETWORK: ModelPart
 
 class SigningRequests(_message.Message):
     __slots__ = ("tls", "wrapping", "signing")
@@ -95,7 +97,7 @@ class WorkOrder(_message.Message):
     def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., retry_after: _Optional[_Union[RetryAfter, _Mapping]] = ..., lease_ended: _Optional[_Union[LeaseEnded, _Mapping]] = ...) -> None: ...
 
 class Lease(_message.Message):
-    __slots__ = ("nonce", "round_number", "slot", "remaining_ms", "plan", "base_sha256", "upload_bytes", "download_bytes", "attempt", "deadline_ms", "coordinator", "generated_bytes")
+    __slots__ = ("nonce", "round_number", "slot", "remaining_ms", "plan", "base_sha256", "upload_bytes", "download_bytes", "attempt", "deadline_ms", "coordinator", "generated_bytes", "hypernetwork_bytes")
     NONCE_FIELD_NUMBER: _ClassVar[int]
     ROUND_NUMBER_FIELD_NUMBER: _ClassVar[int]
     SLOT_FIELD_NUMBER: _ClassVar[int]
@@ -108,6 +110,7 @@ class Lease(_message.Message):
     DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
     COORDINATOR_FIELD_NUMBER: _ClassVar[int]
     GENERATED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    HYPERNETWORK_BYTES_FIELD_NUMBER: _ClassVar[int]
     nonce: bytes
     round_number: int
     slot: int
@@ -120,7 +123,8 @@ class Lease(_message.Message):
     deadline_ms: int
     coordinator: Certificates
     generated_bytes: int
-    def __init__(self, nonce: _Optional[bytes] = ..., round_number: _Optional[int] = ..., slot: _Optional[int] = ..., remaining_ms: _Optional[int] = ..., plan: _Optional[bytes] = ..., base_sha256: _Optional[bytes] = ..., upload_bytes: _Optional[int] = ..., download_bytes: _Optional[int] = ..., attempt: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., coordinator: _Optional[_Union[Certificates, _Mapping]] = ..., generated_bytes: _Optional[int] = ...) -> None: ...
+    hypernetwork_bytes: int
+    def __init__(self, nonce: _Optional[bytes] = ..., round_number: _Optional[int] = ..., slot: _Optional[int] = ..., remaining_ms: _Optional[int] = ..., plan: _Optional[bytes] = ..., base_sha256: _Optional[bytes] = ..., upload_bytes: _Optional[int] = ..., download_bytes: _Optional[int] = ..., attempt: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., coordinator: _Optional[_Union[Certificates, _Mapping]] = ..., generated_bytes: _Optional[int] = ..., hypernetwork_bytes: _Optional[int] = ...) -> None: ...
 
 class RetryAfter(_message.Message):
     __slots__ = ("seconds", "reason")
@@ -231,6 +235,18 @@ class ReportEvaluationRequest(_message.Message):
     def __init__(self, lease_nonce: _Optional[bytes] = ..., token_count: _Optional[int] = ..., log_loss_sum: _Optional[float] = ..., top1_hits: _Optional[int] = ..., top3_hits: _Optional[int] = ...) -> None: ...
 
 class ReportEvaluationResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class SendEmbeddingRequest(_message.Message):
+    __slots__ = ("lease_nonce", "sealed")
+    LEASE_NONCE_FIELD_NUMBER: _ClassVar[int]
+    SEALED_FIELD_NUMBER: _ClassVar[int]
+    lease_nonce: bytes
+    sealed: bytes
+    def __init__(self, lease_nonce: _Optional[bytes] = ..., sealed: _Optional[bytes] = ...) -> None: ...
+
+class SendEmbeddingResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 

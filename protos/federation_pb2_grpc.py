@@ -145,6 +145,11 @@ class FederationStub:
                 request_serializer=protos_dot_federation__pb2.ReportEvaluationRequest.SerializeToString,
                 response_deserializer=protos_dot_federation__pb2.ReportEvaluationResponse.FromString,
                 _registered_method=True)
+        self.SendEmbedding = channel.unary_unary(
+                '/sotto.v1.Federation/SendEmbedding',
+                request_serializer=protos_dot_federation__pb2.SendEmbeddingRequest.SerializeToString,
+                response_deserializer=protos_dot_federation__pb2.SendEmbeddingResponse.FromString,
+                _registered_method=True)
         self.RefusePlan = channel.unary_unary(
                 '/sotto.v1.Federation/RefusePlan',
                 request_serializer=protos_dot_federation__pb2.RefusePlanRequest.SerializeToString,
@@ -211,6 +216,13 @@ class FederationServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SendEmbedding(self, request, context):
+        """SendEmbedding returns what a plan of kind `fit_embedding` asks for: the sealed embedding.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RefusePlan(self, request, context):
         """RefusePlan tells the coordinator that a device will not run a plan, and why; the lease ends.
         """
@@ -262,6 +274,11 @@ def add_FederationServicer_to_server(servicer, server):
                     servicer.ReportEvaluation,
                     request_deserializer=protos_dot_federation__pb2.ReportEvaluationRequest.FromString,
                     response_serializer=protos_dot_federation__pb2.ReportEvaluationResponse.SerializeToString,
+            ),
+            'SendEmbedding': grpc.unary_unary_rpc_method_handler(
+                    servicer.SendEmbedding,
+                    request_deserializer=protos_dot_federation__pb2.SendEmbeddingRequest.FromString,
+                    response_serializer=protos_dot_federation__pb2.SendEmbeddingResponse.SerializeToString,
             ),
             'RefusePlan': grpc.unary_unary_rpc_method_handler(
                     servicer.RefusePlan,
@@ -464,6 +481,33 @@ class Federation:
             '/sotto.v1.Federation/ReportEvaluation',
             protos_dot_federation__pb2.ReportEvaluationRequest.SerializeToString,
             protos_dot_federation__pb2.ReportEvaluationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SendEmbedding(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sotto.v1.Federation/SendEmbedding',
+            protos_dot_federation__pb2.SendEmbeddingRequest.SerializeToString,
+            protos_dot_federation__pb2.SendEmbeddingResponse.FromString,
             options,
             channel_credentials,
             insecure,

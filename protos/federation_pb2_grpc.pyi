@@ -85,6 +85,8 @@ class FederationStub:
     """CommitUpload verifies the whole message and answers after it is durable. Repeats get the same answer."""
     ReportEvaluation: _grpc.UnaryUnaryMultiCallable[_federation_pb2.ReportEvaluationRequest, _federation_pb2.ReportEvaluationResponse]
     """ReportEvaluation returns counts for a plan of kind `evaluate`."""
+    SendEmbedding: _grpc.UnaryUnaryMultiCallable[_federation_pb2.SendEmbeddingRequest, _federation_pb2.SendEmbeddingResponse]
+    """SendEmbedding returns what a plan of kind `fit_embedding` asks for: the sealed embedding."""
     RefusePlan: _grpc.UnaryUnaryMultiCallable[_federation_pb2.RefusePlanRequest, _federation_pb2.RefusePlanResponse]
     """RefusePlan tells the coordinator that a device will not run a plan, and why; the lease ends."""
     RenewCertificates: _grpc.UnaryUnaryMultiCallable[_federation_pb2.RenewCertificatesRequest, _federation_pb2.RenewCertificatesResponse]
@@ -111,6 +113,8 @@ class FederationAsyncStub(FederationStub):
     """CommitUpload verifies the whole message and answers after it is durable. Repeats get the same answer."""
     ReportEvaluation: _aio.UnaryUnaryMultiCallable[_federation_pb2.ReportEvaluationRequest, _federation_pb2.ReportEvaluationResponse]  # type: ignore[assignment]
     """ReportEvaluation returns counts for a plan of kind `evaluate`."""
+    SendEmbedding: _aio.UnaryUnaryMultiCallable[_federation_pb2.SendEmbeddingRequest, _federation_pb2.SendEmbeddingResponse]  # type: ignore[assignment]
+    """SendEmbedding returns what a plan of kind `fit_embedding` asks for: the sealed embedding."""
     RefusePlan: _aio.UnaryUnaryMultiCallable[_federation_pb2.RefusePlanRequest, _federation_pb2.RefusePlanResponse]  # type: ignore[assignment]
     """RefusePlan tells the coordinator that a device will not run a plan, and why; the lease ends."""
     RenewCertificates: _aio.UnaryUnaryMultiCallable[_federation_pb2.RenewCertificatesRequest, _federation_pb2.RenewCertificatesResponse]  # type: ignore[assignment]
@@ -176,6 +180,14 @@ class FederationServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_federation_pb2.ReportEvaluationResponse, _abc.Awaitable[_federation_pb2.ReportEvaluationResponse]]:
         """ReportEvaluation returns counts for a plan of kind `evaluate`."""
+
+    @_abc_1.abstractmethod
+    def SendEmbedding(
+        self,
+        request: _federation_pb2.SendEmbeddingRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_federation_pb2.SendEmbeddingResponse, _abc.Awaitable[_federation_pb2.SendEmbeddingResponse]]:
+        """SendEmbedding returns what a plan of kind `fit_embedding` asks for: the sealed embedding."""
 
     @_abc_1.abstractmethod
     def RefusePlan(

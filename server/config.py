@@ -8,15 +8,15 @@ integer or a missing value is refused with the file and the path of the key.
 import tomllib
 from importlib import resources
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
 from models.frozen import check_frozen, freeze
+from models.hypernetwork_settings import EmbeddingFitSettings
 from models.model_settings import ModelSettings, schema_of
 from models.personalisation import assign_roles, check_local_epochs, check_task
 from models.personalisation_settings import GlobalSettings, PersonalisationSettings
-from models.plan import Plan, TrainingSettings, VocabularySettings
+from models.plan import Plan, PlanKind, TrainingSettings, VocabularySettings
 from models.schema import RELEASED, SENT, Role, Schema
 from models.travel import describe_travel
 from models.vocabulary import Vocabulary
@@ -25,6 +25,7 @@ from privacy.settings import PrivacySettings
 from server.aggregation.settings import AggregationSettings, AttentiveSettings
 from server.convergence import ConvergenceSettings
 from server.evaluation_settings import EvaluationSettings
+from server.fitting_settings import FittingSettings, check_fitting
 from server.guarantee_rules import check_guarantee, sampled_places
 from server.listen_settings import ListenSettings
 from server.personalisation_rules import check_deployable, check_personalisation
@@ -55,6 +56,8 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         rounds: Who takes part and when a round ends.
         convergence: When the run stops before its cap; absent means never.
         evaluation: How released models are measured.
+        fitting: How devices that took part in no round get a model of their own; absent means that
+            they get it with their first round.
         listen: Where the coordinator is reached.
         store: Where its records lie.
     """
@@ -71,6 +74,7 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     rounds: RoundSettings
     convergence: ConvergenceSettings | None = None
     evaluation: EvaluationSettings = EvaluationSettings()
+    fitting: FittingSettings | None = None
     listen: ListenSettings = ListenSettings()
     store: StoreSettings = StoreSettings()
 
@@ -98,6 +102,8 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             self.rounds,
             evaluation=self.evaluation,
         )
+        if self.fitting is not None:
+            check_fitting(self.personalisation, self.privacy)
         if self.convergence is not None and self.evaluation.kind == "none":
             raise ValueError(
                 "convergence needs a figure to follow; set evaluation.kind, or remove convergence"
@@ -221,7 +227,7 @@ def read_preset(name: str) -> FederationConfig:
 def make_plan(
     config: FederationConfig,
     run: str,
-    kind: Literal["train", "evaluate"] = "train",
+    kind: PlanKind = "train",
     *,
     cohort_size: int | None = None,
     vocabulary: Vocabulary | None = None,
@@ -231,14 +237,14 @@ def make_plan(
     Args:
         config: The federation.
         run: Identifier of the run, 32 hex digits.
-        kind: Whether devices train or evaluate.
+        kind: What devices do.
         cohort_size: Size of the round's cohort; only needed where ``participation_rate`` draws it.
         vocabulary: The word list if it is loaded already; else it is loaded here, if there is one.
 
     Raises:
         OSError: If the word list cannot be read.
         ValueError: If there is no such task, the word list does not fit the settings, or
-            ``cohort_size`` is missing.
+            ``cohort_size`` or ``fitting`` is missing.
     """
     from models.tasks import task_named  # Here, so that reading a file needs no torch.
 
@@ -262,7 +268,16 @@ def make_plan(
         privacy=config.privacy,
         cohort_size=size,
         seed=config.seed,
+        embedding_fit=_fit_of(config, kind),
     )
+
+
+def _fit_of(config: FederationConfig, kind: PlanKind) -> EmbeddingFitSettings | None:
+    if kind != "fit_embedding":
+        return None
+    if config.fitting is None:
+        raise ValueError("fitting must be set for devices to fit an embedding")
+    return config.fitting.fit
 
 
 def _described(

@@ -10,16 +10,17 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from models.metrics import Counts
 from privacy.budget import BudgetExceededError
 from protos import federation_pb2 as pb
-from server.answering import RefusedError
+from server.answering import RefusedError, disk_refusal
 from server.cohort import CohortOverflowError, PopulationTooLargeError
 from server.device_evaluation import DeviceEvaluation
 from server.dispatcher import Dispatcher, come_back
 from server.downlink import Downlink
+from server.embedding_fits import EmbeddingFits
 from server.failpoints import Failpoints
 from server.generated_parts import GeneratedParts
 from server.intake import Intake
@@ -63,6 +64,7 @@ class Coordinator:
         keeper: RoundKeeper,
         intake: Intake,
         evaluation: DeviceEvaluation,
+        fits: EmbeddingFits | None,
         membership: Membership,
         renewal: KeyRenewal,
         switch: OperatorSwitch,
@@ -78,6 +80,7 @@ class Coordinator:
             keeper: Opens, closes and aborts rounds on disk.
             intake: Takes updates.
             evaluation: Asks devices how good a model is.
+            fits: Lets new devices fit an embedding; None where they get one by taking part.
             membership: Knows the devices.
             renewal: Renews the coordinator's certificates.
             switch: What the operator wants.
@@ -90,6 +93,7 @@ class Coordinator:
         self._shelf = shelf
         self._keeper = keeper
         self._evaluation = evaluation
+        self._fits = fits
         self._membership = membership
         self._renewal = renewal
         self._switch = switch
@@ -134,6 +138,8 @@ class Coordinator:
                 part = in_hand.downlink
             case pb.MODEL_PART_GENERATED:
                 part = in_hand.generated
+            case pb.MODEL_PART_HYPERNETWORK if in_hand.hypernetwork is not None:
+                part = in_hand.hypernetwork.downlink
         if part is None:
             raise RefusedError(
                 RefusalCode.UNKNOWN_PART, f"a model of this plan has no part {request.part}"
@@ -171,6 +177,31 @@ class Coordinator:
             raise RefusedError(RefusalCode.WRONG_PLAN_KIND, "this lease is for training")
         self._evaluation.report(client, report, now)
         self._changed.set()
+
+    async def take_embedding(self, client: str, request: pb.SendEmbeddingRequest) -> None:
+        """Keep the embedding that a device has fitted, durably, and end its fit.
+
+        Raises:
+            RefusedError: If there is no such fit, the embedding does not open or fit, or the device
+                has one by now.
+        """
+        fits = self._fits
+        if fits is not None and fits.is_done(client, request.lease_nonce):
+            return  # The first answer was lost on its way.
+        fit = None if fits is None else fits.lease_of(client, request.lease_nonce, time.monotonic())
+        if fits is None or fit is None:
+            raise RefusedError(RefusalCode.UNKNOWN_LEASE)
+        senders = await self._membership.signing_keys(client)
+        embedding = await asyncio.to_thread(fits.open, fit, request, senders)
+        try:
+            await self._keeper.adopt(client, embedding)
+        except ValueError as error:
+            raise RefusedError(RefusalCode.DUPLICATE, str(error)) from None
+        except OSError as error:
+            raise (disk_refusal(error) or error) from None
+        fits.finish(client)
+        _LOG.info("%s has fitted its embedding", client)
+        self._dispatcher.offer(client)
 
     # What the operator does.
 
@@ -240,6 +271,7 @@ class Coordinator:
         self.intake.in_hand = restored
         if restored is None:
             self.intake.end_round()
+        await self._open_fits()
         while True:
             self._changed.clear()
             if await self._step():
@@ -259,6 +291,7 @@ class Coordinator:
             return counts is not None
         if self._machine.phase is not Phase.OPEN and self._renewal.is_due:
             await self._renewal.renew()
+            await self._open_fits()
         if self._machine.phase is Phase.WAITING:
             return await self._open_round()
         order = self._machine.tick(time.monotonic())
@@ -321,20 +354,21 @@ class Coordinator:
         if in_hand is None:
             raise RuntimeError("a round must be in hand to be closed")
         contributors = {receipt.client for receipt in order.receipts}
-        self._dispatcher.end_leases("the round closed", contributors)
+        self._end_leases("the round closed", contributors)
         self.intake.end_round()
         if not await self._keeper.close(order, in_hand, dict(self._plan_refusals)):
             await self._abort_round(self._machine.abort("the updates could not be aggregated"))
             return
         self._plan_refusals.clear()
         self._machine.released()
+        await self._open_fits()
         if self._evaluation.is_due(order.round_number):
             await self._begin_evaluation(contributors)
         self._finish_if_over()
 
     async def _abort_round(self, order: Abort) -> None:
         _LOG.warning("round %s, attempt %s: %s", order.round_number, order.attempt, order.reason)
-        self._dispatcher.end_leases(order.reason)
+        self._end_leases(order.reason)
         self.intake.end_round()
         await self._keeper.abort(order)
 
@@ -345,7 +379,7 @@ class Coordinator:
             self._dispatcher.offer_all()
 
     async def _end_evaluation(self, counts: Counts) -> None:
-        self._dispatcher.end_leases("the evaluation ended")
+        self._end_leases("the evaluation ended")
         if counts.token_count:
             await self._shelf.observe(self._machine.round_number - 1, counts)
         self._finish_if_over()
@@ -356,7 +390,8 @@ class Coordinator:
         if self._shelf.has_converged:
             self._machine.finish()
         if self._machine.phase is Phase.FINISHED:
-            self._dispatcher.dismiss_all("finished", _FINISHED_RETRY_S)
+            # Everybody is told so, but those who can still fit an embedding.
+            self._dispatcher.offer_all()
 
     # Work.
 
@@ -367,11 +402,31 @@ class Coordinator:
         answer, in_hand = self._machine.check_in(client, now), self.intake.in_hand
         match answer:
             case LeaseGiven(lease) if in_hand is not None:
+                if self._fits is not None:
+                    self._fits.end(client)
                 return in_hand.work_order(lease, now)
             case ComeBack(reason=ComeBackReason.FINISHED):
-                return come_back("finished", _FINISHED_RETRY_S)
+                return self._fit_for(client, now) or come_back("finished", _FINISHED_RETRY_S)
+            case ComeBack(reason=ComeBackReason.NOT_IN_COHORT | ComeBackReason.ROUND_FULL):
+                return self._fit_for(client, now)
             case _:
                 return None
+
+    def _fit_for(self, client: str, now: float) -> pb.WorkOrder | None:
+        """Return the order by which a device without an embedding fits one, or None."""
+        if self._fits is None or self._keeper.has_embedding(client):
+            return None
+        return self._fits.work_for(client, now, round(time.time() * 1000))
+
+    async def _open_fits(self) -> None:
+        """Let fits begin with the current model; those under way go on with theirs."""
+        if self._fits is not None:
+            self._fits.in_hand = await self._keeper.open_fits()
+
+    def _end_leases(self, reason: str, finished: Collection[str] = ()) -> None:
+        """End the leases of a round or an evaluation; fits go on."""
+        going_on = () if self._fits is None else self._fits.nonces
+        self._dispatcher.end_leases(reason, finished, going_on)
 
     def _in_hand_of(self, client: str, nonce: bytes) -> tuple[Lease, RoundInHand]:
         """Return a lease, for training or for evaluation, and what its holder works on.
@@ -384,11 +439,17 @@ class Coordinator:
             lease = self._evaluation.lease_of(client, nonce, time.monotonic())
             if lease is not None:
                 return lease, asked
+        if self._fits is not None:
+            fit = self._fits.lease_of(client, nonce, time.monotonic())
+            if fit is not None:
+                return fit
         return self.intake.lease_of(client, nonce)
 
     def _drop(self, client: str) -> None:
         """Wait no longer for a client, and give its place to another."""
         self._machine.decline(client)
         self._evaluation.decline(client)
+        if self._fits is not None:
+            self._fits.decline(client)
         self._dispatcher.offer_all()
         self._changed.set()

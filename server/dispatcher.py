@@ -48,9 +48,26 @@ class Dispatcher:
         for session in self._sessions:
             self._offer(session)
 
-    def end_leases(self, reason: str, finished: Collection[str] = ()) -> None:
-        """Take every device's work away, and tell those that have not finished it."""
+    def offer(self, client: str) -> None:
+        """Take away a device's work, which is done, and give it what there is now."""
+        session = self._sessions.get(client)
+        if session is not None:
+            session.nonce = None
+            self._offer(session)
+
+    def end_leases(
+        self, reason: str, finished: Collection[str] = (), going_on: Collection[bytes] = ()
+    ) -> None:
+        """Take every device's work away, and tell those that have not finished it.
+
+        Args:
+            reason: Why, for the devices.
+            finished: Devices whose work is done.
+            going_on: Leases that stay.
+        """
         for session in self._sessions:
+            if session.nonce in going_on:
+                continue
             if session.nonce is not None and session.client not in finished:
                 ended = pb.LeaseEnded(nonce=session.nonce, reason=reason)
                 session.push(pb.WorkOrder(lease_ended=ended))

@@ -53,15 +53,25 @@ def erase_client(
         state = fresh()
         state.restore((path / PERSONALISATION_FILE).read_bytes())
         state.forget(client)
-        _rewrite(folder, record, state.encoded() or bytearray(), signer)
+        replace_state(folder, record, state.encoded() or bytearray(), signer)
         count += 1
     return count
 
 
-def _rewrite(
+def replace_state(
     folder: ReleaseFolder, record: ReleaseRecord, file: bytearray, signer: Identity
 ) -> None:
-    """Put a release with another state in its place, all at once."""
+    """Put a published release with another state in its place, all at once and durably.
+
+    Args:
+        folder: Holds the releases; nobody publishes one meanwhile.
+        record: The release's.
+        file: The other state.
+        signer: The coordinator, who signs the changed record.
+
+    Raises:
+        OSError: If the disk is full; the release stays as it was.
+    """
     files = record.files | digests_of({PERSONALISATION_FILE: file})
     encoded = msgspec.structs.replace(record, files=files).encode()
     changed = {PERSONALISATION_FILE: file, RECORD_FILE: encoded, **signature_of(encoded, signer)}

@@ -15,6 +15,7 @@ from torch import Tensor
 from models.schema import Role, Schema
 from models.tensor_file import TensorFileError, decode_tensors, encode_tensors
 from server.config import FederationConfig
+from server.personalisation.hypernetwork import HypernetworkHalf
 from server.personalisation.method import ServerHalf
 from server.personalisation.registry import build_server_half
 
@@ -62,6 +63,50 @@ class MethodState:
         if made is None:
             raise RuntimeError("only a method that generates tensors is asked for some")
         return made
+
+    @property
+    def hypernetwork(self) -> HypernetworkHalf | None:
+        """Return the half where it makes tensors from embeddings, else None."""
+        return self._half if isinstance(self._half, HypernetworkHalf) else None
+
+    def phi(self) -> Tensor:
+        """Return a copy of the hypernetwork's parameters, flat float32.
+
+        Raises:
+            RuntimeError: If the method has no hypernetwork.
+        """
+        with self._turn:
+            return self._fitting_half().phi.clone()
+
+    @property
+    def phi_schema(self) -> Schema:
+        """Return the tensors of ``phi``.
+
+        Raises:
+            RuntimeError: If the method has no hypernetwork.
+        """
+        return self._fitting_half().phi_schema
+
+    def knows(self, client: str) -> bool:
+        """Return whether a client has an embedding that is not just its first draw."""
+        half = self.hypernetwork
+        return half is None or half.knows(client)
+
+    def adopt(self, client: str, embedding: Tensor) -> None:
+        """Take the embedding that a client has fitted by itself.
+
+        Raises:
+            ValueError: If the client has one, or it does not fit.
+            RuntimeError: If the method has no hypernetwork.
+        """
+        with self._turn:
+            self._fitting_half().adopt(client, embedding)
+
+    def _fitting_half(self) -> HypernetworkHalf:
+        half = self.hypernetwork
+        if half is None:
+            raise RuntimeError("only a method with a hypernetwork knows embeddings")
+        return half
 
     def forget(self, client: str) -> None:
         """Drop what was learnt of a client, if anything was."""

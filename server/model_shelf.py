@@ -13,9 +13,6 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import Literal
 
 import msgspec
 import torch
@@ -23,7 +20,7 @@ from torch import Tensor
 
 from models.codec import Payload, encode, payload_size
 from models.metrics import Counts
-from models.plan import Plan
+from models.plan import Plan, PlanKind
 from models.release_record import Metric
 from models.schema import RELEASED
 from models.vocabulary import Vocabulary
@@ -33,12 +30,10 @@ from privacy.identity import Identity
 from server.config import FederationConfig, make_plan
 from server.convergence import ConvergenceTracker
 from server.downlink import Downlink
-from server.erasing import erase_client
 from server.failpoints import Failpoint, Failpoints
-from server.generated_parts import GeneratedParts
 from server.guarantee_rules import event_of, sampled_places
 from server.ledger import prepare_entry
-from server.method_state import MethodState, method_state_of
+from server.method_state import MethodState
 from server.metrics_log import MetricsLog
 from server.public_evaluation import PublicText
 from server.release_files import NewRelease, ReleaseFolder, parameters_digest
@@ -57,7 +52,6 @@ from server.store import Store
 from server.threads import Threads
 
 _LOG = logging.getLogger(__name__)
-PlanKind = Literal["train", "evaluate"]
 
 
 @dataclass(frozen=True)
@@ -97,7 +91,6 @@ class ModelShelf:
         metrics: MetricsLog,
         identity: Identity,
         method: MethodState,
-        parts: Path,
         public_text: PublicText | None,
         threads: Threads,
         failpoints: Failpoints,
@@ -112,8 +105,7 @@ class ModelShelf:
             releases: Holds their files.
             metrics: Takes each round's figures.
             identity: Signs models and releases.
-            method: Makes generated parameters, and is released with the model.
-            parts: Folder for what is sealed for one device each.
+            method: Is released with the model.
             public_text: What models are evaluated on; None for nothing.
             threads: Do everything that takes time.
             failpoints: Armed in tests only.
@@ -129,7 +121,6 @@ class ModelShelf:
         self._metrics = metrics
         self._identity = identity
         self._method = method
-        self._parts = parts
         self._released = config.schema.with_roles(*RELEASED)
         self._public_text = public_text
         self._threads = threads
@@ -190,29 +181,12 @@ class ModelShelf:
             )
         return await self._sealing
 
-    async def generated_parts(self) -> GeneratedParts | None:
-        """Return what the next attempt's devices get for themselves; None where it is nothing."""
-        if not self._method.generated.tensors:
-            return None
-        model = self.current
-        return await self._threads.run(
-            lambda: GeneratedParts(
-                self._method,
-                self._parts,
-                run=bytes.fromhex(self._run),
-                round_number=model.round_number + 1,
-                base_sha256=model.sha256,
-                sender=self._identity,
-                threads=self._threads,
-            )
-        )
-
     def plan(self, members: Sequence[str] | None, kind: PlanKind = "train") -> Plan:
         """Return what devices of a round do.
 
         Args:
             members: The cohort, or None for ``first-come``.
-            kind: Whether they train or evaluate.
+            kind: What they do.
         """
         config = self._config
         # How many were drawn by secret coins is secret; the places are not.
@@ -313,21 +287,6 @@ class ModelShelf:
         if self._observe(round_number, figures) and self._config.evaluation.keep_best:
             await self._threads.run(lambda: self._releases.point("best", round_number))
         _LOG.info("round %s on devices: %s", round_number, _in_words(figures))
-
-    async def forget(self, client: str) -> None:
-        """Erase a device from what the personalisation method has learnt, released states included.
-
-        Raises:
-            OSError: If the disk is full; ask again.
-        """
-        await self.finish()
-
-        def erase() -> None:
-            self._method.forget(client)
-            fresh = partial(method_state_of, self._config)
-            erase_client(self._releases, client, fresh, self._identity)
-
-        await self._threads.run(erase)
 
     async def finish(self) -> None:
         """Wait for what follows behind the last round."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from models.base_digest import base_digest
 from models.codec import payload_size
 from models.plan import Plan, upload_schema
 from privacy.certificates import Certificates
@@ -10,6 +11,19 @@ from protos import federation_pb2 as pb
 from server.downlink import Downlink
 from server.generated_parts import GeneratedParts
 from server.round_answers import Lease
+
+
+@dataclass(frozen=True)
+class SealedHypernetwork:
+    """Hold the hypernetwork as devices get it that fit an embedding.
+
+    Attributes:
+        downlink: The sealed parameters, for any device.
+        sha256: Digest of the flat parameters, 32 bytes.
+    """
+
+    downlink: Downlink
+    sha256: bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +41,7 @@ class RoundInHand:
         coordinator: Certificates of the keys that signed them and that updates are sealed to.
         generated: What is generated and sealed for each device alone; None where the method
             generates nothing.
+        hypernetwork: What an embedding is fitted with; only under a plan of that kind.
     """
 
     plan: Plan
@@ -38,6 +53,7 @@ class RoundInHand:
     downlink: Downlink
     coordinator: Certificates
     generated: GeneratedParts | None = None
+    hypernetwork: SealedHypernetwork | None = None
 
     @property
     def upload_bytes(self) -> int:
@@ -67,6 +83,9 @@ class RoundInHand:
                     wrapping=self.coordinator.wrapping, signing=self.coordinator.signing
                 ),
                 generated_bytes=0 if self.generated is None else self.generated.total_bytes,
+                hypernetwork_bytes=(
+                    0 if self.hypernetwork is None else self.hypernetwork.downlink.total_bytes
+                ),
             )
         )
 
@@ -76,8 +95,11 @@ class RoundInHand:
         Blocks where the device's generated parameters were not asked for yet: their digest is part
         of it.
         """
-        generated = self.generated
-        base = self.base_sha256 if generated is None else generated.base_of(client)
+        base = self.base_sha256
+        if self.generated is not None:
+            base = self.generated.base_of(client)
+        elif self.hypernetwork is not None:
+            base = base_digest(base, self.hypernetwork.sha256)
         return MessageContext(
             direction=Direction.UPLINK,
             run=bytes.fromhex(self.plan.run),

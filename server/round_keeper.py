@@ -5,6 +5,9 @@ import logging
 import time
 from collections.abc import Sequence
 
+from torch import Tensor
+
+from models.plan import PlanKind
 from models.release_record import Metric
 from privacy.budget import BudgetExceededError
 from server.attempts import OpenAttempt, abort_attempt, open_attempt
@@ -12,7 +15,8 @@ from server.failpoints import Failpoint, Failpoints
 from server.forgetting import forget_client
 from server.guarantee_rules import budget_of
 from server.inbox import Inbox
-from server.model_shelf import ModelShelf, PlanKind
+from server.model_shelf import ModelShelf
+from server.personal_shelf import PersonalShelf
 from server.recovery import Recovered, recover
 from server.release_files import ReleaseFolder
 from server.round_answers import Abort, Close
@@ -32,6 +36,7 @@ class RoundKeeper:
     def __init__(
         self,
         shelf: ModelShelf,
+        personal: PersonalShelf,
         *,
         store: Store,
         inbox: Inbox,
@@ -45,6 +50,7 @@ class RoundKeeper:
 
         Args:
             shelf: Keeps the current model.
+            personal: Makes what of it is for one device alone.
             store: Remembers attempts.
             inbox: Holds sealed updates.
             releases: Holds the files of models.
@@ -54,6 +60,7 @@ class RoundKeeper:
             failpoints: Armed in tests only.
         """
         self._shelf = shelf
+        self._personal = personal
         self._store = store
         self._inbox = inbox
         self._releases = releases
@@ -139,6 +146,38 @@ class RoundKeeper:
         next_round = self._shelf.current.round_number + 1
         return await self._in_hand(self._attempt(next_round, 0, None, deadline_s), "evaluate")
 
+    def has_embedding(self, client: str) -> bool:
+        """Return whether a device needs to fit no embedding."""
+        return self._personal.has_embedding(client)
+
+    async def open_fits(self) -> RoundInHand | None:
+        """Return what devices fit an embedding with; None before there is a trained model."""
+        current = self._shelf.current
+        if current.round_number == 0:
+            return None
+        return RoundInHand(
+            plan=self._shelf.plan(None, "fit_embedding"),
+            round_number=current.round_number + 1,
+            attempt=0,
+            base_sha256=current.sha256,
+            opened_at=time.time(),
+            deadline_ms=0,
+            downlink=await self._shelf.sealed(),
+            coordinator=self._shelf.signer,
+            hypernetwork=await self._personal.sealed_hypernetwork(current),
+        )
+
+    async def adopt(self, client: str, embedding: Tensor) -> None:
+        """Keep a device's own embedding, durably; a round that is being closed is waited for.
+
+        Raises:
+            ValueError: If the device has an embedding, or it does not fit.
+            OSError: If the disk is full; nothing has changed.
+        """
+        async with self._closing:
+            await self._shelf.finish()
+            await self._personal.adopt(self._shelf.current, client, embedding)
+
     async def close(
         self, order: Close, in_hand: RoundInHand, plan_refusals: dict[str, int]
     ) -> bool:
@@ -209,7 +248,8 @@ class RoundKeeper:
             deleted = await self._threads.run(
                 lambda: forget_client(self._store, self._inbox, client, now=time.time())
             )
-            await self._shelf.forget(client)
+            await self._shelf.finish()
+            await self._personal.forget(client)
         return deleted
 
     async def abort(self, order: Abort) -> None:
@@ -245,5 +285,5 @@ class RoundKeeper:
             deadline_ms=opened.deadline_ms,
             downlink=await self._shelf.sealed(),
             coordinator=self._shelf.signer,
-            generated=await self._shelf.generated_parts(),
+            generated=await self._personal.generated_parts(self._shelf.current),
         )

@@ -125,6 +125,14 @@ class FederationService(pb_grpc.FederationServicer):
             self._coordinator.report_evaluation(client, request)
         return pb.ReportEvaluationResponse()
 
+    async def SendEmbedding(  # noqa: N802
+        self, request: pb.SendEmbeddingRequest, context: _Context
+    ) -> pb.SendEmbeddingResponse:
+        """Keep the embedding that a device has fitted, after it is verified and durable."""
+        async with answering(context):
+            await self._coordinator.take_embedding(await self._caller(context), request)
+        return pb.SendEmbeddingResponse()
+
     async def RefusePlan(  # noqa: N802
         self, request: pb.RefusePlanRequest, context: _Context
     ) -> pb.RefusePlanResponse:

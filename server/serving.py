@@ -25,6 +25,7 @@ from server.config import FederationConfig, make_plan
 from server.coordinator import Coordinator
 from server.device_evaluation import DeviceEvaluation
 from server.disk_full import naming_the_disk
+from server.embedding_fits import EmbeddingFits
 from server.enrolment import EnrolmentService
 from server.failpoints import UNARMED, Failpoints
 from server.folder import ServerFolder
@@ -40,6 +41,7 @@ from server.method_state import method_state_of
 from server.metrics_log import MetricsLog
 from server.model_shelf import ModelShelf
 from server.operator_switch import OperatorSwitch
+from server.personal_shelf import PersonalShelf
 from server.public_evaluation import PublicText
 from server.release_files import ReleaseFolder
 from server.round_gate import RoundGate
@@ -164,11 +166,21 @@ class _Parts:
         self._releases = ReleaseFolder(folder.releases)
         self._method = method_state_of(config)
         self._shelf = self._make_shelf()
-        for part in (self._tls, self._opener, self._membership, self._shelf):
+        self._personal = PersonalShelf(
+            config,
+            run,
+            method=self._method,
+            releases=self._releases,
+            parts=folder.parts,
+            identity=identity,
+            threads=threads,
+        )
+        for part in (self._tls, self._opener, self._membership, self._shelf, self._personal):
             self._renewal.tell(part.take_identity)
         self._gate = RoundGate(config, store, run)
         self._keeper = RoundKeeper(
             self._shelf,
+            self._personal,
             store=store,
             inbox=self._inbox,
             releases=self._releases,
@@ -220,7 +232,6 @@ class _Parts:
             metrics=MetricsLog(self._folder.metrics),
             identity=self._renewal.identity,
             method=self._method,
-            parts=self._folder.parts,
             public_text=_public_text(self._config, self._vocabulary),
             threads=self._threads,
             failpoints=self._failpoints,
@@ -245,6 +256,7 @@ class _Parts:
             keeper=self._keeper,
             intake=intake,
             evaluation=DeviceEvaluation(self._config.evaluation, SecureSource()),
+            fits=self._make_fits(),
             membership=self._membership,
             renewal=self._renewal,
             switch=self._switch,
@@ -252,6 +264,14 @@ class _Parts:
             changed=changed,
             quorum=self._config.rounds.quorum,
         )
+
+    def _make_fits(self) -> EmbeddingFits | None:
+        fitting = self._config.fitting
+        if fitting is None:
+            return None
+        fits = EmbeddingFits(fitting.deadline_s, SecureSource().bytes, self._renewal.identity)
+        self._renewal.tell(fits.take_identity)
+        return fits
 
     @contextlib.asynccontextmanager
     async def _listening(self, coordinator: Coordinator) -> AsyncIterator[Ports]:

@@ -25,8 +25,9 @@ import torch
 from torch import Tensor
 
 from models.hypernetwork import Hypernetwork, draw_embedding
-from models.hypernetwork_settings import HypernetworkSettings
+from models.hypernetwork_settings import HypernetworkSettings, embedding_schema
 from models.hypernetwork_state import HypernetworkState, Row, state_of_tensors
+from models.parameters import check_flat
 from models.schema import Schema
 from privacy.clipping import check_finite, clip
 from privacy.clipping_settings import ClippingSettings
@@ -70,6 +71,32 @@ class HypernetworkHalf:
     def parameters_for(self, client_name: str) -> Tensor:
         """Return the client's tensors; those of a client without a row start at its own draw."""
         return self._hypernetwork.generate(self._row(client_name).embedding)
+
+    @property
+    def phi(self) -> Tensor:
+        """Return φ as it is now, flat float32 in the order of ``phi_schema``; not to be changed."""
+        return self._hypernetwork.phi
+
+    @property
+    def phi_schema(self) -> Schema:
+        """Return the tensors of φ."""
+        return self._hypernetwork.schema
+
+    def knows(self, client_name: str) -> bool:
+        """Return whether a client has a row: it took part, or has fitted its embedding."""
+        return client_name in self._rows
+
+    def adopt(self, client_name: str, embedding: Tensor) -> None:
+        """Take the embedding that a client without a row has fitted by itself.
+
+        Raises:
+            ValueError: If the client has a row, or the embedding does not fit.
+        """
+        if self.knows(client_name):
+            raise ValueError(f'client "{client_name}" must have no embedding yet, it has one')
+        size = self._settings.embedding_size
+        check_flat(embedding, embedding_schema(self._settings))
+        self._rows[client_name] = Row(embedding.clone(), torch.zeros(size))
 
     def begin(self, terms: RoundTerms) -> None:
         """Start an attempt at a round; what an earlier attempt took is forgotten."""

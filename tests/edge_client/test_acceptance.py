@@ -96,6 +96,24 @@ def test_a_part_generated_for_the_device_must_be_there_exactly_where_the_plan_ha
         assert refused.value.code == "wrong_size"
 
 
+def test_a_fit_comes_with_the_hypernetwork_and_with_nothing_generated(traffic: Traffic) -> None:
+    floor = msgspec.structs.replace(FLOOR, model_families=frozenset({"transformer_lm"}))
+    trained = personal_lease(48 * 4)
+    fields = msgspec.json.decode(trained.plan) | {"kind": "fit_embedding", "embedding_fit": {}}
+    fit = personal_lease(0)
+    fit.plan = msgspec.json.encode(fields)
+    fit.hypernetwork_bytes = 1000
+
+    assert accept_plan(fit, floor, traffic).kind == "fit_embedding"
+    for name, size in (("hypernetwork_bytes", 0), ("generated_bytes", 48 * 4)):
+        wrong = personal_lease(0)
+        wrong.CopyFrom(fit)
+        setattr(wrong, name, size)
+        with pytest.raises(PlanRefusedError) as refused:
+            accept_plan(wrong, floor, traffic)
+        assert refused.value.code == "wrong_size"
+
+
 def test_what_is_generated_counts_as_traffic(traffic: Traffic) -> None:
     floor = msgspec.structs.replace(
         FLOOR, model_families=frozenset({"transformer_lm"}), bytes_a_day=200

@@ -17,8 +17,9 @@ from edge_client.floor import (
     read_floor,
     write_starting_floor,
 )
+from models.hypernetwork_settings import EmbeddingFitSettings
 from models.model_settings import GruLmSettings, ModelSettings, schema_of
-from models.personalisation_settings import DittoSettings
+from models.personalisation_settings import DittoSettings, PFedHnSettings
 from models.plan import Plan, TrainingSettings, VocabularySettings
 from privacy.calibrated_settings import CentralNoise
 from privacy.example_settings import ExamplePrivacySettings
@@ -103,6 +104,20 @@ def test_an_owner_may_name_the_least_noise(privacy: PrivacySettings, *, is_accep
     with pytest.raises(PlanBelowFloorError, match=r"must be >= 0\.5 for this device") as refused:
         check_plan(plan(privacy=privacy), floor)
     assert refused.value.code == "floor_noise_multiplier"
+
+
+def test_no_embedding_leaves_a_device_without_noise_under_a_guarantee() -> None:
+    fitting = plan(
+        kind="fit_embedding",
+        embedding_fit=EmbeddingFitSettings(),
+        personalisation=PFedHnSettings(),
+        privacy=central(noise_multiplier=1.0),
+    )
+    floor = msgspec.structs.replace(FLOOR, modes=frozenset({"central"}))
+
+    with pytest.raises(PlanBelowFloorError, match="an embedding leaves without noise") as refused:
+        check_plan(fitting, floor)
+    assert refused.value.code == "floor_mode"
 
 
 def test_an_owner_may_choose_the_methods_that_a_device_takes_part_in() -> None:

@@ -15,15 +15,17 @@ import numpy as np
 
 from models.base_digest import base_digest
 from models.codec import FlatVector, decode, encode, payload_size
+from models.hypernetwork_settings import hypernetwork_schema
 from models.plan import (
     PLAN_VERSION,
     Plan,
     decode_plan,
+    hypernetwork_of,
     plan_schema,
     released_schema,
     upload_schema,
 )
-from models.schema import SENT, Role
+from models.schema import SENT, Role, Schema
 from models.seeds import client_seed
 from privacy.certificates import Certificates, CertifiedKey, certificate_pem, read_certificate
 from privacy.envelope import Direction, MessageContext, open_sealed, seal
@@ -113,8 +115,13 @@ class Device:
 
     def open_model(self, lease: pb.Lease, sealed: bytes) -> FlatVector:
         """Open the round's shared model and hold it against what the lease says."""
+        flat = self._open_for_all(lease, released_schema(decode_plan(lease.plan)), sealed)
+        assert hashlib.sha256(flat.data).digest() == lease.base_sha256
+        return flat
+
+    def _open_for_all(self, lease: pb.Lease, schema: Schema, sealed: bytes) -> FlatVector:
+        """Open what is sealed once for every device."""
         plan = decode_plan(lease.plan)
-        schema = released_schema(plan)
         context = MessageContext(
             direction=Direction.DOWNLINK,
             run=bytes.fromhex(plan.run),
@@ -132,9 +139,7 @@ class Device:
             recipient=self.identity,
             sender=self.coordinator_signing,
         )
-        flat = decode(schema, payload)
-        assert hashlib.sha256(flat.data).digest() == lease.base_sha256
-        return flat
+        return decode(schema, payload)
 
     def open_generated(self, lease: pb.Lease, sealed: bytes) -> FlatVector:
         """Open the part that was generated for this device, and remember what it started from."""
@@ -160,6 +165,15 @@ class Device:
         flat = decode(schema, payload)
         self.bases[lease.nonce] = base_digest(lease.base_sha256, hashlib.sha256(flat.data).digest())
         return flat
+
+    def open_hypernetwork(self, lease: pb.Lease) -> None:
+        """Fetch and open what an embedding is fitted with, and remember what it started from."""
+        plan = decode_plan(lease.plan)
+        generated = plan_schema(plan).with_roles(Role.GENERATED)
+        schema = hypernetwork_schema(hypernetwork_of(plan), generated)
+        flat = self._open_for_all(lease, schema, self.fetch(lease, part=pb.MODEL_PART_HYPERNETWORK))
+        sha256 = hashlib.sha256(flat.data).digest()
+        self.bases[lease.nonce] = base_digest(lease.base_sha256, sha256)
 
     def receive(self, lease: pb.Lease) -> None:
         """Fetch and open everything that there is for the lease."""

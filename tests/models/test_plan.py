@@ -132,3 +132,15 @@ def test_example_privacy_arrives_as_it_was_sent() -> None:
 def test_example_privacy_that_bounds_nothing_is_refused(encoded: bytes, message: str) -> None:
     with pytest.raises(PlanError, match=message):
         decode_plan(encoded)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fit"), [("train", {"epochs": 1}), ("fit_embedding", None), ("evaluate", {})]
+)
+def test_a_plan_says_how_to_fit_exactly_where_an_embedding_is_fitted(
+    kind: str, fit: dict[str, int] | None
+) -> None:
+    fields: dict[str, Any] = msgspec.json.decode(PLAN.encode())
+
+    with pytest.raises(PlanError, match='embedding_fit belongs to kind "fit_embedding"'):
+        decode_plan(msgspec.json.encode(fields | {"kind": kind, "embedding_fit": fit}))

@@ -204,3 +204,22 @@ def test_public_text_scores_no_model_that_nobody_has() -> None:
     parse_config(f'{untied}{sections}"ditto"', "federation.toml")
     with pytest.raises(ConfigError, match='method = "fedper"; use "devices"'):
         parse_config(f'{untied}{sections}"fedper"', "federation.toml")
+
+
+@pytest.mark.parametrize(
+    ("personalisation", "message"),
+    [
+        ('method = "ditto"', 'method = "ditto" has none'),
+        (
+            'method = "pfedhn"\nhypernetwork = { embeddings = "fixed" }',
+            'embeddings = "fixed" keeps them',
+        ),
+        ('method = "pfedhn"\n[fitting]\ndeadline_s = 0', "deadline_s must be > 0"),
+    ],
+)
+def test_fitting_needs_embeddings_that_are_learned(personalisation: str, message: str) -> None:
+    fitting = "" if "[fitting]" in personalisation else "\n[fitting]"
+    mean = SOUND.replace('rule = "attentive"', 'rule = "mean"')
+
+    with pytest.raises(ConfigError, match=message):
+        parse_config(f"{mean}[personalisation]\n{personalisation}{fitting}", "federation.toml")

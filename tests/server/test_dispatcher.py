@@ -122,3 +122,30 @@ def test_orders_wait_for_a_device_that_reads_slowly(count: int) -> None:
         session.push(pb.WorkOrder(lease=pb.Lease(nonce=str(number).encode())))
 
     assert orders_of(session) == [f"lease {number}" for number in range(count)]
+
+
+def test_a_lease_that_goes_on_is_neither_ended_nor_given_again() -> None:
+    work = Work()
+    work.nonces.update(a=b"1", b=b"2")
+    sessions = [work.dispatcher.open(client) for client in ("a", "b")]
+
+    work.dispatcher.end_leases("the round closed", going_on={b"2"})
+    work.nonces["a"] = b"3"
+    work.dispatcher.offer_all()
+
+    assert [orders_of(session) for session in sessions] == [
+        ["lease 1", "lease_ended 1", "lease 3"],
+        ["lease 2"],
+    ]
+
+
+def test_a_device_whose_work_is_done_gets_what_there_is_now() -> None:
+    work = Work()
+    work.nonces["a"] = b"1"
+    session = work.dispatcher.open("a")
+
+    work.nonces["a"] = b"2"
+    work.dispatcher.offer("a")
+    work.dispatcher.offer("nobody")
+
+    assert orders_of(session) == ["lease 1", "lease 2"]

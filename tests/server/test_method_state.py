@@ -62,3 +62,25 @@ def test_a_state_that_is_missing_or_changed_is_refused_with_a_remedy() -> None:
     for file in (None, bytes(damaged), b"no tensors"):
         with pytest.raises(MethodStateError, match="restore a backup, or the settings"):
             state.restore(file)
+
+
+def test_a_fitted_embedding_becomes_a_row_once() -> None:
+    state = taught(ONE)
+    embedding = torch.tensor([0.5, -1.0, 2.0])
+    drawn = state.parameters_for(NEW)
+    assert state.knows(ONE)
+    assert not state.knows(NEW)
+
+    state.adopt(NEW, embedding)
+
+    assert state.knows(NEW)
+    assert not torch.equal(state.parameters_for(NEW), drawn)
+    encoded = state.encoded()
+    assert encoded is not None
+    # Its momentum starts at nothing.
+    row = decode_tensors(encoded)[0][f"client/{NEW}"]
+    assert row.tolist() == [[0.5, -1.0, 2.0], [0.0, 0.0, 0.0]]
+    with pytest.raises(ValueError, match="must have no embedding yet"):
+        state.adopt(NEW, embedding)
+    with pytest.raises(ValueError, match=r"must be float32 of shape \(3,\)"):
+        state.adopt(TWO, torch.zeros(4))
