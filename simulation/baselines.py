@@ -9,13 +9,14 @@ References:
         1980.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from models.metrics import Counts
 from models.vocabulary import EOS, UNK
+from simulation.client_figures import client_figures
 from simulation.population import TextPopulation
 
 Tokens = npt.NDArray[np.int64]
@@ -23,6 +24,7 @@ Floats = npt.NDArray[np.float64]
 
 _EM_STEPS = 30
 _SUGGESTIONS = 3
+_COUNTED_TENTHS = 9  # Of each client's training text, where there is no text to validate on.
 
 
 class Unigram:
@@ -137,22 +139,55 @@ def _pairs(streams: Sequence[Tokens]) -> tuple[Tokens, Tokens]:
 
 
 def baseline_figures(population: TextPopulation) -> dict[str, dict[str, float]]:
-    """Return the test figures of both baselines, fitted on the pooled training text, by name."""
-    held_out = population.held_out
-    train, valid, test = (
-        [stream.numpy() for stream in streams.values()]
-        for streams in (population.clients, held_out["valid"], held_out["test"])
-    )
+    """Return the test figures of both baselines, fitted on the pooled training text, by name.
+
+    Where clients hold out text of their own, that is what is scored, and each client's figures are
+    summed up too. There is no validation text then: the mixture is fitted on the newest tenth of
+    each client's training text, and pairs are counted in the rest.
+    """
     size = len(population.vocabulary)
+    train = [stream.numpy() for stream in population.clients.values()]
+    if population.own_test:
+        older = [stream[: _counted(stream)] for stream in train]
+        newest = [stream[_counted(stream) :] for stream in train]
+        return _own_figures(
+            population,
+            {"unigram": Unigram(train, size), "bigram": InterpolatedBigram(older, newest, size)},
+        )
+    valid, test = (
+        [stream.numpy() for stream in population.held_out[split].values()]
+        for split in ("valid", "test")
+    )
     scores = {
         "unigram": Unigram(train, size).score(test),
         "bigram": InterpolatedBigram(train, valid, size).score(test),
     }
-    return {
-        name: {
-            "test_perplexity": counts.perplexity,
-            "test_top1_recall": counts.top1_recall,
-            "test_top3_recall": counts.top3_recall,
+    return {name: _test_figures(counts) for name, counts in scores.items()}
+
+
+def _counted(stream: Tokens) -> int:
+    return len(stream) * _COUNTED_TENTHS // 10
+
+
+def _own_figures(
+    population: TextPopulation, models: Mapping[str, Unigram | InterpolatedBigram]
+) -> dict[str, dict[str, float]]:
+    found = {}
+    for name, model in models.items():
+        own = {
+            client: model.score([stream.numpy()])
+            for client, stream in population.own_test.items()
+            if len(stream)
         }
-        for name, counts in scores.items()
+        summed = client_figures(own, is_text=True)
+        numbers = {figure: float(value) for figure, value in summed.items() if value is not None}
+        found[name] = _test_figures(sum(own.values(), start=Counts())) | numbers
+    return found
+
+
+def _test_figures(counts: Counts) -> dict[str, float]:
+    return {
+        "test_perplexity": counts.perplexity,
+        "test_top1_recall": counts.top1_recall,
+        "test_top3_recall": counts.top3_recall,
     }

@@ -2,9 +2,11 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
-from models.vocabulary import EOS, UNK
-from simulation.baselines import InterpolatedBigram, Unigram
+from models.vocabulary import EOS, UNK, Vocabulary
+from simulation.baselines import InterpolatedBigram, Unigram, baseline_figures
+from simulation.population import TextPopulation
 
 A, B, C = 2, 3, 4
 VOCABULARY_SIZE = 5
@@ -70,3 +72,23 @@ def test_probabilities_after_any_context_sum_to_one() -> None:
             for word in range(VOCABULARY_SIZE)
         )
         assert total == pytest.approx(1)
+
+
+def test_clients_are_scored_on_text_of_their_own() -> None:
+    # Ten words each, so nine tenths of a client's text are nine words: B follows A in all of them.
+    train = {name: torch.tensor([A, B] * 5) for name in ("a", "b")}
+    population = TextPopulation(
+        clients=train,
+        own_test={"a": torch.tensor([A, B, A, B]), "b": torch.tensor([C, C])},
+        held_out={"valid": {}, "test": {}},
+        vocabulary=Vocabulary(("<unk>", "<eos>", "x", "y", "z")),
+        typed=[],
+    )
+
+    figures = baseline_figures(population)["bigram"]
+
+    # All of a's words follow as they did before; b's word was never typed.
+    assert figures["accuracy"] == pytest.approx(4 / 6)
+    assert figures["accuracy_clients_mean"] == pytest.approx((1 + 0) / 2)
+    assert figures["test_top1_recall"] == figures["accuracy"]
+    assert figures["test_perplexity"] == figures["perplexity"]
