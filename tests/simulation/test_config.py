@@ -11,6 +11,11 @@ EXPECTED = {
     "keyboard-sms",
     "keyboard-irc",
     "keyboard-tiny",
+    "fedtp-digits",
+    "fedtp-cifar10",
+    "fedtp-cifar100",
+    "fedtp-shakespeare",
+    "fedtp-keyboard",
 }
 
 
