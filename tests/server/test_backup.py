@@ -3,6 +3,7 @@ import shutil
 import stat
 import tarfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,9 +28,8 @@ def previous(store: Store, releases: ReleaseFolder, new_release: MakeRelease) ->
     """Release two rounds, of which the first is the best, and return the newest digest."""
     previous = NO_PREVIOUS
     for number in (0, 1):
-        record = release_round(
-            store, releases, new_release(number, previous), None, opened_at=1.0, now=2.0
-        )
+        new = replace(new_release(number, previous), personalisation=b"learnt in %d" % number)
+        record = release_round(store, releases, new, None, opened_at=1.0, now=2.0)
         previous = bytes.fromhex(record.parameters_sha256)
     releases.point("best", 0)
     return previous
@@ -49,6 +49,8 @@ def root(
     (tmp_path / "federation.toml").write_text("# settings")
     (tmp_path / "identity").mkdir(mode=0o700)
     (tmp_path / "identity" / "tls.key").write_bytes(b"secret key")
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "device.sealed").write_bytes(b"sealed for a device")
     (tmp_path / "uploads").mkdir()
     (tmp_path / "uploads" / "half.part").write_bytes(b"half")
     return ServerFolder(tmp_path)
@@ -75,6 +77,9 @@ def test_what_is_restored_goes_on_where_it_was(
     assert folder.read(1).record.parameters_sha256 == (
         list_releases(store)[0].parameters_sha256.hex()
     )
+    # What the personalisation method has learnt comes with the release; parts for devices do not.
+    assert folder.read(1).personalisation == b"learnt in 1"
+    assert not restored.parts.exists()
     recovered = recover(store, Inbox(restored.updates), folder, now=210.0)
     assert [receipt.client for receipt in recovered.receipts] == ["device-0001"]
     assert restored.config.read_text() == "# settings"
