@@ -1,0 +1,102 @@
+"""Say what stands in each table of personalisation: every method on one set of clients.
+
+All rows of a table have the same clients, rounds, cohort, local training and, but for those whose
+name says otherwise, the same network. Methods keep the options that their papers give
+(``models.personalisation_settings``).
+"""
+
+from benchmarks.tables.definition import Row, TableDefinition
+
+THREE = (1, 2, 3)
+ACCURACY = ("accuracy", "accuracy_clients_mean", "accuracy_clients_worst_decile")
+
+METHODS = {
+    "Local": '{method="local"}',
+    "FedAvg": '{method="global"}',
+    "FedProx": '{method="fedprox"}',
+    "FedPer": '{method="fedper"}',
+    "FedRep": '{method="fedrep"}',
+    "pFedMe": '{method="pfedme"}',
+    "FedRoD": '{method="fedrod"}',
+    "Ditto": '{method="ditto"}',
+    "pFedGP": '{method="pfedgp"}',
+    "pFedHN": '{method="pfedhn"}',
+    "vanilla": '{method="vanilla"}',
+    "FedTP": '{method="fedtp"}',
+    "FedTP, literal output": '{method="fedtp", hypernetwork={output="literal"}}',
+    "FedTP, fixed embeddings": '{method="fedtp", hypernetwork={embeddings="fixed"}}',
+    "FedTP+FedPer": '{method="fedtp", head="personal"}',
+    "FedTP+FedRoD": '{method="fedtp", head="balanced"}',
+    "FedTP+kNN": '{method="fedtp", neighbours={}}',
+}
+# The networks of their papers: FedBN is about batch norms, pFedHN and pFedGP are about ConvNets.
+ON_A_CONVNET = ("Local", "FedAvg", "FedPer", "FedRoD", "pFedGP", "pFedHN")
+
+_DIGITS_CONVNET = (
+    'model={family="convnet", class_count=10, image_size=8, channel_count=1, pixel_mean=[0.305], '
+    "pixel_std=[0.376], padding=2}"
+)
+_CIFAR_CONVNET = 'model={family="convnet", class_count=10}'
+
+
+def _rows(convnet: str, seeds: tuple[int, ...]) -> tuple[Row, ...]:
+    """Return a row for every method on the preset's ViT, then those on a ConvNet."""
+    normed = convnet.replace("}", ", batch_norm=true}")
+    return (
+        *(_row(name, method, seeds) for name, method in METHODS.items()),
+        *(_row(f"{name}, ConvNet", METHODS[name], seeds, convnet) for name in ON_A_CONVNET),
+        _row("FedAvg, ConvNet with batch norm", METHODS["FedAvg"], seeds, normed),
+        _row("FedBN, ConvNet with batch norm", '{method="fedbn"}', seeds, normed),
+    )
+
+
+def _row(name: str, method: str, seeds: tuple[int, ...], *settings: str) -> Row:
+    return Row(name, (f"personalisation={method}", *settings), seeds)
+
+
+def _images(
+    title: str, preset: str, convnet: str, minutes: float, *settings: str
+) -> TableDefinition:
+    return TableDefinition(
+        title=title,
+        preset=preset,
+        rows=_rows(convnet, THREE),
+        minutes=minutes,
+        figures=ACCURACY,
+        curve=None,
+        references=(),
+        settings=settings,
+    )
+
+
+TABLES = {
+    "fedtp-digits": _images(
+        "Digits, 20 clients of two classes each, 40 rounds of 3 local epochs",
+        "fedtp-digits",
+        _DIGITS_CONVNET,
+        20,
+        "rounds.cap=40",
+        "training.local_epochs=3",
+    ),
+    "fedtp-cifar10": _images(
+        "CIFAR-10, a tenth of the images on 20 clients of two classes each, 100 rounds",
+        "fedtp-cifar10",
+        _CIFAR_CONVNET,
+        90,
+    ),
+}
+
+QUICK = {
+    "quick": TableDefinition(
+        title="The machinery: some methods for three rounds on the digits",
+        preset="fedtp-digits",
+        rows=tuple(
+            _row(name, METHODS[name], (1, 2)) for name in ("Local", "FedAvg", "FedPer", "FedTP")
+        ),
+        minutes=1,
+        figures=ACCURACY,
+        curve=None,
+        references=(),
+        settings=("rounds.cap=3", "training.local_epochs=1"),
+    )
+}
