@@ -6,7 +6,8 @@ or FedRoD's personal head, or a model of one's own; and every tensor where the m
 personal. A tree of Gaussian processes needs no fitting: it is made of the client's examples.
 
 An embedding descends batch by batch: its tensors are generated, take one step on the batch, and
-what that step did is pulled back to the embedding. So one pass over few examples is many steps.
+what that step did is pulled back to the embedding. Batches are small, so that one pass over few
+examples is many steps.
 
 References:
     [FedTP] Li et al., TNNLS 2023, arXiv:2211.01572, section IV-B.3: novel clients.
@@ -41,7 +42,7 @@ from models.personalisation_settings import (
     PFedGpSettings,
     PFedMeSettings,
 )
-from models.plan import Plan
+from models.plan import Plan, TrainingSettings
 from models.registry import Network
 from models.role_vectors import part_of, put_part
 from models.schema import RELEASED, Role
@@ -66,19 +67,25 @@ class Fitted:
 class NewClientFit:
     """Fit one new client's model after the other, with one network for all of them."""
 
-    def __init__(self, plan: Plan, hypernetwork: Hypernetwork | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        hypernetwork: Hypernetwork | None = None,
+        device: torch.device | str = "cpu",
+    ) -> None:
         """Build the plan's network.
 
         Args:
             plan: Names method, model and training.
             hypernetwork: φ of a method that generates tensors; not changed.
+            device: Where to train.
 
         Raises:
             ValueError: If the method generates tensors and there is no hypernetwork.
         """
         self.plan = plan
         self.task = task_named(plan.task)
-        self.client = ClientNetwork(plan, torch.device("cpu"))
+        self.client = ClientNetwork(plan, torch.device(device))
         self.half = build_client_half(plan.personalisation)
         self.training = msgspec.structs.replace(plan.training, local_epochs=1)
         self.generated = self.client.schema.with_roles(Role.GENERATED)
@@ -171,7 +178,7 @@ class _OneFit:
             return fit_embedding(
                 self._fit.hypernetwork,
                 self._embedding,
-                self._trainings,
+                lambda epoch: self._trainings(epoch, settings.batch_size),
                 settings,
                 after_epoch=lambda epoch, made: after_epoch(epoch, self._fitted(made)),
             )
@@ -206,7 +213,7 @@ class _OneFit:
     def _fit_personal_head(self, epoch: int) -> None:
         """Train FedRoD's personal head on what the body, left as it is, makes of each batch."""
         descent, _ = self._descent(epoch)
-        objective = self._balanced()
+        objective = self._balanced(self._fit.training)
         descent.network.train()
         with torch.no_grad():
             for batch in objective.batches(descent.network, descent.generator):
@@ -226,15 +233,13 @@ class _OneFit:
         if isinstance(self._fit.plan.personalisation, PFedMeSettings):
             self._received = self._received + client.update(self._received)
 
-    def _trainings(self, epoch: int) -> Iterator[LocalTraining]:
+    def _trainings(self, epoch: int, batch_size: int) -> Iterator[LocalTraining]:
         """Yield a training for each batch of one pass over the examples."""
         descent, _ = self._descent(epoch)
-        is_balanced = has_balanced_head(self._fit.plan.personalisation)
-        objective: LocalObjective = (
-            self._balanced()
-            if is_balanced
-            else TaskObjective(self._fit.task, self._examples, self._fit.training)
-        )
+        training = msgspec.structs.replace(self._fit.training, batch_size=batch_size)
+        objective: LocalObjective = TaskObjective(self._fit.task, self._examples, training)
+        if has_balanced_head(self._fit.plan.personalisation):
+            objective = self._balanced(training)
         carried = _Carried(objective)
         for batch in objective.batches(descent.network, descent.generator):
             yield partial(self._train_batch, descent, carried, batch)
@@ -261,31 +266,29 @@ class _OneFit:
         """Lay the client's model into the network, and return what trains it for one epoch."""
         fit, client = self._fit, self._client
         client.load(self._received, self._personal.personal)
-        use_generator(client.network, self._generator(epoch, "fit-dropout"))
+        dropout = client_seed(fit.plan.seed, epoch, self._name, purpose="fit-dropout")
+        use_generator(client.network, torch.Generator(client.device).manual_seed(dropout))
+        order = client_seed(fit.plan.seed, epoch, self._name, purpose="fit")
         descent = Descent(
             client.network,
             fit.task,
             self._examples,
             fit.training,
-            generator=self._generator(epoch, "fit"),
+            generator=torch.Generator().manual_seed(order),
             device=client.device,
         )
         return descent, Optimiser(client.network, client.schema, fit.training)
 
-    def _balanced(self) -> BalancedSoftmax:
+    def _balanced(self, training: TrainingSettings) -> BalancedSoftmax:
         fit, settings = self._fit, self._fit.plan.personalisation
         rate = getattr(settings, "personal_learning_rate", None)
         return BalancedSoftmax(
             feature_task(fit.task, settings.method),
             self._examples,
-            fit.training,
+            training,
             head=PersonalHead(self._personal.extras, self._client.device),
-            learning_rate=fit.training.learning_rate if rate is None else rate,
+            learning_rate=training.learning_rate if rate is None else rate,
         )
-
-    def _generator(self, epoch: int, purpose: str) -> torch.Generator:
-        seed = client_seed(self._fit.plan.seed, epoch, self._name, purpose=purpose)
-        return torch.Generator().manual_seed(seed)
 
     def _receive_generated(self, generated: Tensor) -> None:
         put_part(self._received, self._client.received, self._fit.generated, generated)

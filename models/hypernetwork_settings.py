@@ -79,16 +79,20 @@ class EmbeddingFitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
 
     Attributes:
         epochs: Passes over the client's own examples.
+        batch_size: Examples of one step, or parallel texts; few, so that one pass over few examples
+            is many steps.
         learning_rate: How far each number of the embedding moves in the first step, and at most
             about so far in every other.
     """
 
     epochs: int = 1
+    batch_size: int = 4
     learning_rate: float = 0.1
 
     def __post_init__(self) -> None:
-        if self.epochs < 1:
-            raise ValueError(f"epochs must be >= 1, got {self.epochs}")
+        for name in ("epochs", "batch_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
         if not 0 < self.learning_rate < math.inf:
             raise ValueError(f"learning_rate must be > 0 and finite, got {self.learning_rate}")
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _INCHES = 1.5
 _TITLE_INCHES = 0.5
 _DOTS_PER_INCH = 130
-_HEAT = 0.55
+_HEAT = 0.45
 """Opacity of the map over its image."""
 
 

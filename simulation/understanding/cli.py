@@ -56,7 +56,15 @@ def add_novel(parser: argparse.ArgumentParser, data: Path | None) -> None:
     parser.add_argument(
         "--learning-rate",
         type=float,
-        help="step size of an embedding, where the method has one; all else steps as in the run",
+        default=0.1,
+        help="step size of an embedding, where the method has one; everything else steps as in "
+        "the run (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--batch-size",
+        type=int,
+        default=4,
+        help="examples in one step of an embedding (default: %(default)s)",
     )
     _add_png(parser, "novel.png")
     parser.add_argument("--json", action="store_true", help="print the curves as JSON")
@@ -122,9 +130,11 @@ def _novel(arguments: argparse.Namespace) -> int:
     from models.hypernetwork_settings import EmbeddingFitSettings
     from simulation.understanding.commands import novel
 
-    settings = EmbeddingFitSettings(epochs=arguments.epochs)
-    if arguments.learning_rate is not None:
-        settings = msgspec.structs.replace(settings, learning_rate=arguments.learning_rate)
+    settings = EmbeddingFitSettings(
+        epochs=arguments.epochs,
+        batch_size=arguments.batch_size,
+        learning_rate=arguments.learning_rate,
+    )
     curves = novel(arguments.runs, arguments.png, settings=settings, data=arguments.data)
     if arguments.json:
         print(msgspec.json.encode(curves).decode())
