@@ -61,9 +61,10 @@ class MessageContext:
         direction: Which way it goes.
         run: Identifier of the run, 16 bytes.
         round_number: Round, from 1.
-        slot: The client's slot; 0 in a downlink, which is one body for the whole cohort.
-        lease_nonce: The lease, 16 bytes; zeros in a downlink.
-        base_sha256: SHA-256 of the flat parameters the round starts from.
+        slot: The client's slot; 0 in a downlink that is one body for the whole cohort.
+        lease_nonce: The lease, 16 bytes; zeros in such a downlink.
+        base_sha256: SHA-256 of what the sender of an update started from; in a downlink, of the
+            flat parameters that the whole cohort starts from.
         schema_sha256: SHA-256 of the schema.
         deadline_ms: When the round closes, unix milliseconds. An opener may pass None: it then
             learns the deadline from the verified header.

@@ -429,7 +429,7 @@ class Coordinator:
         self._dispatcher.end_leases(reason, finished, going_on)
 
     def _in_hand_of(self, client: str, nonce: bytes) -> tuple[Lease, RoundInHand]:
-        """Return a lease, for training or for evaluation, and what its holder works on.
+        """Return a lease, for training, evaluating or fitting, and what its holder works on.
 
         Raises:
             RefusedError: If there is no such lease.
