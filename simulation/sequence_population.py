@@ -38,10 +38,8 @@ def build_sequence_population(config: SimulationConfig) -> Population:
         raise PopulationError(
             f"data set of sequences must be one of {', '.join(RULES)}, got {data.dataset!r}"
         )
-    if data.pairs_per_client is None or data.client_count is None or data.partition != "iid":
-        raise PopulationError(
-            'sequences need data.pairs_per_client, data.client_count and partition = "iid"'
-        )
+    if data.pairs_per_client is None or data.client_count is None:
+        raise PopulationError("sequences need data.pairs_per_client and data.client_count")
     longest = model.context_size - 1
     generator = torch.Generator().manual_seed(data.seed)
 

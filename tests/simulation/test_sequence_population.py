@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from models.sequence import SequencePairs
+from server.config import ConfigError
 from simulation.config import SimulationConfig, config_from, read_tables
 from simulation.dealing import build_population
 from simulation.overrides import parse_override, with_setting
@@ -67,13 +68,17 @@ def test_a_deal_depends_on_its_seed_alone() -> None:
     [
         ("data.dataset=ptb", "must be one of copy, reverse, translate, got 'ptb'"),
         ('data={dataset="copy", client_count=3}', "sequences need data.pairs_per_client"),
-        ("data.partition=groups", 'partition = "iid"'),
         ('model={family="vit", class_count=3}', 'needs model.family = "seq2seq"'),
     ],
 )
 def test_data_that_are_no_sequences_are_refused(setting: str, says: str) -> None:
     with pytest.raises(PopulationError, match=says):
         build_population(configured(setting), None)
+
+
+def test_sequences_are_dealt_alike_only() -> None:
+    with pytest.raises(ConfigError, match='data.partition must be one of iid .* got "groups"'):
+        configured("data.partition=groups")
 
 
 def test_nobody_trains_on_less_than_a_pair() -> None:
