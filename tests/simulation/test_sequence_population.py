@@ -77,7 +77,7 @@ def test_data_that_are_no_sequences_are_refused(setting: str, says: str) -> None
 
 
 def test_sequences_are_dealt_alike_only() -> None:
-    with pytest.raises(ConfigError, match='data.partition must be one of iid .* got "groups"'):
+    with pytest.raises(ConfigError, match=r'data\.partition must be one of iid .* got "groups"'):
         configured("data.partition=groups")
 
 
