@@ -1,7 +1,8 @@
 """Lay over images what each client's own attention takes in of them.
 
-One row an image, one column a client: where attention is personal, the same image is looked at in
-other places. Each map is scaled to its own largest value, so columns compare places, not strength.
+One row an image, one column a client of a run: where attention is personal, the same image is
+looked at in other places. Each map is scaled to its own largest value, so columns compare places,
+not strength.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +29,7 @@ _HEAT = 0.45
 
 
 def picture_attention(
-    run: FinishedRun,
+    runs: Sequence[FinishedRun],
     population: Population,
     path: Path,
     *,
@@ -38,18 +39,25 @@ def picture_attention(
     """Draw the attention of some clients over test images of theirs, and write it as PNG.
 
     Args:
-        run: Of a model ``vit``.
-        population: The run's.
+        runs: Of models ``vit`` that read the same images, at least one.
+        population: The first run's.
         path: PNG file to write.
         clients: Whose attention; their own test images are shown, in turns.
         image_count: Images to show, at least 1; fewer where the clients have no more.
 
     Raises:
-        ValueError: If a client is not known or none has a test image, or the model is no ViT.
+        ValueError: If a client is not known or none has a test image, or a model is no ViT of such
+            images.
     """
     shown = _images_of(population, clients, image_count)
     pixels = torch.stack([pixels for _, pixels in shown])
-    maps = {client: attention_maps(_vit_of(run, client), pixels) for client in clients}
+    maps = {
+        client if len(runs) == 1 else f"{run.folder.folder.name}\n{client}": attention_maps(
+            _vit_of(run, client, pixels), pixels
+        )
+        for run in runs
+        for client in clients
+    }
     write_attention(pixels, maps, path, titles=[title for title, _ in shown])
 
 
@@ -127,10 +135,15 @@ def _images_of(
     return turns[:image_count]
 
 
-def _vit_of(run: FinishedRun, client: str) -> Vit:
+def _vit_of(run: FinishedRun, client: str, pixels: Tensor) -> Vit:
     network = run.network_of(client)
     if not isinstance(network, Vit):
         raise ValueError(
             f'attention over images needs model.family = "vit", got "{type(network).__name__}"'
+        )
+    if network.pixels.shape != pixels.shape[1:]:
+        raise ValueError(
+            f"{run.folder.folder} reads images of shape {network.pixels.shape}, those of the first "
+            f"run have {tuple(pixels.shape[1:])}"
         )
     return network

@@ -12,7 +12,13 @@ if TYPE_CHECKING:
 
 def add_attention(parser: argparse.ArgumentParser, data: Path | None) -> None:
     """Add the flags of ``attention``; ``data`` is where data sets lie unless it is told."""
-    parser.add_argument("run", type=Path, metavar="OUT", help="folder of a run that is over")
+    parser.add_argument(
+        "runs",
+        nargs="+",
+        type=Path,
+        metavar="OUT",
+        help="folder of a run that is over; several are compared on images of the first",
+    )
     _add_data(parser, data)
     parser.add_argument(
         "--client",
@@ -90,7 +96,7 @@ def _attention(arguments: argparse.Namespace) -> int:
     from simulation.understanding.commands import attention
 
     attention(
-        arguments.run,
+        arguments.runs,
         arguments.png,
         clients=arguments.clients,
         image_count=arguments.images,

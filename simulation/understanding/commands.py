@@ -19,13 +19,18 @@ _SHOWN_CLIENTS = 3
 
 
 def attention(
-    folder: Path, png: Path, *, clients: Sequence[str], image_count: int, data: Path | None
+    folders: Sequence[Path],
+    png: Path,
+    *,
+    clients: Sequence[str],
+    image_count: int,
+    data: Path | None,
 ) -> None:
     """Draw the attention of some clients, the first three if none is named, over test images."""
-    run = open_run(folder)
-    population = build_population(run.config, data)
+    runs = [open_run(folder) for folder in folders]
+    population = build_population(runs[0].config, data)
     shown = clients or list(population.clients)[:_SHOWN_CLIENTS]
-    picture_attention(run, population, png, clients=shown, image_count=image_count)
+    picture_attention(runs, population, png, clients=shown, image_count=image_count)
 
 
 def embeddings(folder: Path, png: Path) -> Purity | None:

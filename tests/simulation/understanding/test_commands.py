@@ -34,10 +34,12 @@ def test_attention_is_drawn_over_the_clients_own_images(
     assert main(["attention", folder, "--images", "1", "--png", str(few)]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == str(few)
     named = ["--client", "device-0002", "--client", "device-0003"]
-    assert main(["attention", folder, *named, "--png", str(many)]) == 0
+    assert main(["attention", folder, str(run_of("vanilla")), *named, "--png", str(many)]) == 0
 
-    assert is_png(few)
-    assert is_png(many)
+    # An image, the digit and three clients; six images, the digit and two clients of two runs.
+    shapes = [Image.open(path).size for path in (few, many)]
+    assert shapes[0][0] < shapes[1][0]
+    assert shapes[0][1] < shapes[1][1]
 
 
 def test_a_map_is_hot_where_its_share_is(tmp_path: Path) -> None:
