@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.tables.definition import Row, TableDefinition
-from benchmarks.tables.report import figures_of, write_report
+from benchmarks.tables.report import Writer, figures_of, write_report
 from simulation.baselines import baseline_figures
 from simulation.config import SimulationConfig, config_from, read_tables, with_settings
 from simulation.dealing import build_population
@@ -28,7 +28,8 @@ from simulation.workers import processor_count
 class Maker:
     """Run what is missing of a table and write it."""
 
-    def __init__(self, arguments: argparse.Namespace, module: str) -> None:
+    def __init__(self, arguments: argparse.Namespace, module: str, write: Writer) -> None:
+        self._write = write
         self._data: Path | None = arguments.data
         self._runs: Path = arguments.runs
         self._out: Path = arguments.out
@@ -40,18 +41,19 @@ class Maker:
         """Run every row with every seed and return the figures by row."""
         floors = self._floors(table)
         rows = dict(floors)
-        folders: dict[str, Path] = {}
+        folders: dict[str, list[Path]] = {row.name: [] for row in table.rows}
         finals: dict[str, list[Figures]] = {row.name: [] for row in table.rows}
         command = f"python -m {self._module} --data DATA --only {name}"
         for row, seed in seed_by_seed(table):
             folder = self._runs / (row.run or f"{name}/{_folder_name(row)}") / f"seed-{seed}"
             finals[row.name].append(self._run(table, row, seed, folder))
-            folders.setdefault(row.name, folder)
+            folders[row.name].append(folder)
             done = {
                 other: figures_of(runs, table.figures) for other, runs in finals.items() if runs
             }
             rows = {**floors, **done}
-            write_report(name, table, rows, self._out, command=command, runs=folders)
+            over = {other: of_row for other, of_row in folders.items() if of_row}
+            self._write(name, table, rows, self._out, command=command, runs=over)
         return rows
 
     def _floors(self, table: TableDefinition) -> dict[str, dict[str, float | None]]:
@@ -115,6 +117,7 @@ def make_tables(
     description: str,
     tables: Mapping[str, TableDefinition],
     quick: Mapping[str, TableDefinition],
+    write: Writer = write_report,
 ) -> None:
     """Make the tables that the command line asks for.
 
@@ -123,6 +126,7 @@ def make_tables(
         description: First line of ``--help``.
         tables: Every table by name.
         quick: What ``--quick`` makes instead, in a temporary folder.
+        write: Writes a table after each of its runs.
     """
     arguments = _parser(description, tables).parse_args()
     if arguments.data is None and "SOTTO_DATA" in os.environ:
@@ -136,7 +140,7 @@ def make_tables(
         if arguments.quick:
             chosen = dict(quick)
             arguments.runs, arguments.out = Path(scratch, "runs"), Path(scratch, "results")
-        maker = Maker(arguments, module)
+        maker = Maker(arguments, module, write)
         results = {name: maker.make(name, table) for name, table in chosen.items()}
         if arguments.json:
             print(json.dumps(flat(results)))

@@ -4,6 +4,7 @@ import json
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from benchmarks.tables.definition import TableDefinition
 from simulation.metrics import read_metrics
@@ -12,6 +13,23 @@ from simulation.plots import plot_bars, plot_runs, plot_table
 FLOORS = ("unigram", "bigram")
 
 Final = Mapping[str, float | int | str | None]
+Rows = Mapping[str, Mapping[str, float | None]]
+
+
+class Writer(Protocol):
+    """Write a table, as ``write_report`` does."""
+
+    def __call__(
+        self,
+        name: str,
+        table: TableDefinition,
+        rows: Rows,
+        folder: Path,
+        *,
+        command: str,
+        runs: Mapping[str, Sequence[Path]],
+    ) -> None:
+        """Write the table's files into a folder."""
 
 
 def figures_of(finals: Sequence[Final], names: Sequence[str]) -> dict[str, float | None]:
@@ -29,11 +47,11 @@ def figures_of(finals: Sequence[Final], names: Sequence[str]) -> dict[str, float
 def write_report(
     name: str,
     table: TableDefinition,
-    rows: Mapping[str, Mapping[str, float | None]],
+    rows: Rows,
     folder: Path,
     *,
     command: str,
-    runs: Mapping[str, Path],
+    runs: Mapping[str, Sequence[Path]],
 ) -> None:
     """Write ``NAME.json``, ``NAME.md`` and ``NAME.png``.
 
@@ -43,13 +61,14 @@ def write_report(
         rows: Figures by row, baselines first.
         folder: Where to write.
         command: What made the table.
-        runs: Folder of one run of each row, for the picture.
+        runs: Folders of each row's runs; the picture shows the first.
     """
     folder.mkdir(parents=True, exist_ok=True)
     document = {"table": name, "title": table.title, "command": command, "rows": rows}
     (folder / f"{name}.json").write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     (folder / f"{name}.md").write_text(_markdown(table, rows, command))
-    _draw(table, rows, folder / f"{name}.png", runs)
+    first = {row: folders[0] for row, folders in runs.items()}
+    _draw(table, rows, folder / f"{name}.png", first)
 
 
 def _markdown(

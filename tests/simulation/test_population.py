@@ -10,7 +10,8 @@ from edge_client.datasets.federated_text import DatasetError
 from models.image_classification import LabelledImages
 from models.vocabulary import EOS, UNK
 from server.config import ConfigError
-from simulation.config import SimulationConfig
+from simulation.config import SimulationConfig, config_from, read_tables
+from simulation.dealing import build_population
 from simulation.population import Population, PopulationError, as_text
 from simulation.text_population import build_text_population
 
@@ -163,3 +164,16 @@ def test_audits_ask_for_clients_who_type() -> None:
 
     with pytest.raises(PopulationError, match="who type words"):
         as_text(Population(clients={"device-0001": pictures}, held_out={}))
+
+
+def test_the_personal_keyboard_needs_no_download_with_the_manual() -> None:
+    tables = read_tables("fedtp-keyboard")
+    config = config_from({**tables, "data": {**tables["data"], "dataset": "manual"}}, "test")
+
+    population = as_text(build_population(config, None))
+
+    # Fifty of the manual's topics, each typing its own end; those that are short hold nothing out.
+    assert len(population.clients) == config.data.client_count == 50
+    assert 40 <= len(population.own_typed) <= 50
+    assert list(population.own_typed) == list(population.own_test)
+    assert len(population.vocabulary) == tables["model"]["vocabulary_size"] == 2500
