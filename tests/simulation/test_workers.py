@@ -3,7 +3,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -133,6 +133,15 @@ def test_a_pool_needs_a_worker(configured: Configured, population: Population) -
         WorkerPool(plan_of(config, population), population.clients, worker_count=0)
 
 
+@pytest.fixture
+def heeds_interrupts() -> Iterator[None]:
+    """A shell starts what it runs in the background with interrupts ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeds_interrupts")
 def test_an_interrupt_does_not_wait_for_the_clients_under_way(
     configured: Configured, population: Population
 ) -> None:
