@@ -3,7 +3,7 @@
 from benchmarks.tables.definition import Row, TableDefinition
 from benchmarks.tables.own_text import GLOBAL
 
-EPOCHS = (1, 3, 10)
+EPOCHS = (1, 2, 4)
 """Local epochs of fine-tuning: what users gain from the global model by themselves."""
 
 FIGURES = (

@@ -37,6 +37,8 @@ _DIGITS_CONVNET = (
     "pixel_std=[0.376], padding=2}"
 )
 _CIFAR_CONVNET = 'model={family="convnet", class_count=10}'
+# As many parameters as the preset's Transformer: 79,500 and 79,360.
+_LSTM = 'model={family="char_lstm", context_size=80, hidden_size=75}'
 
 
 def _rows(convnet: str, seeds: tuple[int, ...]) -> tuple[Row, ...]:
@@ -83,6 +85,19 @@ TABLES = {
         "fedtp-cifar10",
         _CIFAR_CONVNET,
         90,
+    ),
+    "fedtp-shakespeare": TableDefinition(
+        title="Shakespeare, next character, causal: 50 roles, 40 rounds of a tenth of them",
+        preset="fedtp-shakespeare",
+        rows=(
+            *(_row(name, METHODS[name], THREE) for name in ("FedAvg", "vanilla", "FedTP")),
+            _row("FedAvg, LSTM", METHODS["FedAvg"], THREE, _LSTM),
+        ),
+        minutes=20,
+        figures=(*ACCURACY, "perplexity"),
+        curve=None,
+        references=(),
+        settings=("rounds.cap=40",),
     ),
 }
 
