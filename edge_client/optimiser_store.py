@@ -1,7 +1,7 @@
-"""Keep a device's optimiser state between rounds, where the plan asks for it.
+"""Keep an optimiser's state between rounds in a file, where the plan asks for it.
 
-The state belongs to one model: it is filed under the schema's digest, and a state of another
-model is left alone until the device's folder is cleared.
+On a device the state belongs to one model: it is filed under the schema's digest, and a state of
+another model is left alone until the device's folder is cleared.
 """
 
 import io
@@ -16,12 +16,44 @@ from models.plan import Plan
 from privacy.atomic import write_atomically
 
 
+class OptimiserStateError(ValueError):
+    """Raised when a kept state is not there or damaged; the text says which file."""
+
+
+def read_optimiser_state(path: Path) -> OptimiserState:
+    """Return what `write_optimiser_state` wrote.
+
+    Raises:
+        OptimiserStateError: If there is no such file, or it is damaged.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
+        raise OptimiserStateError(f"{path} holds no optimiser state: {error}") from None
+
+
+def write_optimiser_state(path: Path, state: OptimiserState, *, flush: bool = True) -> None:
+    """Replace a kept state all at once.
+
+    Args:
+        path: Where it is kept; its folder must exist.
+        state: To be kept.
+        flush: Whether to wait for the disk.
+
+    Raises:
+        OSError: If the disk is full; what was there is untouched.
+    """
+    packed = io.BytesIO()
+    np.savez(packed, allow_pickle=False, **{name: part.numpy() for name, part in state.items()})
+    write_atomically(path, packed.getbuffer(), flush=flush)
+
+
 def load_state(folder: Path, plan: Plan) -> OptimiserState | None:
     """Return what the last round left, or None if it left nothing that can be read."""
     try:
-        with np.load(_path(folder, plan), allow_pickle=False) as arrays:
-            return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile):
+        return read_optimiser_state(_path(folder, plan))
+    except OptimiserStateError:
         # Momentum is a convenience: a device that lost it starts afresh, as in its first round.
         return None
 
@@ -31,9 +63,7 @@ def save_state(folder: Path, plan: Plan, state: OptimiserState | None) -> None:
     if state is None:
         return
     folder.mkdir(mode=0o700, exist_ok=True)
-    packed = io.BytesIO()
-    np.savez(packed, allow_pickle=False, **{name: part.numpy() for name, part in state.items()})
-    write_atomically(_path(folder, plan), packed.getbuffer())
+    write_optimiser_state(_path(folder, plan), state)
 
 
 def _path(folder: Path, plan: Plan) -> Path:

@@ -3,9 +3,10 @@
 A run's folder holds ``run.json`` (configuration and seed, fixed at the start), ``metrics.jsonl``,
 ``partition.json`` with who got what, ``final.json`` once it is over, and then too, with a figure
 for each client, ``clients.json``, ``keystrokes.json`` and ``fine-tuned.json`` where they were
-asked for, ``states/`` with what clients keep to themselves, and ``releases/``, written by the
-coordinator's own code, so that ``sotto-export`` reads either. A simulated release is unsigned:
-nobody has to trust it but the person who ran it. Only the newest and the best release are kept.
+asked for, ``states/`` and ``optimisers/`` with what clients keep to themselves, and ``releases/``,
+written by the coordinator's own code, so that ``sotto-export`` reads either. A simulated release
+is unsigned: nobody has to trust it but the person who ran it. Only the newest and the best release
+are kept.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,7 @@ KEYSTROKES_FILE = "keystrokes.json"
 FINE_TUNED_FILE = "fine-tuned.json"
 RELEASES_FOLDER = "releases"
 STATES_FOLDER = "states"
+OPTIMISERS_FOLDER = "optimisers"
 _READABLE = 0o644
 
 
@@ -64,6 +66,7 @@ class RunFolder:
         folder: The folder.
         releases: The models in it.
         states: What clients keep to themselves.
+        optimisers: States of their optimisers, where the plan keeps them.
     """
 
     def __init__(self, folder: Path, description: RunDescription) -> None:
@@ -85,6 +88,7 @@ class RunFolder:
             )
         self.releases = ReleaseFolder(folder / RELEASES_FOLDER)
         self.states = StateShelf(folder / STATES_FOLDER)
+        self.optimisers = StateShelf(folder / OPTIMISERS_FOLDER)
 
     def save(
         self,
@@ -105,6 +109,7 @@ class RunFolder:
         kept = {release.round_number} if best_round is None else {release.round_number, best_round}
         # First, so that no release counts on a state that a power cut takes.
         self.states.flush(release.round_number)
+        self.optimisers.flush(release.round_number)
         if guarded is not None:
             guarded.release(self.releases, release, took_part)
         else:
@@ -114,6 +119,13 @@ class RunFolder:
             self.releases.point("best", best_round)
         self.releases.prune(())
         self.states.prune(kept)
+        # Nobody trains on from the best model.
+        self.optimisers.prune({release.round_number})
+
+    def rewind(self, round_number: int) -> None:
+        """Forget what clients kept after a round: those rounds will be run again."""
+        self.states.rewind(round_number)
+        self.optimisers.rewind(round_number)
 
     def newest(self) -> StoredRelease | None:
         """Return the release to go on from, or None at the start.

@@ -107,6 +107,7 @@ def run_simulation(
             population.named_examples(),
             worker_count=options.worker_count,
             states=folder.states,
+            optimisers=folder.optimisers,
         ) as pool,
     ):
         return _Run(
@@ -199,7 +200,7 @@ class _Run:
         if self._guarded is not None:
             self._guarded.recover(self._folder.releases)
         newest = self._folder.newest()
-        self._folder.states.rewind(0 if newest is None else newest.record.round)
+        self._folder.rewind(0 if newest is None else newest.record.round)
         if newest is None:
             federation = Federation(
                 self._config, self._plan, names, self._pool, guard=self._guarded
@@ -208,11 +209,6 @@ class _Run:
                 initial = self._release(federation, {}, NO_PREVIOUS)
                 self._guarded.release(self._folder.releases, initial)
             return federation
-        if self._config.training.optimiser_state == "kept":
-            raise CheckpointError(
-                f"{self._folder.folder} cannot be resumed: kept optimiser states are not saved; "
-                "remove the folder to start over"
-            )
         figures = newest.record.metrics
         norm = figures.get("next_clipping_norm")
         return Federation(

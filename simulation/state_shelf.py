@@ -1,7 +1,8 @@
 """Keep what simulated clients keep to themselves, in files: memory does not grow with them.
 
 ``states/CLIENT/ROUND.bin`` is what a client kept after it trained in a round, as
-``edge_client.personalisation.state`` writes it. What a client had before any round is the newest
+``edge_client.personalisation.state`` writes it; ``optimisers/`` holds the states of optimisers
+likewise, as ``edge_client.optimiser_store`` does. What a client had before any round is the newest
 file of an earlier one, so a round that is repeated, and a run that is resumed, start from what
 they started from before.
 """

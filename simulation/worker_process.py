@@ -16,6 +16,7 @@ from torch import Tensor
 
 from edge_client.compute import prepare_compute
 from edge_client.local_round import LocalResult, evaluate_users
+from edge_client.optimiser_store import read_optimiser_state, write_optimiser_state
 from edge_client.optimisers import OptimiserState
 from edge_client.personalisation.state import (
     PersonalState,
@@ -48,10 +49,11 @@ class Job(NamedTuple):
         round_number: Round, from 1, that is trained, or that a model to be fine-tuned is of.
         buffer: Which buffer holds what was generated for the client and takes its update; chosen
             when the job is sent.
-        optimiser_state: What the client's last round left, where the plan keeps it.
         clipping_norm: This round's, where it changes from round to round.
         state: File with the client's personal state; None before its first round.
         next_state: File that training writes it to; None where the method keeps none.
+        optimiser: File with the state of the client's optimiser; None before its first round.
+        next_optimiser: File that training writes it to; None where the plan keeps none.
         typed: What the client typed in words, to count keys; None counts none.
         epochs: After how many epochs of fine-tuning to score, rising.
     """
@@ -61,10 +63,11 @@ class Job(NamedTuple):
     names: tuple[str, ...]
     round_number: int = 0
     buffer: int = 0
-    optimiser_state: OptimiserState | None = None
     clipping_norm: float | None = None
     state: Path | None = None
     next_state: Path | None = None
+    optimiser: Path | None = None
+    next_optimiser: Path | None = None
     typed: TypedText | None = None
     epochs: tuple[int, ...] = ()
 
@@ -78,7 +81,6 @@ class Answer(NamedTuple):
         example_count: Target tokens of one pass; for training.
         mean_loss: Mean training loss in nats.
         update_norm: L2 norm before clipping and noise.
-        optimiser_state: What the client's next round starts from, where the plan keeps it.
         counts: What was counted; for scoring and evaluation.
         keys: Keys that were counted; for typing.
         tuned: Scores after each of the epochs asked for; for fine-tuning.
@@ -91,7 +93,6 @@ class Answer(NamedTuple):
     example_count: int = 0
     mean_loss: float = 0.0
     update_norm: float = 0.0
-    optimiser_state: OptimiserState | None = None
     counts: Counts = Counts()
     keys: KeystrokeCounts = KeystrokeCounts()
     tuned: tuple[OwnScore, ...] = ()
@@ -235,7 +236,7 @@ class _Worker:
             self._examples[name],
             round_number=job.round_number,
             client_name=name,
-            optimiser_state=job.optimiser_state,
+            optimiser_state=None if job.optimiser is None else read_optimiser_state(job.optimiser),
             personal=self._state(job, trainer),
             # What is sent may be longer: clean norms lie behind the update.
             into=update[: len(received)],
@@ -243,16 +244,17 @@ class _Worker:
         )
         if result.update.data_ptr() != update.data_ptr():
             update.copy_(result.update)
+        # The checkpoint that counts on what is kept waits for the disk.
         if job.next_state is not None and result.personal is not None:
-            # The checkpoint that counts on it waits for the disk.
             write_state(job.next_state, trainer.layout, result.personal, flush=False)
+        if job.next_optimiser is not None and result.optimiser_state is not None:
+            write_optimiser_state(job.next_optimiser, result.optimiser_state, flush=False)
         return Answer(
             job.position,
             job.buffer,
             result.example_count,
             result.mean_loss,
             result.update_norm,
-            result.optimiser_state,
         )
 
     def _score(self, job: Job) -> Answer:

@@ -25,7 +25,6 @@ import torch
 from torch import Tensor
 
 from edge_client.local_round import LocalTrainer
-from edge_client.optimisers import OptimiserState
 from edge_client.personalisation.registry import build_client_half
 from edge_client.personalisation.state import StateLayout
 from models.keystrokes import KeystrokeCounts
@@ -102,6 +101,7 @@ class WorkerPool:
         worker_count: int,
         trainer: TrainerFactory = LocalTrainer,
         states: StateShelf | None = None,
+        optimisers: StateShelf | None = None,
     ) -> None:
         """Start the processes.
 
@@ -111,15 +111,17 @@ class WorkerPool:
             worker_count: Number of processes, at least 1.
             trainer: Makes what trains clients; importable by name in another process.
             states: Where clients' personal states lie; None where the method keeps none.
+            optimisers: Where the states of their optimisers lie; None where the plan keeps none.
 
         Raises:
-            ValueError: If there are no workers, nobody has examples, or the method keeps personal
-                states and there is no place for them.
+            ValueError: If there are no workers, nobody has examples, or something is kept and
+                there is no place for it.
         """
         if worker_count < 1:
             raise ValueError(f"worker_count must be >= 1, got {worker_count}")
         self.worker_count = worker_count
         self._states = _checked_states(plan, states)
+        self._optimisers = _checked_optimisers(plan, optimisers)
         upload = upload_schema(plan)
         generated = upload.with_roles(Role.GENERATED)
         buffers = _buffer_count(worker_count, upload.payload_bytes + generated.payload_bytes)
@@ -129,7 +131,6 @@ class WorkerPool:
             _shared(buffers, _aligned(upload.element_count))[:, : upload.element_count],
         )
         self._generates = bool(generated.tensors)
-        self._optimiser_states: dict[str, OptimiserState] = {}
         shared = (plan.encode(), self._tensors, SharedExamples.pack(examples), trainer)
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(_PRELOADED)
@@ -152,8 +153,8 @@ class WorkerPool:
     ) -> Iterator[Trained]:
         """Train the clients and yield their results in the order given.
 
-        A client starts from the personal state that it had before this round, and its next one is
-        kept as that of this round.
+        A client starts from the states that it had before this round, and its next ones are kept
+        as those of this round.
 
         Args:
             parameters: What is released, flat float32, shape ``(elements,)``.
@@ -166,24 +167,23 @@ class WorkerPool:
             WorkerError: If a client's examples are unusable, or a process died.
         """
         self._tensors.parameters.copy_(parameters)
-        states = self._states
+        states, optimisers = self._states, self._optimisers
         jobs = [
             Job(
                 index,
                 "train",
                 (name,),
                 round_number,
-                optimiser_state=self._optimiser_states.get(name),
                 clipping_norm=clipping_norm,
                 state=states.newest(name, round_number - 1) if states else None,
                 next_state=states.place(name, round_number) if states else None,
+                optimiser=optimisers.newest(name, round_number - 1) if optimisers else None,
+                next_optimiser=optimisers.place(name, round_number) if optimisers else None,
             )
             for index, (_, name) in enumerate(cohort)
         ]
         for answer in self._run(jobs, generate):
             slot, name = cohort[answer.position]
-            if answer.optimiser_state is not None:
-                self._optimiser_states[name] = answer.optimiser_state
             update = None if answer.diverged else self._tensors.updates[answer.buffer]
             yield Trained(
                 slot, name, update, answer.example_count, answer.mean_loss, answer.update_norm
@@ -417,6 +417,18 @@ def _checked_states(plan: Plan, states: StateShelf | None) -> StateShelf | None:
             "folder for them"
         )
     return states
+
+
+def _checked_optimisers(plan: Plan, optimisers: StateShelf | None) -> StateShelf | None:
+    """Return where the states of optimisers lie, or None where the plan keeps none."""
+    if plan.training.optimiser_state == "fresh":
+        return None
+    if optimisers is None:
+        raise ValueError(
+            'training.optimiser_state = "kept" keeps states of optimisers, and there is no folder '
+            "for them"
+        )
+    return optimisers
 
 
 def _buffer_count(worker_count: int, update_bytes: int) -> int:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+import simulation.runner
 from server.release_files import read_release
 from simulation.checkpoint import CheckpointError
 from simulation.config import SimulationConfig
@@ -11,6 +12,7 @@ from simulation.metrics import Figures, read_metrics
 from simulation.population import Population
 from simulation.runner import RunOptions, run_simulation
 from simulation.threshold import Threshold
+from simulation.workers import WorkerError
 
 Configured = Callable[..., tuple[SimulationConfig, dict[str, Any]]]
 TIMES = {"round_s", "evaluation_s"}
@@ -129,23 +131,64 @@ def test_a_run_stops_at_a_threshold(
     assert run_simulation(config, tables, population, tmp_path, options)["round"] == 1
 
 
-def test_kept_optimiser_states_are_carried_and_not_resumed(
+KEPT = ("training.optimiser_state=kept", "rounds.cohort_size=6")
+
+
+def test_kept_optimiser_states_are_carried_from_round_to_round(
     configured: Configured, population: Population, tmp_path: Path
 ) -> None:
-    kept = ("training.optimiser_state=kept", "training.momentum=0.9", "rounds.cohort_size=6")
-    config, tables = configured(*kept)
-    fresh, fresh_tables = configured(*kept, "training.optimiser_state=fresh")
-    run_simulation(fresh, fresh_tables, population, tmp_path / "fresh", RunOptions())
-
-    with pytest.raises(RunKilledError):
-        options = RunOptions(reporter=StopsAfter(3))
-        run_simulation(config, tables, population, tmp_path / "kept", options)
+    for name in ("kept", "fresh"):
+        config, tables = configured(
+            *KEPT, "training.momentum=0.9", f"training.optimiser_state={name}"
+        )
+        run_simulation(config, tables, population, tmp_path / name, RunOptions())
 
     kept_rows, fresh_rows = (read_metrics(tmp_path / name) for name in ("kept", "fresh"))
     assert kept_rows[0]["train_loss"] == fresh_rows[0]["train_loss"]
     assert kept_rows[1]["train_loss"] != fresh_rows[1]["train_loss"]
-    with pytest.raises(CheckpointError, match="kept optimiser states are not saved"):
-        run_simulation(config, tables, population, tmp_path / "kept", RunOptions())
+
+
+@pytest.mark.parametrize(
+    "optimiser",
+    [("training.momentum=0.9",), ("training.optimiser=adam", "training.learning_rate=0.01")],
+    ids=["sgd", "adam"],
+)
+def test_a_run_with_kept_optimisers_ends_alike_whatever_the_workers_and_the_stops(
+    configured: Configured,
+    population: Population,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    optimiser: tuple[str, ...],
+) -> None:
+    monkeypatch.setattr(simulation.runner, "_CHECKPOINT_SECONDS", 0.0)
+    config, tables = configured(*KEPT, *optimiser)
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    final = run_simulation(config, tables, population, whole, RunOptions())
+
+    # Killed before the checkpoint of round 3: that round is run again, from the states of round 2.
+    with pytest.raises(RunKilledError):
+        options = RunOptions(worker_count=2, reporter=StopsAfter(3))
+        run_simulation(config, tables, population, broken, options)
+    resumed = run_simulation(config, tables, population, broken, RunOptions())
+
+    assert resumed == final
+    assert last_parameters(broken) == last_parameters(whole)
+    # One state a client, that of the last round: what nobody goes back to is not kept.
+    found = sorted(str(path.relative_to(whole)) for path in whole.glob("optimisers/*/*"))
+    assert found == [f"optimisers/device-{number:04}/000004.bin" for number in range(1, 7)]
+
+
+def test_a_damaged_optimiser_state_is_named(
+    configured: Configured, population: Population, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(simulation.runner, "_CHECKPOINT_SECONDS", 0.0)
+    config, tables = configured(*KEPT, "training.momentum=0.9")
+    with pytest.raises(RunKilledError):
+        run_simulation(config, tables, population, tmp_path, RunOptions(reporter=StopsAfter(2)))
+    (tmp_path / "optimisers" / "device-0003" / "000001.bin").write_bytes(b"torn")
+
+    with pytest.raises(WorkerError, match=r"device-0003: .*000001\.bin holds no optimiser state"):
+        run_simulation(config, tables, population, tmp_path, RunOptions())
 
 
 def test_keystrokes_are_measured_when_asked_for(
