@@ -73,12 +73,10 @@ def _images(
 
 TABLES = {
     "fedtp-digits": _images(
-        "Digits, 20 clients of two classes each, 40 rounds of 3 local epochs",
+        "Digits, 20 clients of two classes each, 60 rounds of 5 local epochs, half of them a round",
         "fedtp-digits",
         _DIGITS_CONVNET,
-        20,
-        "rounds.cap=40",
-        "training.local_epochs=3",
+        50,
     ),
     "fedtp-cifar10": _images(
         "CIFAR-10, a tenth of the images on 20 clients of two classes each, 100 rounds",
