@@ -5,9 +5,10 @@ where a hypernetwork makes tensors, with the personal tensors beside it; else th
 or FedRoD's personal head, or a model of one's own; and every tensor where the method has nothing
 personal. A tree of Gaussian processes needs no fitting: it is made of the client's examples.
 
-An embedding descends batch by batch: its tensors are generated, take one step on the batch, and
-what that step did is pulled back to the embedding. Batches are small, so that one pass over few
-examples is many steps.
+An embedding starts at the best of several draws, as far as the client's own examples can tell, and
+descends batch by batch: its tensors are generated, take one step on the batch, and what that step
+did is pulled back to the embedding. Batches are small, so that one pass over few examples is many
+steps.
 
 References:
     [FedTP] Li et al., TNNLS 2023, arXiv:2211.01572, section IV-B.3: novel clients.
@@ -24,15 +25,16 @@ from torch import Tensor
 
 from edge_client.client_network import ClientNetwork
 from edge_client.descent import Descent
+from edge_client.local_round import EVALUATION_BATCH
 from edge_client.objective import LocalObjective, TaskObjective
 from edge_client.optimisers import Optimiser
 from edge_client.personalisation.balanced_head import BalancedSoftmax, PersonalHead
 from edge_client.personalisation.method import ClientRound
 from edge_client.personalisation.registry import build_client_half
 from edge_client.personalisation.state import PersonalState
-from models.embedding_fit import LocalTraining, fit_embedding
+from models.embedding_fit import LocalTraining, best_start, fit_embedding
 from models.feature_task import feature_task
-from models.hypernetwork import Hypernetwork, draw_embedding
+from models.hypernetwork import Hypernetwork, draw_embeddings
 from models.hypernetwork_settings import EmbeddingFitSettings
 from models.language_model import use_generator
 from models.personalisation import has_balanced_head
@@ -124,9 +126,10 @@ class NewClientFit:
             examples: The client's, to train on.
             client_name: What the client's first embedding and the order of its examples follow
                 from.
-            settings: Epochs, and how the embedding steps; everything else steps as in a round.
+            settings: Epochs, and how the embedding starts and steps; everything else steps as in a
+                round.
             after_epoch: Called with the epoch's number, from 0 for the model before any fitting,
-                and the model after it.
+                and the model after it; a start is chosen in the first epoch.
 
         Returns:
             The embedding, float32, shape ``(embedding_size,)``; None where there is none.
@@ -150,17 +153,12 @@ class _OneFit:
         self._examples = examples
         self._name = client_name
         self._client = fit.client
-        self._embedding: Tensor | None = None
         self._received = torch.empty(self._client.received.element_count)
         shared = self._client.schema.with_roles(*RELEASED)
         put_part(self._received, self._client.received, shared, released)
         if fit.hypernetwork is not None:
-            self._embedding = draw_embedding(
-                fit.hypernetwork.settings.embedding_size,
-                run_seed=fit.plan.seed,
-                client_name=client_name,
-            )
-            self._receive_generated(fit.hypernetwork.generate(self._embedding))
+            (first,) = self._starts(fit.hypernetwork, 1)
+            self._receive_generated(fit.hypernetwork.generate(first))
         self._client.load(self._received, None)
         personal = self._client.trained_personal()
         model = self._client.loaded(self._received)
@@ -174,10 +172,12 @@ class _OneFit:
     ) -> Tensor | None:
         """Fit for all epochs, and return the embedding if there is one."""
         after_epoch(0, self._fitted())
-        if self._fit.hypernetwork is not None and self._embedding is not None:
+        hypernetwork = self._fit.hypernetwork
+        if hypernetwork is not None:
+            starts = self._starts(hypernetwork, settings.start_count)
             return fit_embedding(
-                self._fit.hypernetwork,
-                self._embedding,
+                hypernetwork,
+                best_start(hypernetwork, starts, self._loss),
                 lambda epoch: self._trainings(epoch, settings.batch_size),
                 settings,
                 after_epoch=lambda epoch, made: after_epoch(epoch, self._fitted(made)),
@@ -186,6 +186,17 @@ class _OneFit:
             self._epoch(epoch)
             after_epoch(epoch, self._fitted())
         return None
+
+    def _starts(self, hypernetwork: Hypernetwork, count: int) -> list[Tensor]:
+        size, seed = hypernetwork.settings.embedding_size, self._fit.plan.seed
+        return draw_embeddings(size, count, run_seed=seed, client_name=self._name)
+
+    def _loss(self, generated: Tensor) -> float:
+        """Return the mean loss of generated tensors on the client's examples, in nats."""
+        self._receive_generated(generated)
+        self._client.load(self._received, self._personal.personal)
+        network, task = self._client.network, self._fit.task
+        return task.evaluate(network, [self._examples], batch_size=EVALUATION_BATCH).mean_log_loss
 
     def _epoch(self, epoch: int) -> None:
         """Fit what is the client's own by one pass over its examples."""

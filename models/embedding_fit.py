@@ -4,6 +4,10 @@ Hypernetwork φ and shared parameters ξ stay as they are. The client generates 
 trains them on its own examples, and pulls what training did back to z by the same vector-Jacobian
 product as the server's: 32 numbers are learnt, so a few examples are enough, and nothing is sent.
 
+Which way z can go in one pass depends on where it starts. So several embeddings are drawn from
+N(0, 1), as those of the clients that were trained on once were, and the fit starts from the one
+whose tensors lose least. The embeddings of other clients would be starts too, but are theirs.
+
 What training does to the tensors is larger or smaller with its own step size, and so is what is
 pulled back. The embedding steps by Adam, which knows no such scale: its step size is in the units
 of an embedding, whose numbers are drawn from N(0, 1), and one default serves any local training.
@@ -14,7 +18,7 @@ References:
     Kingma and Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015, arXiv:1412.6980.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -30,6 +34,22 @@ given, the shared ones frozen, and return trained minus given in the same layout
 
 class DivergedFitError(ValueError):
     """Raised when an embedding leaves the finite numbers."""
+
+
+def best_start(
+    hypernetwork: Hypernetwork, starts: Sequence[Tensor], loss: Callable[[Tensor], float]
+) -> Tensor:
+    """Return the embedding whose tensors lose least, the first of those that lose alike.
+
+    Args:
+        hypernetwork: φ; not changed.
+        starts: Embeddings, at least one, float32, shape ``(embedding_size,)`` each.
+        loss: Says what a client's tensors, flat float32 of shape ``(generated elements,)``, lose on
+            its own examples; asked only where there is a choice.
+    """
+    if len(starts) == 1:
+        return starts[0]
+    return min(starts, key=lambda start: loss(hypernetwork.generate(start)))
 
 
 def fit_embedding(

@@ -195,9 +195,15 @@ def draw_embedding(size: int, *, run_seed: int, client_name: str) -> Tensor:
 
     It depends on the run and the client's name alone, not on who came before.
     """
+    return draw_embeddings(size, 1, run_seed=run_seed, client_name=client_name)[0]
+
+
+def draw_embeddings(size: int, count: int, *, run_seed: int, client_name: str) -> list[Tensor]:
+    """Return so many embeddings for a client to choose from; the first is ``draw_embedding``'s."""
     # Drawn once a run: the round plays no part.
     seed = client_seed(run_seed, 1, client_name, purpose="embedding")
-    return torch.randn(size, generator=torch.Generator().manual_seed(seed))
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(size, generator=generator) for _ in range(count)]
 
 
 def _linear(phi: _Named, name: str, values: Tensor) -> Tensor:

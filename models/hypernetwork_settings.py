@@ -78,6 +78,8 @@ class EmbeddingFitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
     """Say how an embedding is fitted.
 
     Attributes:
+        start_count: Embeddings that are drawn; the fit starts from the one whose tensors lose least
+            on the client's own examples, which costs a forward pass over them each.
         epochs: Passes over the client's own examples.
         batch_size: Examples of one step, or parallel texts; few, so that one pass over few examples
             is many steps.
@@ -85,12 +87,13 @@ class EmbeddingFitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
             about so far in every other.
     """
 
+    start_count: int = 32
     epochs: int = 1
     batch_size: int = 4
     learning_rate: float = 0.1
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size"):
+        for name in ("start_count", "epochs", "batch_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
         if not 0 < self.learning_rate < math.inf:

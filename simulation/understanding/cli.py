@@ -60,6 +60,13 @@ def add_novel(parser: argparse.ArgumentParser, data: Path | None) -> None:
         help="passes over each novel client's own examples (default: %(default)s)",
     )
     parser.add_argument(
+        "--starts",
+        type=int,
+        default=32,
+        help="embeddings that are drawn; the best on a client's own examples is fitted "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
         "--learning-rate",
         type=float,
         default=0.1,
@@ -137,6 +144,7 @@ def _novel(arguments: argparse.Namespace) -> int:
     from simulation.understanding.commands import novel
 
     settings = EmbeddingFitSettings(
+        start_count=arguments.starts,
         epochs=arguments.epochs,
         batch_size=arguments.batch_size,
         learning_rate=arguments.learning_rate,

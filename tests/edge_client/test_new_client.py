@@ -9,8 +9,9 @@ from torch import Tensor
 
 from edge_client.local_round import LocalTrainer
 from edge_client.new_client import Fitted, NewClientFit
-from models.hypernetwork import Hypernetwork, draw_embedding
+from models.hypernetwork import Hypernetwork, draw_embedding, draw_embeddings
 from models.hypernetwork_settings import EmbeddingFitSettings, HypernetworkSettings
+from models.image_classification import LabelledImages
 from models.metrics import Counts
 from models.model_settings import ModelSettings
 from models.personalisation_settings import (
@@ -29,7 +30,7 @@ from models.personalisation_settings import (
     VanillaSettings,
 )
 from models.plan import Plan, download_schema, plan_schema, released_schema
-from models.role_vectors import part_of
+from models.role_vectors import part_of, put_part
 from models.schema import Role
 from models.unusable_examples import UnusableExamplesError
 from tests.edge_client.personalisation.tiny_images import CONVNET, VIT, images, plan_of, started
@@ -64,7 +65,9 @@ def hypernetwork(plan: Plan) -> Hypernetwork | None:
     return made
 
 
-def fitted(plan: Plan, *, epochs: int = 3, learning_rate: float = 0.3) -> list[Fitted]:
+def fitted(
+    plan: Plan, *, epochs: int = 3, learning_rate: float = 0.3, starts: int = 1
+) -> list[Fitted]:
     """Return the models before fitting and after each epoch."""
     models: list[Fitted] = []
 
@@ -76,7 +79,9 @@ def fitted(plan: Plan, *, epochs: int = 3, learning_rate: float = 0.3) -> list[F
         released(plan),
         TRAIN,
         client_name=NAME,
-        settings=EmbeddingFitSettings(epochs=epochs, learning_rate=learning_rate),
+        settings=EmbeddingFitSettings(
+            start_count=starts, epochs=epochs, learning_rate=learning_rate
+        ),
         after_epoch=keep,
     )
     return models
@@ -146,6 +151,30 @@ def test_a_fit_starts_where_the_server_would_begin() -> None:
     assert torch.equal(generated, start)
 
 
+def test_the_best_of_several_draws_is_fitted() -> None:
+    asked = plan(FedTpSettings(hypernetwork=SMALL))
+    made = hypernetwork(asked)
+    assert made is not None
+    whole = download_schema(asked)
+    received = torch.empty(whole.element_count)
+    put_part(received, whole, released_schema(asked), released(asked))
+    draws = draw_embeddings(4, 6, run_seed=asked.seed, client_name=NAME)
+    losses = []
+    for draw in draws:
+        put_part(received, whole, made.generated, made.generate(draw))
+        own = LocalTrainer(asked).evaluate(received, TRAIN, client_name=NAME)
+        losses.append(own.mean_log_loss)
+    best = draws[losses.index(min(losses))]
+    assert best is not draws[0]
+
+    # A step that moves nothing shows where the fit started.
+    models = fitted(asked, epochs=1, learning_rate=1e-30, starts=6)
+
+    first, started_from = (part_of(model.parameters, whole, made.generated) for model in models)
+    assert torch.equal(first, made.generate(draws[0]))
+    assert torch.equal(started_from, made.generate(best))
+
+
 def test_generated_tensors_stay_what_some_embedding_makes() -> None:
     asked = plan(FedTpSettings(hypernetwork=HypernetworkSettings(embedding_size=1)))
     made = hypernetwork(asked)
@@ -161,6 +190,24 @@ def test_generated_tensors_stay_what_some_embedding_makes() -> None:
         nearest = (grid - generated).norm(dim=1).min()
         assert float(nearest) < 0.02 * float(generated.norm())
     assert not torch.equal(made_so[0], made_so[-1])
+
+
+@pytest.mark.parametrize("name", FITTED)
+@pytest.mark.parametrize("own", [images([1], 1, seed=1), images([4], 5, seed=1)])
+def test_one_image_or_one_class_is_enough(name: str, own: LabelledImages) -> None:
+    asked = plan(FITTED[name][0])
+    models: list[Fitted] = []
+
+    NewClientFit(asked, hypernetwork(asked)).fit(
+        released(asked),
+        own,
+        client_name=NAME,
+        settings=EmbeddingFitSettings(start_count=3),
+        after_epoch=lambda _, model: models.append(model),
+    )
+
+    assert len(models) == 2
+    assert math.isfinite(scored(asked, models[-1]).log_loss_sum)
 
 
 def test_a_tree_of_gaussian_processes_needs_no_fitting() -> None:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from models.embedding_fit import DivergedFitError, fit_embedding
+from models.embedding_fit import DivergedFitError, best_start, fit_embedding
 from models.hypernetwork import Hypernetwork
 from models.hypernetwork_settings import EmbeddingFitSettings, HypernetworkSettings
 from models.schema import Schema, TensorSpec
@@ -49,6 +49,29 @@ def test_one_unit_is_fitted_by_hand() -> None:
     assert fitted.tolist() == pytest.approx([2.0])
     assert [epoch for epoch, _ in seen] == [1, 2]
     assert [made for _, made in seen] == pytest.approx([4.5, 6.0])
+
+
+def test_a_fit_starts_from_the_draw_that_loses_least() -> None:
+    hypernetwork = Hypernetwork(
+        HypernetworkSettings(embedding_size=1, hidden_size=1, output="literal"),
+        Schema((TensorSpec(name="w", shape=(1,), layer="w"),)),
+    )
+    # w = 3 z for z > 0, and 0 below: of the losses |w - 5| = 5, 1, 4 and 1 the second is least.
+    hypernetwork.phi.copy_(torch.tensor([1.0, 0.0] * 4 + [3.0, 0.0]))
+    starts = [torch.tensor([z]) for z in (-1.0, 2.0, 3.0, 2.0)]
+
+    chosen = best_start(hypernetwork, starts, lambda made: abs(float(made) - 5))
+
+    assert chosen is starts[1]
+
+
+def test_one_start_is_taken_as_it_is() -> None:
+    def loss(made: Tensor) -> float:
+        raise AssertionError("there is nothing to choose from")
+
+    start = torch.zeros(4)
+
+    assert best_start(trained_hypernetwork(), [start], loss) is start
 
 
 def test_how_far_training_went_says_nothing_of_how_far_the_embedding_goes() -> None:
@@ -122,7 +145,7 @@ def test_a_fit_that_diverges_says_so() -> None:
         )
 
 
-@pytest.mark.parametrize("wrong", [{"epochs": 0}, {"learning_rate": math.inf}])
+@pytest.mark.parametrize("wrong", [{"epochs": 0}, {"start_count": 0}, {"learning_rate": math.inf}])
 def test_settings_out_of_range_are_refused_by_name(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         EmbeddingFitSettings(**wrong)  # type: ignore[arg-type]  # one wrong value at a time
