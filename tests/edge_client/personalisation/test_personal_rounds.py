@@ -1,5 +1,6 @@
 """Rounds of real networks under each method: what travels, what stays, what predicts."""
 
+import math
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ from edge_client.local_round import LocalTrainer, run_training
 from edge_client.personalisation.state import PersonalState
 from models.image_classification import LabelledImages
 from models.image_settings import ConvNetSettings, VitSettings
+from models.metrics import Counts
 from models.model_settings import ModelSettings, schema_of
 from models.parameters import initial_parameters
 from models.personalisation_settings import (
@@ -219,22 +221,38 @@ def test_nothing_leaves_a_client_that_learns_by_itself() -> None:
     torch.testing.assert_close(result.personal.personal, initial + alone.update)
 
 
-def test_a_client_with_one_image_or_one_class_trains() -> None:
-    for settings in (FedRodSettings(), FedPerSettings(), DittoSettings()):
-        plan = make_plan(settings, CONVNET)
-        for own in (images(1, count=1), images(1, count=6, classes=1)):
-            result = run_training(plan, received(plan), own, round_number=1, client_name="a")
+@pytest.mark.parametrize(("settings", "model"), METHODS, ids=NAMES)
+def test_a_client_with_one_image_or_one_class_trains_and_is_scored_on_the_others(
+    settings: PersonalisationSettings, model: ModelSettings
+) -> None:
+    plan = make_plan(settings, model)
+    trainer, parameters = LocalTrainer(plan), received(plan)
+    for own in (images(1, count=1), images(1, count=6, classes=1)):
+        result = trainer.train(parameters, own, round_number=1, client_name="a")
+        counts = trainer.evaluate(
+            parameters + result.update,
+            images(2),
+            client_name="a",
+            training_examples=own,
+            personal=result.personal,
+        )
 
-            assert bool(result.update.isfinite().all())
+        assert bool(result.update.isfinite().all())
+        assert counts.token_count == 15
+        assert math.isfinite(counts.log_loss_sum)
 
 
-def test_an_empty_test_split_scores_nothing() -> None:
-    for settings in (GlobalSettings(), FedRodSettings()):
-        plan = make_plan(settings, VIT)
+@pytest.mark.parametrize(("settings", "model"), METHODS, ids=NAMES)
+def test_an_empty_test_split_scores_nothing(
+    settings: PersonalisationSettings, model: ModelSettings
+) -> None:
+    plan = make_plan(settings, model)
 
-        counts = LocalTrainer(plan).evaluate(received(plan), images(1, count=0), client_name="a")
+    counts = LocalTrainer(plan).evaluate(
+        received(plan), images(1, count=0), client_name="a", training_examples=images(1)
+    )
 
-        assert counts.token_count == 0
+    assert counts == Counts()
 
 
 def test_a_personal_part_that_ended_in_nan_is_an_error() -> None:
