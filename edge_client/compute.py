@@ -10,6 +10,7 @@ from models.character_settings import CharTransformerSettings
 from models.image_settings import VitSettings
 from models.model_settings import ModelSettings, TransformerLmSettings
 from models.seq2seq_settings import Seq2SeqSettings
+from models.transformer_tts_settings import TransformerTtsSettings
 from privacy.fresh_memory import keep_freed_memory
 
 MEDIUM_ERROR = 1e-5
@@ -20,7 +21,13 @@ class ComputeError(ValueError):
     """Raised when this machine lacks the device that was asked for."""
 
 
-_ATTENTIVE = (TransformerLmSettings, VitSettings, CharTransformerSettings, Seq2SeqSettings)
+_ATTENTIVE = (
+    TransformerLmSettings,
+    VitSettings,
+    CharTransformerSettings,
+    Seq2SeqSettings,
+    TransformerTtsSettings,
+)
 
 
 def prepare_compute(

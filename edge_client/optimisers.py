@@ -1,5 +1,8 @@
 """Build a device's optimiser, and carry its state from round to round where the plan keeps it.
 
+Weights that a network scales at run time (`models.he_scaling`) are held as they take effect and
+stepped as they are drawn: gradients, their norm, the state and the step are in raw units.
+
 The state is flat vectors in the layout of the parameters, by name, so that a device can store it
 like parameters: no pickle.
 
@@ -12,19 +15,23 @@ References:
 
 from collections.abc import Callable, Mapping
 
+import msgspec
 import torch
 from torch import Tensor, nn
 from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
+from models.he_scaling import runtime_scales
 from models.parameters import check_flat, trained_schema
 from models.plan import TrainingSettings
 from models.schema import Schema
 
 OptimiserState = Mapping[str, Tensor]
-"""Flat float32 vectors, shape ``(elements,)``; Adam's ``step`` is a count of shape ``()``."""
+"""Flat float32 vectors, shape ``(elements,)``; Adam's ``step`` has a count a tensor."""
 
-_STEP = "step"
+STEP = "step"
+"""Name of Adam's counts of steps in a state, one a tensor."""
+
 _MOMENTUM = "momentum_buffer"
 _State = dict[str, Tensor]
 # Parameters and gradients in one order, with the state of each; all are changed in place.
@@ -47,38 +54,45 @@ class Optimiser:
         self._schema = trained_schema(network, schema)
         self._parameters = {spec.name: present[spec.name] for spec in self._schema.tensors}
         self._states: dict[str, _State] = {name: {} for name in self._parameters}
-        self._training = training
+        scales = runtime_scales(network)
+        self._scales = {name: scales.get(name, 1.0) for name in self._parameters}
+        self._trainings = {
+            scale: _in_effective_units(training, scale) for scale in set(self._scales.values())
+        }
         self.gradient_clipping_norm = training.gradient_clipping_norm
 
     def step(self) -> None:
         """Move the parameters against their gradients, and forget the gradients."""
+        for name, parameter in self._parameters.items():
+            if self._scales[name] != 1 and parameter.grad is not None:
+                parameter.grad.mul_(self._scales[name])
         if self.gradient_clipping_norm is not None:
             nn.utils.clip_grad_norm_(self._parameters.values(), self.gradient_clipping_norm)
         with torch.no_grad():
-            self._move()
+            for scale, training in self._trainings.items():
+                self._move(scale, training)
         for parameter in self._parameters.values():
             parameter.grad = None
 
-    def _move(self) -> None:
+    def _move(self, scale: float, training: TrainingSettings) -> None:
+        """Step the parameters of one scale."""
         moved: list[Tensor] = []
         gradients: list[Tensor] = []
         states: list[_State] = []
         for name, parameter in self._parameters.items():
-            if parameter.grad is not None:
+            if self._scales[name] == scale and parameter.grad is not None:
                 moved.append(parameter)
                 gradients.append(parameter.grad)
                 states.append(self._states[name])
-        OPTIMISERS[self._training.optimiser](moved, gradients, states, self._training)
+        if moved:
+            OPTIMISERS[training.optimiser](moved, gradients, states, training)
 
     def state(self) -> dict[str, Tensor]:
         """Return a copy of the state; empty before the first step, or where there is none."""
         states = list(self._states.values())
         flat: dict[str, Tensor] = {}
         for key in states[0]:
-            if key == _STEP:
-                flat[key] = states[0][key].detach().cpu().clone()
-            else:
-                flat[key] = torch.cat([state[key].reshape(-1) for state in states]).cpu()
+            flat[key] = torch.cat([state[key].detach().reshape(-1) for state in states]).cpu()
         return flat
 
     def load_state(self, state: OptimiserState) -> None:
@@ -88,13 +102,32 @@ class Optimiser:
             ValueError: If a vector does not fit the parameters.
         """
         for key, flat in state.items():
-            if key != _STEP:
+            if key == STEP:
+                _check_steps(flat, len(self._parameters))
+            else:
                 check_flat(flat, self._schema)
-            for name, parameter in self._parameters.items():
-                part = flat if key == _STEP else flat[self._schema.slices[name]]
-                shape = () if key == _STEP else parameter.shape
+            for index, (name, parameter) in enumerate(self._parameters.items()):
+                part = flat[index] if key == STEP else flat[self._schema.slices[name]]
+                shape = () if key == STEP else parameter.shape
                 copy = part.reshape(shape).to(parameter.device, copy=True)
                 self._states[name][key] = copy
+
+
+def _check_steps(steps: Tensor, count: int) -> None:
+    if steps.shape != (count,):
+        raise ValueError(f"step must have shape ({count},), got {tuple(steps.shape)}")
+
+
+def _in_effective_units(training: TrainingSettings, scale: float) -> TrainingSettings:
+    """Return the settings by which an effective weight moves as ``scale`` times the raw one."""
+    if scale == 1:
+        return training
+    return msgspec.structs.replace(
+        training,
+        learning_rate=training.learning_rate * scale,
+        # The decay of the raw weight ŵ/s, in steps that are s times as long.
+        weight_decay=training.weight_decay / scale,
+    )
 
 
 def _sgd(
@@ -131,7 +164,7 @@ def _adam(
     """Step by Adam with its authors' β1, β2 and ε."""
     for parameter, state in zip(parameters, states, strict=True):
         if not state:
-            state[_STEP] = torch.zeros((), device=parameter.device)
+            state[STEP] = torch.zeros((), device=parameter.device)
             state["exp_avg"] = torch.zeros_like(parameter)
             state["exp_avg_sq"] = torch.zeros_like(parameter)
     adam(
@@ -140,7 +173,7 @@ def _adam(
         [state["exp_avg"] for state in states],
         [state["exp_avg_sq"] for state in states],
         [],
-        [state[_STEP] for state in states],
+        [state[STEP] for state in states],
         fused=True,
         lr=training.learning_rate,
         weight_decay=training.weight_decay,

@@ -16,6 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+KeysValues = tuple[Tensor, Tensor]
+"""Keys and values of a sequence, each of shape ``(batch, heads, time, head size)``."""
+
 
 class SelfAttention(nn.Module):
     """Let each position look at all positions, or only at itself and earlier ones."""
@@ -28,13 +31,14 @@ class SelfAttention(nn.Module):
         *,
         causal: bool,
         out_bias: bool = True,
+        linear: type[nn.Linear] = nn.Linear,
     ) -> None:
         super().__init__()
         inner = head_count * head_size
         self.head_count = head_count
         self.causal = causal
-        self.to_qkv = nn.Linear(model_size, 3 * inner, bias=False)
-        self.to_out = nn.Linear(inner, model_size, bias=out_bias)
+        self.to_qkv = linear(model_size, 3 * inner, bias=False)
+        self.to_out = linear(inner, model_size, bias=out_bias)
 
     def forward(self, values: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return attended values.
@@ -52,6 +56,22 @@ class SelfAttention(nn.Module):
             query, key, value, attn_mask=mask, is_causal=self.causal
         )
         return self.to_out(_side_by_side(attended))  # type: ignore[no-any-return]  # returns Any
+
+    def step(self, values: Tensor, past: KeysValues | None) -> tuple[Tensor, KeysValues]:
+        """Return attended values of one more position, as ``forward`` of all would.
+
+        Args:
+            values: The new position, shape ``(batch, 1, embed)``.
+            past: What the call for the position before returned; None at the first.
+
+        Returns:
+            Shape ``(batch, 1, embed)``; keys and values of all positions so far.
+        """
+        query, key, value = self._projected(values)
+        if past is not None:
+            key, value = torch.cat([past[0], key], dim=2), torch.cat([past[1], value], dim=2)
+        attended = functional.scaled_dot_product_attention(query, key, value)
+        return self.to_out(_side_by_side(attended)), (key, value)
 
     def weights(self, values: Tensor) -> Tensor:
         """Return how much each position takes from each other one, which ``forward`` never holds.
@@ -80,15 +100,21 @@ class CrossAttention(nn.Module):
     """Let each position of one sequence look at another sequence."""
 
     def __init__(
-        self, model_size: int, head_count: int, head_size: int, *, out_bias: bool = True
+        self,
+        model_size: int,
+        head_count: int,
+        head_size: int,
+        *,
+        out_bias: bool = True,
+        linear: type[nn.Linear] = nn.Linear,
     ) -> None:
         super().__init__()
         inner = head_count * head_size
         self.head_count = head_count
-        self.to_q = nn.Linear(model_size, inner, bias=False)
-        self.to_k = nn.Linear(model_size, inner, bias=False)
-        self.to_v = nn.Linear(model_size, inner, bias=False)
-        self.to_out = nn.Linear(inner, model_size, bias=out_bias)
+        self.to_q = linear(model_size, inner, bias=False)
+        self.to_k = linear(model_size, inner, bias=False)
+        self.to_v = linear(model_size, inner, bias=False)
+        self.to_out = linear(inner, model_size, bias=out_bias)
 
     def forward(self, values: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
         """Return what each position takes from the other sequence.
@@ -102,13 +128,33 @@ class CrossAttention(nn.Module):
         Returns:
             Shape ``(batch, time, embed)``.
         """
+        keys, held = self.keys_values(memory)
         attended = functional.scaled_dot_product_attention(
-            self._heads(self.to_q(values)),
-            self._heads(self.to_k(memory)),
-            self._heads(self.to_v(memory)),
-            attn_mask=mask,
+            self._heads(self.to_q(values)), keys, held, attn_mask=mask
         )
         return self.to_out(_side_by_side(attended))  # type: ignore[no-any-return]  # returns Any
+
+    def keys_values(self, memory: Tensor) -> KeysValues:
+        """Return what ``look`` needs of the other sequence, which it need not be given again."""
+        return self._heads(self.to_k(memory)), self._heads(self.to_v(memory))
+
+    def look(self, values: Tensor, memory: KeysValues, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what ``forward`` does, and where each position looks.
+
+        Args:
+            values: As for ``forward``.
+            memory: The other sequence, as ``keys_values`` returns it.
+            mask: As for ``forward``.
+
+        Returns:
+            Shape ``(batch, time, embed)``; rows that add up to 1, ``(batch, heads, time, memory
+            time)``.
+        """
+        keys, held = memory
+        query = self._heads(self.to_q(values))
+        scores = query @ keys.transpose(-2, -1) / math.sqrt(query.shape[-1])
+        weights = scores.masked_fill(~mask, -math.inf).softmax(-1)
+        return self.to_out(_side_by_side(weights @ held)), weights
 
     def _heads(self, values: Tensor) -> Tensor:
         batch, time, _ = values.shape

@@ -1,7 +1,8 @@
 """Settings of the word models, the union of all families, and the schema each one implies.
 
-A new family is a settings struct (images, characters and sequences have files of their own), one
-member of ``ModelSettings``, one network in its own file, and one case in ``models/registry.py``.
+A new family is a settings struct (images, characters, sequences and voices have files of their
+own), one member of ``ModelSettings``, one network in its own file, and one case in
+``models/registry.py``.
 Nothing here imports torch: the resting device agent checks a plan's schema with this, and a test
 holds each schema against the network it describes.
 """
@@ -20,6 +21,7 @@ from models.tensor_lists import (
     norm_tensors,
     tensor,
 )
+from models.transformer_tts_settings import TransformerTtsSettings
 
 
 class _WordFamily(
@@ -108,7 +110,13 @@ ImageModelSettings = VitSettings | ConvNetSettings
 CharacterModelSettings = CharLstmSettings | CharTransformerSettings
 """Families that predict the next character."""
 
-ModelSettings = WordModelSettings | ImageModelSettings | CharacterModelSettings | Seq2SeqSettings
+ModelSettings = (
+    WordModelSettings
+    | ImageModelSettings
+    | CharacterModelSettings
+    | Seq2SeqSettings
+    | TransformerTtsSettings
+)
 
 
 def schema_of(settings: ModelSettings) -> Schema:

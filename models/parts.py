@@ -19,6 +19,8 @@ class Part(StrEnum):
     """The last layer, weight and bias."""
     BATCH_NORM = "batch norm"
     """Batch norms, running statistics included."""
+    SPEAKER = "speaker"
+    """The vector that says who speaks: a client's own under every method."""
 
 
 class MissingPartError(ValueError):
@@ -31,11 +33,13 @@ _NAMES = {
     Part.BATCH_NORM: re.compile(
         r"(.*\.)?\w*batch_norm\d*\.(weight|bias|running_mean|running_var|batch_count)"
     ),
+    Part.SPEAKER: re.compile(r"speaker\.vector"),
 }
 _REMEDIES = {
     Part.PROJECTION: "choose a model with attention",
     Part.HEAD: "choose a model with a head of its own",
     Part.BATCH_NORM: "choose a convnet and set batch_norm = true",
+    Part.SPEAKER: "set speaker_size",
 }
 _TIED_HEAD = ("output.bias",)
 

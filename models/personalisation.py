@@ -31,6 +31,8 @@ _TASKS_WITH_FEATURES = ("next_word", *_TASKS_OF_FEW_CLASSES)
 def assign_roles(settings: PersonalisationSettings, schema: Schema) -> Schema:
     """Return the schema with the roles that the method gives.
 
+    Who speaks is personal under every method: a voice's speaker is its client.
+
     Args:
         settings: The method.
         schema: A model's tensors, every one ``shared``.
@@ -42,6 +44,8 @@ def assign_roles(settings: PersonalisationSettings, schema: Schema) -> Schema:
         _head(settings, schema)  # The personal head that is added has its shape.
     roles = dict.fromkeys(_personal_names(settings, schema), Role.PERSONAL)
     roles |= dict.fromkeys(_generated_names(settings, schema), Role.GENERATED)
+    speaker = (spec.name for spec in schema.tensors if belongs(spec.name, Part.SPEAKER))
+    roles |= dict.fromkeys(speaker, Role.PERSONAL)
     return Schema(
         tuple(
             msgspec.structs.replace(spec, role=roles.get(spec.name, Role.SHARED))

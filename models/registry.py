@@ -25,6 +25,8 @@ from models.model_settings import (
 from models.seq2seq import Seq2Seq
 from models.seq2seq_settings import Seq2SeqSettings
 from models.transformer_lm import TransformerLm
+from models.transformer_tts import TransformerTts
+from models.transformer_tts_settings import TransformerTtsSettings
 from models.vit import Vit
 
 WordNetwork = GruLm | TransformerLm
@@ -36,7 +38,7 @@ ImageNetwork = Vit | ConvNet
 CharacterNetwork = CharLstm | CharTransformer
 """Families of next characters: modules that are a ``models.character_model.CharacterModel``."""
 
-Network = WordNetwork | ImageNetwork | CharacterNetwork | Seq2Seq
+Network = WordNetwork | ImageNetwork | CharacterNetwork | Seq2Seq | TransformerTts
 """Every family."""
 
 
@@ -86,6 +88,17 @@ def sequence_network(network: Network) -> Seq2Seq:
     if isinstance(network, Seq2Seq):
         return network
     raise _wrong_family(network, "sequences", "seq2seq")
+
+
+def voice_network(network: Network) -> TransformerTts:
+    """Return the network, which speaks.
+
+    Raises:
+        WrongFamilyError: If it does not.
+    """
+    if isinstance(network, TransformerTts):
+        return network
+    raise _wrong_family(network, "speech", "transformer_tts")
 
 
 def _wrong_family(network: Network, wanted: str, families: str) -> WrongFamilyError:
@@ -161,6 +174,8 @@ def _network(settings: ModelSettings) -> Network:
             network = CharTransformer(settings)
         case Seq2SeqSettings():
             network = Seq2Seq(settings)
+        case TransformerTtsSettings():
+            network = TransformerTts(settings)
         case _:
             assert_never(settings)
     return network

@@ -17,6 +17,7 @@ from models.next_word import NextWord
 from models.plan import TrainingSettings
 from models.registry import Network
 from models.sequence import Sequences
+from models.speech import Speech
 
 ExamplesT_contra = TypeVar("ExamplesT_contra", contravariant=True)
 BatchT = TypeVar("BatchT")
@@ -88,6 +89,7 @@ TASKS: dict[str, Task[Any, Any]] = {
     "next_character": NextCharacter(),
     "sequence": Sequences(),
     "image_classification": ImageClassification(),
+    "speech": Speech(),
 }
 
 

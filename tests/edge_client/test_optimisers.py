@@ -8,8 +8,10 @@ import pytest
 import torch
 
 from edge_client.optimisers import Optimiser
+from models.he_scaling import HeLinear
 from models.model_settings import schema_of
 from models.registry import build_network
+from models.schema import Schema, TensorSpec
 from tests.edge_client.training_plan import MODEL, make_plan
 
 SCHEMA = schema_of(MODEL)
@@ -172,3 +174,98 @@ def test_a_fresh_process_trains_without_loading_the_compiler() -> None:
     )
 
     assert done.stdout == "False\n"
+
+
+class RawNetwork(torch.nn.Module):
+    """Compute with w·sqrt(2 / fan-in) in every pass, as the papers write it; 18 and 8 inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        draws = torch.Generator().manual_seed(1)
+        self.wide = torch.nn.Parameter(torch.randn(8, 18, generator=draws))
+        self.shift = torch.nn.Parameter(torch.zeros(8))
+        self.narrow = torch.nn.Parameter(torch.randn(2, 8, generator=draws))
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        hidden = torch.tanh(values @ (self.wide / 3).t() + self.shift)
+        return hidden @ (self.narrow / 2).t()
+
+
+class EffectiveNetwork(torch.nn.Module):
+    """Hold the same weights as they take effect."""
+
+    def __init__(self, raw: RawNetwork) -> None:
+        super().__init__()
+        self.wide, self.narrow = HeLinear(18, 8), HeLinear(8, 2, bias=False)
+        with torch.no_grad():
+            self.wide.weight.copy_(raw.wide / 3)
+            self.wide.bias.zero_()
+            self.narrow.weight.copy_(raw.narrow / 2)
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        narrowed: torch.Tensor = self.narrow(torch.tanh(self.wide(values)))
+        return narrowed
+
+
+@pytest.mark.parametrize("clipping_norm", [None, 0.5])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"optimiser": "adam", "learning_rate": 0.01, "weight_decay": 0.1},
+        {"optimiser": "sgd", "learning_rate": 0.1, "momentum": 0.9, "weight_decay": 0.01},
+    ],
+)
+def test_scaled_layers_train_as_weights_that_are_scaled_in_every_pass(
+    kind: dict[str, Any], clipping_norm: float | None
+) -> None:
+    raw = RawNetwork()
+    effective = EffectiveNetwork(raw)
+    own: list[torch.optim.Optimizer] = [
+        torch.optim.Adam(raw.parameters(), lr=0.01, weight_decay=0.1)
+        if kind["optimiser"] == "adam"
+        else torch.optim.SGD(raw.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
+    ]
+    names = ("wide.weight", "wide.bias", "narrow.weight")
+    present = dict(effective.named_parameters())
+    schema = Schema(
+        tuple(TensorSpec(name=name, shape=tuple(present[name].shape), layer="") for name in names)
+    )
+    training = make_plan(**kind, gradient_clipping_norm=clipping_norm).training
+    optimiser = Optimiser(effective, schema, training)
+    draws = torch.Generator().manual_seed(2)
+
+    for _ in range(6):
+        values = torch.randn(5, 18, generator=draws)
+        own[0].zero_grad()
+        (raw(values) - 1).square().sum().backward()
+        if clipping_norm is not None:
+            torch.nn.utils.clip_grad_norm_(raw.parameters(), clipping_norm)
+        own[0].step()
+        (effective(values) - 1).square().sum().backward()
+        optimiser.step()
+
+    torch.testing.assert_close(effective.wide.weight, raw.wide / 3)
+    torch.testing.assert_close(effective.wide.bias, raw.shift)
+    torch.testing.assert_close(effective.narrow.weight, raw.narrow / 2)
+
+
+def test_adams_first_step_moves_each_effective_weight_by_the_rate_times_its_scale() -> None:
+    effective = EffectiveNetwork(RawNetwork())
+    before = {name: value.detach().clone() for name, value in effective.named_parameters()}
+    schema = Schema(
+        tuple(
+            TensorSpec(name=name, shape=tuple(value.shape), layer="")
+            for name, value in before.items()
+        )
+    )
+    optimiser = Optimiser(
+        effective, schema, make_plan(optimiser="adam", learning_rate=0.06).training
+    )
+
+    give_gradients(effective, 5.0)
+    optimiser.step()
+
+    # sqrt(2 / 18) = 1/3 and sqrt(2 / 8) = 1/2; a bias has no scale.
+    for name, moved in (("wide.weight", 0.02), ("narrow.weight", 0.03), ("wide.bias", 0.06)):
+        after = dict(effective.named_parameters())[name]
+        torch.testing.assert_close(before[name] - after, torch.full_like(after, moved))

@@ -2,6 +2,7 @@ import hashlib
 import math
 import struct
 
+import msgspec
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
@@ -28,6 +29,7 @@ from models.parameters import (
 from models.registry import build_network, image_network
 from models.schema import Schema
 from models.seq2seq_settings import Seq2SeqSettings
+from models.transformer_tts_settings import TransformerTtsSettings
 
 WORD_FAMILIES: list[WordModelSettings] = [
     GruLmSettings(vocabulary_size=40, hidden_size=6),
@@ -47,6 +49,18 @@ WORD_FAMILIES: list[WordModelSettings] = [
 NORMED = ConvNetSettings(
     class_count=3, image_size=16, kernel_counts=(2, 3), hidden_sizes=(6, 5), batch_norm=True
 )
+VOICE = TransformerTtsSettings(
+    hidden_size=8,
+    head_count=2,
+    layer_count=2,
+    feedforward_size=6,
+    reduction_factor=2,
+    embedding_size=5,
+    text_channels=4,
+    mel_prenet_size=3,
+    postnet_channels=7,
+    postnet_layer_count=3,
+)
 FAMILIES: list[ModelSettings] = [
     *WORD_FAMILIES,
     VitSettings(
@@ -57,6 +71,8 @@ FAMILIES: list[ModelSettings] = [
     CharLstmSettings(hidden_size=5, layer_count=3),
     CharTransformerSettings(model_size=6, head_count=2, head_size=5, feedforward_size=7),
     Seq2SeqSettings(symbol_count=9, model_size=8, head_count=2, feedforward_size=6),
+    VOICE,
+    msgspec.structs.replace(VOICE, norm="layer", speaker_size=3),
 ]
 
 

@@ -30,6 +30,7 @@ from models.personalisation_settings import (
     VanillaSettings,
 )
 from models.schema import Role, Schema, TensorSpec
+from models.transformer_tts_settings import TransformerTtsSettings
 
 TIED = schema_of(GruLmSettings(vocabulary_size=10, hidden_size=2))
 UNTIED = schema_of(GruLmSettings(vocabulary_size=10, hidden_size=2, tied=False))
@@ -190,3 +191,15 @@ def test_balanced_softmax_is_for_few_classes(settings: PersonalisationSettings) 
     check_task(settings, "image_classification")
     with pytest.raises(ValueError, match=r'balanced softmax needs task = .*, got "next_word"'):
         check_task(settings, "next_word")
+
+
+@pytest.mark.parametrize("settings", [GlobalSettings(), VanillaSettings(), FedTpSettings()])
+def test_who_speaks_is_the_clients_own_under_every_method(
+    settings: PersonalisationSettings,
+) -> None:
+    voice = schema_of(TransformerTtsSettings(layer_count=1, speaker_size=4))
+
+    roles = {spec.name: spec.role for spec in assign_roles(settings, voice).tensors}
+
+    assert roles["speaker.vector"] is Role.PERSONAL
+    assert roles["speaker.projection.weight"] is Role.SHARED

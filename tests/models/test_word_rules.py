@@ -30,8 +30,8 @@ def test_models_of_words_know_how_many() -> None:
         ("next_word", WORDS, 10),
         ("image_classification", Pictures(), None),
         # An unknown task is refused where it is looked up, with the names there are.
-        ("speech", WORDS, 10),
-        ("speech", Pictures(), None),
+        ("chess", WORDS, 10),
+        ("chess", Pictures(), None),
     ],
 )
 def test_what_fits_together_passes(task: str, model: msgspec.Struct, size: int | None) -> None:

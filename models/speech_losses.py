@@ -1,0 +1,104 @@
+"""What a voice minimises: spectrograms, the stop, and attention that keeps to the diagonal.
+
+Every mean is over real frames, steps and characters: padding has no part in any of them.
+
+References:
+    [Li] Li et al., AAAI 2019, arXiv:1809.08895, section 3.6: the stop's weight of 5 to 8.
+    [Guided] Tachibana et al., "Efficiently Trainable Text-to-Speech System Based on Deep
+        Convolutional Networks with Guided Attention", ICASSP 2018, arXiv:1710.08969, section 4.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+STOP_WEIGHT = 5.0
+"""How much more the one step that is the last counts than another."""
+
+GUIDE_WIDTH = 0.4
+"""How far from the diagonal attention may be before it costs much, as a share of the whole."""
+
+
+def real_places(counts: Tensor, longest: int) -> Tensor:
+    """Return which places of padded sequences are real, bool, shape ``(batch, longest)``.
+
+    Args:
+        counts: Length of each, shape ``(batch,)``.
+        longest: Places of the longest.
+    """
+    return torch.arange(longest, device=counts.device) < counts.unsqueeze(1)
+
+
+def mel_loss(made: Tensor, right: Tensor, mask: Tensor) -> Tensor:
+    """Return the mean absolute difference over all channels of real frames, shape ``()``.
+
+    Args:
+        made: Shape ``(batch, frames, mel)``.
+        right: The same shape.
+        mask: False at padding, bool, shape ``(batch, frames)``.
+    """
+    return (made - right).abs()[mask].mean()
+
+
+def stop_loss(logits: Tensor, step_counts: Tensor) -> Tensor:
+    """Return the mean cross-entropy of the stop in nats, shape ``()``.
+
+    The right answer is yes at each clip's last step, which weighs `STOP_WEIGHT`, and no before.
+
+    Args:
+        logits: Shape ``(batch, steps)``.
+        step_counts: Real steps of each clip, shape ``(batch,)``.
+    """
+    mask = real_places(step_counts, logits.shape[1])
+    is_last = torch.zeros_like(logits)
+    is_last.scatter_(1, step_counts.unsqueeze(1) - 1, 1.0)
+    return functional.binary_cross_entropy_with_logits(
+        logits[mask], is_last[mask], pos_weight=logits.new_tensor(STOP_WEIGHT)
+    )
+
+
+def guide(step_counts: Tensor, text_counts: Tensor, *, steps: int, text: int) -> Tensor:
+    """Return what attention costs at each place: 1 - exp(-(n/N - t/T)² / (2·0.4²)) ([Guided]).
+
+    Args:
+        step_counts: Real steps T of each clip, shape ``(batch,)``.
+        text_counts: Real characters N of each, shape ``(batch,)``.
+        steps: Of the longest clip.
+        text: Characters of the longest text.
+
+    Returns:
+        Shape ``(batch, steps, text)``; zero at padding.
+    """
+    device = step_counts.device
+    done = torch.arange(steps, device=device) / step_counts.unsqueeze(1)
+    read = torch.arange(text, device=device) / text_counts.unsqueeze(1)
+    apart = read[:, None, :] - done[:, :, None]
+    cost = 1 - torch.exp(-apart.square() / (2 * GUIDE_WIDTH**2))
+    return cost * real_cells(step_counts, text_counts, steps=steps, text=text)
+
+
+def real_cells(step_counts: Tensor, text_counts: Tensor, *, steps: int, text: int) -> Tensor:
+    """Return which cells of attention are of real steps and characters, arguments as `guide`."""
+    rows, columns = real_places(step_counts, steps), real_places(text_counts, text)
+    return rows[:, :, None] & columns[:, None, :]
+
+
+def guided_loss(
+    attentions: Sequence[Tensor], step_counts: Tensor, text_counts: Tensor, *, head_count: int
+) -> Tensor:
+    """Return the mean of `guide` times attention over real cells, blocks and heads, shape ``()``.
+
+    Args:
+        attentions: Of the blocks that are guided, at least one, shape
+            ``(batch, heads, steps, text)`` each.
+        step_counts: Real steps of each clip, shape ``(batch,)``.
+        text_counts: Real characters of each, shape ``(batch,)``.
+        head_count: The first heads of each block that are guided.
+    """
+    steps, text = attentions[0].shape[2:]
+    cost = guide(step_counts, text_counts, steps=steps, text=text)
+    guided = torch.stack([attention[:, :head_count] for attention in attentions])
+    cells = (step_counts * text_counts).sum() * guided.shape[0] * guided.shape[2]
+    return (guided * cost.unsqueeze(1)).sum() / cells
