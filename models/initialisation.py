@@ -19,7 +19,7 @@ def draw_layers(network: nn.Module, generator: torch.Generator) -> None:
     """
     for module in network.modules():
         match module:
-            case nn.Linear() | nn.Conv2d():
+            case nn.Linear() | nn.Conv1d() | nn.Conv2d():
                 bound = 1 / math.sqrt(module.weight[0].numel())
                 for parameter in module.parameters(recurse=False):
                     parameter.uniform_(-bound, bound, generator=generator)
