@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from simulation.metrics import Figures, series
 
@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
 _INCHES = (7.0, 4.2)
 _DOTS_PER_INCH = 130
+
+_FAR_APART = 20
+"""Ratio of the largest to the least value from which an axis is logarithmic."""
 
 
 def plot_runs(
@@ -67,9 +70,16 @@ def plot_table(
             settings, means, spreads = zip(*sorted(points), strict=True)
             axes.errorbar(settings, means, yerr=spreads, marker="o", capsize=3, label=name)
         _draw_levels(axes, levels or {})
+        axes.set_xscale(axis_scale([point[0] for points in columns.values() for point in points]))
         axes.set_xlabel(setting)
 
     _write(path, draw, figure)
+
+
+def axis_scale(values: Sequence[float]) -> Literal["linear", "log"]:
+    """Return the scale on which these values of a setting are told apart: by ratio if far apart."""
+    least, largest = min(values), max(values)
+    return "log" if least > 0 and largest / least >= _FAR_APART else "linear"
 
 
 def plot_bars(
