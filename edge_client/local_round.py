@@ -31,10 +31,9 @@ from models.seeds import client_seed
 from models.tasks import task_named
 from models.vocabulary import Vocabulary
 from privacy.clipping import UnusableUpdateError
-from privacy.layer_clipping import ClippedUpdate, clip_update
+from privacy.layer_clipping import clip_update
 from privacy.noise import noise_mode
 from privacy.secure_noise import NoiseKeys, SystemKeys
-from privacy.settings import PrivacySettings
 
 EVALUATION_BATCH = 64
 
@@ -175,13 +174,17 @@ class LocalTrainer:
 
         state = self._kept(extras)
         update = self._client.update(parameters)
-        privacy = self._plan.privacy
-        if clipping_norm is not None:
-            privacy = msgspec.structs.replace(privacy, clipping_norm=clipping_norm)
-        clipped = clip_update(update, privacy, self._tensors)
+        sent, norm = outgoing_update(
+            self._plan,
+            update,
+            self._tensors,
+            round_number=round_number,
+            client_name=client_name,
+            clipping_norm=clipping_norm,
+        )
         return LocalResult(
-            update=self._sent(clipped, privacy, round_number, client_name),
-            update_norm=clipped.norm,
+            update=sent,
+            update_norm=norm,
             example_count=min(example_count, self._plan.training.example_cap),
             mean_loss=mean_loss,
             optimiser_state=optimiser.state() if keeps_state else None,
@@ -308,17 +311,43 @@ class LocalTrainer:
             raise UnusableUpdateError("personal tensors must be finite, training left NaN in them")
         return kept
 
-    def _sent(
-        self, clipped: ClippedUpdate, privacy: PrivacySettings, round_number: int, client_name: str
-    ) -> Tensor:
-        """Apply the client's half of the noise mode, and tell what the plan asks for."""
-        seed = client_seed(self._plan.seed, round_number, client_name, purpose="randomisation")
-        generator = torch.Generator().manual_seed(seed)
-        mode = noise_mode(privacy)
-        sent = mode.at_client(clipped.values, generator, tensors=self._tensors)
-        if not privacy.tells_fit:
-            return sent
-        return torch.cat([sent, torch.tensor([float(clipped.has_fitted)])])
+
+def outgoing_update(
+    plan: Plan,
+    update: Tensor,
+    tensors: Sequence[slice],
+    *,
+    round_number: int,
+    client_name: str,
+    clipping_norm: float | None = None,
+) -> tuple[Tensor, float]:
+    """Clip an update, apply the client's half of the noise mode, and tell what the plan asks for.
+
+    Args:
+        plan: Its noise mode and clipping.
+        update: Trained minus received, flat float32, shape ``(elements,)``; not changed.
+        tensors: Where each tensor that is sent lies in it.
+        round_number: Round, from 1.
+        client_name: Name given at enrolment.
+        clipping_norm: This round's, where it changes from round to round; else the plan's.
+
+    Returns:
+        What is sent, in the layout of ``models.plan.upload_schema``: the update itself where
+        nothing changed it. Its L2 norm before clipping and noise.
+
+    Raises:
+        UnusableUpdateError: If an element is NaN or infinite.
+    """
+    privacy = plan.privacy
+    if clipping_norm is not None:
+        privacy = msgspec.structs.replace(privacy, clipping_norm=clipping_norm)
+    clipped = clip_update(update, privacy, tensors)
+    seed = client_seed(plan.seed, round_number, client_name, purpose="randomisation")
+    generator = torch.Generator().manual_seed(seed)
+    sent = noise_mode(privacy).at_client(clipped.values, generator, tensors=tensors)
+    if privacy.tells_fit:
+        sent = torch.cat([sent, torch.tensor([float(clipped.has_fitted)])])
+    return sent, clipped.norm
 
 
 def run_training(

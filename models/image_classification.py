@@ -69,8 +69,7 @@ class ImageClassification:
         No batch holds one image alone unless the person has only one or ``batch_size`` is 1: a
         batch norm learns nothing from it.
         """
-        order = torch.randperm(len(examples), generator=generator)
-        for places in order.tensor_split(-(-len(examples) // training.batch_size)):
+        for places in batch_places(len(examples), training.batch_size, generator):
             yield examples[places]
 
     def loss(
@@ -123,6 +122,20 @@ class ImageClassification:
     def count(self, logits: Tensor, targets: Tensor) -> Counts:
         """Count hits among all classes."""
         return count_hits(logits, targets)
+
+
+def batch_places(
+    image_count: int, batch_size: int, generator: torch.Generator
+) -> tuple[Tensor, ...]:
+    """Return the images of each batch of one pass, int64, shape ``(images of the batch,)``.
+
+    Args:
+        image_count: How many there are, at least 1.
+        batch_size: Largest batch; sizes differ by at most 1.
+        generator: Draws the order.
+    """
+    order = torch.randperm(image_count, generator=generator)
+    return order.tensor_split(-(-image_count // batch_size))
 
 
 def _check_images(images: LabelledImages, network: Network) -> None:

@@ -97,6 +97,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_run(run: argparse.ArgumentParser) -> None:
     _add_common(run)
     _add_method(run)
+    _add_speed(run)
     run.add_argument("--seed", type=int, help="seed of the run (default: the preset's)")
     run.add_argument("--out", type=Path, help="folder of the run (default: runs/NAME-seed-SEED)")
     run.add_argument("--tensorboard", action="store_true", help="write TensorBoard events too")
@@ -106,6 +107,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
 def _add_sweep(sweep: argparse.ArgumentParser) -> None:
     _add_common(sweep)
     _add_method(sweep)
+    _add_speed(sweep)
     sweep.add_argument("--seeds", default="1", help="seeds, with commas between them (default: 1)")
     sweep.add_argument("--out", type=Path, help="folder of the sweep (default: runs/NAME-sweep)")
     sweep.add_argument(
@@ -131,6 +133,22 @@ def _add_method(parser: argparse.ArgumentParser) -> None:
         "--method",
         help="personalisation method that takes the place of the preset's, as fedavg, fedper, "
         "fedtp or fedtp-knn (sets [personalisation])",
+    )
+
+
+def _add_speed(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--together",
+        type=int,
+        default=1,
+        metavar="N",
+        help="clients that one process trains at once; for images (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--device",
+        choices=("cpu", "cuda"),
+        default="cpu",
+        help="where clients train (default: %(default)s)",
     )
 
 
@@ -256,6 +274,8 @@ def _request(arguments: argparse.Namespace) -> "Request":
         until=parse_threshold(until) if until else None,
         method=getattr(arguments, "method", None),
         with_tensorboard=getattr(arguments, "tensorboard", False),
+        together=getattr(arguments, "together", 1),
+        device=getattr(arguments, "device", "cpu"),
     )
 
 

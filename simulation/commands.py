@@ -31,6 +31,8 @@ class Request(NamedTuple):
         until: When to stop early.
         method: Personalisation method that takes the place of the file's, or None.
         with_tensorboard: Whether to write TensorBoard's event files.
+        together: Clients that one process trains at once.
+        device: Where clients train.
     """
 
     name: str
@@ -40,6 +42,8 @@ class Request(NamedTuple):
     until: Threshold | None
     method: str | None = None
     with_tensorboard: bool = False
+    together: int = 1
+    device: str = "cpu"
 
     @property
     def short_name(self) -> str:
@@ -142,5 +146,7 @@ def _run(
             with_tensorboard=request.with_tensorboard,
             reporter=report,
             until=request.until,
+            together=request.together,
+            device=request.device,
         )
         return run_simulation(config, tables, population, folder, options)

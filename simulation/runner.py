@@ -46,19 +46,23 @@ _CHECKPOINT_SECONDS = 20.0
 
 
 class RunOptions(NamedTuple):
-    """Say how to run, which changes no result.
+    """Say how to run, which changes no result but for the rounding of the two last.
 
     Attributes:
         worker_count: Processes that train, at least 1.
         with_tensorboard: Whether to write TensorBoard's event files too.
         reporter: Hears of every round.
         until: Stop as soon as this is reached.
+        together: Clients that one process trains at once; see ``simulation.batched_training``.
+        device: Where clients train: ``cpu`` or ``cuda``.
     """
 
     worker_count: int = 1
     with_tensorboard: bool = False
     reporter: Reporter = Quiet()
     until: Threshold | None = None
+    together: int = 1
+    device: str = "cpu"
 
 
 def run_simulation(
@@ -108,6 +112,8 @@ def run_simulation(
             worker_count=options.worker_count,
             states=folder.states,
             optimisers=folder.optimisers,
+            together=options.together,
+            device=options.device,
         ) as pool,
     ):
         return _Run(

@@ -1,11 +1,12 @@
-"""The process that trains and evaluates for a simulation: one thread, job after job.
+"""The process that trains and evaluates for a simulation: one thread, group of jobs after group.
 
-Jobs and answers travel in a pipe and hold names and numbers; parameters and updates lie in shared
-memory, and what a client keeps to itself in a file that only its worker reads and writes.
+Clients of one group are trained together; all other jobs come alone. Jobs and answers travel in a
+pipe and hold names and numbers; parameters and updates lie in shared memory, and what a client
+keeps to itself in a file that only its worker reads and writes.
 """
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -31,6 +32,7 @@ from models.role_vectors import put_part
 from models.schema import Role
 from models.vocabulary import Vocabulary
 from privacy.clipping import UnusableUpdateError
+from simulation.batched_training import BatchedTrainer, ClientWork
 from simulation.examples import Examples, SharedExamples
 from simulation.fine_tuning import FineTuner, OwnScore, TypedText
 
@@ -172,43 +174,61 @@ class SharedTensors(NamedTuple):
     updates: Tensor
 
 
-def serve(
-    connection: Connection,
-    plan: bytes,
-    tensors: SharedTensors,
-    examples: SharedExamples,
-    trainer: TrainerFactory,
-) -> None:
-    """Answer jobs until told to stop or the parent is gone."""
+class Setting(NamedTuple):
+    """Hold what a worker process needs to know once.
+
+    Attributes:
+        plan: Encoded plan of the run.
+        tensors: Memory shared with the pool.
+        examples: Everybody's examples, by name.
+        trainer: Makes what trains clients one by one.
+        device: Where clients train.
+    """
+
+    plan: bytes
+    tensors: SharedTensors
+    examples: SharedExamples
+    trainer: TrainerFactory
+    device: str
+
+
+def serve(connection: Connection, setting: Setting) -> None:
+    """Answer groups of jobs until told to stop or the parent is gone."""
     # The parent decides what an interrupt means; a worker ends with its pipe.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    decoded = decode_plan(plan)
-    prepare_compute("cpu", threads=1, model=decoded.model)
-    worker = _Worker(decoded, tensors, examples, trainer)
+    plan = decode_plan(setting.plan)
+    prepare_compute(setting.device, threads=1, model=plan.model)
+    worker = _Worker(plan, setting)
     with suppress(EOFError, OSError):
-        while (job := connection.recv()) is not None:
-            connection.send(worker.answer(job))
+        while (jobs := connection.recv()) is not None:
+            connection.send(worker.answers(jobs))
 
 
 class _Worker:
     """Hold what a worker process keeps between jobs."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        tensors: SharedTensors,
-        examples: SharedExamples,
-        trainer: TrainerFactory,
-    ) -> None:
+    def __init__(self, plan: Plan, setting: Setting) -> None:
         self._plan = plan
-        self._tensors = tensors
+        self._device = setting.device
+        self._tensors = setting.tensors
         self._travelling = download_schema(plan)
         self._released = released_schema(plan)
         self._received = torch.empty(self._travelling.element_count)
-        self._examples = examples
-        self._make_trainer = trainer
+        self._examples = setting.examples
+        self._make_trainer = setting.trainer
         self._trainer: ClientTrainer | None = None
+        self._together: BatchedTrainer | None = None
         self._tuner: FineTuner | None = None
+
+    def answers(self, jobs: Sequence[Job]) -> list[Answer]:
+        """Do a group of jobs: one of whatever kind, or clients that are trained together."""
+        if len(jobs) == 1:
+            return [self.answer(jobs[0])]
+        try:
+            return self._train_together(jobs)
+        except (ValueError, RuntimeError, OSError) as error:
+            failure = f"trained together with others: {error}"
+            return [Answer(job.position, job.buffer, failure=failure) for job in jobs]
 
     def answer(self, job: Job) -> Answer:
         """Do a job; what went wrong is told to the parent, which knows what it means."""
@@ -242,11 +262,52 @@ class _Worker:
             into=update[: len(received)],
             clipping_norm=job.clipping_norm,
         )
+        return self._trained(job, trainer.layout, result)
+
+    def _train_together(self, jobs: Sequence[Job]) -> list[Answer]:
+        """Train one round of several clients at once."""
+        if self._together is None:
+            self._together = BatchedTrainer(self._plan, self._device)
+        answers, usable, clients = [], [], []
+        for job in jobs:
+            try:
+                clients.append(self._client_work(job, self._together))
+                usable.append(job)
+            except (ValueError, OSError) as error:
+                answers.append(Answer(job.position, job.buffer, failure=str(error)))
+        first = jobs[0]
+        results = self._together.train(
+            clients, round_number=first.round_number, clipping_norm=first.clipping_norm
+        )
+        layout = self._the_trainer().layout
+        for job, result in zip(usable, results, strict=True):
+            if result is None:
+                answers.append(Answer(job.position, job.buffer, diverged=True))
+            else:
+                answers.append(self._trained(job, layout, result))
+        return answers
+
+    def _client_work(self, job: Job, together: BatchedTrainer) -> ClientWork:
+        (name,) = job.names
+        examples = together.checked(self._examples[name])
+        received = self._of_client(job.buffer)
+        state = self._state(job, self._the_trainer())
+        return ClientWork(
+            name,
+            # What was generated for the next client goes to the same memory.
+            received.clone() if received is self._received else received,
+            examples,
+            None if state is None else state.personal,
+        )
+
+    def _trained(self, job: Job, layout: StateLayout, result: LocalResult) -> Answer:
+        """Put the update where the parent reads it, and keep what the client keeps."""
+        update = self._tensors.updates[job.buffer]
         if result.update.data_ptr() != update.data_ptr():
             update.copy_(result.update)
         # The checkpoint that counts on what is kept waits for the disk.
         if job.next_state is not None and result.personal is not None:
-            write_state(job.next_state, trainer.layout, result.personal, flush=False)
+            write_state(job.next_state, layout, result.personal, flush=False)
         if job.next_optimiser is not None and result.optimiser_state is not None:
             write_optimiser_state(job.next_optimiser, result.optimiser_state, flush=False)
         return Answer(
@@ -301,7 +362,7 @@ class _Worker:
 
     def _evaluate(self, job: Job) -> Answer:
         users = [self._examples[name] for name in job.names]
-        counts = evaluate_users(self._plan, self._tensors.parameters, users)
+        counts = evaluate_users(self._plan, self._tensors.parameters, users, device=self._device)
         return Answer(job.position, counts=counts)
 
     def _the_trainer(self) -> ClientTrainer:

@@ -7,7 +7,9 @@ on the process that computed it, and results are handed on in slot order: one wo
 give the same bits.
 
 Memory is a few models a worker, whatever the cohort: a worker gets the next client only when one
-of the pool's update buffers is free.
+of the pool's update buffers is free. Small clients can be trained together, a group at a time
+(``simulation.batched_training``): groups are neighbours in slot order, so what was said of worker
+counts still holds.
 """
 
 import math
@@ -16,6 +18,7 @@ import multiprocessing.connection
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from types import TracebackType
@@ -24,6 +27,7 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
+from edge_client.compute import resolve_device
 from edge_client.local_round import LocalTrainer
 from edge_client.personalisation.registry import build_client_half
 from edge_client.personalisation.state import StateLayout
@@ -31,10 +35,11 @@ from models.keystrokes import KeystrokeCounts
 from models.metrics import Counts
 from models.plan import Plan, plan_schema, released_schema, upload_schema
 from models.schema import Role
+from simulation.batched_training import check_together
 from simulation.examples import Examples, SharedExamples
 from simulation.fine_tuning import OwnScore, TypedText
 from simulation.state_shelf import StateShelf
-from simulation.worker_process import Answer, Job, SharedTensors, TrainerFactory, serve
+from simulation.worker_process import Answer, Job, Setting, SharedTensors, TrainerFactory, serve
 
 # One client being trained and one waiting in the pipe: a worker never idles while the parent adds.
 _JOBS_PER_WORKER = 2
@@ -99,9 +104,11 @@ class WorkerPool:
         examples: Mapping[str, Examples],
         *,
         worker_count: int,
-        trainer: TrainerFactory = LocalTrainer,
+        trainer: TrainerFactory | None = None,
         states: StateShelf | None = None,
         optimisers: StateShelf | None = None,
+        together: int = 1,
+        device: str = "cpu",
     ) -> None:
         """Start the processes.
 
@@ -109,35 +116,53 @@ class WorkerPool:
             plan: Plan of the run; what clients train and users are scored by.
             examples: Examples of every client and evaluation user by name, of the plan's task.
             worker_count: Number of processes, at least 1.
-            trainer: Makes what trains clients; importable by name in another process.
+            trainer: Makes what trains clients one by one, importable by name in another process;
+                ``LocalTrainer`` on the device if absent.
             states: Where clients' personal states lie; None where the method keeps none.
             optimisers: Where the states of their optimisers lie; None where the plan keeps none.
+            together: Clients that a worker trains at once, at least 1.
+            device: ``cpu``, or ``cuda`` for all workers.
 
         Raises:
-            ValueError: If there are no workers, nobody has examples, or something is kept and
-                there is no place for it.
+            ComputeError: If there is no such device.
+            TogetherError: If clients of this plan cannot be trained together.
+            ValueError: If there are no workers, nobody has examples, something is kept and there
+                is no place for it, or ``together`` is below 1.
         """
         if worker_count < 1:
             raise ValueError(f"worker_count must be >= 1, got {worker_count}")
+        if together < 1:
+            raise ValueError(f"together must be >= 1, got {together}")
+        if together > 1:
+            check_together(plan)
+        resolve_device(device)
         self.worker_count = worker_count
         self._states = _checked_states(plan, states)
         self._optimisers = _checked_optimisers(plan, optimisers)
+        self._together = together
         upload = upload_schema(plan)
         generated = upload.with_roles(Role.GENERATED)
-        buffers = _buffer_count(worker_count, upload.payload_bytes + generated.payload_bytes)
+        group_bytes = together * (upload.payload_bytes + generated.payload_bytes)
+        buffers = together * _buffer_count(worker_count, group_bytes)
         self._tensors = SharedTensors(
             _shared(released_schema(plan).element_count),
             _shared(buffers, generated.element_count),
             _shared(buffers, _aligned(upload.element_count))[:, : upload.element_count],
         )
         self._generates = bool(generated.tensors)
-        shared = (plan.encode(), self._tensors, SharedExamples.pack(examples), trainer)
+        setting = Setting(
+            plan.encode(),
+            self._tensors,
+            SharedExamples.pack(examples),
+            trainer or partial(LocalTrainer, device=device),
+            device,
+        )
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(_PRELOADED)
         self._workers: dict[Connection, ForkServerProcess] = {}
         for _ in range(worker_count):
             ours, theirs = context.Pipe()
-            process = context.Process(target=serve, args=(theirs, *shared), daemon=True)
+            process = context.Process(target=serve, args=(theirs, setting), daemon=True)
             process.start()
             theirs.close()
             self._workers[ours] = process
@@ -331,6 +356,7 @@ class WorkerPool:
 
     def _run(self, jobs: Sequence[Job], generate: Generate) -> Iterator[Answer]:
         """Yield the answers in the jobs' order, as far ahead as there are free buffers."""
+        groups = self._groups(jobs)
         busy = dict.fromkeys(self._workers, 0)
         free = list(range(len(self._tensors.updates)))
         answers: dict[int, Answer] = {}
@@ -338,7 +364,7 @@ class WorkerPool:
         try:
             for wanted, job in enumerate(jobs):
                 while wanted not in answers:
-                    sent += self._send(jobs[sent:], busy, free, generate)
+                    sent += self._send(groups[sent:], busy, free, generate)
                     answers.update(self._receive(busy))
                 answer = answers.pop(wanted)
                 if answer.failure is not None:
@@ -354,27 +380,34 @@ class WorkerPool:
                 self._receive(busy)
             raise
 
+    def _groups(self, jobs: Sequence[Job]) -> list[Sequence[Job]]:
+        """Cut the jobs into those that go to a worker at once."""
+        size = self._together if jobs and jobs[0].work == "train" else 1
+        return [jobs[first : first + size] for first in range(0, len(jobs), size)]
+
     def _needs_buffer(self, job: Job) -> bool:
         return job.work == "train" or (job.work in {"score", "type"} and self._generates)
 
     def _send(
         self,
-        jobs: Sequence[Job],
+        groups: Sequence[Sequence[Job]],
         busy: dict[Connection, int],
         free: list[int],
         generate: Generate,
     ) -> int:
-        """Give jobs to the least busy workers and return how many were given."""
-        for count, job in enumerate(jobs):
+        """Give groups of jobs to the least busy workers and return how many were given."""
+        for count, group in enumerate(groups):
             connection = min(busy, key=lambda worker: busy[worker])
-            if busy[connection] >= _JOBS_PER_WORKER or (self._needs_buffer(job) and not free):
+            needs_buffers = self._needs_buffer(group[0])
+            if busy[connection] >= _JOBS_PER_WORKER or (needs_buffers and len(free) < len(group)):
                 return count
-            if self._needs_buffer(job):
-                job = job._replace(buffer=free.pop())  # noqa: PLW2901  # the job as it is sent
-                self._generate(job, generate)
-            connection.send(job)
+            if needs_buffers:
+                group = [job._replace(buffer=free.pop()) for job in group]  # noqa: PLW2901  # as sent
+                for job in group:
+                    self._generate(job, generate)
+            connection.send(group)
             busy[connection] += 1
-        return len(jobs)
+        return len(groups)
 
     def _generate(self, job: Job, generate: Generate) -> None:
         """Put what is generated for a client into its buffer."""
@@ -388,10 +421,10 @@ class WorkerPool:
     def _receive(self, busy: dict[Connection, int]) -> dict[int, Answer]:
         """Wait for at least one answer and return all that are there, by job index."""
         ready_now = multiprocessing.connection.wait([one for one, count in busy.items() if count])
-        answers = {}
+        answers: dict[int, Answer] = {}
         for ready in [connection for connection in busy if connection in ready_now]:
             try:
-                answer: Answer = ready.recv()
+                group: list[Answer] = ready.recv()
             except (EOFError, ConnectionResetError):
                 busy[ready] = 0
                 process = self._workers[ready]
@@ -401,7 +434,7 @@ class WorkerPool:
                     "if memory ran out, use fewer workers"
                 ) from None
             busy[ready] -= 1
-            answers[answer.position] = answer
+            answers |= {answer.position: answer for answer in group}
         return answers
 
 

@@ -46,6 +46,39 @@ def test_a_method_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) 
     assert "method must be one of" in capsys.readouterr().err
 
 
+def test_images_are_trained_together_to_the_same_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quick = ["--rounds", "1", "--workers", "1", "--set", "training.local_epochs=1", "--json"]
+
+    figures = []
+    for together in ("1", "10"):
+        out = ["--together", together, "--out", str(tmp_path / together)]
+        assert main(["run", "fedtp-digits", *quick, *out]) == 0
+        figures.append(json.loads(capsys.readouterr().out.splitlines()[-1]))
+
+    losses = [figure["test_perplexity"] for figure in figures]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+    assert figures[1]["tokens"] == figures[0]["tokens"]
+
+
+def test_text_is_not_trained_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = ["--out", str(tmp_path / "run")]
+
+    assert main(["run", "keyboard-tiny", *QUICK, "--together", "4", *out]) == 1
+    assert 'model.family "gru_lm" reads text' in capsys.readouterr().err
+
+
+def test_a_device_that_is_not_there_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    out = ["--out", str(tmp_path / "run")]
+
+    assert main(["run", "keyboard-tiny", *QUICK, "--device", "cuda", *out]) == 1
+    assert "device cuda was asked for, but torch finds none" in capsys.readouterr().err
+
+
 def test_a_sweep_runs_every_value_and_is_drawn(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
