@@ -63,9 +63,10 @@ class Optimiser:
 
     def step(self) -> None:
         """Move the parameters against their gradients, and forget the gradients."""
-        for name, parameter in self._parameters.items():
-            if self._scales[name] != 1 and parameter.grad is not None:
-                parameter.grad.mul_(self._scales[name])
+        for scale in self._trainings:
+            gradients = [gradient for _, gradient, _ in self._group(scale)]
+            if scale != 1 and gradients:
+                torch._foreach_mul_(gradients, scale)
         if self.gradient_clipping_norm is not None:
             nn.utils.clip_grad_norm_(self._parameters.values(), self.gradient_clipping_norm)
         with torch.no_grad():
@@ -76,16 +77,18 @@ class Optimiser:
 
     def _move(self, scale: float, training: TrainingSettings) -> None:
         """Step the parameters of one scale."""
-        moved: list[Tensor] = []
-        gradients: list[Tensor] = []
-        states: list[_State] = []
-        for name, parameter in self._parameters.items():
-            if self._scales[name] == scale and parameter.grad is not None:
-                moved.append(parameter)
-                gradients.append(parameter.grad)
-                states.append(self._states[name])
-        if moved:
+        group = self._group(scale)
+        if group:
+            moved, gradients, states = map(list, zip(*group, strict=True))
             OPTIMISERS[training.optimiser](moved, gradients, states, training)
+
+    def _group(self, scale: float) -> list[tuple[Tensor, Tensor, _State]]:
+        """Return the parameters of one scale that have a gradient, with it and their state."""
+        return [
+            (parameter, parameter.grad, self._states[name])
+            for name, parameter in self._parameters.items()
+            if self._scales[name] == scale and parameter.grad is not None
+        ]
 
     def state(self) -> dict[str, Tensor]:
         """Return a copy of the state; empty before the first step, or where there is none."""

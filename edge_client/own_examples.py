@@ -1,4 +1,4 @@
-"""Read a device's own examples as a plan's task wants them: words, characters or images.
+"""Read a device's own examples as a plan's task wants them: words, letters, images or recordings.
 
 All are split in their order, oldest first, as `edge_client.datasets.federated_text.split_in_order`
 does: the first four fifths are trained on, and plans of kind ``evaluate`` score the newest fifth.
@@ -9,19 +9,24 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from edge_client.datasets.federated_text import DatasetError, split_in_order
+from edge_client.datasets.registry import load_speech
+from edge_client.datasets.speech_set import Clip
 from edge_client.device_examples import OwnText
 from edge_client.local_text import StoredText, TextSettings
+from edge_client.speech_examples import speech_examples
 from edge_client.word_lists import word_list
 from models.characters import encode_characters
 from models.image_classification import LabelledImages
 from models.plan import Plan, PlanError
+from models.speech_examples import SpeechExamples
+from models.transformer_tts_settings import TransformerTtsSettings
 from models.vocabulary import Vocabulary
 
 _LEAST_CHARACTERS = 2
@@ -31,7 +36,7 @@ _PIXEL_AXES = 4
 class OwnExamples(Protocol):
     """Hold one person's examples for one round."""
 
-    def training(self) -> Tensor | LabelledImages:
+    def training(self) -> Tensor | LabelledImages | SpeechExamples:
         """Return what is trained on.
 
         Raises:
@@ -39,7 +44,7 @@ class OwnExamples(Protocol):
         """
         ...
 
-    def held_out(self) -> Tensor | LabelledImages:
+    def held_out(self) -> Tensor | LabelledImages | SpeechExamples:
         """Return what is scored on, and was not trained on this round.
 
         Raises:
@@ -76,6 +81,9 @@ def examples_reader(plan: Plan, word_lists: Path) -> ExamplesReader:
         return lambda data, limits, now: OwnCharacters(OwnText.read(data, limits, now=now))
     if plan.task == "image_classification":
         return lambda data, limits, now: OwnImages(read_images(data))
+    if plan.task == "speech" and isinstance(plan.model, TransformerTtsSettings):
+        voice = plan.model
+        return lambda data, limits, now: OwnRecordings.read(data, voice)
     raise PlanError(f'task "{plan.task}" is not one that this device has examples for')
 
 
@@ -146,6 +154,50 @@ class OwnImages:
         if not places:
             raise DatasetError(f"the device's images must be at least 1 to {purpose}, got 0")
         return self._images[torch.tensor(places)]
+
+
+class OwnRecordings:
+    """Hold a person's recordings, in the order of their names; limits on text do not concern them.
+
+    Only what is asked for is read and transformed.
+    """
+
+    def __init__(self, clips: Sequence[Clip], voice: TransformerTtsSettings) -> None:
+        """Take clips, oldest first, and the voice that learns from them."""
+        self._train, *held_out = split_in_order(clips)
+        self._held_out = [clip for part in held_out for clip in part]
+        self._voice = voice
+
+    @classmethod
+    def read(cls, data: Path, voice: TransformerTtsSettings) -> Self:
+        """Find a person's recordings.
+
+        Args:
+            data: Folder of WAV or FLAC files, each beside a text file of its name.
+            voice: Says which lengths and characters are allowed.
+
+        Raises:
+            DatasetError: If there is none, a file is damaged or lacks its other half, or a text
+                cannot be spoken.
+        """
+        found = load_speech("recordings", data, clip_settings=voice.clips, text_settings=voice.text)
+        return cls(found.clips, voice)
+
+    def training(self) -> SpeechExamples:
+        """Return the clips to train on."""
+        return self._some(self._train, "train on")
+
+    def held_out(self) -> SpeechExamples:
+        """Return the clips to score on."""
+        return self._some(self._held_out, "score on")
+
+    def delete_trained(self) -> None:
+        """Keep everything: recordings are the owner's files, and no program's log."""
+
+    def _some(self, clips: Sequence[Clip], purpose: str) -> SpeechExamples:
+        if not clips:
+            raise DatasetError(f"the device's recordings must be at least 1 to {purpose}, got 0")
+        return speech_examples(clips, self._voice)
 
 
 def read_images(path: Path) -> LabelledImages:

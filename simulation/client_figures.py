@@ -10,7 +10,8 @@ from simulation.metrics import Value
 WORST_SHARE = 0.1
 """Share of the clients, at least one, whose mean is the figure of the worst."""
 
-_Figure = Callable[[Counts], float]
+Figure = Callable[[Counts], float]
+"""One figure of what was counted."""
 
 
 def client_figures(counts: Mapping[str, Counts], *, is_text: bool) -> dict[str, Value]:
@@ -30,13 +31,19 @@ def client_figures(counts: Mapping[str, Counts], *, is_text: bool) -> dict[str, 
     scored = [own for own in counts.values() if own.token_count]
     if not scored:
         return {}
-    figures = _of("accuracy", lambda own: own.top1_recall, scored, least_is_worst=True)
+    figures = over_counts("accuracy", lambda own: own.top1_recall, scored, least_is_worst=True)
     if is_text:
-        figures |= _of("top3_recall", lambda own: own.top3_recall, scored, least_is_worst=True)
-        figures |= _of("perplexity", lambda own: own.perplexity, scored, least_is_worst=False)
+        figures |= over_counts(
+            "top3_recall", lambda own: own.top3_recall, scored, least_is_worst=True
+        )
+        figures |= over_counts(
+            "perplexity", lambda own: own.perplexity, scored, least_is_worst=False
+        )
     sequences = [own for own in scored if own.sequence_count]
     if sequences:
-        figures |= _of("exact_match", lambda own: own.exact_match, sequences, least_is_worst=True)
+        figures |= over_counts(
+            "exact_match", lambda own: own.exact_match, sequences, least_is_worst=True
+        )
     return figures
 
 
@@ -62,9 +69,17 @@ def keystroke_figures(keys: Mapping[str, KeystrokeCounts]) -> dict[str, Value]:
     }
 
 
-def _of(
-    name: str, figure: _Figure, scored: list[Counts], *, least_is_worst: bool
+def over_counts(
+    name: str, figure: Figure, scored: list[Counts], *, least_is_worst: bool
 ) -> dict[str, Value]:
+    """Return a figure pooled, its mean over clients, and that over the tenth that is worst off.
+
+    Args:
+        name: The figure's.
+        figure: Of one client's counts, or of their sum.
+        scored: Counts of at least one client.
+        least_is_worst: Whether a low figure is a bad one.
+    """
     own = list(map(figure, scored))
     pooled = figure(sum(scored, start=Counts()))
     return {name: pooled, **_over_clients(name, own, least_is_worst=least_is_worst)}

@@ -15,6 +15,7 @@ Partition = Literal[
     "dirichlet-labels",
     "pachinko",
     "coarse-labels",
+    "ratio",
 ]
 
 PARTITIONS_OF_TASK: Mapping[str, frozenset[Partition]] = {
@@ -24,6 +25,7 @@ PARTITIONS_OF_TASK: Mapping[str, frozenset[Partition]] = {
         {"iid", "pathological", "dirichlet-labels", "pachinko", "coarse-labels"}
     ),
     "sequence": frozenset({"iid"}),
+    "speech": frozenset({"users", "iid", "ratio"}),
 }
 """How the examples of each task can be dealt; a task that is not here has no data sets."""
 
@@ -40,9 +42,13 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             ``groups`` deals whole authors to ``client_count`` clients. Of images,
             ``pathological`` gives each client a few classes, ``dirichlet-labels`` uneven shares of
             all, ``coarse-labels`` those of one coarse class, and ``pachinko`` coarse and fine
-            classes by weights of its own.
+            classes by weights of its own. Of recordings, ``users`` makes every speaker a client,
+            ``iid`` and ``ratio`` deal clips of whoever speaks.
         client_count: Clients to deal to; with ``users`` the most active ones are kept, and absent
-            means all.
+            means all; with ``ratio`` absent.
+        ratio: Sizes of the clients, such as ``[1, 1, 3]``, for ``ratio``.
+        clips_per_speaker: Clips of each speaker that are used at all, a tenth of them to be scored
+            on; absent means all.
         concentration: α of the Dirichlet: over sizes for ``dirichlet``, over clients for
             ``dirichlet-labels``, over coarse classes for ``pachinko``; smaller is more uneven.
         fine_concentration: α over the fine classes of a coarse one, for ``pachinko``; absent is
@@ -76,6 +82,8 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     dataset: str
     partition: Partition = "iid"
     client_count: int | None = None
+    ratio: tuple[int, ...] | None = None
+    clips_per_speaker: int | None = None
     concentration: float | None = None
     fine_concentration: float | None = None
     classes_per_client: int | None = None
@@ -92,10 +100,11 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     seed: int = 1
 
     def __post_init__(self) -> None:
-        if self.client_count is None and self.partition != "users":
+        if self.client_count is None and self.partition not in ("users", "ratio"):
             raise ValueError(f"partition {self.partition} needs client_count")
         if self.client_count is not None and self.client_count < 1:
             raise ValueError(f"client_count must be >= 1, got {self.client_count}")
+        self._check_clips()
         if self.pairs_per_client is not None and self.pairs_per_client < 1:
             raise ValueError(f"pairs_per_client must be >= 1, got {self.pairs_per_client}")
         # A stream of one token has no target after its first, and makes no batch.
@@ -130,6 +139,8 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                 f"data.partition must be one of {', '.join(sorted(PARTITIONS_OF_TASK[task]))} for "
                 f'task "{task}", got "{self.partition}"'
             )
+        if self.clips_per_speaker is not None and task != "speech":
+            raise ValueError(f'data.clips_per_speaker needs task = "speech", got "{task}"')
         if self.split != "held-out" and task != "next_word":
             raise ValueError(f'data.split needs task = "next_word", got "{task}"')
         for name, value in (
@@ -152,6 +163,19 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise ValueError(f"{name} must be > 0 and finite, got {value}")
+
+    def _check_clips(self) -> None:
+        if (self.ratio is not None) != (self.partition == "ratio"):
+            raise ValueError('ratio belongs to partition = "ratio" and only there')
+        if self.ratio is not None and (not self.ratio or min(self.ratio) < 1):
+            raise ValueError(f"ratio must be whole numbers >= 1, got {list(self.ratio)}")
+        if self.ratio is not None and self.client_count is not None:
+            raise ValueError(
+                "client_count must be absent with ratio, which says how many there are"
+            )
+        # One to train on, and one to be scored on.
+        if self.clips_per_speaker is not None and self.clips_per_speaker < 2:
+            raise ValueError(f"clips_per_speaker must be >= 2, got {self.clips_per_speaker}")
 
     def _check_classes(self) -> None:
         if (self.classes_per_client is not None) != (self.partition == "pathological"):

@@ -8,6 +8,7 @@ from simulation.image_population import build_image_population
 from simulation.novel_clients import keep_novel_out
 from simulation.population import Population, PopulationError
 from simulation.sequence_population import build_sequence_population
+from simulation.speech_population import build_speech_population
 from simulation.text_population import build_text_population
 
 
@@ -35,6 +36,8 @@ def _dealt(config: SimulationConfig, path: Path | None) -> Population:
             return build_character_population(config, path)
         case "image_classification":
             return build_image_population(config, path)
+        case "speech":
+            return build_speech_population(config, path)
         case "sequence":
             return build_sequence_population(config)
         case _:

@@ -9,19 +9,20 @@ from torch import Tensor
 
 from models.image_classification import LabelledImages
 from models.sequence import SequencePairs
+from models.speech_examples import SpeechExamples
 
-Examples = Tensor | LabelledImages | SequencePairs
-"""One person's examples: a stream of words or characters, int64 of shape ``(time,)``, images, or
-pairs of sequences. A new kind is named here and taken apart in `_tensors` and `_together`."""
+Examples = Tensor | LabelledImages | SequencePairs | SpeechExamples
+"""One person's examples: a stream of words or characters, int64 of shape ``(time,)``, images, pairs
+of sequences, or clips. A new kind is named here and taken apart in `_tensors` and `_together`."""
 
 
 class SharedExamples(Mapping[str, Examples]):
     """Map names to examples that lie in a few shared tensors, one after the other."""
 
     def __init__(
-        self, kind: type[Examples], packed: tuple[Tensor, ...], spans: dict[str, tuple[int, int]]
+        self, kind: type[Examples], packed: tuple[Tensor, ...], spans: dict[str, tuple[slice, ...]]
     ) -> None:
-        """Take tensors whose first axis is all examples, and each name's start and end in them."""
+        """Take tensors of everybody's one after the other, and where a name's own lie in them."""
         self._kind = kind
         self._packed = packed
         self._spans = spans
@@ -39,18 +40,20 @@ class SharedExamples(Mapping[str, Examples]):
         if len(kinds) != 1:
             names = sorted(kind.__name__ for kind in kinds)
             raise ValueError(f"everybody's examples must be of one kind, got {', '.join(names)}")
-        packed = []
+        packed, spans = [], []
         for parts in zip(*map(_tensors, examples.values()), strict=True):
             _check_alike(parts)
             together = torch.cat(parts)
             together.share_memory_()  # type: ignore[no-untyped-call]  # torch leaves it untyped
             packed.append(together)
-        ends = accumulate((len(own) for own in examples.values()), initial=0)
-        return cls(kinds.pop(), tuple(packed), dict(zip(examples, pairwise(ends), strict=True)))
+            ends = accumulate((len(part) for part in parts), initial=0)
+            spans.append([slice(*edge) for edge in pairwise(ends)])
+        own_spans = dict(zip(examples, zip(*spans, strict=True), strict=True))
+        return cls(kinds.pop(), tuple(packed), own_spans)
 
     def __getitem__(self, name: str) -> Examples:
-        start, end = self._spans[name]
-        return _together(self._kind, [tensor[start:end] for tensor in self._packed])
+        spans = zip(self._packed, self._spans[name], strict=True)
+        return _together(self._kind, [tensor[span] for tensor, span in spans])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._spans)
@@ -65,6 +68,8 @@ def _tensors(examples: Examples) -> tuple[Tensor, ...]:
             return examples.pixels, examples.labels
         case SequencePairs():
             return examples.sources, examples.targets
+        case SpeechExamples():
+            return examples.frames, examples.symbols, examples.lengths
         case _:
             return (examples,)
 

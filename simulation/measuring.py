@@ -15,9 +15,11 @@ from simulation.federation import Federation
 from simulation.fine_tuning import OwnScore, TypedText
 from simulation.metrics import Value
 from simulation.population import Population, as_text, own_name
+from simulation.speech_figures import speech_figures, split_figures
 from simulation.workers import WorkerPool
 
 _TEXT_TASKS = frozenset({"next_word", "next_character"})
+_SPEECH = "speech"
 
 
 class Measures:
@@ -43,6 +45,8 @@ class Measures:
         counts = sum(own.values(), start=self._others(federation, split))
         if not counts.token_count:
             return {}
+        if self._plan.task == _SPEECH:
+            return split_figures(split, counts)
         return {
             f"{split}_perplexity": counts.perplexity,
             f"{split}_top1_recall": counts.top1_recall,
@@ -112,7 +116,12 @@ class Measures:
         }
 
     def of_clients(self, own: Mapping[str, Counts]) -> dict[str, Value]:
-        """Return the figures over all clients; see ``simulation.client_figures``."""
+        """Return the figures over all clients; see ``simulation.client_figures``.
+
+        Of voices they are those of ``simulation.speech_figures``.
+        """
+        if self._plan.task == _SPEECH:
+            return speech_figures(own)
         return client_figures(own, is_text=self._plan.task in _TEXT_TASKS)
 
     def of_scores(self, own: Mapping[str, OwnScore]) -> dict[str, Value]:

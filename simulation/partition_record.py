@@ -49,7 +49,7 @@ class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         dataset: Name of the data set.
         partition: How it was dealt.
         seed: Seed of the deal.
-        unit: What sizes count: ``images``, ``words`` or ``characters``.
+        unit: What sizes count: ``images``, ``words``, ``characters`` or ``clips``.
         classes: Names of the classes in order of their numbers; empty for text.
         coarse: Name of the coarse class of each class; absent where there is one level.
         clients: Every client, in the order of their names.

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from models.image_classification import LabelledImages
 from models.sequence import SequencePairs
+from models.speech_examples import SpeechClip, SpeechExamples
 from simulation.examples import SharedExamples
 
 
@@ -55,6 +56,23 @@ def test_pairs_come_back_as_sources_and_targets() -> None:
     assert torch.equal(found.sources, other.sources)
     assert torch.equal(found.targets, other.targets)
     assert len(packed["one"]) == 2
+
+
+def test_clips_of_any_length_come_back() -> None:
+    one = SpeechExamples.of(
+        SpeechClip(torch.full((frames, 2), float(frames)), torch.full((text,), text))
+        for frames, text in ((3, 1), (5, 4))
+    )
+    other = SpeechExamples.of([SpeechClip(torch.full((2, 2), 9.0), torch.tensor([7, 8, 9]))])
+
+    packed = SharedExamples.pack({"one": one, "other": other})
+
+    for name, own in (("one", one), ("other", other)):
+        found = packed[name]
+        assert isinstance(found, SpeechExamples)
+        assert torch.equal(found.frames, own.frames)
+        assert torch.equal(found.symbols, own.symbols)
+        assert torch.equal(found.lengths, own.lengths)
 
 
 def test_nobody_and_mixed_kinds_are_refused() -> None:

@@ -1,0 +1,210 @@
+"""Measure how fast a voice learns and speaks on one core.
+
+Figures (``--json`` prints them as one object); all are processor time of one thread:
+
+    versus_bare_loop        Frames a second of a device's round of preset ``speech-espeak`` over
+                            those of a bare loop: the same network and loss, batches made
+                            beforehand, torch's Adam, gradients clipped.
+    step_ms                 A device's step: eight clips of two to three seconds.
+    rtf_small               Seconds to speak a second of sound with that voice, without Griffin-Lim;
+                            ``griffin_lim_rtf`` is what 60 iterations of it add.
+    rtf_paper_size          The same at the paper's size: hidden 384, 6 + 6 blocks, a frame a step.
+    bytes_saved_fraction    What the paper's growth (6 layers in 6 stages over 120 rounds) saves of
+                            a whole model's traffic; of the blocks alone in ``..._of_blocks``.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+
+import msgspec
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from edge_client.compute import prepare_compute
+from edge_client.local_round import LocalTrainer
+from models.griffin_lim import sound_of_mel
+from models.growth import GrowthSettings, layer_count, layer_rounds
+from models.language_model import use_generator
+from models.model_settings import schema_of
+from models.parameters import initial_parameters, load_parameters
+from models.plan import Plan, download_schema
+from models.registry import build_network, voice_network
+from models.role_vectors import part_of
+from models.speech import Speech
+from models.speech_examples import SpeechBatch, SpeechClip, SpeechExamples
+from models.speech_synthesis import synthesise
+from models.transformer_tts import TransformerTts
+from models.transformer_tts_settings import TransformerTtsSettings
+from server.config import make_plan
+from simulation.config import SimulationConfig, config_from, read_tables
+
+PRESET = "speech-espeak"
+PAPER = GrowthSettings(target_layer_count=6, stage_count=6, round_count=120)
+TEXT_LENGTH = 45
+SPOKEN_S = 2.0
+
+
+def clips(settings: TransformerTtsSettings, count: int) -> SpeechExamples:
+    """Return noise of the lengths of the embedded voices' sentences."""
+    draws = torch.Generator().manual_seed(0)
+    step = settings.reduction_factor
+    return SpeechExamples.of(
+        SpeechClip(
+            settings.mel_mean + torch.randn(frames * step, settings.mel.mel_count, generator=draws),
+            torch.randint(1, settings.text.symbol_count, (TEXT_LENGTH,), generator=draws),
+        )
+        for frames in torch.randint(160 // step, 280 // step, (count,), generator=draws).tolist()
+    )
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Return the processor time of some work in seconds."""
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def voice(settings: TransformerTtsSettings) -> TransformerTts:
+    """Return a fresh voice."""
+    network = voice_network(build_network(settings))
+    load_parameters(network, schema_of(settings), initial_parameters(settings, seed=1))
+    return network
+
+
+def training(
+    config: SimulationConfig, settings: TransformerTtsSettings, *, clip_count: int, repeats: int
+) -> dict[str, float]:
+    """Let a device and a bare loop train in turn on the same clips, and compare the best times."""
+    examples = clips(settings, clip_count)
+    plan = make_plan(config, "0" * 32, cohort_size=1, vocabulary=None)
+    trainer = LocalTrainer(plan)
+    received = part_of(
+        initial_parameters(settings, seed=1), schema_of(settings), download_schema(plan)
+    )
+    bare = BareLoop(settings, plan, examples)
+    device_s, bare_s = [], []
+    for number in range(1, repeats + 1):
+        device_s.append(
+            timed(
+                lambda number=number: trainer.train(  # type: ignore[misc]  # bound now
+                    received, examples, round_number=number, client_name="device-0001"
+                )
+            )
+        )
+        bare_s.append(timed(bare.epoch))
+    frames = len(examples.frames)
+    return {
+        "versus_bare_loop": min(bare_s) / min(device_s),
+        "frames_per_s": frames / min(device_s),
+        "bare_frames_per_s": frames / min(bare_s),
+        "step_ms": 1e3 * min(device_s) / len(bare.batches),
+    }
+
+
+class BareLoop:
+    """Train as a first script would, with everything at hand before the clock starts."""
+
+    def __init__(
+        self, settings: TransformerTtsSettings, plan: Plan, examples: SpeechExamples
+    ) -> None:
+        """Make the network, torch's Adam and the batches."""
+        self.task = Speech()
+        self.network = voice(settings).train()
+        use_generator(self.network, torch.Generator().manual_seed(1))
+        self.optimiser = torch.optim.Adam(self.network.parameters(), lr=1e-3, fused=True)
+        self.batches: list[SpeechBatch] = list(
+            self.task.batches(
+                examples, plan.training, self.network, torch.Generator().manual_seed(1)
+            )
+        )
+
+    def epoch(self) -> None:
+        """Take a step on each batch."""
+        for batch in self.batches:
+            loss, _, _ = self.task.loss(self.network, batch, None)
+            self.optimiser.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+            torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
+            self.optimiser.step()
+
+
+def speaking(settings: TransformerTtsSettings, *, repeats: int) -> dict[str, float]:
+    """Return the seconds that a second of sound takes: the voice's, and Griffin-Lim's."""
+    network = voice(settings)
+    with torch.no_grad():
+        network.head.stop.weight.zero_()
+        network.head.stop.bias.fill_(-1)
+    draws = torch.Generator().manual_seed(0)
+    symbols = torch.randint(1, settings.text.symbol_count, (TEXT_LENGTH,), generator=draws)
+    frames_per_s = settings.mel.sample_rate_hz / settings.mel.hop_size
+    steps = settings.steps_of(round(SPOKEN_S * frames_per_s))
+    seconds = steps * settings.reduction_factor / frames_per_s
+
+    def speak() -> torch.Tensor:
+        return synthesise(network, symbols, generator=draws, longest_steps=steps).mel
+
+    mel = speak().t()
+    voice_s = min(timed(speak) for _ in range(repeats))
+    sound_s = min(
+        timed(lambda: sound_of_mel(mel, settings.mel, generator=draws)) for _ in range(repeats)
+    )
+    return {"rtf": voice_s / seconds, "griffin_lim_rtf": sound_s / seconds}
+
+
+def saved(settings: TransformerTtsSettings, growth: GrowthSettings) -> dict[str, float]:
+    """Return the share of traffic that growth saves."""
+    sizes = {
+        layers: schema_of(msgspec.structs.replace(settings, layer_count=layers)).payload_bytes
+        for layers in range(1, growth.target_layer_count + 1)
+    }
+    rounds = range(1, growth.round_count + 1)
+    grown = sum(sizes[layer_count(growth, number)] for number in rounds)
+    whole = growth.round_count * sizes[growth.target_layer_count]
+    layers = growth.target_layer_count * growth.round_count
+    return {
+        "bytes_saved_fraction": 1 - grown / whole,
+        "bytes_saved_fraction_of_blocks": 1 - layer_rounds(growth) / layers,
+    }
+
+
+def measure(*, quick: bool) -> dict[str, float]:
+    """Measure everything."""
+    config = config_from(read_tables(PRESET), PRESET)
+    small = config.model
+    if not isinstance(small, TransformerTtsSettings):
+        raise TypeError(f"{PRESET} must train a voice, got {type(small).__name__}")
+    prepare_compute("cpu", threads=1, model=small)
+    repeats = 2 if quick else 5
+    learnt = training(config, small, clip_count=48 if quick else 96, repeats=repeats)
+    spoken = speaking(small, repeats=repeats)
+    paper = TransformerTtsSettings()
+    return {
+        **learnt,
+        "rtf_small": spoken["rtf"],
+        "griffin_lim_rtf": spoken["griffin_lim_rtf"],
+        "rtf_paper_size": speaking(paper, repeats=1 if quick else 3)["rtf"],
+        **saved(paper, PAPER),
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="fewer repeats (under a minute)")
+    parser.add_argument("--json", action="store_true", help="print one object of figures")
+    given = parser.parse_args()
+    figures = measure(quick=given.quick)
+    if given.json:
+        print(json.dumps(figures))
+        return
+    table = Table("figure", "value")
+    for name, value in figures.items():
+        table.add_row(name, f"{value:,.3f}")
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
