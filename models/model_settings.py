@@ -1,7 +1,7 @@
 """Settings of the word models, the union of all families, and the schema each one implies.
 
-A new family is a settings struct (images, characters, sequences and voices have files of their
-own), one member of ``ModelSettings``, one network in its own file, and one case in
+A new family is a settings struct (images, characters, sequences, voices and vocoders have files of
+their own), one member of ``ModelSettings``, one network in its own file, and one case in
 ``models/registry.py``.
 Nothing here imports torch: the resting device agent checks a plan's schema with this, and a test
 holds each schema against the network it describes.
@@ -22,6 +22,7 @@ from models.tensor_lists import (
     tensor,
 )
 from models.transformer_tts_settings import TransformerTtsSettings
+from models.vocoder_settings import VocoderSettings
 
 
 class _WordFamily(
@@ -116,6 +117,7 @@ ModelSettings = (
     | CharacterModelSettings
     | Seq2SeqSettings
     | TransformerTtsSettings
+    | VocoderSettings
 )
 
 

@@ -28,6 +28,8 @@ from models.transformer_lm import TransformerLm
 from models.transformer_tts import TransformerTts
 from models.transformer_tts_settings import TransformerTtsSettings
 from models.vit import Vit
+from models.vocoder import Vocoder
+from models.vocoder_settings import VocoderSettings
 
 WordNetwork = GruLm | TransformerLm
 """Families of next words: modules that are a ``models.language_model.LanguageModel``."""
@@ -38,7 +40,7 @@ ImageNetwork = Vit | ConvNet
 CharacterNetwork = CharLstm | CharTransformer
 """Families of next characters: modules that are a ``models.character_model.CharacterModel``."""
 
-Network = WordNetwork | ImageNetwork | CharacterNetwork | Seq2Seq | TransformerTts
+Network = WordNetwork | ImageNetwork | CharacterNetwork | Seq2Seq | TransformerTts | Vocoder
 """Every family."""
 
 
@@ -99,6 +101,17 @@ def voice_network(network: Network) -> TransformerTts:
     if isinstance(network, TransformerTts):
         return network
     raise _wrong_family(network, "speech", "transformer_tts")
+
+
+def vocoder_network(network: Network) -> Vocoder:
+    """Return the network, which makes sound of spectrograms.
+
+    Raises:
+        WrongFamilyError: If it does not.
+    """
+    if isinstance(network, Vocoder):
+        return network
+    raise _wrong_family(network, "sound", "vocoder")
 
 
 def _wrong_family(network: Network, wanted: str, families: str) -> WrongFamilyError:
@@ -176,6 +189,8 @@ def _network(settings: ModelSettings) -> Network:
             network = Seq2Seq(settings)
         case TransformerTtsSettings():
             network = TransformerTts(settings)
+        case VocoderSettings():
+            network = Vocoder(settings)
         case _:
             assert_never(settings)
     return network

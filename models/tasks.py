@@ -18,6 +18,7 @@ from models.plan import TrainingSettings
 from models.registry import Network
 from models.sequence import Sequences
 from models.speech import Speech
+from models.vocoding import Vocoding
 
 ExamplesT_contra = TypeVar("ExamplesT_contra", contravariant=True)
 BatchT = TypeVar("BatchT")
@@ -90,6 +91,7 @@ TASKS: dict[str, Task[Any, Any]] = {
     "sequence": Sequences(),
     "image_classification": ImageClassification(),
     "speech": Speech(),
+    "vocoder": Vocoding(),
 }
 
 

@@ -1,7 +1,7 @@
 """Say which tasks need a list of words, and hold task, model and list to each other.
 
-Images, characters and voices have no words: their federations have no list, and neither have their
-plans and releases. No torch: the resting agent checks plans with this.
+Images, characters, voices and vocoders have no words: their federations have no list, and neither
+have their plans and releases. No torch: the resting agent checks plans with this.
 """
 
 from collections.abc import Mapping
@@ -16,6 +16,7 @@ TASKS_NEED_WORDS: Mapping[str, bool] = {
     "image_classification": False,
     "sequence": False,
     "speech": False,
+    "vocoder": False,
 }
 """Whether each task's examples are words of a list. A task that is not here is refused where it is
 looked up, by name."""
