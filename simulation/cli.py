@@ -11,6 +11,7 @@ import msgspec
 
 from privacy.installation import InstallationError, check_installation
 from simulation.auditing.cli import add_audit, run_audit_command
+from simulation.listening.cli import add_listen
 from simulation.partition_command import add_partition, run_partition
 from simulation.tuning.cli import add_tune, run_tune
 from simulation.understanding.cli import add_attention, add_clients, add_embeddings, add_novel
@@ -87,6 +88,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_clients(
         commands.add_parser("clients", help="draw how accuracy is spread over a run's clients")
+    )
+    add_listen(
+        commands.add_parser(
+            "listen", help="measure what a voice says, between a ceiling and two floors"
+        ),
+        data,
     )
     add_novel(
         commands.add_parser("novel", help="fit a finished model to clients it never saw"), data

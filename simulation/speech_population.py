@@ -5,7 +5,8 @@ client it is the client's own; dealt clips have no owner, and then the released 
 all of them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby, islice
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from edge_client.speech_partitions import HeldOut, by_ratio, by_speaker, equal_s
 from models.transformer_tts_settings import TransformerTtsSettings
 from simulation.config import SimulationConfig
 from simulation.data_settings import DataSettings
+from simulation.examples import Examples
 from simulation.partition_record import PartitionRecord, text_record
 from simulation.population import Population, PopulationError, client_name
 
@@ -45,26 +47,42 @@ def build_speech_population(config: SimulationConfig, path: Path | None) -> Popu
             f'"{data.partition}" set it to 0, got {model.speaker_size}'
         )
     speech = load_speech(data.dataset, path, clip_settings=model.clips, text_settings=model.text)
-    held = _held_out(speech, data)
+    notes = _notes(speech, model)
+    if model.speaker_size:
+        speech = replace(speech, test=())
+    population = population_of_clips(speech, data, lambda clips: speech_examples(clips, model))
+    return replace(population, notes=[*population.notes, *notes])
+
+
+def population_of_clips(
+    speech: SpeechSet, data: DataSettings, examples: Callable[[Sequence[Clip]], Examples]
+) -> Population:
+    """Deal a data set's clips, those to be scored drawn before.
+
+    Args:
+        speech: All clips; what its publishers keep for testing is scored as others' examples.
+        data: How it is dealt.
+        examples: Makes examples of clips, at least one.
+
+    Raises:
+        DatasetError: If a recording is of no use.
+        PartitionError: If there are too few clips to deal as asked.
+        PopulationError: If there are too few speakers.
+    """
+    held = held_out_clips(speech, data)
     dealt, own = _deal(held, data)
     names = {client_name(number): owner for number, owner in enumerate(dealt, start=1)}
-    others = () if own else held.test
-    if not model.speaker_size:
-        others = (*others, *speech.test)
+    others = (*(() if own else held.test), *speech.test)
     return Population(
-        clients={name: speech_examples(dealt[owner], model) for name, owner in names.items()},
-        own_test={
-            name: speech_examples(own[owner], model)
-            for name, owner in names.items()
-            if owner in own
-        },
-        held_out={"test": {clip.name: speech_examples([clip], model) for clip in others}},
-        notes=[*speech.notes, *_notes(speech, model)],
+        clients={name: examples(dealt[owner]) for name, owner in names.items()},
+        own_test={name: examples(own[owner]) for name, owner in names.items() if owner in own},
+        held_out={"test": {clip.name: examples([clip]) for clip in others}},
+        notes=speech.notes,
         partition=_record(data, names, dealt, own),
     )
 
 
-def _held_out(speech: SpeechSet, data: DataSettings) -> HeldOut:
+def held_out_clips(speech: SpeechSet, data: DataSettings) -> HeldOut:
     """Return clips to train on and clips to score, of those that are used at all."""
     clips = _used(speech.clips, data)
     speakers = len({clip.speaker for clip in clips})

@@ -59,6 +59,14 @@ class FinishedRun:
         """Return the round of the model."""
         return int(self.final["model_round"] or 0)
 
+    def at(self, round_number: int) -> "FinishedRun":
+        """Return the run at the model of another release that its folder keeps.
+
+        Raises:
+            CheckpointError: If the release is missing or damaged.
+        """
+        return _opened(self.folder, self.config, {**self.final, "model_round": round_number})
+
     def received_by(self, client: str) -> Tensor:
         """Return what a client receives, flat float32 in the layout of ``download_schema``."""
         schema = download_schema(self.plan)
@@ -127,7 +135,10 @@ def open_run(folder: Path) -> FinishedRun:
         raise NoFinishedRunError(
             f"the run in {folder} is not over; give sotto-simulate run the same --out again"
         )
-    config = config_from(description.configuration, str(folder))
+    return _opened(run, config_from(description.configuration, str(folder)), final)
+
+
+def _opened(run: RunFolder, config: SimulationConfig, final: Figures) -> FinishedRun:
     stored = run.read(int(final["model_round"] or 0))
     method = method_state_of(config)
     method.restore(stored.personalisation)

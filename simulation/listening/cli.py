@@ -1,0 +1,84 @@
+"""The subcommand ``sotto-simulate listen``: measures in place of listeners."""
+
+import argparse
+import sys
+from pathlib import Path
+
+import msgspec
+
+
+def add_listen(parser: argparse.ArgumentParser, data: Path | None) -> None:
+    """Add the flags of ``listen``; ``data`` is where data sets lie unless it is told."""
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument(
+        "run", nargs="?", type=Path, metavar="OUT", help="folder of a run of speech that is over"
+    )
+    which.add_argument(
+        "--copy-synthesis",
+        metavar="SET",
+        help="listen to no voice but to a data set's own clips, as espeak, ljspeech, an4 or fsdd, "
+        "made again from their spectrograms",
+    )
+    parser.add_argument(
+        "--data", type=Path, default=data, help="where the data set lies (default: $SOTTO_DATA)"
+    )
+    parser.add_argument(
+        "--to",
+        type=Path,
+        help="folder to write (default: OUT/listening, or runs/listening-SET)",
+    )
+    parser.add_argument(
+        "--clips", type=int, default=16, help="held-out clips to listen to (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--recogniser",
+        type=Path,
+        metavar="FILE",
+        help="recogniser to use, trained and written if it is not there (default: "
+        "recogniser.safetensors in the folder that is written)",
+    )
+    parser.add_argument(
+        "--train-recogniser",
+        action="store_true",
+        help="train the recogniser anew, though it is there",
+    )
+    parser.add_argument(
+        "--epochs",
+        type=int,
+        default=15,
+        help="passes of the recogniser over the training clips (default: %(default)s, little more "
+        "than a minute of a core for 700 clips)",
+    )
+    parser.add_argument(
+        "--iterations", type=int, default=60, help="of Griffin-Lim (default: %(default)s)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser.set_defaults(command=_listen)
+
+
+def _listen(arguments: argparse.Namespace) -> int:
+    from simulation.listening.commands import ListenRequest, listen_to_corpus, listen_to_run
+    from simulation.listening.corpus import CorpusSettings
+    from simulation.listening.recogniser_training import TrainingSettings
+    from simulation.listening.table import markdown
+
+    name = arguments.copy_synthesis
+    default = Path("runs") / f"listening-{name}" if name else arguments.run / "listening"
+    request = ListenRequest(
+        folder=arguments.to or default,
+        clip_count=arguments.clips,
+        recogniser=arguments.recogniser,
+        with_training=arguments.train_recogniser,
+        training=TrainingSettings(epochs=arguments.epochs),
+        iterations=arguments.iterations,
+    )
+    if name:
+        report = listen_to_corpus(CorpusSettings(dataset=name), arguments.data, request)
+    else:
+        report = listen_to_run(arguments.run, arguments.data, request)
+    if arguments.json:
+        sys.stdout.write(f"{msgspec.json.encode(report).decode()}\n")
+    else:
+        sys.stdout.write(markdown(report))
+        sys.stdout.write(f"\n{request.folder}\n")
+    return 0

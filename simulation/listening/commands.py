@@ -1,0 +1,112 @@
+"""What the subcommand ``listen`` does once its arguments are read."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from models.speech_recogniser import RecogniserSettings, SpeechRecogniser
+from simulation.listening.corpus import Corpus, CorpusSettings, open_corpus
+from simulation.listening.recogniser_file import load_recogniser, save_recogniser
+from simulation.listening.recogniser_training import TrainingSettings, train_recogniser
+from simulation.listening.session import error_rate, listen
+from simulation.listening.table import ListeningReport, VoiceFigures
+from simulation.listening.voices import GriffinLim, Voice
+from simulation.progress import tell
+
+RECOGNISER_FILE = "recogniser.safetensors"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListenRequest:
+    """Hold what ``listen`` is asked for.
+
+    Attributes:
+        folder: Where everything is written.
+        clip_count: Held-out clips to listen to.
+        training: How the recogniser is trained.
+        recogniser: The recogniser's file; None for one in ``folder``.
+        with_training: Whether to train it though there is one.
+        iterations: Of Griffin-Lim.
+    """
+
+    folder: Path
+    clip_count: int
+    training: TrainingSettings
+    recogniser: Path | None = None
+    with_training: bool = False
+    iterations: int = 60
+
+    @property
+    def recogniser_path(self) -> Path:
+        """Return where the recogniser lies, or will."""
+        return self.recogniser or self.folder / RECOGNISER_FILE
+
+
+def listen_to_corpus(
+    settings: CorpusSettings, data: Path | None, request: ListenRequest
+) -> ListeningReport:
+    """Listen to a corpus alone: the ceiling and the floors that voices stand between."""
+    note = "No voice is under test: ceiling and floors only"
+    return _listen(open_corpus(settings, data), [], request, note)
+
+
+def listen_to_run(run: Path, data: Path | None, request: ListenRequest) -> ListeningReport:
+    """Listen to the voice of a finished run, one row for each release that it keeps."""
+    from simulation.listening.run_voices import open_voices
+
+    corpus, voices, note = open_voices(run, data)
+    return _listen(corpus, voices, request, note)
+
+
+def ready_recogniser(corpus: Corpus, request: ListenRequest) -> SpeechRecogniser:
+    """Return the recogniser of a corpus: the one that is kept, or a new one, which is kept.
+
+    Raises:
+        RecogniserFileError: If the one that is kept is damaged, or of another corpus.
+    """
+    path = request.recogniser_path
+    if path.exists() and not request.with_training:
+        return load_recogniser(path, corpus=corpus.digest)
+    clips = corpus.labelled(corpus.train)
+    tell([f"training a recogniser on {len(clips)} clips, {request.training.epochs} epochs"])
+    recogniser = train_recogniser(
+        clips,
+        network=RecogniserSettings(mel_count=corpus.mel.mel_count),
+        training=request.training,
+        epoch_finished=_tell_epoch(request.training.epochs),
+    )
+    save_recogniser(path, recogniser, corpus=corpus.digest)
+    tell([f"{path}: character error rate {error_rate(recogniser, corpus):.3f} on held-out clips"])
+    return recogniser
+
+
+def _listen(
+    corpus: Corpus, voices: list[Voice], request: ListenRequest, note: str
+) -> ListeningReport:
+    return listen(
+        corpus,
+        voices,
+        request.folder,
+        recogniser=ready_recogniser(corpus, request),
+        vocoder=GriffinLim(corpus.mel, request.iterations),
+        vocoder_name=f"Griffin-Lim ({request.iterations} iterations)",
+        clip_count=request.clip_count,
+        notes=[note],
+        voice_finished=_tell_voice,
+    )
+
+
+def _tell_epoch(epochs: int) -> Callable[[int, float], None]:
+    def told(epoch: int, loss: float) -> None:
+        tell([f"recogniser: epoch {epoch}/{epochs}: {loss:.3f} nats a character"])
+
+    return told
+
+
+def _tell_voice(figures: VoiceFigures) -> None:
+    tell(
+        [
+            f"{figures.voice}: MCD {figures.mcd_db:.2f} dB, "
+            f"character error rate {figures.character_error_rate:.3f}"
+        ]
+    )

@@ -1,0 +1,161 @@
+"""Listen to one utterance: hold it against the real clip of the same text, and write it down.
+
+Whatever is compared is sound: a voice's spectrogram becomes sound by the vocoder, and the sound a
+spectrogram again, as a listener's ear would have it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+import torch
+from torch import Tensor
+
+from models.audio_settings import MelSettings
+from models.diagonality import diagonality, straightest
+from models.edit_distance import ReadingErrors, reading_errors
+from models.heard_letters import heard_letters
+from models.mel import SoundError, log_mel
+from models.mel_cepstrum import mel_cepstral_distortion
+from models.speech_recogniser import SpeechRecogniser, check_mel
+from models.time_warping import WarpingPath, warped
+from simulation.listening.corpus import Real
+from simulation.listening.intelligibility import pesq, stoi
+from simulation.listening.missing import MissingMeasureError
+from simulation.listening.pitch import PitchErrors, pitch_errors, pitch_track
+from simulation.listening.voices import Utterance, Vocoder
+
+Figure = TypeVar("Figure")
+
+STOP_TOLERANCE = 0.2
+"""How far from the real clip's length an utterance may end, as a share of it."""
+
+_LEAST_ATTENTION = 3
+
+
+class UtteranceFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """Hold what was measured of one utterance; None where there was nothing to measure.
+
+    Attributes:
+        clip: Name of the real clip.
+        heard: What the recogniser wrote down.
+        seconds: Length of the sound.
+        mcd_db: Mel-cepstral distortion, decibels.
+        pitch: Sums of pitch and voicing errors.
+        stoi: Intelligibility at the real clip's speed, up to 1.
+        pesq: Quality at the real clip's speed, up to 4.64.
+        reading: Errors of what was written down.
+        diagonality: Of the straightest head, up to 1.
+        has_stopped_in_time: Whether a stop ended it within 20 % of the real clip's length.
+    """
+
+    clip: str
+    heard: str
+    seconds: float
+    mcd_db: float
+    pitch: PitchErrors | None
+    stoi: float | None
+    pesq: float | None
+    reading: ReadingErrors
+    diagonality: float | None
+    has_stopped_in_time: bool | None
+
+
+@dataclass(frozen=True)
+class Heard:
+    """Hold an utterance as it was heard.
+
+    Attributes:
+        figures: What was measured.
+        sound: Shape ``(samples,)``.
+        mel: Spectrogram of that sound, shape ``(mel, frames)``.
+        attention: The straightest head's, shape ``(steps, text)``, or None.
+    """
+
+    figures: UtteranceFigures
+    sound: Tensor
+    mel: Tensor
+    attention: Tensor | None
+
+
+class Listener:
+    """Measure utterances, and keep what could not be measured.
+
+    Attributes:
+        notes: One line for each measure that could not be taken, with its reason, by measure.
+    """
+
+    def __init__(self, mel: MelSettings, recogniser: SpeechRecogniser, vocoder: Vocoder) -> None:
+        """Take the spectrograms, the recogniser, and what makes sound of spectrograms."""
+        self.notes: dict[str, str] = {}
+        self._mel = mel
+        self._recogniser = recogniser
+        self._vocoder = vocoder
+
+    def hear(self, real: Real, said: Utterance) -> Heard:
+        """Listen to an utterance of a real clip's text.
+
+        Raises:
+            ValueError: If its spectrogram or sound cannot be compared: empty, or not finite.
+        """
+        sound = self._sound_of(said.mel) if said.sound is None else said.sound
+        mel = log_mel(sound, self._mel)
+        decibels, path = mel_cepstral_distortion(real.mel, mel)
+        reference, in_time = self._in_time(real, sound, mel, path)
+        rate = self._mel.sample_rate_hz
+        heard = self._recogniser.read(mel)
+        attention = _straightest(said.attention)
+        figures = UtteranceFigures(
+            clip=real.clip.name,
+            heard=heard,
+            seconds=len(sound) / rate,
+            mcd_db=decibels,
+            pitch=self._tried("pitch", lambda: self._pitch(real.sound, sound, path)),
+            stoi=self._tried("STOI", lambda: stoi(reference, in_time, rate)),
+            pesq=self._tried("PESQ", lambda: pesq(reference, in_time, rate)),
+            reading=reading_errors(heard_letters(real.clip.text), heard),
+            diagonality=None if attention is None else diagonality(attention),
+            has_stopped_in_time=_has_stopped_in_time(said, real),
+        )
+        return Heard(figures, sound, mel, attention)
+
+    def _sound_of(self, mel: Tensor) -> Tensor:
+        """Return sound that is long enough for a spectrogram, silence put at its end if need be."""
+        check_mel(mel, self._mel.mel_count)
+        least = self._mel.fft_size // 2 + 1
+        sound = self._vocoder(mel) if mel.shape[1] > 1 else mel.new_zeros(0)
+        return torch.nn.functional.pad(sound, (0, max(0, least - len(sound))))
+
+    def _in_time(
+        self, real: Real, sound: Tensor, mel: Tensor, path: WarpingPath
+    ) -> tuple[Tensor, Tensor]:
+        """Return the real sound and the utterance at its speed, as long as each other."""
+        if not torch.equal(path.first, path.second):
+            sound = self._sound_of(warped(mel, path))
+        length = min(len(real.sound), len(sound))
+        return real.sound[:length], sound[:length]
+
+    def _pitch(self, reference: Tensor, sound: Tensor, path: WarpingPath) -> PitchErrors:
+        return pitch_errors(pitch_track(reference, self._mel), pitch_track(sound, self._mel), path)
+
+    def _tried(self, measure: str, take: Callable[[], Figure]) -> Figure | None:
+        try:
+            return take()
+        except (MissingMeasureError, SoundError) as error:
+            self.notes.setdefault(measure, f"{measure} was not measured: {error}")
+            return None
+
+
+def _straightest(attention: Tensor | None) -> Tensor | None:
+    """Return the straightest head's attention; None where there are too few steps to tell."""
+    if attention is None or min(attention.shape[1:]) < _LEAST_ATTENTION:
+        return None
+    return attention[straightest(attention)]
+
+
+def _has_stopped_in_time(said: Utterance, real: Real) -> bool | None:
+    if said.has_ended is None:
+        return None
+    frames = real.mel.shape[1]
+    return said.has_ended and abs(said.mel.shape[1] - frames) <= STOP_TOLERANCE * frames

@@ -1,0 +1,68 @@
+"""Keep a trained recogniser in a file, and never mistake it for one of other clips.
+
+The file is a safetensors file (`models.tensor_file`): nothing in it runs when it is read.
+"""
+
+from pathlib import Path
+
+import msgspec
+import torch
+
+from models.speech_recogniser import RecogniserSettings, SpeechRecogniser
+from models.tensor_file import TensorFileError, decode_tensors, encode_tensors
+from privacy.atomic import write_atomically
+
+_READABLE = 0o644
+_SETTINGS, _CORPUS = "settings", "corpus"
+
+
+class RecogniserFileError(ValueError):
+    """Raised when a file is no recogniser, or one of other clips; says what to do."""
+
+
+def save_recogniser(path: Path, recogniser: SpeechRecogniser, *, corpus: str) -> None:
+    """Write a recogniser.
+
+    Args:
+        path: File to write; its folder is made.
+        recogniser: What to keep.
+        corpus: Digest of what it was trained on.
+    """
+    tensors = {name: tensor.numpy() for name, tensor in recogniser.state_dict().items()}
+    described = {
+        _SETTINGS: msgspec.json.encode(recogniser.settings).decode(),
+        _CORPUS: corpus,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, encode_tensors(tensors, described), mode=_READABLE)
+
+
+def load_recogniser(path: Path, *, corpus: str) -> SpeechRecogniser:
+    """Read a recogniser, in evaluation mode.
+
+    Args:
+        path: A file that `save_recogniser` wrote.
+        corpus: Digest of the clips that it must have been trained on. Another's would have met
+            clips that are held out here, or none of these speakers.
+
+    Raises:
+        RecogniserFileError: If it is none, or of other clips.
+    """
+    remedy = "give --train-recogniser to train one"
+    try:
+        tensors, described = decode_tensors(path.read_bytes())
+        settings = msgspec.json.decode(described.get(_SETTINGS, ""), type=RecogniserSettings)
+    except (TensorFileError, msgspec.MsgspecError) as error:
+        raise RecogniserFileError(f"{path} is no recogniser: {error}; {remedy}") from None
+    if described.get(_CORPUS) != corpus:
+        raise RecogniserFileError(
+            f"{path} was trained on other clips than those of this corpus; {remedy}"
+        )
+    recogniser = SpeechRecogniser(settings)
+    shapes = {name: tuple(tensor.shape) for name, tensor in recogniser.state_dict().items()}
+    if shapes != {name: tensor.shape for name, tensor in tensors.items()}:
+        raise RecogniserFileError(
+            f"{path} has other tensors than a recogniser of its settings; {remedy}"
+        )
+    recogniser.load_state_dict({name: torch.tensor(tensor) for name, tensor in tensors.items()})
+    return recogniser.eval()

@@ -1,0 +1,126 @@
+"""Listen to voices one clip after another, and keep what they said, how it looks and what it is.
+
+A folder of a listening holds ``listening.md`` and ``listening.json``; for each voice a folder with
+a WAV of each utterance; and for each text a picture with all voices under test side by side, which
+for a run that grew are its stages.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from models.edit_distance import ReadingErrors, reading_errors
+from models.heard_letters import heard_letters
+from models.speech_recogniser import SpeechRecogniser
+from privacy.atomic import write_atomically
+from simulation.listening.corpus import Corpus, Real
+from simulation.listening.hearing import Heard, Listener
+from simulation.listening.pictures import Shown, draw_utterances
+from simulation.listening.sound_writer import write_wav
+from simulation.listening.table import ListeningReport, VoiceFigures, markdown, voice_figures
+from simulation.listening.voices import (
+    CopySynthesis,
+    MeanSpectrum,
+    OtherSentence,
+    RealClip,
+    Vocoder,
+    Voice,
+)
+
+_READABLE = 0o644
+TABLE_FILE, FIGURES_FILE = "listening.md", "listening.json"
+
+
+def listen(
+    corpus: Corpus,
+    voices: Sequence[Voice],
+    folder: Path,
+    *,
+    recogniser: SpeechRecogniser,
+    vocoder: Vocoder,
+    vocoder_name: str,
+    clip_count: int,
+    notes: Sequence[str] = (),
+    voice_finished: Callable[[VoiceFigures], None] = lambda figures: None,
+) -> ListeningReport:
+    """Listen to voices saying held-out texts, between a ceiling and two floors, and write it down.
+
+    Args:
+        corpus: The real clips.
+        voices: Those under test; none leaves the ceiling and the floors.
+        folder: Where everything is written; made if need be.
+        recogniser: Trained on the corpus's training clips.
+        vocoder: Makes the sound of every voice.
+        vocoder_name: What tables call it.
+        clip_count: Held-out clips whose texts are said; all if there are fewer.
+        notes: What a reader of the table must know besides.
+        voice_finished: Told each voice's figures.
+
+    Raises:
+        ValueError: If a name of a voice comes twice, or what one says cannot be compared.
+    """
+    everyone: list[Voice] = [
+        RealClip(),
+        CopySynthesis(),
+        *voices,
+        OtherSentence(corpus),
+        MeanSpectrum(),
+    ]
+    if len({voice.name for voice in everyone}) < len(everyone):
+        raise ValueError(f"voices must have different names, got {[v.name for v in everyone]}")
+    reals = [corpus.read(clip) for clip in corpus.listened_to(clip_count)]
+    listener = Listener(corpus.mel, recogniser, vocoder)
+    rows, shown = [], []
+    for voice in everyone:
+        heard = [listener.hear(real, voice.say(real)) for real in reals]
+        rows.append(voice_figures(voice.name, voice.kind, [own.figures for own in heard]))
+        for own, real in zip(heard, reals, strict=True):
+            path = folder / _file_name(voice.name) / f"{_file_name(real.clip.name)}.wav"
+            write_wav(path, own.sound, corpus.mel.sample_rate_hz)
+        if voice.kind == ("voice" if voices else "ceiling"):
+            shown.append((voice.name, heard))
+        voice_finished(rows[-1])
+    _draw(folder, reals, shown)
+    report = ListeningReport(
+        corpus=corpus.name,
+        held_out=len(corpus.held_out),
+        recogniser_error_rate=error_rate(recogniser, corpus),
+        vocoder=vocoder_name,
+        voices=tuple(rows),
+        notes=(*notes, *listener.notes.values()),
+    )
+    _write(folder, report)
+    return report
+
+
+def error_rate(recogniser: SpeechRecogniser, corpus: Corpus) -> float:
+    """Return the recogniser's character error rate on all held-out clips, as they are."""
+    errors = ReadingErrors()
+    for clip in corpus.held_out:
+        heard = recogniser.read(corpus.read(clip).mel)
+        errors += reading_errors(heard_letters(clip.text), heard)
+    return errors.rate
+
+
+def _draw(
+    folder: Path, reals: Sequence[Real], shown: Sequence[tuple[str, Sequence[Heard]]]
+) -> None:
+    """Draw each text as it is really spoken, and beside that as voices speak it."""
+    for place, real in enumerate(reals):
+        columns = [Shown("real clip", real.mel, None)]
+        columns += [Shown(name, heard[place].mel, heard[place].attention) for name, heard in shown]
+        path = folder / f"{_file_name(real.clip.name)}.png"
+        draw_utterances(columns, path, text=real.clip.text)
+
+
+def _write(folder: Path, report: ListeningReport) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    figures = msgspec.json.format(msgspec.json.encode(report))
+    write_atomically(folder / FIGURES_FILE, figures, mode=_READABLE)
+    write_atomically(folder / TABLE_FILE, markdown(report).encode(), mode=_READABLE)
+
+
+def _file_name(name: str) -> str:
+    """Return a name that is one file's on any system."""
+    return "".join(sign if sign.isalnum() or sign in "-+." else "-" for sign in name)
