@@ -20,6 +20,7 @@ from edge_client.datasets.registry import load_speech
 from edge_client.datasets.speech_set import Clip
 from edge_client.device_examples import OwnText
 from edge_client.local_text import StoredText, TextSettings
+from edge_client.own_sounds import OwnSounds
 from edge_client.speech_examples import speech_examples
 from edge_client.word_lists import word_list
 from models.characters import encode_characters
@@ -28,6 +29,7 @@ from models.plan import Plan, PlanError
 from models.speech_examples import SpeechExamples
 from models.transformer_tts_settings import TransformerTtsSettings
 from models.vocabulary import Vocabulary
+from models.vocoder_settings import VocoderSettings
 
 _LEAST_CHARACTERS = 2
 _PIXEL_AXES = 4
@@ -84,6 +86,9 @@ def examples_reader(plan: Plan, word_lists: Path) -> ExamplesReader:
     if plan.task == "speech" and isinstance(plan.model, TransformerTtsSettings):
         voice = plan.model
         return lambda data, limits, now: OwnRecordings.read(data, voice)
+    if plan.task == "vocoder" and isinstance(plan.model, VocoderSettings):
+        vocoder = plan.model
+        return lambda data, limits, now: OwnSounds.read(data, vocoder)
     raise PlanError(f'task "{plan.task}" is not one that this device has examples for')
 
 

@@ -20,7 +20,7 @@ from simulation.overrides import Override, with_setting
 
 TRAINING_SPLIT = "training-split"
 VALIDATION_SPLIT = "valid"
-_TASKS_WITH_OWN_TESTS = ("next_character", "image_classification", "speech")
+_TASKS_WITH_OWN_TESTS = ("next_character", "image_classification", "speech", "vocoder")
 
 
 class SimulationConfig(FederationConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):

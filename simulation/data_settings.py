@@ -26,9 +26,11 @@ PARTITIONS_OF_TASK: Mapping[str, frozenset[Partition]] = {
     ),
     "sequence": frozenset({"iid"}),
     "speech": frozenset({"users", "iid", "ratio"}),
+    "vocoder": frozenset({"users", "iid", "ratio"}),
 }
 """How the examples of each task can be dealt; a task that is not here has no data sets."""
 
+_TASKS_OF_CLIPS = ("speech", "vocoder")
 _WITH_CONCENTRATION = ("dirichlet", "dirichlet-labels", "pachinko")
 
 
@@ -139,8 +141,11 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                 f"data.partition must be one of {', '.join(sorted(PARTITIONS_OF_TASK[task]))} for "
                 f'task "{task}", got "{self.partition}"'
             )
-        if self.clips_per_speaker is not None and task != "speech":
-            raise ValueError(f'data.clips_per_speaker needs task = "speech", got "{task}"')
+        if self.clips_per_speaker is not None and task not in _TASKS_OF_CLIPS:
+            raise ValueError(
+                f"data.clips_per_speaker needs task = {' or '.join(map(repr, _TASKS_OF_CLIPS))}, "
+                f'got "{task}"'
+            )
         if self.split != "held-out" and task != "next_word":
             raise ValueError(f'data.split needs task = "next_word", got "{task}"')
         for name, value in (

@@ -10,6 +10,7 @@ from simulation.population import Population, PopulationError
 from simulation.sequence_population import build_sequence_population
 from simulation.speech_population import build_speech_population
 from simulation.text_population import build_text_population
+from simulation.vocoder_population import build_vocoder_population
 
 
 def build_population(config: SimulationConfig, path: Path | None) -> Population:
@@ -38,6 +39,8 @@ def _dealt(config: SimulationConfig, path: Path | None) -> Population:
             return build_image_population(config, path)
         case "speech":
             return build_speech_population(config, path)
+        case "vocoder":
+            return build_vocoder_population(config, path)
         case "sequence":
             return build_sequence_population(config)
         case _:

@@ -12,8 +12,9 @@ from models.sequence import SequencePairs
 from models.speech_examples import SpeechExamples
 
 Examples = Tensor | LabelledImages | SequencePairs | SpeechExamples
-"""One person's examples: a stream of words or characters, int64 of shape ``(time,)``, images, pairs
-of sequences, or clips. A new kind is named here and taken apart in `_tensors` and `_together`."""
+"""One person's examples: a stream of words or characters, int64 of shape ``(time,)``, segments of
+sound, float32 of shape ``(segments, samples)``, images, pairs of sequences, or clips. A new kind is
+named here and taken apart in `_tensors` and `_together`."""
 
 
 class SharedExamples(Mapping[str, Examples]):

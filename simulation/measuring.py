@@ -16,10 +16,12 @@ from simulation.fine_tuning import OwnScore, TypedText
 from simulation.metrics import Value
 from simulation.population import Population, as_text, own_name
 from simulation.speech_figures import speech_figures, split_figures
+from simulation.vocoder_figures import vocoder_figures, vocoder_split_figures
 from simulation.workers import WorkerPool
 
 _TEXT_TASKS = frozenset({"next_word", "next_character"})
 _SPEECH = "speech"
+_VOCODER = "vocoder"
 
 
 class Measures:
@@ -47,6 +49,8 @@ class Measures:
             return {}
         if self._plan.task == _SPEECH:
             return split_figures(split, counts)
+        if self._plan.task == _VOCODER:
+            return vocoder_split_figures(split, counts)
         return {
             f"{split}_perplexity": counts.perplexity,
             f"{split}_top1_recall": counts.top1_recall,
@@ -118,10 +122,13 @@ class Measures:
     def of_clients(self, own: Mapping[str, Counts]) -> dict[str, Value]:
         """Return the figures over all clients; see ``simulation.client_figures``.
 
-        Of voices they are those of ``simulation.speech_figures``.
+        Of voices they are those of ``simulation.speech_figures``, of vocoders those of
+        ``simulation.vocoder_figures``.
         """
         if self._plan.task == _SPEECH:
             return speech_figures(own)
+        if self._plan.task == _VOCODER:
+            return vocoder_figures(own)
         return client_figures(own, is_text=self._plan.task in _TEXT_TASKS)
 
     def of_scores(self, own: Mapping[str, OwnScore]) -> dict[str, Value]:

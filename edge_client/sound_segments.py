@@ -1,0 +1,36 @@
+"""Turn recordings into what a vocoder is trained on: segments of sound."""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from edge_client.datasets.speech_set import Clip, read_clip
+from models.vocoder_settings import VocoderSettings
+from models.vocoding import cut_segments
+
+
+def sound_segments(clips: Iterable[Clip], model: VocoderSettings) -> Tensor:
+    """Return the segments of clips, at least one, in their order; none reaches into two clips.
+
+    Args:
+        clips: As a `edge_client.datasets.speech_set.SpeechSet` holds them.
+        model: The vocoder; says how sound is read and cut.
+
+    Returns:
+        Float32, shape ``(segments, segment_size)``.
+
+    Raises:
+        DatasetError: If a clip is damaged, silent, not finite, too short or too long.
+        ValueError: If there is none.
+    """
+    cut = [
+        cut_segments(
+            read_clip(clip, model.clips, sample_rate_hz=model.mel.sample_rate_hz),
+            model.segment_size,
+        )
+        for clip in clips
+    ]
+    if not cut:
+        raise ValueError("there must be at least 1 clip, got 0")
+    return torch.cat(cut)
