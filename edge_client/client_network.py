@@ -8,9 +8,9 @@ accelerator has its own layout for both.
 import torch
 from torch import Tensor
 
+from models.layer_growth import first_parameters
 from models.parameters import (
     check_flat,
-    initial_parameters,
     lay_parameters,
     load_parameters,
     read_parameters,
@@ -124,6 +124,5 @@ class ClientNetwork:
         if self._first is None:
             self._first = torch.empty(0)
             if self.personal.tensors:
-                initial = initial_parameters(self._plan.model, self._plan.seed)
-                self._first = part_of(initial, self.schema, self.personal)
+                self._first = part_of(first_parameters(self._plan), self.schema, self.personal)
         return self._first

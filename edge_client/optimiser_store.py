@@ -1,7 +1,8 @@
 """Keep an optimiser's state between rounds in a file, where the plan asks for it.
 
 On a device the state belongs to one model: it is filed under the schema's digest, and a state of
-another model is left alone until the device's folder is cleared.
+another model is left alone until the device's folder is cleared. One of an earlier stage of the
+same model's growth is taken up.
 """
 
 import io
@@ -11,8 +12,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from edge_client.optimiser_growth import grow_optimiser_state
 from edge_client.optimisers import OptimiserState
 from models.plan import Plan
+from models.plan_stages import earlier_stages
 from privacy.atomic import write_atomically
 
 
@@ -50,12 +53,17 @@ def write_optimiser_state(path: Path, state: OptimiserState, *, flush: bool = Tr
 
 
 def load_state(folder: Path, plan: Plan) -> OptimiserState | None:
-    """Return what the last round left, or None if it left nothing that can be read."""
-    try:
-        return read_optimiser_state(_path(folder, plan))
-    except OptimiserStateError:
-        # Momentum is a convenience: a device that lost it starts afresh, as in its first round.
-        return None
+    """Return what the last round left, or None if it left nothing that can be read.
+
+    What a round of an earlier stage of growth left is given its new layers.
+    """
+    for staged in (plan, *earlier_stages(plan)):
+        try:
+            return grow_optimiser_state(read_optimiser_state(_path(folder, staged)), plan)
+        except OptimiserStateError:
+            continue
+    # Momentum is a convenience: a device that lost it starts afresh, as in its first round.
+    return None
 
 
 def save_state(folder: Path, plan: Plan, state: OptimiserState | None) -> None:

@@ -30,11 +30,11 @@ from edge_client.new_client import Fitted as FittedModel
 from edge_client.new_client import NewClientFit
 from edge_client.optimiser_store import load_state, save_state
 from edge_client.own_examples import ExamplesReader, OwnExamples, examples_reader
+from edge_client.personalisation.grown_state import read_kept_state
 from edge_client.personalisation.state import (
     PersonalState,
     PersonalStateError,
     StateLayout,
-    read_state,
     write_state,
 )
 from edge_client.sealed_exchange import SealedExchange
@@ -195,7 +195,9 @@ class _Work:
         return self.read_examples(Path(self.job.data), limits, time.time())
 
     def _personal(self, layout: StateLayout) -> PersonalState | None:
-        return None if layout.is_empty else read_state(self.folder.personal.current, layout)
+        if layout.is_empty:
+            return None
+        return read_kept_state(self.folder.personal.current, self.plan, layout)
 
 
 def _spending_after(plan: Plan, folder: DeviceFolder) -> ExampleSpending | None:

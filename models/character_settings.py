@@ -5,9 +5,12 @@ References:
     [LEAF] Caldas et al., 2018, arXiv:1812.01097: the stacked LSTM and its 80 letters of context.
 """
 
+from typing import ClassVar
+
 import msgspec
 
 from models.characters import ALPHABET
+from models.growing_layers import GrowingLayers, LayerStack
 from models.schema import Schema, TensorSpec
 from models.tensor_lists import (
     attention_tensors,
@@ -68,6 +71,12 @@ class CharTransformerSettings(_CharacterFamily, frozen=True, kw_only=True, tag="
         feedforward_size: Hidden width of each block's feed-forward network.
         dropout: Probability in [0, 1) of dropping an element, in training.
     """
+
+    growing: ClassVar[GrowingLayers] = GrowingLayers(
+        stacks=(LayerStack(name="blocks", setting="layer_count"),),
+        residual_outputs=("attention.to_out", "feedforward.2"),
+        norms_first=False,
+    )
 
     model_size: int = 128
     head_count: int = 8

@@ -10,6 +10,7 @@ References:
 
 from collections.abc import Iterator
 from fractions import Fraction
+from typing import Literal
 
 import msgspec
 
@@ -21,11 +22,15 @@ class GrowthSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         target_layer_count: Layers of each stack after the last stage; L.
         stage_count: Stages of equal numbers of layers; c. 1 is no growth.
         round_count: Rounds that the stages share out; T. Later rounds stay at the target.
+        start: How new layers start. ``zero`` sets what they write to the residual stream to zero,
+            so that the model predicts what it did before; ``random`` draws all of them as at the
+            run's start, as the paper does.
     """
 
     target_layer_count: int
     stage_count: int
     round_count: int
+    start: Literal["zero", "random"] = "zero"
 
     def __post_init__(self) -> None:
         for name in ("target_layer_count", "stage_count", "round_count"):

@@ -108,6 +108,63 @@ class Hypernetwork:
             else:
                 _draw_mixture(views, f"outputs.{index}", initial[where], generator)
 
+    def grown(
+        self, generated: Schema, initial: Tensor, generator: torch.Generator
+    ) -> "Hypernetwork":
+        """Return a hypernetwork with an output layer for each tensor of a model that has grown.
+
+        What is there already stays as it is. A new tensor that starts as zeros is made as zeros for
+        every client, so that a layer that starts by adding nothing does so under ``literal`` too.
+
+        Args:
+            generated: Tensors to generate; those generated so far are among them.
+            initial: What they start as in one model for everyone, flat float32, shape
+                ``(generated elements,)``; only the new ones are looked at.
+            generator: Source of the new layers' draws.
+
+        Raises:
+            ValueError: If a tensor is missing or of another shape, or ``initial`` does not fit.
+        """
+        grown = Hypernetwork(self.settings, generated)
+        check_flat(initial, generated)
+        old, views = self.generated.slices, grown._views(grown.phi)
+        for index, (name, where) in enumerate(generated.slices.items()):
+            if name in old:
+                continue
+            if self.settings.output == "mixture":
+                _draw_mixture(views, f"outputs.{index}", initial[where], generator)
+            elif bool(initial[where].any()):
+                _draw_linear(views, f"outputs.{index}", generator)
+        grown.phi = self.carried(self.phi, grown, grown.phi)
+        return grown
+
+    def carried(self, values: Tensor, grown: "Hypernetwork", into: Tensor) -> Tensor:
+        """Write what belongs to φ, such as φ or its momentum, to its places in a grown φ.
+
+        Args:
+            values: Flat float32 in the order of this ``schema``; not changed.
+            grown: What ``grown`` returned.
+            into: Flat float32 in the order of ``grown.schema``; changed, and returned.
+
+        Raises:
+            ValueError: If a vector does not fit, or ``grown`` lacks a tensor of this one.
+        """
+        check_flat(values, self.schema)
+        check_flat(into, grown.schema)
+        places = {name: index for index, name in enumerate(grown.generated.slices)}
+        missing = [name for name in self.generated.slices if name not in places]
+        if missing:
+            raise ValueError(f"a model that grows must keep its tensors, {missing} are gone")
+        names = list(self.generated.slices)
+        theirs = grown.schema.slices
+        for name, where in self.schema.slices.items():
+            kind, _, rest = name.partition(".")
+            if kind == "outputs":
+                index, _, entry = rest.partition(".")
+                name = f"outputs.{places[names[int(index)]]}.{entry}"  # noqa: PLW2901  # as it is called there
+            into[theirs[name]] = values[where]
+        return into
+
     @torch.no_grad()
     def generate(self, embedding: Tensor) -> Tensor:
         """Return a client's tensors, flat float32 in schema order, shape ``(generated elements,)``.

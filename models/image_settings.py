@@ -7,9 +7,11 @@ References:
 """
 
 import math
+from typing import ClassVar
 
 import msgspec
 
+from models.growing_layers import GrowingLayers, LayerStack
 from models.schema import Schema, TensorSpec
 from models.tensor_lists import (
     attention_tensors,
@@ -72,6 +74,12 @@ class VitSettings(_ImageFamily, frozen=True, kw_only=True, tag="vit"):
         feedforward_size: Hidden width of each block's feed-forward network.
         dropout: Probability in [0, 1) of dropping an element, in training.
     """
+
+    growing: ClassVar[GrowingLayers] = GrowingLayers(
+        stacks=(LayerStack(name="blocks", setting="layer_count"),),
+        residual_outputs=("attention.to_out", "feedforward.to_out"),
+        norms_first=True,
+    )
 
     patch_size: int = 4
     model_size: int = 128

@@ -7,9 +7,12 @@ Nothing here imports torch: the resting device agent checks a plan's schema with
 holds each schema against the network it describes.
 """
 
+from typing import ClassVar
+
 import msgspec
 
 from models.character_settings import CharLstmSettings, CharTransformerSettings
+from models.growing_layers import GrowingLayers, LayerStack
 from models.image_settings import ConvNetSettings, VitSettings
 from models.schema import Schema, TensorSpec
 from models.seq2seq_settings import Seq2SeqSettings
@@ -77,6 +80,12 @@ class TransformerLmSettings(_WordFamily, frozen=True, kw_only=True, tag="transfo
         tied: Whether the output layer shares the embedding's matrix (its bias is its own).
         dropout: Probability in [0, 1) of dropping an element after each sub-layer.
     """
+
+    growing: ClassVar[GrowingLayers] = GrowingLayers(
+        stacks=(LayerStack(name="blocks", setting="layer_count"),),
+        residual_outputs=("attention.to_out", "feedforward.2"),
+        norms_first=True,
+    )
 
     model_size: int = 128
     head_count: int = 4

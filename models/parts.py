@@ -49,6 +49,11 @@ def belongs(name: str, part: Part) -> bool:
     return _NAMES[part].fullmatch(name) is not None
 
 
+def is_statistic(name: str) -> bool:
+    """Return whether a tensor of this name is counted by a batch norm, and follows no gradient."""
+    return belongs(name, Part.BATCH_NORM) and not name.endswith((".weight", ".bias"))
+
+
 def part_names(schema: Schema, part: Part, *, method: str) -> tuple[str, ...]:
     """Return the names of a part's tensors, in schema order, at least one.
 

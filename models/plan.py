@@ -10,6 +10,8 @@ from typing import Literal
 import msgspec
 
 from models.frozen import check_frozen, freeze
+from models.growing_layers import check_growth, check_stage, model_at_stage
+from models.growth import GrowthSettings
 from models.hypernetwork_settings import (
     EmbeddingFitSettings,
     HypernetworkSettings,
@@ -141,6 +143,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         cohort_size: Clients the round is drawn for, before over-selection.
         seed: Seed of the run; with round and client name it seeds the order of local data.
         embedding_fit: How an embedding is fitted; only for ``fit_embedding``.
+        growth: When the model gets which layers; absent for one that does not grow.
+        growth_stage: The stage that ``model`` is of, from 1; absent without growth.
     """
 
     version: int = PLAN_VERSION
@@ -156,10 +160,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     cohort_size: int
     seed: int
     embedding_fit: EmbeddingFitSettings | None = None
+    growth: GrowthSettings | None = None
+    growth_stage: int | None = None
 
     def __post_init__(self) -> None:
         if self.training.example_privacy is not None:
             self._check_private_examples()
+        self._check_growth()
         check_words(
             self.task, self.model, None if self.vocabulary is None else self.vocabulary.size
         )
@@ -171,6 +178,18 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                 'embedding_fit belongs to kind "fit_embedding"; '
                 f'got kind "{self.kind}" and embedding_fit {self.embedding_fit}'
             )
+
+    def _check_growth(self) -> None:
+        if (self.growth is None) != (self.growth_stage is None):
+            raise ValueError(
+                "growth and growth_stage belong together; "
+                f"got growth {self.growth} and growth_stage {self.growth_stage}"
+            )
+        if self.growth is None or self.growth_stage is None:
+            return
+        whole = model_at_stage(self.model, self.growth, self.growth.stage_count)
+        check_growth(whole, self.growth)
+        check_stage(self.model, self.growth, self.growth_stage)
 
     def _check_private_examples(self) -> None:
         if isinstance(self.model, WordModelSettings) and self.model.dropout > 0:

@@ -9,6 +9,16 @@ import hashlib
 SEED_BITS = 63
 
 
+def growth_seed(run_seed: int, stage: int) -> int:
+    """Return the seed of the layers that a stage of growth adds, in [0, 2^63).
+
+    Args:
+        run_seed: Seed of the run, as the plan carries it.
+        stage: From 2: the first stage's layers are drawn with everything else.
+    """
+    return _seed_of(f"{run_seed}/growth/{stage}")
+
+
 def client_seed(
     run_seed: int, round_number: int, client_name: str, *, purpose: str = "data"
 ) -> int:
@@ -29,5 +39,9 @@ def client_seed(
         raise ValueError("client_name must not be empty")
     # A name may hold any character: its length keeps two different tuples from reading alike.
     text = f"{run_seed}/{round_number}/{len(client_name)}/{client_name}/{purpose}"
+    return _seed_of(text)
+
+
+def _seed_of(text: str) -> int:
     digest = hashlib.sha256(text.encode()).digest()
     return int.from_bytes(digest[:8], "little") >> (64 - SEED_BITS)

@@ -1,7 +1,10 @@
 """Settings of the encoder-decoder Transformer, and the schema they imply. No torch."""
 
+from typing import ClassVar
+
 import msgspec
 
+from models.growing_layers import GrowingLayers, LayerStack
 from models.schema import Schema, TensorSpec
 from models.tensor_lists import (
     attention_tensors,
@@ -36,6 +39,15 @@ class Seq2SeqSettings(
         feedforward_size: Hidden width of each layer's feed-forward network.
         dropout: Probability in [0, 1) of dropping an element, in training.
     """
+
+    growing: ClassVar[GrowingLayers] = GrowingLayers(
+        stacks=(
+            LayerStack(name="encoder", setting="encoder_layer_count"),
+            LayerStack(name="decoder", setting="decoder_layer_count"),
+        ),
+        residual_outputs=("attention.to_out", "cross_attention.to_out", "feedforward.2"),
+        norms_first=False,
+    )
 
     symbol_count: int
     context_size: int = 64

@@ -5,22 +5,28 @@ can see, and makes the plan that devices get. Reading is strict: an unknown key,
 integer or a missing value is refused with the file and the path of the key.
 """
 
+import hashlib
 import tomllib
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 
 import msgspec
 
 from models.frozen import check_frozen, freeze
+from models.growing_layers import check_growth, model_at_stage
+from models.growth import GrowthSettings
 from models.hypernetwork_settings import EmbeddingFitSettings
 from models.model_settings import ModelSettings, schema_of
 from models.personalisation import assign_roles, check_local_epochs, check_task
 from models.personalisation_settings import GlobalSettings, PersonalisationSettings
 from models.plan import Plan, PlanKind, TrainingSettings, VocabularySettings
+from models.plan_stages import plan_of_round
 from models.schema import RELEASED, SENT, Role, Schema
 from models.travel import describe_travel
 from models.vocabulary import Vocabulary
 from models.word_rules import check_words
+from privacy.calibrated_settings import TreeNoise
 from privacy.settings import PrivacySettings
 from server.aggregation.settings import AggregationSettings, AttentiveSettings
 from server.convergence import ConvergenceSettings
@@ -46,6 +52,8 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             comes from it.
         task: Name in the task registry.
         model: The model; its ``family`` picks the kind.
+        growth: When the model gets its layers; absent gives it all of them from the first round.
+            ``model`` is the whole model, as it is after the last stage.
         start_from: Folder of a release of the same model and word list whose parameters the run
             starts from; they must be public. Absent draws them from the seed.
         vocabulary: The word list; absent for a task without words.
@@ -65,6 +73,7 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     seed: int
     task: str = "next_word"
     model: ModelSettings
+    growth: GrowthSettings | None = None
     start_from: str | None = None
     vocabulary: WordListSettings | None = None
     training: TrainingSettings
@@ -95,13 +104,14 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
                 'aggregation.rule = "attentive" weighs against the clipping norm; '
                 'set privacy.clipping_norm, or use rule = "literal"'
             )
-        check_guarantee(
-            schema.with_roles(Role.SHARED),
-            self.privacy,
-            self.aggregation,
-            self.rounds,
-            evaluation=self.evaluation,
-        )
+        for staged in self._schemas_of_stages():
+            check_guarantee(
+                staged.with_roles(Role.SHARED),
+                self.privacy,
+                self.aggregation,
+                self.rounds,
+                evaluation=self.evaluation,
+            )
         if self.fitting is not None:
             check_fitting(self.personalisation, self.privacy)
         if self.convergence is not None and self.evaluation.kind == "none":
@@ -111,10 +121,53 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     @property
     def schema(self) -> Schema:
-        """Return every tensor of the model, with its role."""
+        """Return every tensor of the whole model, with its role."""
+        return self.schema_at(None)
+
+    @property
+    def run_digest(self) -> bytes:
+        """Return what must not change while a run lasts: the schema, and when the model grows."""
+        if self.growth is None:
+            return self.schema.sha256
+        grown = msgspec.json.encode(self.growth, order="deterministic")
+        return hashlib.sha256(self.schema.sha256 + grown).digest()
+
+    def model_at(self, growth_stage: int | None) -> ModelSettings:
+        """Return the model of a stage of growth; the whole one for None, or where nothing grows."""
+        if self.growth is None or growth_stage is None:
+            return self.model
+        return model_at_stage(self.model, self.growth, growth_stage)
+
+    def schema_at(self, growth_stage: int | None) -> Schema:
+        """Return every tensor of ``model_at``, with its role."""
         return freeze(
-            assign_roles(self.personalisation, schema_of(self.model)), self.training.frozen
+            assign_roles(self.personalisation, schema_of(self.model_at(growth_stage))),
+            self.training.frozen,
         )
+
+    def _schemas_of_stages(self) -> Iterator[Schema]:
+        """Yield the schema of every stage; that of the model alone where it does not grow.
+
+        Raises:
+            ValueError: If the model cannot grow as it is asked to.
+        """
+        growth = self.growth
+        if growth is None:
+            yield self.schema
+            return
+        check_growth(self.model, growth)
+        if isinstance(self.privacy, TreeNoise):
+            raise ValueError(
+                'growth must be absent with privacy.mode = "ftrl": a tree sums noise of one '
+                'dimension from its first round on; set privacy.mode = "central"'
+            )
+        if self.privacy.layer_ratios:
+            raise ValueError(
+                "privacy.layer_ratios must be empty with growth: they are one a tensor, and every "
+                "stage has more; without them the clip is shared out alike"
+            )
+        for stage in range(1, growth.stage_count + 1):
+            yield self.schema_at(stage)
 
     @property
     def travel(self) -> str:
@@ -229,6 +282,7 @@ def make_plan(
     run: str,
     kind: PlanKind = "train",
     *,
+    round_number: int = 1,
     cohort_size: int | None = None,
     vocabulary: Vocabulary | None = None,
 ) -> Plan:
@@ -238,6 +292,7 @@ def make_plan(
         config: The federation.
         run: Identifier of the run, 32 hex digits.
         kind: What devices do.
+        round_number: Round, from 1, which decides how many layers the model has where it grows.
         cohort_size: Size of the round's cohort; only needed where ``participation_rate`` draws it.
         vocabulary: The word list if it is loaded already; else it is loaded here, if there is one.
 
@@ -256,7 +311,8 @@ def make_plan(
     size = size or config.rounds.cohort_size
     if size is None:
         raise ValueError("cohort_size must be given when a drawn cohort has a participation_rate")
-    return Plan(
+    growth = config.growth
+    whole = Plan(
         run=run,
         kind=kind,
         task=config.task,
@@ -269,7 +325,10 @@ def make_plan(
         cohort_size=size,
         seed=config.seed,
         embedding_fit=_fit_of(config, kind),
+        growth=growth,
+        growth_stage=None if growth is None else growth.stage_count,
     )
+    return plan_of_round(whole, round_number)
 
 
 def _fit_of(config: FederationConfig, kind: PlanKind) -> EmbeddingFitSettings | None:

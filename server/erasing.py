@@ -11,8 +11,10 @@ from collections.abc import Callable
 
 import msgspec
 
+from models.plan import decode_plan
 from models.release_record import (
     PERSONALISATION_FILE,
+    PLAN_FILE,
     RECORD_FILE,
     SIGNATURE_FILE,
     SIGNER_FILE,
@@ -27,14 +29,18 @@ from server.release_files import ReleaseFolder, signature_of, write_flushed
 
 
 def erase_client(
-    folder: ReleaseFolder, client: str, fresh: Callable[[], MethodState], signer: Identity
+    folder: ReleaseFolder,
+    client: str,
+    fresh: Callable[[int | None], MethodState],
+    signer: Identity,
 ) -> int:
     """Erase a client from every kept release; repeating does no harm.
 
     Args:
         folder: Holds the releases; nobody publishes one meanwhile.
         client: Client name.
-        fresh: Makes a server half that has learnt nothing, to read each state with.
+        fresh: Makes a server half that has learnt nothing, to read each state with, for a model
+            of this stage of growth.
         signer: The coordinator.
 
     Returns:
@@ -50,7 +56,7 @@ def erase_client(
         record = decode_release_record((path / RECORD_FILE).read_bytes())
         if PERSONALISATION_FILE not in record.files:
             continue
-        state = fresh()
+        state = fresh(decode_plan((path / PLAN_FILE).read_bytes()).growth_stage)
         state.restore((path / PERSONALISATION_FILE).read_bytes())
         state.forget(client)
         replace_state(folder, record, state.encoded() or bytearray(), signer)

@@ -12,7 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from models.layer_growth import fresh_model
+from models.model_settings import schema_of
+from models.plan import Plan, plan_schema
+from models.role_vectors import part_of
 from models.schema import Role, Schema
+from models.seeds import growth_seed
 from models.tensor_file import TensorFileError, decode_tensors, encode_tensors
 from server.config import FederationConfig
 from server.personalisation.hypernetwork import HypernetworkHalf
@@ -108,6 +113,24 @@ class MethodState:
             raise RuntimeError("only a method with a hypernetwork knows embeddings")
         return half
 
+    def begin_at(self, other: "MethodState") -> None:
+        """Take the place of a state that was made for another stage of the model's growth."""
+        with self._turn:
+            self._half, self.generated = other._half, other.generated
+
+    def grow(self, plan: Plan) -> None:
+        """Go on with a plan whose model has got the layers of one more stage.
+
+        Raises:
+            ValueError: If a tensor is gone.
+        """
+        generated = plan_schema(plan).with_roles(Role.GENERATED)
+        with self._turn:
+            if generated.tensors:
+                initial = part_of(fresh_model(plan), schema_of(plan.model), generated)
+                self._half.grow(generated, initial, growth_seed(plan.seed, plan.growth_stage or 1))
+            self.generated = generated
+
     def forget(self, client: str) -> None:
         """Drop what was learnt of a client, if anything was."""
         with self._turn:
@@ -138,14 +161,19 @@ class MethodState:
             ) from None
 
 
-def method_state_of(config: FederationConfig) -> MethodState:
-    """Return the state that a federation starts from.
+def method_state_of(config: FederationConfig, growth_stage: int | None = None) -> MethodState:
+    """Return the state that a federation starts from, or that one of a stage is restored into.
+
+    Args:
+        config: The federation.
+        growth_stage: Of the model; None is the first, or that of a model that does not grow.
 
     Raises:
         ValueError: If nothing makes the tensors that the method generates.
     """
-    travelling = config.schema.with_roles(Role.SHARED, Role.GENERATED)
+    stage = 1 if growth_stage is None else growth_stage
+    travelling = config.schema_at(stage).with_roles(Role.SHARED, Role.GENERATED)
     half = build_server_half(
-        config.personalisation, travelling, model=config.model, run_seed=config.seed
+        config.personalisation, travelling, model=config.model_at(stage), run_seed=config.seed
     )
     return MethodState(half, travelling.with_roles(Role.GENERATED))

@@ -5,7 +5,7 @@ them. What does not go together is refused here, with the reason. No torch: a fi
 before torch is needed.
 """
 
-from models.parts import Part, belongs
+from models.parts import is_statistic
 from models.personalisation_settings import (
     FedTpSettings,
     LocalSettings,
@@ -67,11 +67,7 @@ def check_deployable(settings: PersonalisationSettings) -> None:
 
 
 def _check_statistics(settings: PersonalisationSettings, travelling: Schema) -> None:
-    statistics = [
-        spec.name
-        for spec in travelling.tensors
-        if belongs(spec.name, Part.BATCH_NORM) and not spec.name.endswith((".weight", ".bias"))
-    ]
+    statistics = [spec.name for spec in travelling.tensors if is_statistic(spec.name)]
     if statistics:
         raise ValueError(
             f'method "{settings.method}" sends running statistics such as {statistics[0]}, which '

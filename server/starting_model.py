@@ -45,6 +45,7 @@ def starting_parameters(config: FederationConfig, plan: Plan) -> Tensor:
     stored = read_release(folder)
     there = released_schema(stored.plan)
     _check_model(folder, there, wanted)
+    _check_layers(folder, stored.plan, plan)
     if _words(stored.plan) != _words(plan):
         raise StartingModelError(
             f"start_from must be a model with this run's word list; {folder} has another"
@@ -60,6 +61,16 @@ def _check_model(folder: Path, there: Schema, wanted: Schema) -> None:
                 f"start_from must have {spec.name} of shape {spec.shape}, but {folder} has "
                 f"{found.get(spec.name, 'none')}; set [model] to what it was learned with"
             )
+
+
+def _check_layers(folder: Path, there: Plan, wanted: Plan) -> None:
+    """Refuse a model with layers that a first stage would drop without a word."""
+    beyond = set(schema_of(there.model).slices) - set(schema_of(wanted.model).slices)
+    if wanted.growth is not None and beyond:
+        raise StartingModelError(
+            f"start_from must be a model of the first stage of growth, {folder} has "
+            f"{min(beyond)} besides; leave out growth"
+        )
 
 
 def _words(plan: Plan) -> str | None:

@@ -22,7 +22,9 @@ import msgspec
 import torch
 from torch import Tensor
 
-from models.plan import Plan, download_schema, upload_schema
+from models.layer_growth import grow
+from models.plan import Plan, download_schema, released_schema, upload_schema
+from models.plan_stages import next_stage, plan_of_round, stage_figures
 from models.seeds import client_seed
 from privacy.calibrated_settings import TreeNoise
 from privacy.secure_noise import NoiseKeys
@@ -86,6 +88,7 @@ class Federation:
     """Hold a run between rounds.
 
     Attributes:
+        plan: What clients are told in the last round, or in the next if there was none.
         parameters: Shared parameters, flat float32, shape ``(elements,)``.
         method: What the personalisation method's server half has learnt.
         round_number: Last finished round; 0 before the first.
@@ -110,7 +113,7 @@ class Federation:
 
         Args:
             config: The federation.
-            plan: What clients are told.
+            plan: What clients are told in some round.
             names: Every client that may be drawn.
             pool: Trains them.
             start: Where a finished round left the run; its beginning if absent.
@@ -118,7 +121,8 @@ class Federation:
         """
         if start is None:
             start = Start(parameters=starting_parameters(config, plan))
-        self.method = method_state_of(config)
+        self.plan = plan_of_round(plan, max(1, start.round_number))
+        self.method = method_state_of(config, self.plan.growth_stage)
         if start.round_number or start.personalisation is not None:
             self.method.restore(start.personalisation)
         self.parameters = start.parameters
@@ -127,10 +131,7 @@ class Federation:
         self.bytes_down, self.bytes_up = start.bytes_down, start.bytes_up
         self.took_part: list[str] = []
         self.clipping_norm = start.clipping_norm or config.privacy.clipping_norm
-        self._download_bytes = download_schema(plan).payload_bytes
-        self._upload_bytes = upload_schema(plan).payload_bytes
         self._config = config
-        self._plan = plan
         self._names = names
         self._pool = pool
         self._source = SeededSource(config.seed)
@@ -143,6 +144,35 @@ class Federation:
             limits_who_comes=isinstance(config.privacy, TreeNoise),
         )
         self._now = 0.0
+        self._set_stage(self.plan)
+
+    def _set_stage(self, plan: Plan) -> None:
+        self.plan = plan
+        self._download_bytes = download_schema(plan).payload_bytes
+        self._upload_bytes = upload_schema(plan).payload_bytes
+        self._pool.use(plan)
+
+    def go_back(self, parameters: Tensor, personalisation: bytes | None, plan: Plan) -> None:
+        """Take up an earlier release again, to measure it, when all rounds are over.
+
+        Args:
+            parameters: What was released, flat float32, shape ``(elements,)``.
+            personalisation: What the method's server half had learnt, as its file; None without.
+            plan: Of that release.
+        """
+        self.parameters = parameters
+        self.method = method_state_of(self._config, plan.growth_stage)
+        self.method.restore(personalisation)
+        self._set_stage(plan)
+
+    def _grow(self, round_number: int) -> None:
+        """Give the model the layers that this round starts with, if there are any."""
+        plan = next_stage(self.plan, round_number)
+        while plan is not None:
+            self.parameters = grow(self.parameters, self.plan, plan, released_schema)
+            self.method.grow(plan)
+            self._set_stage(plan)
+            plan = next_stage(plan, round_number)
 
     @property
     def is_finished(self) -> bool:
@@ -163,6 +193,7 @@ class Federation:
         started = time.perf_counter()
         number = self._machine.round_number
         self._source.start_round(number)
+        self._grow(number)
         tally = _Tally()
         closed = None
         while closed is None:
@@ -175,7 +206,7 @@ class Federation:
         round_s = time.perf_counter() - started
         if self._config.privacy.guarantees_privacy:
             # Nothing of one client, and no mean over them that no noise covers.
-            return {"round": number, "round_s": round_s, **clipping}
+            return {"round": number, "round_s": round_s, **stage_figures(self.plan), **clipping}
         return {
             "round": number,
             "cohort": tally.cohort,
@@ -190,6 +221,7 @@ class Federation:
             "bytes_up": self.bytes_up,
             "largest_weight": _largest_weight(closed),
             "round_s": round_s,
+            **stage_figures(self.plan),
             **clipping,
         }
 
@@ -201,7 +233,7 @@ class Federation:
         return {"clipping_norm": before, "next_clipping_norm": closed.next_clipping_norm}
 
     def _privacy(self) -> PrivacySettings:
-        return msgspec.structs.replace(self._config.privacy, clipping_norm=self.clipping_norm)
+        return msgspec.structs.replace(self.plan.privacy, clipping_norm=self.clipping_norm)
 
     def _attempt(self, tally: "_Tally") -> Closed | None:
         """Open a round and close it; None if it fell short of its quorum and is to be repeated."""
@@ -279,11 +311,11 @@ class Federation:
         """
         tally.cohort = order.slot_count
         self.took_part = []
-        seed = client_seed(self._plan.seed, order.round_number, _COORDINATOR, purpose="noise")
+        seed = client_seed(self.plan.seed, order.round_number, _COORDINATOR, purpose="noise")
         return close_round(
             self.parameters,
             self._train(order, tally),
-            schema=download_schema(self._plan),
+            schema=download_schema(self.plan),
             aggregation=self._config.aggregation,
             privacy=self._privacy(),
             slot_count=order.slot_count,

@@ -282,12 +282,12 @@ class _Run:
         return NewRelease(
             round_number=federation.round_number,
             attempt=0,
-            plan=self._plan,
+            plan=federation.plan,
             vocabulary=self._population.vocabulary,
             parameters=federation.parameters.numpy(),
             previous_sha256=before,
             metrics=dict(figures),
-            guarantee=self._plan.privacy.guarantee,
+            guarantee=federation.plan.privacy.guarantee,
             personalisation=federation.method.encoded(),
         )
 
@@ -309,8 +309,7 @@ class _Run:
         model_round = kept or federation.round_number
         if model_round != federation.round_number:
             stored = self._folder.read(model_round)
-            federation.parameters = torch.tensor(stored.parameters)
-            federation.method.restore(stored.personalisation)
+            federation.go_back(torch.tensor(stored.parameters), stored.personalisation, stored.plan)
         own = {split: self._own(split, model_round) for split in ("valid", "test")}
         for split, counts in own.items():
             final |= self._measures.figures(federation, split, counts)
@@ -349,8 +348,9 @@ class _Run:
 
     def _keystrokes(self) -> dict[str, Value]:
         """Return what the current model saves those who typed the test text."""
-        network = word_network(build_network(self._plan.model))
-        load_parameters(network, schema_of(self._plan.model), self._federation.parameters)
+        model = self._federation.plan.model
+        network = word_network(build_network(model))
+        load_parameters(network, schema_of(model), self._federation.parameters)
         population = as_text(self._population)
         counts = keystroke_savings(network, population.vocabulary, population.typed)
         return {"keystroke_savings": counts.savings, "keystroke_ceiling": counts.ceiling}

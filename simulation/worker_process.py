@@ -17,14 +17,11 @@ from torch import Tensor
 
 from edge_client.compute import prepare_compute
 from edge_client.local_round import LocalResult, evaluate_users
+from edge_client.optimiser_growth import grow_optimiser_state
 from edge_client.optimiser_store import read_optimiser_state, write_optimiser_state
 from edge_client.optimisers import OptimiserState
-from edge_client.personalisation.state import (
-    PersonalState,
-    StateLayout,
-    read_state,
-    write_state,
-)
+from edge_client.personalisation.grown_state import read_kept_state
+from edge_client.personalisation.state import PersonalState, StateLayout, write_state
 from models.keystrokes import KeystrokeCounts, Sentences
 from models.metrics import Counts
 from models.plan import Plan, decode_plan, download_schema, released_schema
@@ -256,7 +253,7 @@ class _Worker:
             self._examples[name],
             round_number=job.round_number,
             client_name=name,
-            optimiser_state=None if job.optimiser is None else read_optimiser_state(job.optimiser),
+            optimiser_state=self._optimiser_state(job),
             personal=self._state(job, trainer),
             # What is sent may be longer: clean norms lie behind the update.
             into=update[: len(received)],
@@ -380,4 +377,11 @@ class _Worker:
         return self._received
 
     def _state(self, job: Job, trainer: ClientTrainer) -> PersonalState | None:
-        return None if job.state is None else read_state(job.state, trainer.layout)
+        if job.state is None:
+            return None
+        return read_kept_state(job.state, self._plan, trainer.layout)
+
+    def _optimiser_state(self, job: Job) -> OptimiserState | None:
+        if job.optimiser is None:
+            return None
+        return grow_optimiser_state(read_optimiser_state(job.optimiser), self._plan)

@@ -140,10 +140,29 @@ class WorkerPool:
         self._states = _checked_states(plan, states)
         self._optimisers = _checked_optimisers(plan, optimisers)
         self._together = together
+        self._examples = SharedExamples.pack(examples)
+        self._make_trainer = trainer or partial(LocalTrainer, device=device)
+        self._device = device
+        self._workers: dict[Connection, ForkServerProcess] = {}
+        self._start(plan)
+
+    def use(self, plan: Plan) -> None:
+        """Go on with the plan of another stage of growth; nothing is done if it is the same.
+
+        The processes are started anew: what they share with this one has a size of its own in every
+        stage, and a stage lasts for many rounds.
+        """
+        if plan == self._plan:
+            return
+        self.close()
+        self._start(plan)
+
+    def _start(self, plan: Plan) -> None:
+        self._plan = plan
         upload = upload_schema(plan)
         generated = upload.with_roles(Role.GENERATED)
-        group_bytes = together * (upload.payload_bytes + generated.payload_bytes)
-        buffers = together * _buffer_count(worker_count, group_bytes)
+        group_bytes = self._together * (upload.payload_bytes + generated.payload_bytes)
+        buffers = self._together * _buffer_count(self.worker_count, group_bytes)
         self._tensors = SharedTensors(
             _shared(released_schema(plan).element_count),
             _shared(buffers, generated.element_count),
@@ -151,16 +170,12 @@ class WorkerPool:
         )
         self._generates = bool(generated.tensors)
         setting = Setting(
-            plan.encode(),
-            self._tensors,
-            SharedExamples.pack(examples),
-            trainer or partial(LocalTrainer, device=device),
-            device,
+            plan.encode(), self._tensors, self._examples, self._make_trainer, self._device
         )
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(_PRELOADED)
-        self._workers: dict[Connection, ForkServerProcess] = {}
-        for _ in range(worker_count):
+        self._workers = {}
+        for _ in range(self.worker_count):
             ours, theirs = context.Pipe()
             process = context.Process(target=serve, args=(theirs, setting), daemon=True)
             process.start()

@@ -152,6 +152,14 @@ class HypernetworkHalf:
         self._hypernetwork.phi = loaded.phi
         self._velocity, self._rows, self._round = loaded.velocity, loaded.rows, None
 
+    def grow(self, generated: Schema, initial: Tensor, seed: int) -> None:
+        """Make the tensors of a model with more layers; embeddings stay as they are."""
+        generator = torch.Generator().manual_seed(seed)
+        grown = self._hypernetwork.grown(generated, initial, generator)
+        still = torch.zeros_like(grown.phi)
+        self._velocity = self._hypernetwork.carried(self._velocity, grown, still)
+        self._hypernetwork, self._round = grown, None
+
     def forget(self, client_name: str) -> None:
         """Drop a client's row, if it has one: what it starts from is its first draw again."""
         self._rows.pop(client_name, None)

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from torch import Tensor
 
+from models.schema import Schema
 from privacy.events import Adjacency
 from server.personalisation.round_terms import AddNoise, RoundTerms
 
@@ -67,6 +68,17 @@ class ServerHalf(Protocol):
 
         Raises:
             ValueError: If nothing can be learnt; what was known stays as it was.
+        """
+        ...
+
+    def grow(self, generated: Schema, initial: Tensor, seed: int) -> None:
+        """Go on with a model that has got more layers; between two rounds only.
+
+        Args:
+            generated: The generated tensors of the grown model, those so far among them.
+            initial: What they start as in one model for everyone, flat float32, shape
+                ``(generated elements,)``; only the new ones matter.
+            seed: Of what is drawn for the new ones.
         """
         ...
 

@@ -45,6 +45,9 @@ class NothingGenerated:
     def close(self, add_noise: AddNoise | None = None) -> None:
         """Do nothing: nothing was taken."""
 
+    def grow(self, generated: Schema, initial: Tensor, seed: int) -> None:
+        """Do nothing: nothing is generated for a layer."""
+
     def forget(self, client_name: str) -> None:
         """Do nothing: nothing is kept of a client."""
 

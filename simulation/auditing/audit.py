@@ -176,8 +176,9 @@ def _secrets(
     final = run_simulation(config, tables, planted, folder, run)
     model_round = int(final["model_round"] or 0)
     release = ReleaseFolder(folder / RELEASES_FOLDER).read(model_round)
-    network = word_network(build_network(config.model))
-    load_parameters(network, schema_of(config.model), torch.tensor(release.parameters))
+    model = release.plan.model
+    network = word_network(build_network(model))
+    load_parameters(network, schema_of(model), torch.tensor(release.parameters))
     network.eval()
     losses = [sentence_losses(network, part).numpy() for part in secrets]
     perplexity = final.get("test_perplexity")

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from edge_client.client_network import ClientNetwork
+from edge_client.personalisation.grown_state import read_kept_state
 from edge_client.personalisation.own_model import own_model
 from edge_client.personalisation.registry import build_client_half
-from edge_client.personalisation.state import PersonalState, StateLayout, read_state
+from edge_client.personalisation.state import PersonalState, StateLayout
 from models.hypernetwork import Hypernetwork
 from models.hypernetwork_state import HypernetworkState, state_of_tensors
 from models.parameters import load_parameters
@@ -83,7 +84,9 @@ class FinishedRun:
         half = build_client_half(self.plan.personalisation)
         schema = ClientNetwork(self.plan, torch.device("cpu")).schema
         layout = StateLayout.of(schema, half.extra_tensors(schema))
-        return None if path is None or layout.is_empty else read_state(path, layout)
+        if path is None or layout.is_empty:
+            return None
+        return read_kept_state(path, self.plan, layout)
 
     def network_of(self, client: str) -> Network:
         """Return the network with which a client predicts, in evaluation mode.
@@ -140,7 +143,7 @@ def open_run(folder: Path) -> FinishedRun:
 
 def _opened(run: RunFolder, config: SimulationConfig, final: Figures) -> FinishedRun:
     stored = run.read(int(final["model_round"] or 0))
-    method = method_state_of(config)
+    method = method_state_of(config, stored.plan.growth_stage)
     method.restore(stored.personalisation)
     return FinishedRun(
         folder=run,

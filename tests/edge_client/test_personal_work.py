@@ -11,10 +11,12 @@ import torch
 from edge_client.device_folder import DeviceFolder
 from edge_client.job import Trained
 from edge_client.local_round import LocalTrainer, run_training
-from edge_client.personalisation.state import read_state
+from edge_client.personalisation.state import PersonalState, read_state
 from edge_client.work import do_job
 from models.base_digest import base_digest
 from models.codec import FlatVector, decode, encode, payload_size
+from models.growth import GrowthSettings
+from models.layer_growth import first_parameters
 from models.model_settings import TransformerLmSettings, schema_of
 from models.parameters import initial_parameters, parameters_sha256
 from models.personalisation import assign_roles
@@ -57,20 +59,29 @@ class PersonalScene(Scene):
         self, folder: Path, enrolled: Enrolled, personalisation: PersonalisationSettings
     ) -> None:
         self._personalisation = personalisation
+        self._model = PERSONAL_MODEL
         super().__init__(folder, enrolled)
+
+    def grow(self) -> None:
+        """Go on with a round that starts with a second layer."""
+        self._model = msgspec.structs.replace(PERSONAL_MODEL, layer_count=2)
+        self.plan = msgspec.structs.replace(self.plan, model=self._model)
+        growth = GrowthSettings(target_layer_count=2, stage_count=2, round_count=2)
+        self.plan = msgspec.structs.replace(self.plan, growth=growth, growth_stage=2)
+        self.seal_model()
 
     def seal_model(self, base: bytes = bytes(32)) -> None:
         """Seal everyone's part to the device and, where there is one, its own."""
-        whole = schema_of(PERSONAL_MODEL)
+        whole = schema_of(self._model)
         roles = assign_roles(self._personalisation, whole)
         self.plan = msgspec.structs.replace(
             self.plan,
-            model=PERSONAL_MODEL,
+            model=self._model,
             personalisation=self._personalisation,
             schema_sha256=roles.sha256.hex(),
         )
         self.received = download_schema(self.plan)
-        self.parameters = part_of(initial_parameters(PERSONAL_MODEL, 11), whole, self.received)
+        self.parameters = part_of(initial_parameters(self._model, 11), whole, self.received)
         self.generated = self.model.with_name("generated.sealed")
         shared = roles.with_roles(Role.SHARED)
         self.seal(self.model, shared, self.context_of(shared))
@@ -122,6 +133,35 @@ def test_what_was_generated_for_the_device_is_trained_with_the_shared_parameters
         examples(SENTENCES[:8]),
         round_number=1,
         client_name="device-0001",
+    )
+    assert np.array_equal(scene.sent(), expected.update.numpy())
+
+
+def test_a_personal_part_of_an_older_stage_is_grown_on_the_device(
+    tmp_path: Path, enrolled: Enrolled
+) -> None:
+    scene = PersonalScene(tmp_path, enrolled, VanillaSettings())
+    personal = DeviceFolder(scene.device).personal
+    first = do_job(scene.job())
+    assert isinstance(first, Trained)
+    personal.accept(first.message_id)
+    kept = read_state(personal.current, LocalTrainer(scene.plan).layout)
+    assert kept is not None
+
+    scene.grow()
+    second = do_job(scene.job())
+
+    assert isinstance(second, Trained)
+    # One more matrix of queries, keys and values: what the run's seed draws for the second layer.
+    drawn = first_parameters(scene.plan)[
+        schema_of(scene.plan.model).slices["blocks.1.attention.to_qkv.weight"]
+    ]
+    expected = LocalTrainer(scene.plan).train(
+        scene.parameters,
+        examples(SENTENCES[:8]),
+        round_number=1,
+        client_name="device-0001",
+        personal=PersonalState(torch.cat([kept.personal, drawn]), {}),
     )
     assert np.array_equal(scene.sent(), expected.update.numpy())
 

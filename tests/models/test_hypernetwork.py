@@ -196,3 +196,50 @@ def test_a_hypernetwork_with_nothing_to_generate_is_refused() -> None:
 def test_settings_out_of_range_are_refused_by_name(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         HypernetworkSettings(**wrong)  # type: ignore[arg-type]  # one wrong value at a time
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_a_grown_model_keeps_what_was_made_and_new_tensors_get_layers_of_their_own(
+    output: str,
+) -> None:
+    before = made(small(output=output))
+    first, second, third = SCHEMA.tensors
+    new, zero = (
+        TensorSpec(name=name, shape=(4,), layer=name, role=Role.GENERATED) for name in ("n", "z")
+    )
+    # In the middle, as the second layer of an encoder comes before the first of a decoder.
+    larger = Schema((first, new, zero, second, third))
+    initial = torch.zeros(larger.element_count)
+    initial[larger.slices["n"]] = torch.tensor([1.0, -2.0, 3.0, -4.0])
+    embedding = draw(5, seed=4)
+
+    grown = before.grown(larger, initial, torch.Generator().manual_seed(7))
+
+    expected, after = before.generate(embedding), grown.generate(embedding)
+    for name, where in SCHEMA.slices.items():
+        assert torch.equal(after[larger.slices[name]], expected[where])
+    # What writes to the residual stream starts at zero for every client.
+    assert not after[larger.slices["z"]].any()
+    made_new = after[larger.slices["n"]]
+    assert made_new.any()
+    assert not torch.equal(made_new, grown.generate(draw(5, seed=5))[larger.slices["n"]])
+    # And it learns: its part of the gradient is not zero.
+    pulled = grown.pull_back(embedding, torch.ones(larger.element_count)).phi
+    index = list(larger.slices).index("z")
+    learns = [name for name in grown.schema.slices if name.startswith(f"outputs.{index}.")]
+    assert any(bool(pulled[grown.schema.slices[name]].any()) for name in learns)
+
+
+def test_what_belongs_to_a_hypernetwork_is_carried_to_its_places_in_a_grown_one() -> None:
+    before = made(small())
+    larger = generated((4, 3, 2, 2), (4,), (6, 5), (2, 2))
+    grown = before.grown(larger, torch.ones(larger.element_count), torch.Generator())
+    momentum = torch.arange(1.0, before.schema.element_count + 1)
+
+    carried = before.carried(momentum, grown, torch.zeros_like(grown.phi))
+
+    # Output layers lie in the order of the tensors: the new one's is the last.
+    assert torch.equal(carried[: len(momentum)], momentum)
+    assert not carried[len(momentum) :].any()
+    with pytest.raises(ValueError, match=r"must keep its tensors, \['t3'\] are gone"):
+        grown.grown(SCHEMA, torch.ones(SCHEMA.element_count), torch.Generator())

@@ -194,6 +194,9 @@ class Taker:
     def close(self, add_noise: AddNoise | None = None) -> None:
         pass
 
+    def grow(self, generated: Schema, initial: Tensor, seed: int) -> None:
+        raise AssertionError
+
     def forget(self, client_name: str) -> None:
         raise AssertionError
 

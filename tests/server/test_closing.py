@@ -302,6 +302,9 @@ class _Recorder:
     def close(self, add_noise: AddNoise | None = None) -> None:
         self.closed += 1
 
+    def grow(self, generated: Schema, initial: Tensor, seed: int) -> None:
+        raise AssertionError
+
     def forget(self, client_name: str) -> None:
         raise AssertionError
 

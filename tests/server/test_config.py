@@ -223,3 +223,97 @@ def test_fitting_needs_embeddings_that_are_learned(personalisation: str, message
 
     with pytest.raises(ConfigError, match=message):
         parse_config(f"{mean}[personalisation]\n{personalisation}{fitting}", "federation.toml")
+
+
+GROWING = """
+family = "transformer_lm"
+vocabulary_size = 4
+model_size = 4
+head_count = 1
+layer_count = 4
+feedforward_size = 4
+context_size = 8
+"""
+GRU = 'family = "gru_lm"\nvocabulary_size = 4\nhidden_size = 2\n'
+GROWTH = "[growth]\ntarget_layer_count = 4\nstage_count = 2\nround_count = 6\n"
+
+
+def test_a_model_that_grows_has_a_plan_for_each_stage(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("<unk>\n<eos>\na\nb\n")
+    text = changed(GRU, GROWING).replace("words.txt", str(tmp_path / "words.txt"))
+    config = parse_config(text + GROWTH, "here")
+
+    plans = [make_plan(config, RUN, round_number=number) for number in (1, 3, 4, 99)]
+
+    assert [plan.growth_stage for plan in plans] == [1, 1, 2, 2]
+    assert [plan.model for plan in plans[1:3]] == [config.model_at(1), config.model]
+    assert plans[0].schema_sha256 == config.schema_at(1).sha256.hex()
+    assert plans[2].schema_sha256 == config.schema.sha256.hex()
+    assert config.schema_at(1).payload_bytes < config.schema.payload_bytes
+
+
+def test_the_schedule_is_a_part_of_the_run() -> None:
+    text = changed(GRU, GROWING)
+    digests = {
+        parse_config(text + growth, "here").run_digest
+        for growth in ("", GROWTH, GROWTH.replace("= 6", "= 8"), GROWTH + 'start = "random"\n')
+    }
+
+    assert len(digests) == 4
+    plain = parse_config(text, "here")
+    assert plain.run_digest == plain.schema.sha256
+
+
+FTRL = """mode = "ftrl"
+noise_multiplier = 1.0
+delta = 1e-5
+epsilon_budget = 1000.0
+adjacency = "zero-out"
+min_separation = 1
+max_participation = 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "growth", "privacy", "message"),
+    [
+        (GRU, GROWTH, None, 'family "gru_lm" has none: a new layer would replace what is below'),
+        (GROWING, GROWTH.replace("= 4", "= 8"), None, r"must be model\.layer_count 4, got 8"),
+        (GROWING, GROWTH.replace("_count = 2", "_count = 3"), None, "multiple of stage_count 3"),
+        (GROWING, GROWTH + 'start = "big"\n', None, r"Invalid enum value 'big' - at `\$.growth"),
+        (GROWING, GROWTH, FTRL, 'growth must be absent with privacy.mode = "ftrl"'),
+        (
+            GROWING,
+            GROWTH,
+            'mode = "none"\nclipping = "per-layer"\nlayer_ratios = [' + "1.0, " * 49 + "]\n",
+            "layer_ratios must be empty with growth",
+        ),
+    ],
+)
+def test_growth_that_cannot_be_kept_is_refused(
+    model: str, growth: str, privacy: str | None, message: str
+) -> None:
+    text = changed(GRU, model)
+    if privacy is not None:
+        text = text.replace('mode = "none"\n', privacy)
+        text = text.replace('rule = "attentive"', 'rule = "mean"\nweighting = "equal"')
+
+    with pytest.raises(ConfigError, match=message):
+        parse_config(text + growth, "here")
+
+
+@pytest.mark.parametrize(
+    "privacy",
+    [
+        'mode = "none"\nclipping = "per-layer"\n',
+        'mode = "central"\nnoise_multiplier = 1.0\ndelta = 1e-5\nepsilon_budget = 1000.0\n'
+        'adjacency = "zero-out"\n',
+        'mode = "local"\nnoise_multiplier = 1.0\ndelta = 1e-5\nepsilon_budget = 1000.0\n',
+        'mode = "paper"\nrandomisation_magnitude = 0.1\n',
+    ],
+)
+def test_growth_goes_with_every_mode_whose_state_has_no_dimension(privacy: str) -> None:
+    text = changed(GRU, GROWING).replace('mode = "none"\n', privacy)
+    text = text.replace("cohort_size = 2", "cohort_size = 3")
+
+    assert parse_config(text + GROWTH, "here").growth is not None

@@ -48,7 +48,7 @@ def rows(folder: ReleaseFolder, round_number: int) -> list[str]:
 
 
 def erase(folder: ReleaseFolder, signer: Identity, client: str) -> int:
-    return erase_client(folder, client, lambda: method_state_of(CONFIG), signer)
+    return erase_client(folder, client, lambda _: method_state_of(CONFIG), signer)
 
 
 def test_a_client_is_erased_from_every_kept_release(

@@ -1,0 +1,74 @@
+"""Take up what a client kept when its model had fewer layers.
+
+A device that was away while the model grew has a state of an older stage. What it lacks is added
+as everywhere else: personal tensors of new layers start as `models.layer_growth` draws them, and
+what the method keeps beside the model as for a client that never trained.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from edge_client.personalisation.method import ClientHalf
+from edge_client.personalisation.registry import build_client_half
+from edge_client.personalisation.state import (
+    PersonalState,
+    PersonalStateError,
+    StateLayout,
+    read_state,
+)
+from models.layer_growth import fresh_model, grow
+from models.plan import Plan, plan_schema
+from models.plan_stages import earlier_stages
+from models.schema import Role, Schema
+
+
+def read_kept_state(path: Path, plan: Plan, layout: StateLayout) -> PersonalState | None:
+    """Return a client's state as the plan's model needs it, or None if it keeps none yet.
+
+    Args:
+        path: Where it is kept.
+        plan: What is trained now.
+        layout: What its state holds.
+
+    Raises:
+        PersonalStateError: If the file is damaged, or of no stage of this model and method.
+    """
+    try:
+        return read_state(path, layout)
+    except PersonalStateError:
+        older = _older_state(path, plan)
+        if older is None:
+            raise
+        return older
+
+
+def _older_state(path: Path, plan: Plan) -> PersonalState | None:
+    """Return the state of an earlier stage, grown; None if it is of none."""
+    half = build_client_half(plan.personalisation)
+    newer = [plan]
+    for staged in earlier_stages(plan):
+        try:
+            state = read_state(path, _layout(staged, half))
+        except PersonalStateError:
+            newer.append(staged)
+            continue
+        return None if state is None else _grown(state, [staged, *reversed(newer)], half)
+    return None
+
+
+def _grown(state: PersonalState, stages: Sequence[Plan], half: ClientHalf) -> PersonalState:
+    for before, after in pairwise(stages):
+        fresh = half.first_extras(plan_schema(after), fresh_model(after))
+        personal = grow(state.personal, before, after, _personal)
+        state = PersonalState(personal, {**fresh, **state.extras})
+    return state
+
+
+def _layout(plan: Plan, half: ClientHalf) -> StateLayout:
+    schema = plan_schema(plan)
+    return StateLayout.of(schema, half.extra_tensors(schema))
+
+
+def _personal(plan: Plan) -> Schema:
+    return plan_schema(plan).with_roles(Role.PERSONAL)
