@@ -9,6 +9,8 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
+from models.growth import growth_stage
+from models.plan_stages import describe_stage
 from privacy.accountant import PrivacyReport, report
 from privacy.identity import Identity
 from privacy.ledger_chain import LedgerEntry, verify_chain
@@ -149,7 +151,7 @@ class Federation:
     def _store(self) -> Iterator[tuple[Store, str]]:
         store = open_store(self.config.store)
         try:
-            yield store, check_run(store, self.config.seed, self.config.schema.sha256)
+            yield store, check_run(store, self.config.seed, self.config.run_digest)
         finally:
             store.close()
 
@@ -173,17 +175,23 @@ class Federation:
         events = verify_chain(entries, run=run)
         return entries, None if budget is None else report(events, budget.delta)
 
+    def _growth(self, round_number: int) -> str:
+        growth = self.config.growth
+        return "" if growth is None else describe_stage(growth, growth_stage(growth, round_number))
+
     def _stopped(self, store: Store, run: str) -> StatusReport:
         opened = current_attempt(store)
+        round_number = next_attempt(store)[0] if opened is None else opened.round_number
         clients = self._shown_clients(store)
         return StatusReport(
             run=run,
             is_running=False,
             phase="stopped",
-            round_number=next_attempt(store)[0] if opened is None else opened.round_number,
+            round_number=round_number,
             is_paused=OperatorSwitch(self.folder.pause_mark).is_paused,
             guarantee=self.config.privacy.guarantee,
             personalisation=self.config.travel,
+            growth=self._growth(round_number),
             enrolled_clients=sum(client.revoked_at is None for client in clients),
             software_version=version("sotto"),
             certificates_end_at=self._certificates_end_at(),

@@ -255,6 +255,7 @@ class Coordinator:
             paused=self._switch.is_paused,
             guarantee=self._shelf.guarantee,
             personalisation=self._shelf.travel,
+            growth=self._shelf.growth,
         )
 
     # The rounds.

@@ -91,7 +91,7 @@ def _fill(folder: ServerFolder, settings: str, hostnames: Sequence[str]) -> None
     _certify(folder, authority, config, hostnames)
     store = open_store(config.store)
     try:
-        start_run(store, run, config.seed, config.schema.sha256, now=time.time())
+        start_run(store, run, config.seed, config.run_digest, now=time.time())
     finally:
         store.close()
 
@@ -155,7 +155,7 @@ def write_invites(
     authority = CertificateAuthority.load(folder.authority)
     store = open_store(config.store)
     try:
-        run = check_run(store, config.seed, config.schema.sha256)
+        run = check_run(store, config.seed, config.run_digest)
         source, now = SecureSource(), time.time()
         if client is None:
             tokens = create_tokens(store, count, source, now=now)

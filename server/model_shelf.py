@@ -13,16 +13,19 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 import torch
 from torch import Tensor
 
 from models.codec import Payload, encode, payload_size
+from models.layer_growth import grow
 from models.metrics import Counts
-from models.plan import Plan, PlanKind
+from models.plan import Plan, PlanKind, released_schema
+from models.plan_stages import describe_stage, next_stage, plan_at_stage
 from models.release_record import Metric
-from models.schema import RELEASED
+from models.schema import RELEASED, Schema
 from models.vocabulary import Vocabulary
 from privacy.certificates import Certificates
 from privacy.fresh_memory import fresh_memory
@@ -33,7 +36,7 @@ from server.downlink import Downlink
 from server.failpoints import Failpoint, Failpoints
 from server.guarantee_rules import event_of, sampled_places
 from server.ledger import prepare_entry
-from server.method_state import MethodState
+from server.method_state import MethodState, method_state_of
 from server.metrics_log import MetricsLog
 from server.public_evaluation import PublicText
 from server.release_files import NewRelease, ReleaseFolder, parameters_digest
@@ -60,14 +63,19 @@ class Model:
 
     Attributes:
         round_number: Round that ended in them; 0 for the initial ones.
-        parameters: The released ones, flat float32, shape ``(elements,)``.
+        parameters: The released ones, grown where the next round starts with new layers; flat
+            float32, shape ``(elements,)``.
         sha256: Their digest, 32 bytes.
+        released_sha256: Digest of the release, 32 bytes; another one where they have grown since.
+        growth_stage: Their stage; None where the model does not grow.
         clipping_norm: Of the next round, where it follows the clients'; else None.
     """
 
     round_number: int
     parameters: Tensor
     sha256: bytes
+    released_sha256: bytes
+    growth_stage: int | None = None
     clipping_norm: float | None = None
 
 
@@ -94,6 +102,7 @@ class ModelShelf:
         public_text: PublicText | None,
         threads: Threads,
         failpoints: Failpoints,
+        on_stage: Callable[[Plan], None],
     ) -> None:
         """Serve one federation; call ``load`` before anything else.
 
@@ -109,6 +118,7 @@ class ModelShelf:
             public_text: What models are evaluated on; None for nothing.
             threads: Do everything that takes time.
             failpoints: Armed in tests only.
+            on_stage: Called with a plan of each stage that the model comes to.
         """
         self.guarantee = config.privacy.guarantee
         self.travel = config.travel
@@ -121,7 +131,7 @@ class ModelShelf:
         self._metrics = metrics
         self._identity = identity
         self._method = method
-        self._released = config.schema.with_roles(*RELEASED)
+        self._on_stage = on_stage
         self._public_text = public_text
         self._threads = threads
         self._failpoints = failpoints
@@ -155,10 +165,20 @@ class ModelShelf:
             self._model = self._release_initial()
             return
         stored = self._releases.read(last.round_number)
+        stage = stored.plan.growth_stage
+        if stage is not None:
+            self._method.begin_at(method_state_of(self._config, stage))
+            self._on_stage(stored.plan)
         self._method.restore(stored.personalisation)
-        parameters = torch.tensor(stored.parameters)
-        norm = _clipping_norm_after(last.metrics)
-        self._model = Model(last.round_number, parameters, last.parameters_sha256, norm)
+        sha256 = last.parameters_sha256
+        self._model = Model(
+            last.round_number,
+            torch.tensor(stored.parameters),
+            sha256,
+            sha256,
+            stage,
+            _clipping_norm_after(last.metrics),
+        )
         for release in list_releases(self._store):
             self._observe(release.round_number, release.metrics)
 
@@ -181,6 +201,41 @@ class ModelShelf:
             )
         return await self._sealing
 
+    async def grow(self, round_number: int) -> None:
+        """Give the current model the layers that a round starts with, if there are any.
+
+        What they are follows from the settings alone, so a restart comes to the same ones.
+
+        Args:
+            round_number: The round that is to be opened, from 1.
+
+        Raises:
+            ValueError: If the round is of an earlier stage than the model.
+        """
+        plan = next_stage(self.plan(None), round_number)
+        while plan is not None:
+            await self._threads.run(partial(self._grow_to, plan))
+            self._sealing = None
+            plan = next_stage(plan, round_number)
+
+    def _grow_to(self, plan: Plan) -> None:
+        model = self.current
+        parameters = grow(model.parameters, self.plan(None), plan, released_schema)
+        self._method.grow(plan)
+        self._on_stage(plan)
+        self._model = dataclasses.replace(
+            model,
+            parameters=parameters,
+            sha256=parameters_digest(parameters.numpy()),
+            growth_stage=plan.growth_stage,
+        )
+
+    @property
+    def growth(self) -> str:
+        """Return the stage of the current model in words; empty where it does not grow."""
+        growth, stage = self._config.growth, self.current.growth_stage
+        return "" if growth is None or stage is None else describe_stage(growth, stage)
+
     def plan(self, members: Sequence[str] | None, kind: PlanKind = "train") -> Plan:
         """Return what devices of a round do.
 
@@ -198,13 +253,15 @@ class ModelShelf:
             )
             config = msgspec.structs.replace(config, privacy=privacy)
         drawn = 1 if members is None else len(members)
-        return make_plan(
+        plan = make_plan(
             config,
             self._run,
             kind,
             cohort_size=drawn if size is None else size,
             vocabulary=self._vocabulary,
         )
+        stage = None if self._model is None else self._model.growth_stage
+        return plan if stage is None else plan_at_stage(plan, stage)
 
     async def release(
         self,
@@ -229,7 +286,7 @@ class ModelShelf:
         metrics = {**figures, **evaluated}
         new = await self._threads.run(
             lambda: self._new_release(
-                number, in_hand.attempt, parameters, self.current.sha256, metrics
+                number, in_hand.attempt, parameters, self.current.released_sha256, metrics
             )
         )
         event = event_of(number, self._config.rounds, in_hand.plan.privacy)
@@ -247,7 +304,14 @@ class ModelShelf:
             self._threads.run(lambda: self._releases.write_parameters(number, payload))
         )
         sha256 = await self._threads.run(lambda: parameters_digest(new.parameters))
-        model = Model(number, parameters, sha256, _clipping_norm_after(new.metrics))
+        model = Model(
+            number,
+            parameters,
+            sha256,
+            sha256,
+            self.current.growth_stage,
+            _clipping_norm_after(new.metrics),
+        )
         sealing = asyncio.create_task(self._threads.run(lambda: self._seal(model, payload)))
         describing = self._threads.run(lambda: self._releases.describe(new, self._identity, sha256))
         record, _ = await asyncio.gather(describing, writing)
@@ -300,7 +364,8 @@ class ModelShelf:
         record = release_round(
             self._store, self._releases, new, self._identity, opened_at=now, now=now
         )
-        return Model(0, parameters, bytes.fromhex(record.parameters_sha256))
+        sha256 = bytes.fromhex(record.parameters_sha256)
+        return Model(0, parameters, sha256, sha256, new.plan.growth_stage)
 
     def _publish(self, new: NewRelease, *, is_best: bool) -> None:
         publish_release(self._store, self._releases, new.round_number, now=time.time())
@@ -329,12 +394,18 @@ class ModelShelf:
     def _begin(self, round_number: int, parameters: Tensor) -> Payload:
         """Make the folder of a release and return its payload, in the memory of the one before."""
         self._releases.begin(round_number)
-        if self._payload is None:
-            self._payload = fresh_memory(payload_size(self._released))
-        return encode(self._released, parameters.numpy(), into=self._payload)
+        schema = self._released
+        if self._payload is None or len(self._payload) != payload_size(schema):
+            self._payload = fresh_memory(payload_size(schema))
+        return encode(schema, parameters.numpy(), into=self._payload)
 
     def _encode(self, parameters: Tensor) -> Payload:
         return encode(self._released, parameters.numpy())
+
+    @property
+    def _released(self) -> Schema:
+        """Return the tensors of the current model that a release holds."""
+        return self._config.schema_at(self.current.growth_stage).with_roles(*RELEASED)
 
     def _seal(self, model: Model, payload: Payload) -> Downlink:
         return Downlink.seal(

@@ -111,12 +111,16 @@ class PersonalShelf:
         """
 
         def keep() -> None:
-            record = self._releases.read(model.round_number).record
+            stored = self._releases.read(model.round_number)
+            # The model may have grown for the round that is open; its release has not.
+            released = method_state_of(self._config, stored.plan.growth_stage)
+            released.restore(stored.personalisation)
+            released.adopt(client, embedding)
             before = self._method.snapshot()
             self._method.adopt(client, embedding)
             try:
-                file = self._method.encoded() or bytearray()
-                replace_state(self._releases, record, file, self._identity)
+                file = released.encoded() or bytearray()
+                replace_state(self._releases, stored.record, file, self._identity)
             except OSError:
                 self._method.roll_back(before)
                 raise

@@ -22,6 +22,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         is_paused: Whether no new round may open.
         guarantee: What the noise mode promises, in words.
         personalisation: The method, and what travels under it.
+        growth: Stage and layers of a model that grows; empty for one that does not.
         enrolled_clients: Devices that may be drawn.
         connected_clients: Devices whose stream is open.
         leased_clients: Connected devices that work on the round.
@@ -40,6 +41,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     is_paused: bool
     guarantee: str
     personalisation: str
+    growth: str
     enrolled_clients: int
     connected_clients: int = 0
     leased_clients: int = 0
@@ -62,6 +64,7 @@ def from_answer(
         is_paused=answer.paused,
         guarantee=answer.guarantee,
         personalisation=answer.personalisation,
+        growth=answer.growth,
         enrolled_clients=answer.enrolled_clients,
         connected_clients=answer.connected_clients,
         leased_clients=answer.leased_clients,
@@ -77,7 +80,7 @@ def print_status(report: StatusReport) -> None:
     """Print the report as a table, and the devices below it."""
     table = Table(show_header=False, box=None)
     for name, value in msgspec.structs.asdict(report).items():
-        if name != "clients":
+        if name != "clients" and (name != "growth" or value):
             table.add_row(name.replace("_", " "), _text(value))
     console = Console()
     console.print(table)

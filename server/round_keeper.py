@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from models.plan import PlanKind
+from models.plan_stages import stage_figures
 from models.release_record import Metric
 from privacy.budget import BudgetExceededError
 from server.attempts import OpenAttempt, abort_attempt, open_attempt
@@ -116,6 +117,7 @@ class RoundKeeper:
         opened = recovered.open_attempt
         if opened is None:
             return None
+        await self._shelf.grow(opened.round_number)
         left_s = opened.deadline_ms / 1000 - time.time()
         machine.restore(
             opened.members,
@@ -136,6 +138,7 @@ class RoundKeeper:
             members: The cohort, or None for ``first-come``.
             remaining_s: Seconds until it closes.
         """
+        await self._shelf.grow(round_number)
         opened = self._attempt(round_number, attempt, members, remaining_s)
         await self._threads.run(lambda: open_attempt(self._store, opened))
         return await self._in_hand(opened)
@@ -220,6 +223,7 @@ class RoundKeeper:
         }
         if self._gate.hides_counts:
             figures = {"closing_s": figures["closing_s"]}
+        figures |= stage_figures(in_hand.plan)
         budget = budget_of(in_hand.plan.privacy)
         if epsilon is not None and budget is not None:
             figures |= {"epsilon": epsilon, "delta": budget.delta}

@@ -8,7 +8,7 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-from models.schema import RECEIVED
+from models.plan import download_schema
 from models.seeds import client_seed
 from privacy.certificates import CertifiedKey, read_certificate
 from privacy.clipping import UnusableUpdateError
@@ -119,7 +119,7 @@ class RoundSum:
             return close_round(
                 base,
                 chain(() if first is None else (first,), contributions),
-                schema=self._config.schema.with_roles(*RECEIVED),
+                schema=download_schema(in_hand.plan),
                 aggregation=self._config.aggregation,
                 # The plan's, not the federation's: the clipping norm may have moved on.
                 privacy=in_hand.plan.privacy,

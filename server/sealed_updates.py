@@ -75,10 +75,22 @@ class UpdateOpener:
             buffer_count: Updates held at one time, open or opened before; see
                 ``server.update_buffers.buffer_count_for``.
         """
-        self._schema = schema
         self._identity = identity
-        self._measure = measure
         self.open_at_once = min(_OPEN_AT_ONCE, buffer_count)
+        self.take_schema(schema, measure=measure, buffer_count=buffer_count)
+
+    def take_schema(
+        self, schema: Schema, *, measure: Callable[[Tensor], object], buffer_count: int
+    ) -> None:
+        """Open updates of another schema from now on, in memory of their size; between rounds only.
+
+        Args:
+            schema: Tensors of an update.
+            measure: As when made.
+            buffer_count: As when made; at least as many as are opened at one time.
+        """
+        self._schema = schema
+        self._measure = measure
         self._payload_bytes = payload_size(schema)
         self._buffers = UpdateBuffers(buffer_count, self._payload_bytes)
 
@@ -116,7 +128,9 @@ class UpdateOpener:
         """
         if not sealed.senders:
             return None
-        buffer = self._buffers.take_spare(_attempt_of(sealed))
+        # A piece may still be on its way when the next round's schema is taken up.
+        schema, buffers = self._schema, self._buffers
+        buffer = buffers.take_spare(_attempt_of(sealed))
         if buffer is None:
             return None
         sender = sealed.senders[0]
@@ -125,11 +139,11 @@ class UpdateOpener:
         def finish(whole: Opener | None) -> None:
             try:
                 if whole is not None:
-                    check_layout(self._schema, whole.finish())
+                    check_layout(schema, whole.finish())
                     buffer.keep(_message_of(sealed), _attempt_of(sealed), sender.sha256)
             finally:
                 opener.close()
-                self._buffers.give_back(buffer)
+                buffers.give_back(buffer)
 
         return EarlyOpening(opener, finish)
 
@@ -145,7 +159,8 @@ class UpdateOpener:
             OSError: If the file has to be read and cannot be.
         """
         message = _message_of(sealed)
-        buffer = self._buffers.take(message)
+        buffers = self._buffers
+        buffer = buffers.take(message)
         try:
             if buffer.holds != message:
                 buffer.holds = None
@@ -153,7 +168,7 @@ class UpdateOpener:
                 buffer.keep(message, _attempt_of(sealed), signing_sha256)
             yield self._elements(buffer.memory), buffer.signing_sha256
         finally:
-            self._buffers.give_back(buffer)
+            buffers.give_back(buffer)
 
     def each(self, updates: Iterable[SealedUpdate]) -> Iterator[Tensor | None]:
         """Open updates in their order, the next ones while the caller works on this one.

@@ -11,7 +11,7 @@ from pathlib import Path
 import grpc
 import torch
 
-from models.plan import upload_schema
+from models.plan import Plan, upload_schema
 from models.schema import Role
 from models.vocabulary import Vocabulary
 from privacy.authority import CertificateAuthority
@@ -111,7 +111,7 @@ async def serve(
     ):
         store = await asyncio.to_thread(open_store, config.store)
         try:
-            run = check_run(store, config.seed, config.schema.sha256)
+            run = check_run(store, config.seed, config.run_digest)
             parts = _Parts(
                 folder,
                 config,
@@ -156,7 +156,7 @@ class _Parts:
         self._opener = UpdateOpener(
             uploaded,
             identity,
-            measure=intake_settings(config).measure,
+            measure=intake_settings(config, plan.growth_stage).measure,
             buffer_count=buffer_count_for(uploaded.payload_bytes, config.rounds.cohort_size),
         )
         self._membership = Membership(
@@ -235,6 +235,16 @@ class _Parts:
             public_text=_public_text(self._config, self._vocabulary),
             threads=self._threads,
             failpoints=self._failpoints,
+            on_stage=self._take_stage,
+        )
+
+    def _take_stage(self, plan: Plan) -> None:
+        """Take in the updates of a model with more layers from now on."""
+        uploaded = upload_schema(plan)
+        self._opener.take_schema(
+            uploaded,
+            measure=intake_settings(self._config, plan.growth_stage).measure,
+            buffer_count=buffer_count_for(uploaded.payload_bytes, self._config.rounds.cohort_size),
         )
 
     def _make_coordinator(self, machine: RoundMachine) -> Coordinator:
@@ -293,9 +303,14 @@ class _Parts:
             await asyncio.gather(*(grpc_server.stop(_GRACE_S) for grpc_server in opened))
 
 
-def intake_settings(config: FederationConfig) -> IntakeSettings:
-    """Return how a round measures updates, so that none is acknowledged which its close refuses."""
-    schema = config.schema.with_roles(Role.SHARED, Role.GENERATED)
+def intake_settings(config: FederationConfig, growth_stage: int | None = None) -> IntakeSettings:
+    """Return how a round measures updates, so that none is acknowledged which its close refuses.
+
+    Args:
+        config: The federation.
+        growth_stage: Of the round's model; None where it does not grow.
+    """
+    schema = config.schema_at(growth_stage).with_roles(Role.SHARED, Role.GENERATED)
     return IntakeSettings(
         schema=schema,
         slot_count=1,  # Measuring is the same for any number.

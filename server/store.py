@@ -135,8 +135,8 @@ def check_run(store: Store, seed: int, schema_sha256: bytes) -> str:
     if row.schema_sha256 != schema_sha256:
         raise StoreError(
             f"the model's schema must stay {row.schema_sha256.hex()[:16]}… while the run lasts, "
-            f"got {schema_sha256.hex()[:16]}…; undo the change of [model] or [personalisation], or "
-            "start another run"
+            f"got {schema_sha256.hex()[:16]}…; undo the change of [model], [growth] or "
+            "[personalisation], or start another run"
         )
     return str(row.run)
 

@@ -5,15 +5,17 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from models.model_settings import schema_of
-from models.parameters import initial_parameters, parameters_sha256
-from models.role_vectors import part_of, put_part
-from models.schema import RECEIVED, RELEASED, SENT, Role
+from models.layer_growth import grow
+from models.parameters import parameters_sha256
+from models.plan import download_schema, released_schema
+from models.plan_stages import next_stage
+from models.role_vectors import put_part
 from models.seeds import client_seed
-from models.tensor_file import encode_tensors
 from server.closing import Contribution, close_round
-from server.config import FederationConfig
-from server.personalisation.registry import build_server_half
+from server.config import FederationConfig, make_plan
+from server.method_state import method_state_of
+from server.personalisation.method import ServerHalf
+from server.starting_model import starting_parameters
 
 TRANSFORMER = """
 family = "transformer_lm"
@@ -31,8 +33,11 @@ head = "{head}"
 hypernetwork = {{ embedding_size = 4, hidden_size = 6, learning_rate = 0.5 }}
 """
 
-Train = Callable[[int, str, Tensor], tuple[Tensor, int]]
-"""Return a client's update and example count from round, name and received parameters."""
+Train = Callable[[int, str, Tensor], tuple[Tensor, int] | None]
+"""Return a client's update and example count from round, name and received parameters.
+
+None of one that is away.
+"""
 
 
 class Simulated:
@@ -40,30 +45,29 @@ class Simulated:
 
     Attributes:
         digests: Of each round's shared parameters.
-        half: The method's server half after the last round.
+        plan: What clients were told in the last round.
+        method: What the method's server half has learnt in it.
     """
 
     def __init__(self, config: FederationConfig, names: list[str], train: Train) -> None:
-        """Start a run in which every client takes part in every round, in order of name."""
+        """Start a run in which every client is drawn in every round, in order of name."""
         self.digests: list[bytes] = []
         self._config = config
         self._names = names
         self._train = train
-        self._received = config.schema.with_roles(*RECEIVED)
-        self._released = config.schema.with_roles(*RELEASED)
-        whole = initial_parameters(config.model, config.seed)
-        self._parameters = part_of(whole, schema_of(config.model), self._released)
-        self.half = build_server_half(
-            config.personalisation,
-            config.schema.with_roles(*SENT),
-            model=config.model,
-            run_seed=config.seed,
-        )
+        self.plan = make_plan(config, "00" * 16, cohort_size=len(names))
+        self._parameters = starting_parameters(config, self.plan)
+        self.method = method_state_of(config)
+
+    @property
+    def half(self) -> ServerHalf:
+        """Return the method's server half after the last round."""
+        return self.method.half
 
     @property
     def state_file(self) -> bytes:
         """Return what the last release holds of the method."""
-        return bytes(encode_tensors({n: t.numpy() for n, t in self.half.state().items()}))
+        return bytes(self.method.encoded() or b"")
 
     def run(self, rounds: int) -> list[bytes]:
         """Run rounds and return the digests of all so far."""
@@ -73,31 +77,39 @@ class Simulated:
 
     def received_by(self, name: str) -> Tensor:
         """Return what a client starts from, shared and generated tensors in schema order."""
-        received = torch.empty(self._received.element_count)
-        put_part(received, self._received, self._released, self._parameters)
-        generated = self.half.parameters_for(name)
-        if generated is not None:
-            schema = self._received.with_roles(Role.GENERATED)
-            put_part(received, self._received, schema, generated)
+        schema = download_schema(self.plan)
+        received = torch.empty(schema.element_count)
+        put_part(received, schema, released_schema(self.plan), self._parameters)
+        if self.method.generated.tensors:
+            put_part(received, schema, self.method.generated, self.method.parameters_for(name))
         return received
+
+    def _grow(self, number: int) -> None:
+        plan = next_stage(self.plan, number)
+        if plan is not None:
+            self._parameters = grow(self._parameters, self.plan, plan, released_schema)
+            self.method.grow(plan)
+            self.plan = plan
 
     def _round(self, number: int) -> None:
         config = self._config
+        self._grow(number)
         contributions = []
         for slot, name in enumerate(self._names):
-            update, count = self._train(number, name, self.received_by(name))
-            contributions.append(Contribution(slot, update, count, name))
+            trained = self._train(number, name, self.received_by(name))
+            if trained is not None:
+                contributions.append(Contribution(slot, *trained, name))
         seed = client_seed(config.seed, number, "coordinator", purpose="noise")
         self._parameters = close_round(
             self._parameters,
             contributions,
-            schema=self._received,
+            schema=download_schema(self.plan),
             aggregation=config.aggregation,
             privacy=config.privacy,
             slot_count=len(self._names),
             generator=torch.Generator().manual_seed(seed),
             example_cap=config.training.example_cap,
-            personalisation=self.half,
+            personalisation=self.method.half,
             round_number=number,
         ).parameters
         self.digests.append(parameters_sha256(self._parameters))
