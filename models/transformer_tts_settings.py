@@ -8,11 +8,12 @@ References:
 """
 
 import math
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
 from models.audio_settings import ClipSettings, MelSettings
+from models.growing_layers import GrowingLayers, LayerStack
 from models.schema import Schema, TensorSpec
 from models.speech_alphabet import SpeechTextSettings
 from models.tensor_lists import (
@@ -76,6 +77,15 @@ class TransformerTtsSettings(
         mel: The spectrogram.
         clips: Which recordings are trained on; the longest is the longest that is spoken too.
     """
+
+    growing: ClassVar[GrowingLayers] = GrowingLayers(
+        stacks=(
+            LayerStack(name="encoder", setting="layer_count"),
+            LayerStack(name="decoder", setting="layer_count"),
+        ),
+        residual_outputs=("attention.to_out", "cross_attention.to_out", "feedforward.to_out"),
+        norms_first=True,
+    )
 
     hidden_size: int = 384
     head_count: int = 4
