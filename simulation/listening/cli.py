@@ -52,6 +52,12 @@ def add_listen(parser: argparse.ArgumentParser, data: Path | None) -> None:
     parser.add_argument(
         "--iterations", type=int, default=60, help="of Griffin-Lim (default: %(default)s)"
     )
+    parser.add_argument(
+        "--vocoder",
+        type=Path,
+        metavar="OUT",
+        help="folder of a finished run of task vocoder that makes the sound in place of Griffin-Lim",
+    )
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.set_defaults(command=_listen)
 
@@ -71,6 +77,7 @@ def _listen(arguments: argparse.Namespace) -> int:
         with_training=arguments.train_recogniser,
         training=TrainingSettings(epochs=arguments.epochs),
         iterations=arguments.iterations,
+        vocoder=arguments.vocoder,
     )
     if name:
         report = listen_to_corpus(CorpusSettings(dataset=name), arguments.data, request)

@@ -10,7 +10,7 @@ from simulation.listening.recogniser_file import load_recogniser, save_recognise
 from simulation.listening.recogniser_training import TrainingSettings, train_recogniser
 from simulation.listening.session import error_rate, listen
 from simulation.listening.table import ListeningReport, VoiceFigures
-from simulation.listening.voices import GriffinLim, Voice
+from simulation.listening.voices import GriffinLim, Vocoder, Voice
 from simulation.progress import tell
 
 RECOGNISER_FILE = "recogniser.safetensors"
@@ -27,6 +27,7 @@ class ListenRequest:
         recogniser: The recogniser's file; None for one in ``folder``.
         with_training: Whether to train it though there is one.
         iterations: Of Griffin-Lim.
+        vocoder: Run whose vocoder makes the sound; None for Griffin-Lim.
     """
 
     folder: Path
@@ -35,6 +36,7 @@ class ListenRequest:
     recogniser: Path | None = None
     with_training: bool = False
     iterations: int = 60
+    vocoder: Path | None = None
 
     @property
     def recogniser_path(self) -> Path:
@@ -83,17 +85,28 @@ def ready_recogniser(corpus: Corpus, request: ListenRequest) -> SpeechRecogniser
 def _listen(
     corpus: Corpus, voices: list[Voice], request: ListenRequest, note: str
 ) -> ListeningReport:
+    vocoder, name = _vocoder(corpus, request)
     return listen(
         corpus,
         voices,
         request.folder,
         recogniser=ready_recogniser(corpus, request),
-        vocoder=GriffinLim(corpus.mel, request.iterations),
-        vocoder_name=f"Griffin-Lim ({request.iterations} iterations)",
+        vocoder=vocoder,
+        vocoder_name=name,
         clip_count=request.clip_count,
         notes=[note],
         voice_finished=_tell_voice,
     )
+
+
+def _vocoder(corpus: Corpus, request: ListenRequest) -> tuple[Vocoder, str]:
+    """Return what makes the sound, and what tables call it."""
+    if request.vocoder is not None:
+        from simulation.listening.run_vocoder import open_vocoder
+
+        return open_vocoder(request.vocoder, corpus.mel), f"the vocoder of {request.vocoder.name}"
+    name = f"Griffin-Lim ({request.iterations} iterations)"
+    return GriffinLim(corpus.mel, request.iterations), name
 
 
 def _tell_epoch(epochs: int) -> Callable[[int, float], None]:

@@ -4,8 +4,8 @@ Who speaks is the client whose clips a text is from, with the vector that it kee
 clips were dealt without regard to speakers, the released voice speaks all of them.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -24,11 +24,29 @@ from simulation.speech_population import held_out_clips
 from simulation.understanding.finished_run import FinishedRun, open_run
 
 _SEED = 1
-_NETWORKS = 8
+_LONGEST = 2
 
 
 class NotSpeechError(ValueError):
     """Raised when a run has no voice to listen to."""
+
+
+class Speakers:
+    """Make each speaker's network of a release when it is asked for, and keep it."""
+
+    def __init__(self, run: FinishedRun, clients: Mapping[str, str], anybody: str) -> None:
+        """Take a release, the client of each speaker, and the client of all other speakers."""
+        self._run = run
+        self._clients = clients
+        self._anybody = anybody
+        self._made: dict[str, TransformerTts] = {}
+
+    def network_of(self, speaker: str) -> TransformerTts:
+        """Return the network that speaks like a speaker."""
+        client = self._clients.get(speaker, self._anybody)
+        if client not in self._made:
+            self._made[client] = voice_network(self._run.network_of(client))
+        return self._made[client]
 
 
 @dataclass(frozen=True)
@@ -37,38 +55,34 @@ class RunVoice:
 
     Attributes:
         name: What tables call it.
-        network: Gives a speaker's network.
+        speakers: Gives a speaker's network.
         kind: What it is in a table.
     """
 
     name: str
-    network: "_Networks"
+    speakers: Speakers
     kind: Kind = "voice"
 
     def say(self, real: Real) -> Utterance:
-        """Say the text of a clip in its speaker's voice; the clip's sound is not looked at."""
-        network = self.network.of(real.clip.speaker)
+        """Say the text of a clip in its speaker's voice.
+
+        Of the clip's sound only the length counts: a voice that has not stopped at twice that is
+        cut off.
+        """
+        network = self.speakers.network_of(real.clip.speaker)
+        most = network.settings.steps_of(_LONGEST * real.mel.shape[1])
         symbols = encode_speech(real.clip.text, network.settings.text)
         spoken = synthesise(
             network,
             torch.tensor(symbols, dtype=torch.int64),
             generator=torch.Generator().manual_seed(_SEED),
+            longest_steps=min(most, network.settings.longest_steps),
         )
         return Utterance(
             spoken.mel.t(),
             attention=spoken.attention.flatten(0, 1),
             has_ended=spoken.has_ended,
         )
-
-
-class _Networks:
-    """Make each speaker's network of a release when it is asked for, and keep the latest."""
-
-    def __init__(self, run: FinishedRun, clients: dict[str, str], anybody: str) -> None:
-        def of(speaker: str) -> TransformerTts:
-            return voice_network(run.network_of(clients.get(speaker, anybody)))
-
-        self.of = lru_cache(maxsize=_NETWORKS)(of)
 
 
 def open_voices(folder: Path, data: Path | None) -> tuple[Corpus, list[Voice], str]:
@@ -103,7 +117,7 @@ def open_voices(folder: Path, data: Path | None) -> tuple[Corpus, list[Voice], s
     anybody = record.clients[0].name
     rounds = [int(path.name) for path in run.folder.releases.published()]
     voices: list[Voice] = [
-        RunVoice(_name(release), _Networks(release, clients, anybody))
+        RunVoice(_name(release), Speakers(release, clients, anybody))
         for release in map(run.at, rounds)
     ]
     return corpus, voices, f"Voices are the releases that {folder.name} keeps"
@@ -112,4 +126,4 @@ def open_voices(folder: Path, data: Path | None) -> tuple[Corpus, list[Voice], s
 def _name(run: FinishedRun) -> str:
     model = run.plan.model
     layers = model.layer_count if isinstance(model, TransformerTtsSettings) else 0
-    return f"round {run.model_round}, {layers} + {layers} layers"
+    return f"round {run.model_round}, {layers}+{layers} layers"

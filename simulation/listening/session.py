@@ -5,6 +5,7 @@ a WAV of each utterance; and for each text a picture with all voices under test 
 for a run that grew are its stages.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -123,4 +124,4 @@ def _write(folder: Path, report: ListeningReport) -> None:
 
 def _file_name(name: str) -> str:
     """Return a name that is one file's on any system."""
-    return "".join(sign if sign.isalnum() or sign in "-+." else "-" for sign in name)
+    return re.sub(r"[^\w+.-]+", "-", name)
