@@ -6,10 +6,10 @@ for each client, ``clients.json``, ``keystrokes.json`` and ``fine-tuned.json`` w
 asked for, ``states/`` and ``optimisers/`` with what clients keep to themselves, and ``releases/``,
 written by the coordinator's own code, so that ``sotto-export`` reads either. A simulated release
 is unsigned: nobody has to trust it but the person who ran it. Only the newest and the best release
-are kept.
+are kept, and of a model that grows the last one of each stage.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,18 +95,21 @@ class RunFolder:
         release: NewRelease,
         *,
         best_round: int | None,
+        milestones: Collection[int] = (),
         guarded: GuardedRun | None = None,
         took_part: Sequence[str] = (),
     ) -> None:
-        """Write a round's release whole, and drop those that are neither newest nor best.
+        """Write a round's release whole, and drop those that nobody goes back to.
 
         Args:
             release: The release.
             best_round: Round to keep beside it, if any.
+            milestones: Rounds to keep whatever comes after them.
             guarded: Records it in the run's ledger; None where nothing is promised.
             took_part: Clients with an update in it.
         """
-        kept = {release.round_number} if best_round is None else {release.round_number, best_round}
+        passed = {number for number in milestones if number <= release.round_number}
+        kept = {release.round_number, *passed} | ({best_round} if best_round is not None else set())
         # First, so that no release counts on a state that a power cut takes.
         self.states.flush(release.round_number)
         self.optimisers.flush(release.round_number)
@@ -117,7 +120,7 @@ class RunFolder:
             self.releases.publish(release.round_number)
         if best_round is not None:
             self.releases.point("best", best_round)
-        self.releases.prune(())
+        self.releases.prune(passed)
         self.states.prune(kept)
         # Nobody trains on from the best model.
         self.optimisers.prune({release.round_number})

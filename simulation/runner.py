@@ -16,6 +16,7 @@ import msgspec
 import torch
 
 from edge_client.compute import prepare_compute
+from models.growth import growth_rounds
 from models.keystrokes import keystroke_savings
 from models.metrics import Counts
 from models.model_settings import schema_of
@@ -144,6 +145,7 @@ class _Run:
         self._options = options
         self._measures = Measures(plan, population, pool)
         self._tracker = ConvergenceTracker(config.convergence)
+        self._stage_ends = _stage_ends(config)
         self._saved_at = time.monotonic()
         self._federation = self._at_last_checkpoint()
         for row in read_metrics(folder.folder):
@@ -264,15 +266,17 @@ class _Run:
         return verdict.is_best
 
     def _save(self, figures: Figures, before: bytes, *, is_best: bool) -> None:
-        """Write a checkpoint if it is time: at the best model, at the end, or once in a while."""
+        """Write a checkpoint if one is due: best model, end of a stage, or once in a while."""
         waited = time.monotonic() - self._saved_at
-        is_due = is_best or self._federation.is_finished or waited >= _CHECKPOINT_SECONDS
+        is_end = self._federation.is_finished or self._federation.round_number in self._stage_ends
+        is_due = is_best or is_end or waited >= _CHECKPOINT_SECONDS
         # Under a guarantee every round is recorded: one that is lost would be paid for twice.
         if not is_due and self._guarded is None:
             return
         self._folder.save(
             self._release(self._federation, figures, before),
             best_round=self._tracker.best_round,
+            milestones=self._stage_ends,
             guarded=self._guarded,
             took_part=self._federation.took_part,
         )
@@ -363,6 +367,13 @@ def _totals(federation: Federation) -> dict[str, Value]:
         "bytes_down": federation.bytes_down,
         "bytes_up": federation.bytes_up,
     }
+
+
+def _stage_ends(config: SimulationConfig) -> frozenset[int]:
+    """Return the last round of each stage but the last: there a model is whole for its size."""
+    if config.growth is None:
+        return frozenset()
+    return frozenset(number - 1 for number in growth_rounds(config.growth))
 
 
 def _plan(config: SimulationConfig, tables: Mapping[str, Any], population: Population) -> Plan:

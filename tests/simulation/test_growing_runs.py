@@ -1,5 +1,6 @@
 """Whole runs of a model that grows: alike however they run, as cheap as the formula says."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from simulation.config import SimulationConfig
 from simulation.metrics import read_metrics
 from simulation.population import TextPopulation
 from simulation.runner import RunOptions, run_simulation
+from simulation.understanding.finished_run import open_run
 from tests.simulation.test_personal_runs import RunKilledError, StopsAfter, states, without_times
 
 Configured = Callable[..., tuple[SimulationConfig, dict[str, Any]]]
@@ -117,3 +119,29 @@ def test_a_release_of_an_early_stage_is_a_whole_model_of_fewer_layers(
     assert release.plan.model != config.model
     assert release.plan == plan_at_stage(plan_at_stage(release.plan, 3), 1)
     assert len(release.parameters) == plan_schema(release.plan).element_count
+
+
+def test_what_every_stage_ended_with_is_kept_and_can_be_opened(
+    configured: Configured,
+    population: TextPopulation,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Nothing but a stage's end, or the run's, makes a checkpoint due.
+    monkeypatch.setattr(simulation.runner, "_CHECKPOINT_SECONDS", math.inf)
+    config, tables = configured(
+        *GROWING, 'personalisation={method="vanilla"}', "evaluation.every_rounds=6"
+    )
+
+    run_simulation(config, tables, population, tmp_path, RunOptions())
+
+    kept = sorted(int(path.name) for path in (tmp_path / "releases").glob("[0-9]*"))
+    assert kept == [2, 4, 6]
+    run = open_run(tmp_path)
+    for layers, round_number in enumerate(kept, start=1):
+        stage = run.at(round_number)
+        assert stage.plan.growth_stage == layers
+        assert stage.plan.model == config.model_at(layers)
+        took_part = [name for name in population.clients if stage.kept_by(name) is not None]
+        assert took_part
+        assert stage.network_of(took_part[0]) is not None
