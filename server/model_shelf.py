@@ -216,6 +216,7 @@ class ModelShelf:
         while plan is not None:
             await self._threads.run(partial(self._grow_to, plan))
             self._sealing = None
+            _LOG.info("round %s starts with a grown model, %s", round_number, self.growth)
             plan = next_stage(plan, round_number)
 
     def _grow_to(self, plan: Plan) -> None:

@@ -19,7 +19,7 @@ from simulation.metrics import Figures
 
 # What a line shows, in this order, of all that is written to the metrics.
 _SHOWN = {
-    "layer_count": "{} layers",
+    "layer_count": "layers {}",
     "train_loss": "train loss {:.3f}",
     "valid_perplexity": "valid perplexity {:.1f}",
     "valid_top3_recall": "top-3 {:.1%}",

@@ -145,3 +145,24 @@ def test_what_every_stage_ended_with_is_kept_and_can_be_opened(
         took_part = [name for name in population.clients if stage.kept_by(name) is not None]
         assert took_part
         assert stage.network_of(took_part[0]) is not None
+
+
+def test_a_guarantee_costs_a_model_that_grows_what_it_costs_any_other(
+    configured: Configured, population: TextPopulation, tmp_path: Path
+) -> None:
+    central = (
+        'privacy={mode="central", clipping_norm=1.0, noise_multiplier=1.0, delta=1e-3, '
+        'epsilon_budget=100.0, adjacency="zero-out"}',
+        'aggregation={rule="attentive", attention_strength=0.5}',
+        "rounds.cap=3",
+    )
+    spent = []
+    for name, stages in (("growing", 3), ("whole", 1)):
+        config, tables = configured(*GROWING, *central, f"growth.stage_count={stages}")
+        run_simulation(config, tables, population, tmp_path / name, RunOptions())
+        rows = read_metrics(tmp_path / name)
+        spent.append([row["epsilon"] for row in rows])
+
+    # The noise follows from the clip and the places, not from how many numbers it is added to.
+    assert spent[0] == spent[1]
+    assert len(set(spent[0])) == 3
