@@ -56,7 +56,7 @@ def add_listen(parser: argparse.ArgumentParser, data: Path | None) -> None:
         "--vocoder",
         type=Path,
         metavar="OUT",
-        help="folder of a finished run of task vocoder that makes the sound in place of Griffin-Lim",
+        help="folder of a finished run of task vocoder that makes the sound, not Griffin-Lim",
     )
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.set_defaults(command=_listen)
