@@ -7,7 +7,8 @@ lets the voice go on from its own.
 What is counted, so that the figures of many people add up (`models.metrics.Counts`):
 
 * a *target* is a frame; ``log_loss_sum`` sums each frame's mean absolute difference over the mel
-  channels after the post-net, in natural logarithms of amplitude: ``mean_log_loss`` is the mel L1;
+  channels after the post-net, in natural logarithms of amplitude: ``mean_log_loss`` is the mel L1,
+  and what a coordinator calls perplexity is e to it;
 * a *hit* is a frame of a step whose stop logit has the right sign: ``accuracy`` is the stop's
   accuracy, ``top3_hits`` are the same;
 * a *sequence* is a clip; an exact match is one that would be ended at its last step and not before.

@@ -23,6 +23,7 @@ _SHOWN = {
     "train_loss": "train loss {:.3f}",
     "valid_perplexity": "valid perplexity {:.1f}",
     "valid_top3_recall": "top-3 {:.1%}",
+    "mel_l1": "mel L1 {:.3f}",
     "round_s": "{:.1f} s",
 }
 
