@@ -1,5 +1,7 @@
 """What the server half has learnt goes on with a model that gets more layers."""
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +18,12 @@ from privacy.identity import Identity
 from server.config import make_plan
 from server.erasing import erase_client
 from server.method_state import MethodState, method_state_of
+from server.model_shelf import Model
+from server.personal_shelf import PersonalShelf
 from server.personalisation.round_terms import RoundTerms
 from server.release_files import NewRelease, ReleaseFolder
 from server.releases import NO_PREVIOUS
+from server.threads import Threads
 from tests.server.sealing import RUN, configure, make_parties
 
 CONFIG = configure(
@@ -101,27 +106,35 @@ def test_a_grown_half_learns_on_and_is_taken_up_again_at_its_stage() -> None:
     assert torch.equal(again.parameters_for(CLIENT), state.parameters_for(CLIENT))
 
 
+def release(
+    releases: ReleaseFolder, signer: Identity, number: int, plan: Plan, state: MethodState
+) -> None:
+    """Publish a round's model, in which nothing but what the method has learnt matters."""
+    parameters = np.zeros(released_schema(plan).element_count, dtype=np.float32)
+    new = NewRelease(
+        round_number=number,
+        attempt=0,
+        plan=plan,
+        vocabulary=CONFIG.load_vocabulary(),
+        parameters=parameters,
+        previous_sha256=NO_PREVIOUS,
+        metrics={},
+        guarantee="none",
+        personalisation=state.encoded(),
+    )
+    releases.build(new, signer)
+    releases.publish(number)
+
+
 def test_a_client_is_erased_from_releases_of_every_stage(tmp_path: Path) -> None:
-    signer: Identity = make_parties(tmp_path, (CLIENT,)).coordinator
+    signer = make_parties(tmp_path, (CLIENT,)).coordinator
     releases = ReleaseFolder(tmp_path / "releases")
     state = method_state_of(CONFIG)
     for number, plan in enumerate(plans(), start=1):
         if number == 2:
             state.grow(plan)
         teach(state)
-        release = NewRelease(
-            round_number=number,
-            attempt=0,
-            plan=plan,
-            vocabulary=CONFIG.load_vocabulary(),
-            parameters=np.zeros(released_schema(plan).element_count, dtype=np.float32),
-            previous_sha256=NO_PREVIOUS,
-            metrics={},
-            guarantee="none",
-            personalisation=state.encoded(),
-        )
-        releases.build(release, signer)
-        releases.publish(number)
+        release(releases, signer, number, plan, state)
 
     erased = erase_client(releases, CLIENT, lambda stage: method_state_of(CONFIG, stage), signer)
 
@@ -130,3 +143,37 @@ def test_a_client_is_erased_from_releases_of_every_stage(tmp_path: Path) -> None
         left = releases.read(number).personalisation
         assert left is not None
         assert f"client/{CLIENT}" not in decode_tensors(left)[0]
+
+
+def test_an_embedding_that_comes_while_the_grown_model_is_out_joins_the_release_as_it_is(
+    tmp_path: Path,
+) -> None:
+    signer = make_parties(tmp_path, (CLIENT,)).coordinator
+    releases = ReleaseFolder(tmp_path / "releases")
+    first, second = plans()
+    state = method_state_of(CONFIG)
+    teach(state)
+    release(releases, signer, 1, first, state)
+    # Round 2 is open: its model has a second layer, the newest release has not.
+    state.grow(second)
+    digest = bytes(32)
+    model = Model(1, torch.zeros(released_schema(second).element_count), digest, digest, 2)
+
+    with ThreadPoolExecutor(1) as executor:
+        shelf = PersonalShelf(
+            CONFIG,
+            RUN,
+            method=state,
+            releases=releases,
+            parts=tmp_path / "parts",
+            identity=signer,
+            threads=Threads(executor),
+        )
+        asyncio.run(shelf.adopt(model, "device-0009", torch.ones(3)))
+
+    assert state.knows("device-0009")
+    stored = method_state_of(CONFIG, 1)
+    stored.restore(releases.read(1).personalisation)
+    assert stored.knows("device-0009")
+    (name,) = stored.generated.slices
+    assert torch.equal(by_name(stored, "device-0009")[name], by_name(state, "device-0009")[name])

@@ -120,3 +120,22 @@ def test_a_folder_that_is_no_release_is_refused(
 
     with pytest.raises(ReleaseError, match="cannot be read"):
         started(config, population)
+
+
+def test_a_model_of_more_layers_is_no_first_stage(
+    configured: Configured, population: Population, tmp_path: Path
+) -> None:
+    model = (
+        'model={family="transformer_lm", vocabulary_size=50, model_size=8, head_count=2, '
+        "layer_count=2, feedforward_size=8, context_size=16}"
+    )
+    run(configured, population, tmp_path / "public", model, "rounds.cap=1")
+
+    config, _ = configured(
+        model,
+        "growth={target_layer_count=2, stage_count=2, round_count=4}",
+        f'start_from="{tmp_path}/public/releases/latest"',
+    )
+
+    with pytest.raises(StartingModelError, match=r"has blocks\.1\.attention.* besides; leave out"):
+        started(config, population)
