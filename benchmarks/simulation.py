@@ -12,19 +12,33 @@ Figures (``--json`` prints them as one object):
                      tokens, one epoch, two workers of one thread.
     default_round_s  The same work in ``comparators/default_torch_round.py`` on two threads. Mean
                      losses differ by at most 1 %, or the benchmark fails.
+    versus_bare_loop
+                     Clients trained in a second here over those of
+                     ``comparators/bare_client_loop.py``: the clients of the preset
+                     ``fedtp-digits`` on as many processes, at equal loss; best round of each.
+                     ``..._processor`` counts processor seconds of all processes instead, median
+                     round of each. All rates stand beside it.
+    gpu_batched_speedup
+                     Clients a second with a hundred trained at once over one at a time, on the
+                     GPU. Without one there is no such figure, and ``cpu_batched_speedup`` is that
+                     of the processor with twenty at once in each process.
+    rss_mb_100_clients, rss_mb_1000_clients
+                     Largest memory of all processes of a run in which every client keeps a model
+                     and an optimiser of its own, MB; ``kept_mb_...`` is what they keep on disk,
+                     ``run_s_...`` the time of both rounds of a thousand.
 
-The text is the manual inside CPython.
+The text is the manual inside CPython, the images are the digits inside scikit-learn.
 """
 
 import argparse
 import json
 import multiprocessing
-import threading
+import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
-import psutil
 import torch
 from rich.console import Console
 from rich.table import Table
@@ -32,6 +46,9 @@ from torch import Tensor
 
 from benchmarks.comparators.bare_federated_loop import run_clients
 from benchmarks.comparators.default_torch_round import train_clients
+from benchmarks.parts.image_rounds import measure_together, measure_versus_bare_loop
+from benchmarks.parts.many_clients import measure_many_clients
+from benchmarks.parts.memory_watch import MemoryWatch
 from edge_client.compute import prepare_compute
 from edge_client.datasets.registry import load_dataset
 from edge_client.local_round import LocalTrainer
@@ -70,40 +87,6 @@ class _Idle(PlainHalf):
     def train(self, client: ClientRound) -> Learnt:
         """Train nothing."""
         return Learnt(0.0, {})
-
-
-class MemoryWatch(threading.Thread):
-    """Note the largest memory of this process and its children, shared pages counted once.
-
-    Attributes:
-        peak_bytes: The largest sum seen.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self.peak_bytes = 0
-        self._stopped = threading.Event()
-
-    def run(self) -> None:
-        """Look a few times a second until stopped."""
-        this = psutil.Process()
-        while not self._stopped.wait(0.2):
-            self.peak_bytes = max(self.peak_bytes, _memory_bytes(this))
-
-    def stop(self) -> None:
-        """End the watch."""
-        self._stopped.set()
-        self.join()
-
-
-def _memory_bytes(process: psutil.Process) -> int:
-    total = 0
-    for one in [process, *process.children(recursive=True)]:
-        try:
-            total += int(one.memory_full_info().pss)
-        except psutil.NoSuchProcess:
-            continue
-    return total
 
 
 def make_config(cohort_size: int, **model: int) -> SimulationConfig:
@@ -226,15 +209,30 @@ def _seconds(federation: Federation) -> float:
     return time.perf_counter() - started
 
 
+MEASUREMENTS: dict[str, Callable[[int], dict[str, float]]] = {
+    "overhead": lambda repeats: measure_overhead(1000, repeats),
+    "gru": measure_gru_round,
+    "bare-loop": lambda repeats: measure_versus_bare_loop(3 * repeats, WORKERS),
+    "together": lambda repeats: measure_together(3 * repeats, WORKERS),
+    "many-clients": lambda repeats: measure_many_clients(WORKERS),
+}
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="one repeat instead of three")
+    parser.add_argument("--only", choices=MEASUREMENTS, help="one measurement instead of all")
     parser.add_argument("--json", action="store_true", help="print one object of figures")
     arguments = parser.parse_args()
     prepare_compute("cpu", threads=1)
     repeats = 1 if arguments.quick else 3
-    figures = {**measure_overhead(1000, repeats), **measure_gru_round(repeats)}
+    figures: dict[str, float] = {}
+    for name, measure in MEASUREMENTS.items():
+        if arguments.only in {None, name}:
+            figures |= measure(repeats)
+    if not torch.cuda.is_available():
+        print("no GPU was found: gpu_batched_speedup is not measured", file=sys.stderr)
     if arguments.json:
         print(json.dumps(figures))
         return

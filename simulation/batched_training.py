@@ -35,7 +35,7 @@ from models.image_settings import ConvNetSettings, VitSettings
 from models.model_settings import ModelSettings
 from models.parameters import trained_schema
 from models.plan import Plan
-from models.registry import ImageNetwork, image_network
+from models.registry import ImageNetwork, build_network, image_network
 from models.role_vectors import part_of
 from models.seeds import client_seed
 from models.unusable_examples import UnusableExamplesError
@@ -120,9 +120,9 @@ class BatchedTrainer:
         self._device = torch.device(device)
         # On the processor: it is only asked for each client's model, row by row.
         self._client = ClientNetwork(plan, torch.device("cpu"))
-        network = image_network(self._client.network)
-        self._trained = trained_schema(network, self._client.schema)
-        self._loss = _ClientLoss(network).to(self._device)
+        self._trained = trained_schema(self._client.network, self._client.schema)
+        # Its own tensors are never read: each client's take their place.
+        self._loss = _ClientLoss(image_network(build_network(plan.model, self._device)))
         self._outgoing = list(self._client.sent.slices.values())
 
     def checked(self, examples: Examples) -> LabelledImages:
