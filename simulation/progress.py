@@ -24,6 +24,7 @@ _SHOWN = {
     "valid_perplexity": "valid perplexity {:.1f}",
     "valid_top3_recall": "top-3 {:.1%}",
     "mel_l1": "mel L1 {:.3f}",
+    "spectral_distance": "spectral distance {:.3f}",
     "round_s": "{:.1f} s",
 }
 
