@@ -80,15 +80,11 @@ class Heard:
 
 
 class Listener:
-    """Measure utterances, and keep what could not be measured.
-
-    Attributes:
-        notes: One line for each measure that could not be taken, with its reason, by measure.
-    """
+    """Measure utterances, and remember what could not be measured."""
 
     def __init__(self, mel: MelSettings, recogniser: SpeechRecogniser, vocoder: Vocoder) -> None:
         """Take the spectrograms, the recogniser, and what makes sound of spectrograms."""
-        self.notes: dict[str, str] = {}
+        self._missed: dict[str, list[str]] = {}
         self._mel = mel
         self._recogniser = recogniser
         self._vocoder = vocoder
@@ -120,6 +116,14 @@ class Listener:
         )
         return Heard(figures, sound, mel, attention)
 
+    @property
+    def notes(self) -> list[str]:
+        """Return a line for each measure that could not always be taken, with its first reason."""
+        return [
+            f"{measure} was not measured on {len(reasons)} utterances: {reasons[0]}"
+            for measure, reasons in self._missed.items()
+        ]
+
     def _sound_of(self, mel: Tensor) -> Tensor:
         """Return sound that is long enough for a spectrogram, silence put at its end if need be."""
         check_mel(mel, self._mel.mel_count)
@@ -143,7 +147,7 @@ class Listener:
         try:
             return take()
         except (MissingMeasureError, SoundError) as error:
-            self.notes.setdefault(measure, f"{measure} was not measured: {error}")
+            self._missed.setdefault(measure, []).append(str(error))
             return None
 
 

@@ -89,7 +89,7 @@ def listen(
         recogniser_error_rate=error_rate(recogniser, corpus),
         vocoder=vocoder_name,
         voices=tuple(rows),
-        notes=(*notes, *listener.notes.values()),
+        notes=(*notes, *listener.notes),
     )
     _write(folder, report)
     return report
