@@ -18,6 +18,7 @@ from models.image_settings import VitSettings
 from models.model_settings import ModelSettings
 from models.plan import Plan, PlanError
 from models.seq2seq_settings import Seq2SeqSettings
+from models.speech_examples import SpeechExamples
 from tests.edge_client.stand_ins import shipped_plan
 
 CHARACTERS = CharLstmSettings(hidden_size=2)
@@ -33,7 +34,7 @@ def read(plan: Plan, data: Path, limits: TextSettings | None = None) -> OwnExamp
     return examples_reader(plan, data)(data, limits or TextSettings(), 0.0)
 
 
-def characters(examples: Tensor | LabelledImages) -> str:
+def characters(examples: Tensor | LabelledImages | SpeechExamples) -> str:
     assert isinstance(examples, Tensor)
     assert examples.dtype is torch.int64
     return decode_characters(examples.tolist())

@@ -23,7 +23,7 @@ from server.store_settings import StoreSettings
 from simulation.checkpoint import CheckpointError
 from simulation.config import SimulationConfig, config_from
 from simulation.metrics import read_metrics
-from simulation.population import Population
+from simulation.population import Population, TextPopulation
 from simulation.runner import RunOptions, run_simulation
 from tests.simulation.test_runner import RunKilledError, StopsAfter
 
@@ -88,7 +88,7 @@ def test_every_round_is_in_the_ledger_and_its_release_names_the_head(
 
 
 def test_no_file_holds_a_figure_of_one_client(
-    guarded: Configured, population: Population, tmp_path: Path
+    guarded: Configured, population: TextPopulation, tmp_path: Path
 ) -> None:
     own = {name: stream[:20] for name, stream in population.clients.items()}
     config, tables = guarded()
