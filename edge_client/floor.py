@@ -57,7 +57,7 @@ least_cohort = 2
 # Model families it trains.
 model_families = [
   "gru_lm", "transformer_lm", "vit", "convnet", "char_lstm", "char_transformer", "seq2seq",
-  "transformer_tts",
+  "transformer_tts", "vocoder",
 ]
 
 # Personalisation methods it takes part in; without the line, any.

@@ -162,12 +162,12 @@ def test_training_that_diverges_is_told(scene: Scene) -> None:
 
 
 def test_a_task_that_only_the_coordinator_knows_is_told(scene: Scene) -> None:
-    plan = msgspec.structs.replace(scene.plan, task="speech")
+    plan = msgspec.structs.replace(scene.plan, task="handwriting")
 
     failed = scene.failure(plan)
 
     assert failed.code == "plan_unusable"
-    assert "'speech'" in failed.reason
+    assert "'handwriting'" in failed.reason
 
 
 def test_keys_settings_and_devices_that_cannot_be_used_are_told_apart(

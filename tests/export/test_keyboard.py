@@ -120,10 +120,10 @@ def test_a_model_that_is_partly_a_persons_own_is_no_keyboard(
 def test_another_task_is_no_keyboard(
     tmp_path: Path, vocabulary: Vocabulary, parameters: FlatVector
 ) -> None:
-    plan = replace(plan_of(SETTINGS, vocabulary), task="speech")
+    plan = replace(plan_of(SETTINGS, vocabulary), task="handwriting")
     write_release(tmp_path / "release", vocabulary, parameters, plan=plan)
 
-    with pytest.raises(ExportError, match="must be next_word for a keyboard, got speech"):
+    with pytest.raises(ExportError, match="must be next_word for a keyboard, got handwriting"):
         export_keyboard(read_release(tmp_path / "release"), tmp_path / "bundle")
 
 
