@@ -19,6 +19,13 @@ from simulation.sweep import Cell, Row, cells, run_sweep
 from simulation.threshold import Threshold
 from simulation.workers import processor_count
 
+_JUDGED_BY = {
+    "image_classification": "accuracy",
+    "next_character": "accuracy",
+    "speech": "mel_l1",
+    "vocoder": "spectral_distance",
+}
+
 
 class Request(NamedTuple):
     """Hold what ``run`` and ``sweep`` are asked for.
@@ -62,6 +69,10 @@ class Request(NamedTuple):
         if self.method is not None:
             tables["personalisation"] = method_table(self.method, tables)
         return tables
+
+    def judged_by(self) -> str:
+        """Return the final figure that runs of this task are compared by, errors as ``tables``."""
+        return _JUDGED_BY.get(self.tables().get("task", ""), "test_perplexity")
 
 
 def run_one(request: Request, *, out: Path | None) -> Figures:

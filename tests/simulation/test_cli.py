@@ -96,6 +96,19 @@ def test_a_sweep_runs_every_value_and_is_drawn(
     assert (tmp_path / "sweep.png").exists()
 
 
+def test_a_sweep_of_images_is_judged_by_accuracy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = ["--rounds", "1", "--set", "training.local_epochs=1", "--set", "data.image_share=0.2"]
+
+    assert main(["sweep", "fedtp-digits", *few, "--method", "fedavg", "--out", str(tmp_path)]) == 0
+
+    final = json.loads(next(tmp_path.glob("*/seed-1/final.json")).read_text())
+    heading, _, row = capsys.readouterr().out.splitlines()
+    assert "accuracy" in heading
+    assert f"{final['accuracy']:.4g}" in row
+
+
 def test_rounds_to_a_threshold_are_swept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
