@@ -46,8 +46,6 @@ from torch import Tensor
 
 from benchmarks.comparators.bare_federated_loop import run_clients
 from benchmarks.comparators.default_torch_round import train_clients
-from benchmarks.parts.image_rounds import measure_together, measure_versus_bare_loop
-from benchmarks.parts.many_clients import measure_many_clients
 from benchmarks.parts.memory_watch import MemoryWatch
 from edge_client.compute import prepare_compute
 from edge_client.datasets.registry import load_dataset
@@ -209,12 +207,32 @@ def _seconds(federation: Federation) -> float:
     return time.perf_counter() - started
 
 
+# Worker processes import this module: what they do not need is imported where it is used, or it
+# would count in the memory of each.
+def _measure_bare_loop(repeats: int) -> dict[str, float]:
+    from benchmarks.parts.image_rounds import measure_versus_bare_loop
+
+    return measure_versus_bare_loop(3 * repeats, WORKERS)
+
+
+def _measure_together(repeats: int) -> dict[str, float]:
+    from benchmarks.parts.image_rounds import measure_together
+
+    return measure_together(3 * repeats, WORKERS)
+
+
+def _measure_many_clients(_repeats: int) -> dict[str, float]:
+    from benchmarks.parts.many_clients import measure_many_clients
+
+    return measure_many_clients(WORKERS)
+
+
 MEASUREMENTS: dict[str, Callable[[int], dict[str, float]]] = {
     "overhead": lambda repeats: measure_overhead(1000, repeats),
     "gru": measure_gru_round,
-    "bare-loop": lambda repeats: measure_versus_bare_loop(3 * repeats, WORKERS),
-    "together": lambda repeats: measure_together(3 * repeats, WORKERS),
-    "many-clients": lambda repeats: measure_many_clients(WORKERS),
+    "bare-loop": _measure_bare_loop,
+    "together": _measure_together,
+    "many-clients": _measure_many_clients,
 }
 
 
