@@ -55,12 +55,7 @@ def export_keyboard_bundle(
     manifest = export_keyboard(
         release, target, precision=precision, languages=languages, signed_with=signer
     )
-    return {
-        "bundle": str(target),
-        "release_signed_by": _named(release.signer),
-        **_described(manifest),
-        "parity": _compared(manifest.parity),
-    }
+    return _exported(target, release, manifest)
 
 
 def export_image_bundle(
@@ -76,12 +71,7 @@ def export_image_bundle(
     release = _release(source, which, authority)
     signer = _coordinator(source, passphrase_file)
     manifest = export_image(release, target, precision=precision, signed_with=signer)
-    return {
-        "bundle": str(target),
-        "release_signed_by": _named(release.signer),
-        **_described(manifest),
-        "parity": _compared(manifest.parity),
-    }
+    return _exported(target, release, manifest)
 
 
 def export_personal(
@@ -258,6 +248,15 @@ def _release(source: Path, which: str, authority: Path | None) -> Release:
     if authority is None and kept.is_file():
         authority = kept
     return read_release(find_release(source, which), authority=_read(authority))
+
+
+def _exported(target: Path, release: Release, manifest: Manifest) -> Report:
+    return {
+        "bundle": str(target),
+        "release_signed_by": _named(release.signer),
+        **_described(manifest),
+        "parity": _compared(manifest.parity),
+    }
 
 
 def _described_person(manifest: PersonalManifest) -> Report:

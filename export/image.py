@@ -4,49 +4,26 @@ The bundle is a keyboard's without words: a graph (`export.image_runtime`) and a
 it. No graph is written before it agreed with torch over batches that nothing was built for.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
 from export.bundle_files import check_target, open_files, write_files
-from export.exporter import ExportError, Precision, exporter_for, parse_graph
-from export.graph_face import OPSET
+from export.checked_graph import compare_again, make_graph
+from export.exporter import ExportError, Precision
+from export.image_parity import check_images
 from export.image_runtime import ImageGraph
-from export.keyboard import personal_names
-from export.keyboard_graph import ROUNDED_TOLERANCE, drawn_person, flat
-from export.manifest import (
-    MODEL_FILE,
-    BundleError,
-    FileDigest,
-    Manifest,
-    ParityRecord,
-    PersonalPart,
-    PrivacyStatement,
-    decode_manifest,
-)
-from export.parity import TOLERANCE, ParityError, is_torch_there
-from export.release import Release, parameters_sha256
+from export.manifest import MODEL_FILE, BundleError, Manifest, ParityRecord, decode_manifest
+from export.release import Release
+from export.released_model import held_tensors, personal_names, release_manifest
 from export.signed_by import Signer
 from export.signed_files import SIGNED_NAMES, read_checked, read_manifest, signed_files
-from models.codec import FlatVector, named_tensors
-from models.model_settings import ImageModelSettings, schema_of
+from models.model_settings import ImageModelSettings
 from models.personalisation import has_balanced_head
 from models.personalisation_settings import PFedGpSettings
-from models.plan import released_schema
-from models.schema import Schema
 
 if TYPE_CHECKING:
     from privacy.identity import Identity
-
-BATCHES = (1, 2, 3, 5, 8, 13)
-"""Images that are compared in one call."""
-
-_SEED = 20_230_403
-_Tensors = Mapping[str, NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
@@ -93,38 +70,25 @@ def export_image(
     """
     check_target(target)
     settings = _classifier(release)
-    plan, record = release.plan, release.record
-    personal = personal_names(plan) if client is None else ()
-    tensors = _held_tensors(release, client)
-    exporter = exporter_for(settings)
-    model = exporter.build(tensors, personal=personal, precision=precision)
-    encoded: bytes = model.SerializeToString(deterministic=True)
-    held = exporter.recover(model, personal=personal)
-    schema = Schema(tuple(spec for spec in schema_of(settings).tensors if spec.name in held))
-    manifest = Manifest(
-        kind="image",
-        files={MODEL_FILE: FileDigest.of(encoded)},
-        model=settings,
-        schema_sha256=schema_of(settings).sha256.hex(),
-        parameters_sha256=parameters_sha256(flat(held, schema)),
-        vocabulary_sha256="",
-        run=record.run,
-        round_number=record.round,
-        metrics=record.metrics,
-        privacy=PrivacyStatement(
-            mode=str(plan.privacy.__struct_config__.tag), guarantee=record.guarantee
-        ),
-        languages=(),
-        opset=OPSET,
-        parity=_compare(encoded, settings, held, personal, precision),
-        personal=PersonalPart(method=plan.personalisation.method, tensors=personal)
-        if personal
-        else None,
-        client=client,
+    personal = personal_names(release.plan) if client is None else ()
+    made = make_graph(
+        settings,
+        held_tensors(release, client),
+        personal=personal,
         precision=precision,
-        rounded_from=None if precision == "float32" else parameters_sha256(flat(tensors, schema)),
+        check=check_images,
     )
-    write_files(target, signed_files(manifest.encode(), {MODEL_FILE: encoded}, signed_with))
+    manifest = release_manifest(
+        release,
+        made,
+        kind="image",
+        beside={},
+        vocabulary_sha256="",
+        languages=(),
+        personal=personal,
+        client=client,
+    )
+    write_files(target, signed_files(manifest.encode(), {MODEL_FILE: made.encoded}, signed_with))
     return manifest
 
 
@@ -167,17 +131,8 @@ def verify_image(
         ParityError: If torch is there and disagrees.
     """
     bundle = load_image_bundle(source, authority=authority)
-    manifest, personal = bundle.manifest, tuple(bundle.manifest.personal_schema.slices)
     ImageGraph(bundle.graph)
-    held = exporter_for(manifest.model).recover(parse_graph(bundle.graph), personal=personal)
-    found = parameters_sha256(flat(held, manifest.held_schema))
-    if found != manifest.parameters_sha256:
-        raise ExportError(
-            f"the graph must hold parameters {manifest.parameters_sha256[:16]}…, got {found[:16]}…"
-        )
-    if not is_torch_there() or not isinstance(manifest.model, ImageModelSettings):
-        return bundle, None
-    return bundle, _compare(bundle.graph, manifest.model, held, personal, manifest.precision)
+    return bundle, compare_again(bundle, check_images)
 
 
 def _classifier(release: Release) -> ImageModelSettings:
@@ -193,70 +148,3 @@ def _classifier(release: Release) -> ImageModelSettings:
             "it cannot be exported"
         )
     return plan.model
-
-
-def _held_tensors(release: Release, client: str | None) -> _Tensors:
-    if client is None:
-        return named_tensors(released_schema(release.plan), release.parameters)
-    from export.client_model import client_parameters  # Loads torch.
-
-    return named_tensors(schema_of(release.plan.model), client_parameters(release, client))
-
-
-def _compare(
-    encoded: bytes,
-    settings: ImageModelSettings,
-    held: _Tensors,
-    personal: tuple[str, ...],
-    precision: Precision,
-) -> ParityRecord:
-    """Hold a graph against torch; what is each person's own is drawn for nobody in particular."""
-    drawn = drawn_person(settings, personal)
-    parameters = flat({**held, **drawn}, schema_of(settings))
-    inputs = exporter_for(settings).personal_inputs(drawn)
-    shapes = tuple((batch, settings.image_size) for batch in BATCHES)
-    shipped = ImageGraph(encoded).for_person(inputs)
-    if precision == "float32":
-        largest = _difference(shipped, settings, parameters, TOLERANCE)
-        return ParityRecord(shapes=shapes, largest_difference=largest)
-    from export.graph_writer import EXACT, at_accuracy  # Loads onnx.
-
-    exact = ImageGraph(at_accuracy(parse_graph(encoded), EXACT).SerializeToString())
-    return ParityRecord(
-        shapes=shapes,
-        largest_difference=_difference(exact.for_person(inputs), settings, parameters, TOLERANCE),
-        rounding_difference=_difference(shipped, settings, parameters, ROUNDED_TOLERANCE),
-    )
-
-
-def _difference(
-    graph: ImageGraph, settings: ImageModelSettings, parameters: FlatVector, tolerance: float
-) -> float:
-    """Return the largest difference of two log-probabilities, in nats."""
-    try:
-        import torch
-
-        from models.parameters import load_parameters
-        from models.registry import build_network, image_network
-    except ImportError as error:
-        raise ParityError(
-            f"{error.name} is missing, so the graph cannot be compared; install sotto[train]"
-        ) from None
-    network = image_network(build_network(settings)).eval()
-    load_parameters(network, schema_of(settings), torch.from_numpy(np.array(parameters)))
-    generator = np.random.default_rng(_SEED)
-    largest = 0.0
-    for batch in BATCHES:
-        pixels = generator.integers(0, 256, (batch, *graph.image_shape)).astype(np.uint8)
-        with torch.inference_mode():
-            scores = network.head(network.features(torch.from_numpy(pixels)))
-            expected = torch.log_softmax(scores, dim=-1).numpy()
-        difference = float(np.abs(graph.classify(pixels) - expected).max())
-        # Written so that NaN fails too.
-        if not difference <= tolerance:
-            raise ParityError(
-                f"log-probabilities must agree with torch to {tolerance} nats, differ by "
-                f"{difference:.3g} at batch {batch}"
-            )
-        largest = max(largest, difference)
-    return largest

@@ -1,19 +1,16 @@
 """Turn a release into a keyboard's bundle, and check a bundle as its exporter did."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from export.bundle import Bundle, load_bundle, write_bundle
 from export.bundle_files import check_target
-from export.exporter import ExportError, Precision, exporter_for, parse_graph
-from export.graph_face import OPSET
-from export.keyboard_graph import KeyboardGraph, compare, flat, make_graph
+from export.checked_graph import compare_again, make_graph, recover_parameters
+from export.exporter import ExportError, Precision
 from export.manifest import (
     FORMAT_VERSION,
     MODEL_FILE,
@@ -21,16 +18,13 @@ from export.manifest import (
     FileDigest,
     Manifest,
     ParityRecord,
-    PersonalPart,
-    PrivacyStatement,
 )
-from export.parity import is_torch_there
+from export.parity import check_parity
 from export.release import Release, parameters_sha256
-from export.runtime import NextWordGraph
+from export.released_model import held_tensors, personal_names, release_manifest
+from export.runtime import NextWordGraph, PersonalInputs
 from models.codec import FlatVector, named_tensors
-from models.model_settings import schema_of
-from models.plan import Plan, plan_schema, released_schema
-from models.schema import RELEASED, Schema
+from models.model_settings import ModelSettings
 from models.vocabulary import SHIPPED_NAME, Vocabulary
 
 if TYPE_CHECKING:
@@ -84,25 +78,25 @@ def export_keyboard(
     """
     check_target(target)
     words = _words(release)
-    settings = release.plan.model
     personal = personal_names(release.plan) if client is None else ()
-    tensors = _held_tensors(release, client)
-    made = make_graph(settings, tensors, personal=personal, precision=precision)
+    made = make_graph(
+        release.plan.model,
+        held_tensors(release, client),
+        personal=personal,
+        precision=precision,
+        check=check_words,
+    )
     if languages is None:
         languages = ("en",) if _uses_shipped_list(release) else ()
-    exact = None
-    if precision != "float32":
-        held = tuple(spec for spec in schema_of(settings).tensors if spec.name not in personal)
-        exact = parameters_sha256(flat(tensors, Schema(held)))
-    manifest = _manifest(
+    manifest = release_manifest(
         release,
         made,
-        words,
-        languages=tuple(languages),
+        kind="keyboard",
+        beside={VOCABULARY_FILE: words.to_bytes()},
+        vocabulary_sha256=words.sha256.hex(),
+        languages=languages,
+        personal=personal,
         client=client,
-        personal=_personal_part(release.plan, personal),
-        precision=precision,
-        rounded_from=exact,
     )
     write_bundle(target, manifest, graph=made.encoded, vocabulary=words, signed_with=signed_with)
     return manifest
@@ -139,14 +133,14 @@ def quantise_bundle(
         raise ExportError(f"{source} must be a float32 bundle, got {before.precision}")
     tensors = named_tensors(before.held_schema, recover_parameters(bundle))
     personal = tuple(before.personal_schema.slices)
-    made = make_graph(before.model, tensors, personal=personal, precision="int8")
+    made = make_graph(before.model, tensors, personal=personal, precision="int8", check=check_words)
     manifest = replace(
         before,
         format_version=FORMAT_VERSION,
         files=before.files | {MODEL_FILE: FileDigest.of(made.encoded)},
         parameters_sha256=parameters_sha256(made.parameters),
-        precision="int8",
-        rounded_from=before.parameters_sha256,
+        precision=made.precision,
+        rounded_from=made.rounded_from,
         parity=made.parity,
     )
     words = bundle.vocabulary
@@ -169,51 +163,24 @@ def verify_bundle(source: Path, *, authority: bytes | None = None) -> Verificati
     """
     bundle = load_bundle(source, authority=authority)
     NextWordGraph(bundle.graph)
-    parameters = recover_parameters(bundle)
-    manifest = bundle.manifest
-    parity = None
-    if is_torch_there():
-        parity = compare(
-            bundle.graph,
-            manifest.model,
-            named_tensors(manifest.held_schema, parameters),
-            personal=tuple(manifest.personal_schema.slices),
-            precision=manifest.precision,
-        )
-    return Verification(bundle, parity)
+    return Verification(bundle, compare_again(bundle, check_words))
 
 
-def recover_parameters(bundle: Bundle) -> FlatVector:
-    """Return the parameters that a bundle's graph holds, flat float32, shape ``(elements,)``.
-
-    What is each person's own is not among them.
-
-    Raises:
-        ExportError: If they are not, bit for bit, those that the manifest names.
-    """
-    manifest = bundle.manifest
-    held = manifest.held_schema
-    tensors = exporter_for(manifest.model).recover(
-        parse_graph(bundle.graph), personal=tuple(manifest.personal_schema.slices)
-    )
-    parameters = flat(tensors, held)
-    found = parameters_sha256(parameters)
-    if found != bundle.manifest.parameters_sha256:
-        raise ExportError(
-            f"the graph must hold parameters {bundle.manifest.parameters_sha256[:16]}… of the "
-            f"release, got {found[:16]}…"
-        )
-    return parameters
+def check_words(
+    encoded: bytes,
+    inputs: PersonalInputs,
+    settings: ModelSettings,
+    parameters: FlatVector,
+    tolerance: float,
+) -> ParityRecord:
+    """Compare a graph with torch (``export.checked_graph.Check``)."""
+    graph = NextWordGraph(encoded).for_person(inputs)
+    return check_parity(graph, settings, parameters, tolerance=tolerance)
 
 
 def _uses_shipped_list(release: Release) -> bool:
     vocabulary = release.plan.vocabulary
     return vocabulary is not None and vocabulary.name == SHIPPED_NAME
-
-
-def personal_names(plan: Plan) -> tuple[str, ...]:
-    """Return the names of the tensors that no release holds, in schema order."""
-    return tuple(spec.name for spec in plan_schema(plan).tensors if spec.role not in RELEASED)
 
 
 def _words(release: Release) -> Vocabulary:
@@ -223,53 +190,3 @@ def _words(release: Release) -> Vocabulary:
             f"task of the release must be next_word for a keyboard, got {release.plan.task}"
         )
     return release.vocabulary
-
-
-def _held_tensors(release: Release, client: str | None) -> Mapping[str, NDArray[np.float32]]:
-    """Return what the graph is to hold: what everyone shares, or all of one client's model."""
-    if client is None:
-        return named_tensors(released_schema(release.plan), release.parameters)
-    from export.client_model import client_parameters  # Loads torch.
-
-    return named_tensors(schema_of(release.plan.model), client_parameters(release, client))
-
-
-def _personal_part(plan: Plan, names: tuple[str, ...]) -> PersonalPart | None:
-    return PersonalPart(method=plan.personalisation.method, tensors=names) if names else None
-
-
-def _manifest(
-    release: Release,
-    made: KeyboardGraph,
-    words: Vocabulary,
-    *,
-    languages: tuple[str, ...],
-    client: str | None,
-    personal: PersonalPart | None,
-    precision: Precision,
-    rounded_from: str | None,
-) -> Manifest:
-    plan, record = release.plan, release.record
-    return Manifest(
-        files={
-            MODEL_FILE: FileDigest.of(made.encoded),
-            VOCABULARY_FILE: FileDigest.of(words.to_bytes()),
-        },
-        model=plan.model,
-        schema_sha256=schema_of(plan.model).sha256.hex(),
-        parameters_sha256=parameters_sha256(made.parameters),
-        vocabulary_sha256=words.sha256.hex(),
-        run=record.run,
-        round_number=record.round,
-        metrics=record.metrics,
-        privacy=PrivacyStatement(
-            mode=str(plan.privacy.__struct_config__.tag), guarantee=record.guarantee
-        ),
-        languages=languages,
-        opset=OPSET,
-        parity=made.parity,
-        client=client,
-        personal=personal,
-        precision=precision,
-        rounded_from=rounded_from,
-    )

@@ -5,8 +5,8 @@ as its size and SHA-256 stand here.
 """
 
 import hashlib
-from collections.abc import Collection
-from typing import Literal
+from collections.abc import Collection, Sequence
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -14,6 +14,8 @@ from export.exporter import Precision
 from models.model_settings import ModelSettings, schema_of
 from models.release_record import Metric
 from models.schema import Schema
+
+M = TypeVar("M")
 
 FORMAT_VERSION = 2
 _READABLE_VERSIONS = (1, FORMAT_VERSION)
@@ -168,9 +170,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     @property
     def held_schema(self) -> Schema:
         """Return the tensors that the graph holds."""
-        personal = self.personal_schema.slices
-        tensors = schema_of(self.model).tensors
-        return Schema(tuple(spec for spec in tensors if spec.name not in personal))
+        return held_schema(self.model, self.personal_schema.slices)
 
     def encode(self) -> bytes:
         """Return the manifest as indented JSON, equal for equal manifests."""
@@ -190,22 +190,47 @@ def personal_schema(model: ModelSettings, names: Collection[str]) -> Schema:
     return Schema(tuple(spec for spec in tensors if spec.name in names))
 
 
+def held_schema(model: ModelSettings, personal: Collection[str]) -> Schema:
+    """Return all other tensors of a model, in schema order."""
+    return Schema(tuple(spec for spec in schema_of(model).tensors if spec.name not in personal))
+
+
 def decode_manifest(encoded: bytes) -> Manifest:
     """Decode a manifest, strictly.
 
     Raises:
         BundleError: If the bytes are no manifest of this version; says which side is older.
     """
+    return decode_versioned(
+        encoded, Manifest, readable=_READABLE_VERSIONS, what="bundle", older="the bundle"
+    )
+
+
+def decode_versioned(
+    encoded: bytes, kind: type[M], *, readable: Sequence[int], what: str, older: str
+) -> M:
+    """Decode what a file says of itself, strictly, its format version first.
+
+    Args:
+        encoded: JSON.
+        kind: What to decode.
+        readable: Versions that can be read, rising.
+        what: Name of the version, for the error.
+        older: What is too old where its version is, for the error.
+
+    Raises:
+        BundleError: If the bytes are none of such a version; says which side is older.
+    """
     try:
         version = msgspec.json.decode(encoded, type=_Versioned).format_version
     except msgspec.DecodeError as error:
         raise BundleError(f"manifest cannot be read: {error}") from None
-    if version not in _READABLE_VERSIONS:
-        older = "this sotto" if version > FORMAT_VERSION else "the bundle"
-        known = " or ".join(map(str, _READABLE_VERSIONS))
-        raise BundleError(f"bundle format_version must be {known}, got {version}; {older} is older")
+    if version not in readable:
+        late = "this sotto" if version > readable[-1] else older
+        known = " or ".join(map(str, readable))
+        raise BundleError(f"{what} format_version must be {known}, got {version}; {late} is older")
     try:
-        return msgspec.json.decode(encoded, type=Manifest)
+        return msgspec.json.decode(encoded, type=kind)
     except msgspec.DecodeError as error:
         raise BundleError(f"manifest cannot be read: {error}") from None
 

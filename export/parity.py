@@ -1,6 +1,6 @@
-"""Hold an exported graph against torch, over shapes that no export ever saw.
+"""Hold an exported graph of words against torch, over shapes that no export ever saw.
 
-This is the only file of the package that needs torch. The network reads the same random words as
+The network reads the same random words as
 the graph, in two calls with the state carried between them, so that a frozen axis, a gate in the
 wrong place or a state that is dropped shows as a difference.
 """
@@ -17,7 +17,7 @@ from models.codec import FlatVector
 from models.model_settings import ModelSettings, schema_of
 
 if TYPE_CHECKING:
-    from models.registry import WordNetwork
+    from models.registry import Network, WordNetwork
 
 Shapes = tuple[tuple[int, int], ...]
 
@@ -41,7 +41,7 @@ def check_parity(
     parameters: FlatVector,
     *,
     shapes: Shapes = SHAPES,
-    tolerance: float | None = None,
+    tolerance: float = TOLERANCE,
 ) -> ParityRecord:
     """Compare the graph with torch and return by how much they differ at most.
 
@@ -50,27 +50,21 @@ def check_parity(
         settings: The model's settings.
         parameters: Flat float32 in schema order, shape ``(elements,)``.
         shapes: The ``(batch, time)`` shapes to compare.
-        tolerance: Largest difference allowed, in nats; None for ``TOLERANCE``.
+        tolerance: Largest difference allowed, in nats.
 
     Raises:
         ParityError: If two log-probabilities differ by more than the tolerance, if the ranking is
             not that of the distribution, if the model reads too few tokens for two calls, or if
             torch is missing.
     """
-    network = _network(settings, parameters)
+    network = _word_network(settings, parameters)
     shapes = _fitting(shapes, network.context_size)
-    allowed = TOLERANCE if tolerance is None else tolerance
     generator = np.random.default_rng(_SEED)
     largest = 0.0
     for batch, time in shapes:
         tokens = generator.integers(0, graph.vocabulary_size, (batch, 2 * time + 1))
         for difference in _differences(graph, network, tokens, time):
-            # Written so that NaN fails too.
-            if not difference <= allowed:
-                raise ParityError(
-                    f"log-probabilities must agree with torch to {allowed} nats, differ by "
-                    f"{difference:.3g} at batch {batch} and time {time}"
-                )
+            check_difference(difference, tolerance, f"batch {batch} and time {time}")
             largest = max(largest, difference)
     return ParityRecord(shapes=shapes, largest_difference=largest)
 
@@ -117,19 +111,44 @@ def _check_ranking(prediction: Prediction) -> None:
         raise ParityError("the ranked words must be the likeliest of the distribution, in order")
 
 
-def _network(settings: ModelSettings, parameters: FlatVector) -> "WordNetwork":
+def _word_network(settings: ModelSettings, parameters: FlatVector) -> "WordNetwork":
+    network = torch_network(settings, parameters)
+    from models.registry import word_network
+
+    return word_network(network)
+
+
+def torch_network(settings: ModelSettings, parameters: FlatVector) -> "Network":
+    """Return torch's network with these parameters, to predict.
+
+    Raises:
+        ParityError: If torch is missing.
+    """
     try:
         import torch
 
         from models.parameters import load_parameters
-        from models.registry import build_network, word_network
+        from models.registry import build_network
     except ImportError as error:
         raise ParityError(
             f"{error.name} is missing, so the graph cannot be compared; install sotto[train]"
         ) from None
-    network = word_network(build_network(settings)).eval()
+    network = build_network(settings).eval()
     load_parameters(network, schema_of(settings), torch.from_numpy(np.array(parameters)))
     return network
+
+
+def check_difference(difference: float, tolerance: float, where: str) -> None:
+    """Check how far two log-probabilities are apart, in nats; NaN fails too.
+
+    Raises:
+        ParityError: If it is more than the tolerance; says where.
+    """
+    if not difference <= tolerance:
+        raise ParityError(
+            f"log-probabilities must agree with torch to {tolerance} nats, differ by "
+            f"{difference:.3g} at {where}"
+        )
 
 
 def _torch_distributions(

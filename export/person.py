@@ -15,10 +15,10 @@ from export.adapter import Resting, encode_adapter
 from export.bundle_files import check_target
 from export.client_model import ClientModels
 from export.exporter import ExportError, exporter_for
-from export.keyboard import personal_names
 from export.manifest import FileDigest, personal_schema
 from export.personal_file import ADAPTER_FILE, PersonalManifest, write_personal_file
 from export.release import Release
+from export.released_model import personal_names
 from models.plan import plan_schema
 from models.published_part import PublishedPart
 from models.schema import Role

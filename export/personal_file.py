@@ -14,7 +14,7 @@ import msgspec
 from export.adapter import Resting, decode_adapter
 from export.bundle_files import open_files, write_files
 from export.image_runtime import ImageGraph
-from export.manifest import CONTENT_FILES, BundleError, FileDigest, Manifest
+from export.manifest import CONTENT_FILES, BundleError, FileDigest, Manifest, decode_versioned
 from export.runtime import NextWordGraph
 from export.signed_by import Signer
 from export.signed_files import (
@@ -148,7 +148,9 @@ def load_personal_file(source: Path, *, authority: bytes | None = None) -> Perso
     """
     files = open_files(source, (*SIGNED_NAMES, ADAPTER_FILE))
     encoded, signer = read_manifest(files, authority=authority)
-    manifest = _decode(encoded)
+    manifest = decode_versioned(
+        encoded, PersonalManifest, readable=(PERSONAL_VERSION,), what="personal", older="the file"
+    )
     return PersonalFile(manifest, read_checked(files, manifest.files, ADAPTER_FILE), signer)
 
 
@@ -168,23 +170,3 @@ def kind_of(source: Path) -> str:
 
 class _Kind(msgspec.Struct):
     kind: str
-
-
-def _decode(encoded: bytes) -> PersonalManifest:
-    try:
-        version = msgspec.json.decode(encoded, type=_Versioned).format_version
-    except msgspec.DecodeError as error:
-        raise BundleError(f"manifest cannot be read: {error}") from None
-    if version != PERSONAL_VERSION:
-        older = "this sotto" if version > PERSONAL_VERSION else "the file"
-        raise BundleError(
-            f"personal format_version must be {PERSONAL_VERSION}, got {version}; {older} is older"
-        )
-    try:
-        return msgspec.json.decode(encoded, type=PersonalManifest)
-    except msgspec.DecodeError as error:
-        raise BundleError(f"manifest cannot be read: {error}") from None
-
-
-class _Versioned(msgspec.Struct):
-    format_version: int

@@ -13,7 +13,8 @@ from export.bundle import load_bundle
 from export.cli import main
 from export.client_model import client_parameters
 from export.exporter import ExportError, exporter_for
-from export.image import BATCHES, export_image, load_image_bundle, verify_image
+from export.image import export_image, load_image_bundle, verify_image
+from export.image_parity import BATCHES
 from export.image_runtime import ImageGraph
 from export.keyboard import export_keyboard
 from export.manifest import BundleError
@@ -186,7 +187,7 @@ def test_what_is_no_image_is_refused(shared: Path, pixels: np.ndarray, rule: str
 def test_a_graph_that_disagrees_with_torch_is_not_written(
     tmp_path: Path, release: Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("export.image.TOLERANCE", -1.0)
+    monkeypatch.setattr("export.checked_graph.TOLERANCE", -1.0)
 
     with pytest.raises(ParityError, match="must agree with torch"):
         export_image(release, tmp_path / "bundle")

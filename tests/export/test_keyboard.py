@@ -7,11 +7,11 @@ from numpy.testing import assert_array_equal
 
 from export import keyboard
 from export.bundle import load_bundle, write_bundle
+from export.checked_graph import recover_parameters
 from export.exporter import ExportError, exporter_for
 from export.keyboard import (
     export_keyboard,
     quantise_bundle,
-    recover_parameters,
     verify_bundle,
 )
 from export.manifest import BundleError, FileDigest
@@ -54,7 +54,7 @@ def test_a_verified_bundle_was_compared_with_torch(bundle_folder: Path) -> None:
 def test_without_torch_the_digests_and_weights_are_still_checked(
     bundle_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keyboard, "is_torch_there", lambda: False)
+    monkeypatch.setattr("export.checked_graph.is_torch_there", lambda: False)
 
     assert verify_bundle(bundle_folder).parity is None
 
@@ -146,7 +146,7 @@ def test_another_task_is_no_keyboard(
 def test_a_graph_that_disagrees_with_torch_is_not_written(
     release_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("export.parity.TOLERANCE", -1.0)
+    monkeypatch.setattr("export.checked_graph.TOLERANCE", -1.0)
 
     with pytest.raises(ParityError, match="must agree with torch"):
         export_keyboard(read_release(release_folder), tmp_path / "bundle")

@@ -14,9 +14,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from export import personal_file
 from export.adapter import Resting, decode_adapter, encode_adapter
 from export.bundle import Bundle, load_bundle
+from export.checked_graph import recover_parameters
 from export.client_model import client_parameters
 from export.exporter import ExportError, exporter_for
-from export.keyboard import export_keyboard, recover_parameters, verify_bundle
+from export.keyboard import export_keyboard, verify_bundle
 from export.manifest import BundleError, FileDigest
 from export.person import export_people, export_published
 from export.personal_file import ADAPTER_FILE, load_personal_file, write_personal_file

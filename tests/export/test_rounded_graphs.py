@@ -5,9 +5,10 @@ import onnx
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from export.checked_graph import flat, make_graph
 from export.exporter import exporter_for
 from export.graph_writer import EXACT, Array, at_accuracy
-from export.keyboard_graph import flat, make_graph
+from export.keyboard import check_words
 from export.parity import SHAPES, TOLERANCE, ParityError, check_parity
 from export.runtime import NextWordGraph
 from models.codec import named_tensors
@@ -35,7 +36,9 @@ def tensors_of(settings: Settings) -> dict[str, Array]:
 
 @pytest.mark.parametrize("settings", FAMILIES)
 def test_a_rounded_graph_is_compared_exactly_and_as_it_ships(settings: Settings) -> None:
-    made = make_graph(settings, tensors_of(settings), personal=(), precision="int8")
+    made = make_graph(
+        settings, tensors_of(settings), personal=(), precision="int8", check=check_words
+    )
 
     assert made.parity.shapes == SHAPES
     assert made.parity.largest_difference < TOLERANCE / 5

@@ -1,0 +1,45 @@
+"""Hold an exported classifier against torch, over batches that nothing was built for."""
+
+import numpy as np
+
+from export.image_runtime import ImageGraph
+from export.manifest import ParityRecord
+from export.parity import check_difference, torch_network
+from export.runtime import PersonalInputs
+from models.codec import FlatVector
+from models.model_settings import ModelSettings
+
+BATCHES = (1, 2, 3, 5, 8, 13)
+"""Images that are compared in one call."""
+
+_SEED = 20_230_403
+
+
+def check_images(
+    encoded: bytes,
+    inputs: PersonalInputs,
+    settings: ModelSettings,
+    parameters: FlatVector,
+    tolerance: float,
+) -> ParityRecord:
+    """Compare a graph with torch (``export.checked_graph.Check``)."""
+    graph = ImageGraph(encoded).for_person(inputs)
+    made = torch_network(settings, parameters)
+    # Only now: ``torch_network`` says what is missing.
+    import torch
+
+    from models.registry import image_network
+
+    network = image_network(made)
+    generator = np.random.default_rng(_SEED)
+    largest = 0.0
+    for batch in BATCHES:
+        pixels = generator.integers(0, 256, (batch, *graph.image_shape)).astype(np.uint8)
+        with torch.inference_mode():
+            scores = network.head(network.features(torch.from_numpy(pixels)))
+            expected = torch.log_softmax(scores, dim=-1).numpy()
+        difference = float(np.abs(graph.classify(pixels) - expected).max())
+        check_difference(difference, tolerance, f"batch {batch}")
+        largest = max(largest, difference)
+    shapes = tuple((batch, graph.image_shape[0]) for batch in BATCHES)
+    return ParityRecord(shapes=shapes, largest_difference=largest)

@@ -1,0 +1,80 @@
+"""What any bundle takes of a release: tensors, which of them are personal, the manifest's facts."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from export.checked_graph import CheckedGraph
+from export.graph_face import OPSET
+from export.manifest import MODEL_FILE, FileDigest, Kind, Manifest, PersonalPart, PrivacyStatement
+from export.release import Release, parameters_sha256
+from models.codec import named_tensors
+from models.model_settings import schema_of
+from models.plan import Plan, plan_schema, released_schema
+from models.schema import RELEASED
+
+
+def personal_names(plan: Plan) -> tuple[str, ...]:
+    """Return the names of the tensors that no release holds, in schema order."""
+    return tuple(spec.name for spec in plan_schema(plan).tensors if spec.role not in RELEASED)
+
+
+def held_tensors(release: Release, client: str | None) -> Mapping[str, NDArray[np.float32]]:
+    """Return what a graph is to hold: what everyone shares, or all of one client's model."""
+    if client is None:
+        return named_tensors(released_schema(release.plan), release.parameters)
+    from export.client_model import client_parameters  # Loads torch.
+
+    return named_tensors(schema_of(release.plan.model), client_parameters(release, client))
+
+
+def release_manifest(
+    release: Release,
+    made: CheckedGraph,
+    *,
+    kind: Kind,
+    beside: Mapping[str, bytes],
+    vocabulary_sha256: str,
+    languages: Sequence[str],
+    personal: tuple[str, ...],
+    client: str | None,
+) -> Manifest:
+    """Return the manifest of a release's bundle.
+
+    Args:
+        release: The release.
+        made: Its graph.
+        kind: What the bundle is.
+        beside: The bundle's other files, by name.
+        vocabulary_sha256: Hex digest of the word list; empty where there are no words.
+        languages: BCP 47 tags of the word list.
+        personal: Names of the tensors that the graph takes of each person.
+        client: Whose model is whole in the bundle, or None.
+    """
+    plan, record = release.plan, release.record
+    method = plan.personalisation.method
+    return Manifest(
+        kind=kind,
+        files={
+            name: FileDigest.of(content)
+            for name, content in {MODEL_FILE: made.encoded, **beside}.items()
+        },
+        model=plan.model,
+        schema_sha256=schema_of(plan.model).sha256.hex(),
+        parameters_sha256=parameters_sha256(made.parameters),
+        vocabulary_sha256=vocabulary_sha256,
+        run=record.run,
+        round_number=record.round,
+        metrics=record.metrics,
+        privacy=PrivacyStatement(
+            mode=str(plan.privacy.__struct_config__.tag), guarantee=record.guarantee
+        ),
+        languages=tuple(languages),
+        opset=OPSET,
+        parity=made.parity,
+        personal=PersonalPart(method=method, tensors=personal) if personal else None,
+        client=client,
+        precision=made.precision,
+        rounded_from=made.rounded_from,
+    )
