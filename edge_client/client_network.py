@@ -8,6 +8,7 @@ accelerator has its own layout for both.
 import torch
 from torch import Tensor
 
+from models.compression.layer_groups import group_of_round
 from models.layer_growth import first_parameters
 from models.parameters import (
     LaidParameters,
@@ -55,6 +56,19 @@ class ClientNetwork:
         frozen = self.schema.with_roles(Role.FROZEN).slices
         for name, parameter in self.network.named_parameters():
             parameter.requires_grad_(name not in frozen)
+
+    def train_layers_of(self, round_number: int) -> None:
+        """Let gradients reach the layers of a round alone, where the plan trains them in turn.
+
+        Args:
+            round_number: Round, from 1.
+        """
+        compression = self._plan.compression
+        if compression is None or compression.layer_groups is None:
+            return
+        trained = group_of_round(self.sent, compression.layer_groups, round_number).slices
+        for name, parameter in self.network.named_parameters():
+            parameter.requires_grad_(name in trained)
 
     def load(self, parameters: Tensor, personal: Tensor | None, into: Tensor | None = None) -> None:
         """Set every tensor to one client's.

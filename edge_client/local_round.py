@@ -21,7 +21,7 @@ from edge_client.personalisation.grown_state import kept_layout
 from edge_client.personalisation.method import ClientRound, ClientScoring, ScoresWords
 from edge_client.personalisation.registry import build_client_half
 from edge_client.personalisation.state import PersonalState
-from models.compression.update_format import update_format
+from models.compression.update_format import update_formats
 from models.keystrokes import KeystrokeCounts, Sentences, keystroke_savings
 from models.language_model import use_generator
 from models.metrics import Counts
@@ -103,7 +103,7 @@ class LocalTrainer:
         self._half = build_client_half(plan.personalisation)
         schema = self._client.schema
         self.layout = kept_layout(plan, self._half)
-        self._travels_as = update_format(plan)
+        self._travels_as = update_formats(plan)
         self._tensors = list(self._client.sent.slices.values())
         self._keys = SystemKeys() if keys is None else keys
         privacy = plan.training.example_privacy
@@ -147,6 +147,7 @@ class LocalTrainer:
             ValueError: If parameters or states do not fit the plan's model.
         """
         self._client.load(parameters, None if personal is None else personal.personal, into)
+        self._client.train_layers_of(round_number)
         self._task.check(examples, self._network)
         seed = client_seed(self._plan.seed, round_number, client_name)
         dropout_seed = client_seed(self._plan.seed, round_number, client_name, purpose="dropout")
@@ -183,7 +184,7 @@ class LocalTrainer:
             self._plan,
             self._client.update(parameters),
             self._tensors,
-            self._travels_as,
+            self._travels_as.of_round(round_number),
             round_number=round_number,
             client_name=client_name,
             clipping_norm=clipping_norm,

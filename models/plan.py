@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from models.compression.layer_groups import check_layer_groups
 from models.compression.settings import CompressionSettings, check_compression
 from models.frozen import check_frozen, freeze
 from models.growing_layers import check_growth, check_stage, model_at_stage
@@ -188,6 +189,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         check_task(self.personalisation, self.task)
         check_local_epochs(self.personalisation, self.training.local_epochs)
         check_frozen(self.personalisation, schema_of(self.model), self.training.frozen)
+        if self.compression is not None:
+            check_layer_groups(
+                self.compression,
+                plan_schema(self).with_roles(*SENT),
+                personalisation=self.personalisation,
+                privacy=self.privacy,
+                keeps_optimiser=self.training.optimiser_state == "kept",
+                hides_examples=self.training.example_privacy is not None,
+            )
         if (self.kind == "fit_embedding") != (self.embedding_fit is not None):
             raise ValueError(
                 'embedding_fit belongs to kind "fit_embedding"; '

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from models.compression.layer_groups import check_layer_groups
 from models.compression.settings import CompressionSettings, check_compression
 from models.frozen import check_frozen, freeze
 from models.growing_layers import check_growth, model_at_stage
@@ -103,6 +104,7 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         self.privacy.tensor_clips(len(schema.with_roles(*SENT).tensors))
         if self.compression is not None:
             check_compression(self.compression, self.privacy)
+            self._check_layer_groups(self.compression)
         check_task(self.personalisation, self.task)
         check_local_epochs(self.personalisation, self.training.local_epochs)
         check_frozen(self.personalisation, schema_of(self.model), self.training.frozen)
@@ -131,6 +133,21 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         if self.convergence is not None and self.evaluation.kind == "none":
             raise ValueError(
                 "convergence needs a figure to follow; set evaluation.kind, or remove convergence"
+            )
+
+    def _check_layer_groups(self, compression: CompressionSettings) -> None:
+        check_layer_groups(
+            compression,
+            self.schema_at(None if self.growth is None else 1).with_roles(*SENT),
+            personalisation=self.personalisation,
+            privacy=self.privacy,
+            keeps_optimiser=self.training.optimiser_state == "kept",
+            hides_examples=self.training.example_privacy is not None,
+        )
+        if compression.layer_groups is not None and self.screening.norm_factor is not None:
+            raise ValueError(
+                "screening.norm_factor must be absent with compression.layer_groups: groups of "
+                "layers differ in length, and the longest would be set aside"
             )
 
     @property

@@ -58,7 +58,7 @@ class RoundInHand:
 
     @cached_property
     def _travels_as(self) -> UpdateFormat:
-        return update_format(self.plan)
+        return update_format(self.plan, self.round_number)
 
     @property
     def upload_bytes(self) -> int:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from models.codec import CodecError
 from models.codec import check_finite as check_elements
-from models.compression.update_format import UpdateFormat
+from models.compression.update_format import UpdateFormats
 from privacy.certificates import CertifiedKey
 from privacy.clipping import UnusableUpdateError, check_finite
 from privacy.envelope import MessageContext, Opener, UnsealError, payload_bytes_of
@@ -60,7 +60,7 @@ class UpdateOpener:
 
     def __init__(
         self,
-        arrives_as: UpdateFormat,
+        arrives_as: UpdateFormats,
         identity: Identity,
         *,
         measure: Callable[[Tensor], object] = check_finite,
@@ -80,7 +80,7 @@ class UpdateOpener:
         self.take_format(arrives_as, measure=measure, buffer_count=buffer_count)
 
     def take_format(
-        self, arrives_as: UpdateFormat, *, measure: Callable[[Tensor], object], buffer_count: int
+        self, arrives_as: UpdateFormats, *, measure: Callable[[Tensor], object], buffer_count: int
     ) -> None:
         """Open updates of another plan from now on, in memory of their size; between rounds only.
 
@@ -89,7 +89,7 @@ class UpdateOpener:
             measure: As when made.
             buffer_count: As when made; at least as many as are opened at one time.
         """
-        self._format = arrives_as
+        self._formats = arrives_as
         self._measure = measure
         self._payload_bytes = arrives_as.payload_bytes
         self._buffers = UpdateBuffers(buffer_count, self._payload_bytes)
@@ -111,7 +111,7 @@ class UpdateOpener:
         """
         with self.opened(sealed) as (update, signing_sha256):
             try:
-                check_elements(self._format.schema, update.numpy())
+                check_elements(self._formats.schema, update.numpy())
                 self._measure(update)
             except (CodecError, UnusableUpdateError) as error:
                 raise RefusedError(RefusalCode.MALFORMED_UPDATE, str(error)) from None
@@ -127,10 +127,11 @@ class UpdateOpener:
         Only the first of the senders is tried. A buffer stays with it until it is closed. Where
         sizes vary, an update is small, and is opened when all of it is there.
         """
-        if not sealed.senders or self._format.least_bytes != self._payload_bytes:
+        if not sealed.senders or self._formats.least_bytes != self._payload_bytes:
             return None
         # A piece may still be on its way when the next round's plan is taken up.
-        arrives_as, buffers = self._format, self._buffers
+        arrives_as = self._formats.of_round(sealed.context.round_number)
+        buffers = self._buffers
         buffer = buffers.take_spare(_attempt_of(sealed))
         if buffer is None:
             return None
@@ -170,7 +171,7 @@ class UpdateOpener:
                 signing_sha256 = self._fill(buffer.memory[: buffer.payload_bytes], sealed)
                 buffer.keep(message, _attempt_of(sealed), signing_sha256)
             used = buffer.memory[: buffer.payload_bytes]
-            yield self._elements(used), buffer.signing_sha256
+            yield self._elements(used, sealed), buffer.signing_sha256
         finally:
             buffers.give_back(buffer)
 
@@ -197,10 +198,11 @@ class UpdateOpener:
 
     def _size_of(self, sealed: SealedUpdate) -> int:
         """Return the size of an update's payload, from that of its file where sizes vary."""
-        if self._format.least_bytes == self._payload_bytes:
-            return self._payload_bytes
+        arrives_as = self._formats.of_round(sealed.context.round_number)
+        if arrives_as.least_bytes == arrives_as.payload_bytes:
+            return arrives_as.payload_bytes
         size = payload_bytes_of(sealed.path.stat().st_size)
-        if size is None or not self._format.least_bytes <= size <= self._payload_bytes:
+        if size is None or not arrives_as.least_bytes <= size <= arrives_as.payload_bytes:
             raise RefusedError(
                 RefusalCode.WRONG_SIZE, f"no update has {sealed.path.stat().st_size} sealed bytes"
             )
@@ -210,7 +212,7 @@ class UpdateOpener:
         """Open an update into memory and return the signing certificate that fitted."""
         payload, signing_sha256 = self._unseal(sealed, memory)
         try:
-            self._format.check_layout(payload)
+            self._formats.of_round(sealed.context.round_number).check_layout(payload)
         except CodecError as error:
             raise RefusedError(RefusalCode.MALFORMED_UPDATE, str(error)) from None
         return signing_sha256
@@ -244,10 +246,11 @@ class UpdateOpener:
         finally:
             opener.close()
 
-    def _elements(self, memory: memoryview) -> Tensor:
+    def _elements(self, memory: memoryview, sealed: SealedUpdate) -> Tensor:
         """Return the update: where it lies, if it came uncompressed."""
+        arrives_as = self._formats.of_round(sealed.context.round_number)
         try:
-            return torch.from_numpy(self._format.decode(memory))
+            return torch.from_numpy(arrives_as.decode(memory))
         except CodecError as error:
             raise RefusedError(RefusalCode.MALFORMED_UPDATE, str(error)) from None
 

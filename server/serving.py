@@ -11,7 +11,7 @@ from pathlib import Path
 import grpc
 import torch
 
-from models.compression.update_format import update_format
+from models.compression.update_format import update_formats
 from models.plan import Plan
 from models.schema import Role
 from models.vocabulary import Vocabulary
@@ -153,7 +153,7 @@ class _Parts:
         self._vocabulary = config.load_vocabulary()
         self._inbox = Inbox(folder.updates, failpoints)
         plan = make_plan(config, run, cohort_size=1, vocabulary=self._vocabulary)
-        arrives_as = update_format(plan)
+        arrives_as = update_formats(plan)
         self._opener = UpdateOpener(
             arrives_as,
             identity,
@@ -241,7 +241,7 @@ class _Parts:
 
     def _take_stage(self, plan: Plan) -> None:
         """Take in the updates of a model with more layers from now on."""
-        arrives_as = update_format(plan)
+        arrives_as = update_formats(plan)
         self._opener.take_format(
             arrives_as,
             measure=intake_settings(self._config, plan.growth_stage).measure,

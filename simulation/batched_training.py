@@ -31,7 +31,7 @@ from edge_client.personalisation.neighbours import NeighboursHalf
 from edge_client.personalisation.plain import PlainHalf
 from edge_client.personalisation.registry import build_client_half
 from edge_client.personalisation.state import PersonalState
-from models.compression.update_format import update_format
+from models.compression.update_format import update_formats
 from models.image_classification import ImageClassification, LabelledImages, batch_places
 from models.image_settings import ConvNetSettings, VitSettings
 from models.model_settings import ModelSettings
@@ -105,6 +105,8 @@ def _reason_in_training(plan: Plan) -> str | None:
         return f'method "{plan.personalisation.method}" has a training of its own'
     if training.optimiser_state == "kept":
         return 'training.optimiser_state is "kept", and clients took different numbers of steps'
+    if plan.compression is not None and plan.compression.layer_groups is not None:
+        return "compression.layer_groups is set, and layers that stand still are stepped too"
     if training.precision != "float32":
         return f'training.precision is "{training.precision}", and only float32 is alike'
     return None
@@ -128,7 +130,7 @@ class BatchedTrainer:
         # Its own tensors are never read: each client's take their place.
         self._loss = _ClientLoss(image_network(build_network(plan.model, self._device)))
         self._outgoing = list(self._client.sent.slices.values())
-        self._travels_as = update_format(plan)
+        self._travels_as = update_formats(plan)
 
     def checked(self, examples: Examples) -> LabelledImages:
         """Return a client's images if they can be trained on.
@@ -283,7 +285,7 @@ class BatchedTrainer:
                 self._plan,
                 part_of(after - before, schema, self._client.sent),
                 self._outgoing,
-                self._travels_as,
+                self._travels_as.of_round(round_number),
                 round_number=round_number,
                 client_name=client.client_name,
                 clipping_norm=clipping_norm,

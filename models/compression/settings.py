@@ -30,6 +30,9 @@ class CompressionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
         keep_fraction: Part of the values that is sent with ``top`` and ``random``, in (0, 1).
         rank: Sends tensors that get smaller by it as two factors with this many columns; absent
             sends them whole. Needs ``error_feedback``, like ``keep``, and goes without it.
+        layer_groups: Groups that the layers are shared out into, at least 2: a round trains and
+            sends one of them, in turn, and the others stay as they are
+            (``models.compression.layer_groups``). Absent trains all of them.
     """
 
     uplink: Literal["none", "bfloat16", "float16", "int8", "int4"]
@@ -39,6 +42,7 @@ class CompressionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     keep: Literal["all", "top", "random"] = "all"
     keep_fraction: float | None = None
     rank: int | None = None
+    layer_groups: int | None = None
 
     def __post_init__(self) -> None:
         size = self.block_size
@@ -54,6 +58,8 @@ class CompressionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
             )
         self._check_part()
         self._check_rank()
+        if self.layer_groups is not None and self.layer_groups < 2:
+            raise ValueError(f"layer_groups must be >= 2, got {self.layer_groups}")
 
     def _check_rank(self) -> None:
         if self.rank is None:
@@ -106,6 +112,8 @@ class CompressionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
             form += f", the {chosen} {100 * self.keep_fraction:g} %"
         if self.rank is not None:
             form += f", large tensors as factors of rank {self.rank}"
+        if self.layer_groups is not None:
+            form += f", one of {self.layer_groups} groups of layers a round"
         squeezed = ", squeezed by zstd" if self.entropy == "zstd" else ""
         feedback = ", what is lost fed back" if self.error_feedback else ""
         return f"updates as {form}{squeezed}{feedback}"
@@ -121,6 +129,13 @@ def check_compression(settings: CompressionSettings, privacy: PrivacySettings) -
         ValueError: If the size of an update would tell what the noise is to hide.
     """
     hides_later = privacy.guarantees_privacy and not isinstance(privacy, LocalNoise)
+    if settings.layer_groups is not None and privacy.guarantees_privacy:
+        mode = privacy.__struct_config__.tag
+        raise ValueError(
+            f'compression.layer_groups must be absent with privacy.mode = "{mode}", got '
+            f"{settings.layer_groups}: noise would fall on layers that nobody trained; freeze "
+            "layers for the whole run by training.frozen instead"
+        )
     if settings.entropy != "none" and hides_later:
         mode = privacy.__struct_config__.tag
         raise ValueError(

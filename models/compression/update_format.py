@@ -9,12 +9,14 @@ the plan says::
 The digest is over the schema's and the settings, so that two ends with different plans never
 half-understand each other. The size follows from the plan, as it does without compression, and is
 compared before anything is read; with entropy coding the plan bounds it
-(`models.compression.entropy`). What comes out is an update like any other: it is measured, clipped
-and refused as one.
+(`models.compression.entropy`). Where layers are sent in turn, the digested schema is that of the
+round's group: layers of another round are refused as another model's. What comes out is an update
+like any other: it is measured, clipped and refused as one.
 """
 
 import hashlib
 import struct
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
@@ -36,6 +38,7 @@ from models.compression.entropy import (
     squeeze,
     unsqueeze,
 )
+from models.compression.layer_groups import layer_groups
 from models.compression.registry import build_value_coder
 from models.compression.settings import CompressionSettings
 from models.compression.value_coder import Draws
@@ -49,7 +52,7 @@ _HEADER = struct.Struct("<8sII32s")
 
 
 class UpdateFormat(Protocol):
-    """Write and read the updates of one plan.
+    """Write and read the updates of one plan's round.
 
     Attributes:
         schema: What an update holds, as ``models.plan.upload_schema`` says.
@@ -219,10 +222,100 @@ class CompressedFormat:
         return np.frombuffer(payload, "<f4", count=self._told_count, offset=_HEADER.size)
 
 
-def update_format(plan: Plan) -> UpdateFormat:
-    """Return how the updates of a plan travel."""
-    schema = upload_schema(plan)
-    if plan.compression is None or plan.kind != "train":
-        return PlainFormat(schema)
-    told_count = schema.element_count - plan_schema(plan).with_roles(*SENT).element_count
-    return CompressedFormat(schema, plan.compression, told_count=told_count)
+class LayerGroupFormat:
+    """Send some of the tensors, and what is told behind them; the others arrive as zeros."""
+
+    def __init__(
+        self, schema: Schema, group: Schema, settings: CompressionSettings, *, told_count: int
+    ) -> None:
+        """Take the tensors of one group.
+
+        Args:
+            schema: What an update holds.
+            group: Those of its tensors that are sent.
+            settings: How they travel.
+            told_count: Elements at its end that travel as they are.
+        """
+        self.schema = schema
+        value_count = schema.element_count - told_count
+        sent = [
+            spec
+            for spec in schema.tensors
+            if spec in group.tensors or schema.slices[spec.name].start >= value_count
+        ]
+        self._places = [schema.slices[spec.name] for spec in sent]
+        self._inner = CompressedFormat(Schema(tuple(sent)), settings, told_count=told_count)
+        self.payload_bytes = self._inner.payload_bytes
+        self.least_bytes = self._inner.least_bytes
+
+    def encode(self, update: FlatVector, *, seed: int) -> memoryview:
+        """Return an update's payload; see ``UpdateFormat``."""
+        if update.shape != (self.schema.element_count,):
+            raise CodecError(
+                f"an update must be of shape ({self.schema.element_count},), got {update.shape}"
+            )
+        return self._inner.encode(
+            np.concatenate([update[place] for place in self._places]), seed=seed
+        )
+
+    def check_layout(self, payload: Payload) -> None:
+        """Check a payload; see ``UpdateFormat``."""
+        self._inner.check_layout(payload)
+
+    def decode(self, payload: Payload) -> FlatVector:
+        """Return a payload's update in memory of its own; see ``UpdateFormat``."""
+        sent = self._inner.decode(payload)
+        update = np.zeros(self.schema.element_count, np.float32)
+        start = 0
+        for place in self._places:
+            end = start + place.stop - place.start
+            update[place] = sent[start:end]
+            start = end
+        return update
+
+
+class UpdateFormats:
+    """Know how the updates of a plan travel, round by round.
+
+    Attributes:
+        schema: What an update holds in every round.
+        payload_bytes: Size of the largest payload of any round.
+        least_bytes: Size of the smallest one: the same where none varies.
+    """
+
+    def __init__(self, formats: Sequence[UpdateFormat]) -> None:
+        """Take the formats that rounds have in turn; at least one, all of one schema."""
+        self.schema = formats[0].schema
+        self.payload_bytes = max(one.payload_bytes for one in formats)
+        self.least_bytes = min(one.least_bytes for one in formats)
+        self._formats = formats
+
+    def of_round(self, round_number: int) -> UpdateFormat:
+        """Return how the updates of a round travel.
+
+        Args:
+            round_number: Round, from 1.
+        """
+        return self._formats[(round_number - 1) % len(self._formats)]
+
+
+def update_formats(plan: Plan) -> UpdateFormats:
+    """Return how the updates of a plan travel, round by round."""
+    schema, settings = upload_schema(plan), plan.compression
+    if settings is None or plan.kind != "train":
+        return UpdateFormats([PlainFormat(schema)])
+    trained = plan_schema(plan).with_roles(*SENT)
+    told_count = schema.element_count - trained.element_count
+    if settings.layer_groups is None:
+        return UpdateFormats([CompressedFormat(schema, settings, told_count=told_count)])
+    return UpdateFormats(
+        [
+            LayerGroupFormat(schema, group, settings, told_count=told_count)
+            for group in layer_groups(trained, settings.layer_groups)
+        ]
+    )
+
+
+def update_format(plan: Plan, round_number: int) -> UpdateFormat:
+    """Return how the updates of a plan travel in a round, from 1."""
+    return update_formats(plan).of_round(round_number)

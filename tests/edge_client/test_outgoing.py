@@ -43,7 +43,7 @@ def sent(
         plan,
         trained,
         TENSORS,
-        update_format(plan),
+        update_format(plan, 1),
         round_number=round_number,
         client_name="a",
         residual=residual,
@@ -57,7 +57,7 @@ def test_what_arrives_is_what_the_payload_holds() -> None:
         make_plan(privacy=CLIPPED), compression=CompressionSettings(uplink="int4")
     )
     assert outgoing.payload is not None
-    assert (outgoing.update.numpy() == update_format(plan).decode(outgoing.payload)).all()
+    assert (outgoing.update.numpy() == update_format(plan, 1).decode(outgoing.payload)).all()
     assert not torch.equal(outgoing.update, update())
 
 
@@ -65,7 +65,7 @@ def test_without_compression_nothing_is_encoded_and_nothing_is_lost() -> None:
     plan = make_plan(privacy=CLIPPED)
 
     outgoing = outgoing_update(
-        plan, update(), TENSORS, update_format(plan), round_number=1, client_name="a"
+        plan, update(), TENSORS, update_format(plan, 1), round_number=1, client_name="a"
     )
 
     assert torch.equal(outgoing.update, update())
@@ -169,7 +169,7 @@ def test_what_is_not_sent_comes_later(keep: Any) -> None:
             plan,
             update() if number == 1 else torch.zeros(COUNT),
             TENSORS,
-            update_format(plan),
+            update_format(plan, 1),
             round_number=number,
             client_name="a",
             residual=residual,
@@ -193,7 +193,7 @@ def test_what_factors_miss_comes_later() -> None:
             plan,
             update() if number == 1 else torch.zeros(COUNT),
             TENSORS,
-            update_format(plan),
+            update_format(plan, 1),
             round_number=number,
             client_name="a",
             residual=residual,

@@ -15,6 +15,7 @@ from tests.integration.test_personal_devices import SimulatedDevices
 pytestmark = pytest.mark.xdist_group("processes")
 
 SQUEEZED = '[compression]\nuplink = "int8"\nentropy = "zstd"\n'
+IN_TURN = '[compression]\nuplink = "int8"\nlayer_groups = 2\n'
 FEEDS_BACK = '[compression]\nuplink = "int4"\nblock_size = 64\nerror_feedback = true\n'
 
 
@@ -28,7 +29,7 @@ def test_compressed_rounds_end_where_a_simulation_does_though_both_ends_die(
     await_line(devices[0], "round 1: update delivered")
     plan = make_plan(federation.config, "0" * 32)
     (sealed,) = (path for path in federation.folder.updates.rglob("*.sealed"))
-    assert sealed.stat().st_size == sealed_bytes(update_format(plan).payload_bytes)
+    assert sealed.stat().st_size == sealed_bytes(update_format(plan, 1).payload_bytes)
 
     federation.kill()
     devices[0].kill()
@@ -54,10 +55,11 @@ def test_compressed_rounds_end_where_a_simulation_does_though_both_ends_die(
         until(lambda name=name, number=number: is_kept(name, number))  # type: ignore[misc]
 
 
-def test_entropy_coded_rounds_end_where_a_simulation_does(
-    make_federation: Make, make_devices: MakeDevices
+@pytest.mark.parametrize("tables", [SQUEEZED, IN_TURN])
+def test_rounds_of_updates_of_varying_size_end_where_a_simulation_does(
+    make_federation: Make, make_devices: MakeDevices, tables: str
 ) -> None:
-    federation = make_federation(cap=2, cohort=2, quorum=2, tables=SQUEEZED)
+    federation = make_federation(cap=2, cohort=2, quorum=2, tables=tables)
     federation.start()
     devices = make_devices(federation, 2)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.compression.update_format import update_format
+from models.compression.update_format import update_formats
 from models.model_settings import schema_of
 from server.answering import RefusedError
 from server.refusals import RefusalCode
@@ -31,7 +31,7 @@ def in_hand(parties: Parties) -> RoundInHand:
 
 def opener_of(parties: Parties, in_hand: RoundInHand, buffer_count: int) -> UpdateOpener:
     return UpdateOpener(
-        update_format(in_hand.plan),
+        update_formats(in_hand.plan),
         parties.coordinator,
         measure=intake_settings(CONFIG).measure,
         buffer_count=buffer_count,

@@ -7,7 +7,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from models.compression.update_format import PlainFormat
+from models.compression.update_format import PlainFormat, UpdateFormats
 from models.schema import SENT
 from models.tensor_file import decode_tensors
 from privacy.secure_noise import SystemKeys
@@ -51,7 +51,9 @@ def round_sum(
     with store.write() as connection:
         for name, device in zip(NAMES, parties.devices, strict=True):
             add_certificates(connection, name, [signing(device)], now=20.0)
-    opener = UpdateOpener(PlainFormat(CONFIG.schema.with_roles(*SENT)), parties.coordinator)
+    opener = UpdateOpener(
+        UpdateFormats([PlainFormat(CONFIG.schema.with_roles(*SENT))]), parties.coordinator
+    )
     return RoundSum(CONFIG, store, inbox, opener, noise_keys=SystemKeys(), method=method)
 
 

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from sqlalchemy import select
 
-from models.compression.update_format import PlainFormat
+from models.compression.update_format import PlainFormat, UpdateFormats
 from models.model_settings import schema_of
 from privacy.identity import Identity
 from privacy.secure_noise import SystemKeys
@@ -46,7 +46,9 @@ def round_sum(store: Store, inbox: Inbox, parties: Parties, first_round: OpenAtt
     with store.write() as connection:
         for name, device in zip(NAMES, parties.devices, strict=True):
             add_certificates(connection, name, [signing(device)], now=20.0)
-    opener = UpdateOpener(PlainFormat(schema_of(CONFIG.model)), parties.coordinator)
+    opener = UpdateOpener(
+        UpdateFormats([PlainFormat(schema_of(CONFIG.model))]), parties.coordinator
+    )
     return RoundSum(
         CONFIG,
         store,

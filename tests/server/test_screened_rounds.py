@@ -9,7 +9,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from models.compression.update_format import PlainFormat
+from models.compression.update_format import PlainFormat, UpdateFormats
 from models.model_settings import schema_of
 from privacy.secure_noise import SystemKeys
 from server.attempts import OpenAttempt
@@ -50,7 +50,9 @@ class Coordinator:
     ) -> None:
         self.in_hand: RoundInHand = round_in_hand(config, parties.coordinator)
         self.acknowledge = Acknowledge(store, inbox, parties, self.in_hand, partial)
-        opener = UpdateOpener(PlainFormat(schema_of(config.model)), parties.coordinator)
+        opener = UpdateOpener(
+            UpdateFormats([PlainFormat(schema_of(config.model))]), parties.coordinator
+        )
         self.sum = RoundSum(
             config, store, inbox, opener, noise_keys=SystemKeys(), method=method_state_of(config)
         )

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from models.compression.settings import CompressionSettings
-from models.compression.update_format import update_format
+from models.compression.update_format import update_format, update_formats
 from models.model_settings import schema_of
 from server.answering import RefusedError
 from server.refusals import RefusalCode
@@ -56,7 +56,7 @@ def in_hand(parties: Parties) -> RoundInHand:
 def opener(parties: Parties, in_hand: RoundInHand) -> UpdateOpener:
     measure = intake_settings(CONFIG).measure
     return UpdateOpener(
-        update_format(in_hand.plan), parties.coordinator, measure=measure, buffer_count=1
+        update_formats(in_hand.plan), parties.coordinator, measure=measure, buffer_count=1
     )
 
 
@@ -135,9 +135,12 @@ def test_a_compressed_update_is_lent_as_it_was_sent_and_a_hostile_one_refused(
     # Values of 0.5 come back exactly: the scale is 0.5 / 7, and each number 7.
     plan = msgspec.structs.replace(in_hand.plan, compression=CompressionSettings(uplink="int4"))
     compressed = replace(in_hand, plan=plan)
-    travels_as = update_format(plan)
+    travels_as = update_format(plan, compressed.round_number)
     opener = UpdateOpener(
-        travels_as, parties.coordinator, measure=intake_settings(CONFIG).measure, buffer_count=1
+        update_formats(plan),
+        parties.coordinator,
+        measure=intake_settings(CONFIG).measure,
+        buffer_count=1,
     )
     context = compressed.uplink_context("device-0001", 0, NONCE)
     payload = bytearray(travels_as.encode(upload(0.5, 0.25), seed=1))
@@ -165,9 +168,12 @@ def test_an_entropy_coded_update_has_a_size_of_its_own_within_the_plans(
 ) -> None:
     settings = CompressionSettings(uplink="int8", entropy="zstd")
     compressed = replace(in_hand, plan=msgspec.structs.replace(in_hand.plan, compression=settings))
-    travels_as = update_format(compressed.plan)
+    travels_as = update_format(compressed.plan, compressed.round_number)
     opener = UpdateOpener(
-        travels_as, parties.coordinator, measure=intake_settings(CONFIG).measure, buffer_count=1
+        update_formats(compressed.plan),
+        parties.coordinator,
+        measure=intake_settings(CONFIG).measure,
+        buffer_count=1,
     )
     context = compressed.uplink_context("device-0001", 0, NONCE)
 

@@ -32,9 +32,9 @@ def test_bytes_that_clients_send_are_those_of_their_payloads(
         federation = Federation(config, plan, list(population.clients), pool)
         figures = federation.run_round()
 
-    assert figures["bytes_up"] == 3 * update_format(plan).payload_bytes
+    assert figures["bytes_up"] == 3 * update_format(plan, 1).payload_bytes
     # 882 values are four blocks of 256, the last one filled up, and a scale each.
-    assert update_format(plan).payload_bytes == 48 + 4 * (4 + 256)
+    assert update_format(plan, 1).payload_bytes == 48 + 4 * (4 + 256)
     assert figures["bytes_down"] == 3 * config.schema.payload_bytes
 
 
@@ -100,6 +100,38 @@ def test_a_client_feeds_back_what_its_last_round_lost(
         personal=PersonalState(torch.empty(0), {}),
     )
     assert not torch.equal(forgetful.update, expected[1])
+
+
+def test_layers_take_turns_and_all_of_them_have_moved_after_a_turn(
+    configured: Configured, population: Population
+) -> None:
+    config, _ = configured(
+        'compression={uplink="none", layer_groups=2}', 'aggregation={rule="mean"}'
+    )
+    plan = make_plan(config, "0" * 32, vocabulary=population.vocabulary)
+    first, second = (update_format(plan, number).payload_bytes for number in (1, 2))
+    embedding = config.schema.slices["embedding.weight"]
+
+    with WorkerPool(plan, population.clients, worker_count=1) as pool:
+        federation = Federation(config, plan, list(population.clients), pool)
+        start = federation.parameters.clone()
+        sent = [federation.run_round()["bytes_up"]]
+        between = federation.parameters.clone()
+        sent.append(federation.run_round()["bytes_up"])
+
+    # 50 words of 8; a header of 48 bytes with each of both halves of the model.
+    assert first == 48 + 4 * 50 * 8
+    assert sent == [3 * first, 3 * (first + second)]
+    assert first + second == config.schema.payload_bytes + 2 * 48
+    assert not torch.equal(between[embedding], start[embedding])
+    assert torch.equal(between[embedding.stop :], start[embedding.stop :])
+    assert torch.equal(federation.parameters[embedding], between[embedding])
+    assert not torch.equal(federation.parameters[embedding.stop :], between[embedding.stop :])
+
+
+def test_norms_of_different_layers_are_not_held_against_each_other(configured: Configured) -> None:
+    with pytest.raises(ValueError, match="norm_factor must be absent"):
+        configured('compression={uplink="none", layer_groups=2}', "screening={norm_factor=4.0}")
 
 
 def test_feedback_needs_a_place_to_be_kept(configured: Configured, population: Population) -> None:

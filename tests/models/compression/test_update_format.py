@@ -45,7 +45,7 @@ def plan_of(compression: CompressionSettings | None = INT8, **changes: Any) -> P
 
 
 def format_of(compression: CompressionSettings | None = INT8, **changes: Any) -> UpdateFormat:
-    return update_format(plan_of(compression, **changes))
+    return update_format(plan_of(compression, **changes), 1)
 
 
 def test_without_compression_an_update_is_what_the_codec_writes() -> None:
@@ -71,7 +71,7 @@ def test_without_compression_an_update_is_what_the_codec_writes() -> None:
 def test_the_size_follows_from_the_plan(settings: CompressionSettings, bits_a_block: int) -> None:
     model = msgspec.structs.replace(MODEL, vocabulary_size=512 * 8)
     plan = msgspec.structs.replace(make_plan(model=model), compression=settings)
-    travels_as = update_format(plan)
+    travels_as = update_format(plan, 1)
     count = travels_as.schema.element_count
 
     size = len(travels_as.encode(np.ones(count, np.float32), seed=1))
@@ -96,7 +96,7 @@ def test_an_update_comes_back_as_close_as_its_form_allows(uplink: Any) -> None:
 @pytest.mark.parametrize("privacy", [NORMS, ADAPTIVE])
 def test_what_is_told_behind_an_update_is_never_rounded(privacy: PrivacySettings) -> None:
     plan = plan_of(CompressionSettings(uplink="int4"), privacy=privacy)
-    travels_as = update_format(plan)
+    travels_as = update_format(plan, 1)
     told_count = upload_schema(plan).element_count - COUNT
     told = np.linspace(1, 0.1, told_count, dtype=np.float32)
 
@@ -176,7 +176,7 @@ def test_a_part_of_an_update_travels_in_a_part_of_its_bytes(keep: Any) -> None:
 def test_large_tensors_travel_as_factors_and_what_is_told_as_it_is() -> None:
     settings = CompressionSettings(uplink="none", rank=2, error_feedback=True)
     plan = plan_of(settings, privacy=ADAPTIVE)
-    travels_as = update_format(plan)
+    travels_as = update_format(plan, 1)
     told = np.concatenate([UPDATE, np.ones(1, np.float32)])
 
     payload = travels_as.encode(told, seed=1)
