@@ -45,12 +45,15 @@ class Contribution:
         update: Contiguous float32 in the layout of ``models.plan.upload_schema``.
         example_count: Target tokens the client says it trained on.
         client_name: The client, which a method with generated tensors must know.
+        scale: What the update counts beside a fresh one, in (0, 1]; see
+            ``BufferedSettings.worth``. Tensors that are generated know no scale.
     """
 
     slot: int
     update: Tensor
     example_count: int
     client_name: str = ""
+    scale: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -265,7 +268,7 @@ def _add(
         # Before anything is added: both parts must be usable, or neither counts.
         if generated is not None:
             generated = split.clip_generated(contribution.slot, generated)
-        rule.add(contribution.slot, shared, count)
+        rule.add(contribution.slot, shared, count, scale=contribution.scale)
     except UnusableUpdateError as error:
         if screen is None:
             raise

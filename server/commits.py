@@ -1,7 +1,17 @@
 """Keep the commits of one attempt, each client's once, each answer the same when it is repeated."""
 
+from dataclasses import dataclass
+
 from server.refusals import RefusalCode
 from server.round_answers import CommitBegun, Committed, Lease, Receipt, Refused
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """Hold a commit between its halves."""
+
+    begun: CommitBegun
+    message_id: bytes
 
 
 class CommitBook:
@@ -13,12 +23,17 @@ class CommitBook:
 
     def __init__(self) -> None:
         self.receipts: dict[bytes, Receipt] = {}
-        self._running: dict[bytes, tuple[str, bytes]] = {}
+        self._running: dict[bytes, _Running] = {}
 
     @property
     def running(self) -> set[str]:
         """Return the clients whose commit is being made durable."""
-        return {client for client, _ in self._running.values()}
+        return {running.begun.lease.client for running in self._running.values()}
+
+    @property
+    def clients(self) -> set[str]:
+        """Return the clients whose commit is done."""
+        return {receipt.client for receipt in self.receipts.values()}
 
     def in_slot_order(self) -> tuple[Receipt, ...]:
         """Return what is committed, lowest slot first."""
@@ -36,33 +51,34 @@ class CommitBook:
         same = receipt.message_id == message_id
         return Committed(receipt, repeated=True) if same else Refused(RefusalCode.DUPLICATE)
 
-    def begin(self, lease: Lease, message_id: bytes, places: int) -> CommitBegun | Refused:
-        """Reserve one of the places for this lease, unless it has one or all are taken."""
-        if lease.nonce in self._running:
-            same = self._running[lease.nonce][1] == message_id
+    def begin(self, begun: CommitBegun, message_id: bytes, places: int) -> CommitBegun | Refused:
+        """Reserve one of the places for this commit, unless it has one or all are taken."""
+        nonce = begun.lease.nonce
+        if nonce in self._running:
+            same = self._running[nonce].message_id == message_id
             return Refused(RefusalCode.COMMIT_RUNNING if same else RefusalCode.DUPLICATE)
         if len(self.receipts) + len(self._running) >= places:
             return Refused(RefusalCode.ROUND_FULL)
-        self._running[lease.nonce] = (lease.client, message_id)
-        return CommitBegun(lease)
+        self._running[nonce] = _Running(begun, message_id)
+        return begun
 
     def finish(self, lease: Lease) -> Committed | None:
         """Turn a running commit into a receipt; None if none was running."""
-        message_id = self.fail(lease)
-        if message_id is None:
+        running = self._running.pop(lease.nonce, None)
+        if running is None:
             return None
         receipt = Receipt(
             nonce=lease.nonce,
             client=lease.client,
-            round_number=lease.round_number,
-            attempt=lease.attempt,
+            round_number=running.begun.round_number,
+            attempt=running.begun.attempt,
             slot=lease.slot,
-            message_id=message_id,
+            message_id=running.message_id,
+            staleness=running.begun.staleness,
         )
         self.receipts[lease.nonce] = receipt
         return Committed(receipt, repeated=False)
 
-    def fail(self, lease: Lease) -> bytes | None:
-        """Forget a running commit and return its message id; None if none was running."""
-        _, message_id = self._running.pop(lease.nonce, (None, None))
-        return message_id
+    def fail(self, lease: Lease) -> bool:
+        """Forget a running commit; return whether there was one."""
+        return self._running.pop(lease.nonce, None) is not None

@@ -32,6 +32,7 @@ from privacy.calibrated_settings import TreeNoise
 from privacy.settings import PrivacySettings
 from server.aggregation.robust_settings import RobustSettings
 from server.aggregation.settings import AggregationSettings, AttentiveSettings
+from server.buffered_rules import check_buffered
 from server.convergence import ConvergenceSettings
 from server.evaluation_settings import EvaluationSettings
 from server.fitting_settings import FittingSettings, check_fitting
@@ -126,6 +127,14 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
                 self.privacy,
                 self.aggregation,
                 self.rounds,
+                evaluation=self.evaluation,
+            )
+        if self.rounds.buffered is not None:
+            check_buffered(
+                schema,
+                self.privacy,
+                compression=self.compression,
+                growth=self.growth,
                 evaluation=self.evaluation,
             )
         if self.fitting is not None:

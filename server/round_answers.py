@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from server.buffered_settings import staleness_of
 from server.refusals import TEXTS, RefusalCode
 
 
@@ -40,10 +41,10 @@ class Lease:
     Attributes:
         nonce: 16 random bytes; bound into the sealed update.
         client: Name of the client.
-        round_number: Round, from 1.
+        round_number: Round that was open when it was given, from 1.
         attempt: How often the round was started over before, from 0.
         slot: Place in the order of summation, from 0.
-        deadline: When the round closes, in seconds of the machine's clock.
+        deadline: When it ends, in seconds of the machine's clock.
     """
 
     nonce: bytes
@@ -61,10 +62,11 @@ class Receipt:
     Attributes:
         nonce: Nonce of the lease it was committed under.
         client: Name of the client.
-        round_number: Round, from 1.
+        round_number: Round that it counts in, from 1.
         attempt: Attempt, from 0.
         slot: Slot of the lease.
         message_id: Identifier of the sealed message, 16 bytes.
+        staleness: Releases made between its lease and that round, τ; 0 in synchronous rounds.
     """
 
     nonce: bytes
@@ -73,6 +75,12 @@ class Receipt:
     attempt: int
     slot: int
     message_id: bytes
+    staleness: int = 0
+
+    @property
+    def base_round(self) -> int:
+        """Return the round whose lease it was committed under."""
+        return self.round_number - self.staleness
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +105,23 @@ class ComeBack:
 
 @dataclass(frozen=True, slots=True)
 class CommitBegun:
-    """Answer the start of a commit: make the update durable, then finish the commit."""
+    """Answer the start of a commit: make the update durable, then finish the commit.
+
+    Attributes:
+        lease: What it is committed under.
+        round_number: Round that it will count in, from 1: a later one than the lease's where
+            rounds are buffered.
+        attempt: Attempt of that round, from 0.
+    """
 
     lease: Lease
+    round_number: int
+    attempt: int
+
+    @property
+    def staleness(self) -> int:
+        """Return how many releases were made since the lease was given, τ."""
+        return staleness_of(self.lease.round_number, self.round_number)
 
 
 @dataclass(frozen=True, slots=True)

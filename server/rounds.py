@@ -43,13 +43,15 @@ from server.round_answers import (
 )
 from server.round_settings import RoundSettings
 
-_IDLE_SECONDS = 60.0
-_COME_BACK = {
+IDLE_SECONDS = 60.0
+"""When to ask again if nothing is known, in seconds."""
+COME_BACK = {
     Phase.WAITING: ComeBackReason.NO_ROUND,
     Phase.CLOSING: ComeBackReason.CLOSING,
     Phase.GIVEN_UP: ComeBackReason.GIVEN_UP,
     Phase.FINISHED: ComeBackReason.FINISHED,
 }
+"""Why nobody gets a lease in a phase."""
 
 
 class RoundStateError(RuntimeError):
@@ -128,7 +130,12 @@ class RoundMachine:
     def leased_count(self) -> int:
         """Return how many connected clients hold a lease and have not committed."""
         present = self._book.present() if self._book else set()
-        return len(present - {receipt.client for receipt in self._commits.receipts.values()})
+        return len(present - self._commits.clients)
+
+    @property
+    def going_on(self) -> frozenset[bytes]:
+        """Return the nonces of leases that outlast a round: none here."""
+        return frozenset()
 
     def open_round(self, population: Sequence[str], now: float) -> bool:
         """Open the next round, or return False when too few devices are enrolled.
@@ -189,7 +196,7 @@ class RoundMachine:
         A client that was lost gets the same lease back, so that what it has sealed stays valid.
         """
         if self._book is None or self.phase is not Phase.OPEN:
-            return ComeBack(_COME_BACK.get(self.phase, ComeBackReason.NO_ROUND), _IDLE_SECONDS)
+            return ComeBack(COME_BACK.get(self.phase, ComeBackReason.NO_ROUND), IDLE_SECONDS)
         if now >= self._book.deadline:
             return ComeBack(ComeBackReason.CLOSING, 1.0)
         held = self._book.get(client)
@@ -249,7 +256,8 @@ class RoundMachine:
         lease = self.lease_of(client, nonce, now)
         if isinstance(lease, Refused):
             return lease
-        return self._commits.begin(lease, message_id, self._places)
+        begun = CommitBegun(lease, self.round_number, self.attempt)
+        return self._commits.begin(begun, message_id, self._places)
 
     def finish_commit(self, lease: Lease) -> Committed:
         """Count the contribution that has become durable.
@@ -270,7 +278,7 @@ class RoundMachine:
         Raises:
             RoundStateError: If no commit of that lease is running.
         """
-        if self._commits.fail(lease) is None:
+        if not self._commits.fail(lease):
             raise RoundStateError(f"no commit of {lease.client} is running")
 
     def commit(

@@ -22,7 +22,7 @@ from privacy.random import SecureSource
 from privacy.secure_noise import NoiseKeys
 from server.admin import AdminService
 from server.aggregation.intake import IntakeSettings
-from server.config import FederationConfig, make_plan
+from server.config import ConfigError, FederationConfig, make_plan
 from server.coordinator import Coordinator
 from server.device_evaluation import DeviceEvaluation
 from server.disk_full import naming_the_disk
@@ -103,6 +103,10 @@ async def serve(
         ListenError: If an address is taken.
         DiskFullError: If the disk is full; the next start goes on with the round.
     """
+    if config.rounds.buffered is not None:
+        raise ConfigError(
+            "rounds.buffered must be absent: only sotto-simulate runs buffered rounds so far"
+        )
     # One thread an operation: sums are the same to the bit on every machine, and in simulation.
     torch.set_num_threads(1)
     with (

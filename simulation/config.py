@@ -19,6 +19,7 @@ from models.schema import RELEASED
 from server.config import ConfigError, FederationConfig
 from simulation.attack_settings import AttackSettings, check_attack
 from simulation.data_settings import DataSettings
+from simulation.device_speeds import SpeedSettings
 from simulation.overrides import Override, with_setting
 
 TRAINING_SPLIT = "training-split"
@@ -33,10 +34,13 @@ class SimulationConfig(FederationConfig, frozen=True, kw_only=True, forbid_unkno
         data: Whose text, dealt how.
         attack: Which clients attack, and how; absent for honest ones. No deployed federation knows
             it.
+        speeds: How long devices take, on a simulated clock; absent lets no time pass, or, in
+            buffered rounds, every device take a second.
     """
 
     data: DataSettings
     attack: AttackSettings | None = None
+    speeds: SpeedSettings | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

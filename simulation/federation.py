@@ -2,27 +2,28 @@
 
 Who takes part, which slot a client has and when a round closes is ``server.rounds``; what becomes
 of the updates is ``server.closing``; what a client does is ``edge_client.local_round``. This file
-only stands where sockets, disk and clock are in a deployment: time passes when nobody is left to
-wait for.
+only stands where sockets and disk are in a deployment, and ``simulation.arrivals`` where its clock
+is.
 
 A client's update is made when the aggregation asks for it, so memory does not grow with the
 cohort. A client whose training gives no usable update (it diverged) leaves its place empty, as a
-refused upload does.
+refused upload does. In buffered rounds it is made of the release that the client started from, as
+many of which are kept as may be stale, and only if it counts.
 """
 
 import math
 import statistics
 import time
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Protocol
 
 import msgspec
 import torch
 from torch import Tensor
 
+from models.compression.settings import release_step
 from models.layer_growth import grow
 from models.plan import Plan, download_schema, released_schema
 from models.plan_stages import next_stage, plan_of_round, stage_figures
@@ -32,24 +33,23 @@ from privacy.calibrated_settings import TreeNoise
 from privacy.secure_noise import NoiseKeys
 from privacy.settings import PrivacySettings
 from server.aggregation.screening import Screen
+from server.buffered_rounds import make_machine
 from server.closing import Closed, Contribution, close_round
-from server.cohort import CohortOverflowError, PopulationTooLargeError
+from server.cohort import PopulationTooLargeError
 from server.guarantee_rules import sampled_places
 from server.method_state import method_state_of
-from server.round_answers import Abort, Close, LeaseGiven, Phase
-from server.rounds import RoundMachine
+from server.round_answers import Close, Phase
 from server.starting_model import starting_parameters
-from simulation.attacks import Attackers
+from simulation.arrivals import Devices, SimulationError, arrivals_of
+from simulation.attacks import Attackers, Cohort
 from simulation.config import SimulationConfig
+from simulation.downlink_bytes import DownlinkBytes
 from simulation.metrics import Value
 from simulation.participation import SeededSource
+from simulation.round_tally import Tally, largest_weight, screened_figures
 from simulation.workers import Trained, WorkerPool
 
 _COORDINATOR = "coordinator"
-
-
-class SimulationError(RuntimeError):
-    """Raised when a run cannot go on; the text says at which round and why."""
 
 
 class Guard(Protocol):
@@ -78,6 +78,9 @@ class Start:
         bytes_up: Bytes that they had sent.
         clipping_norm: Of the next round; that of the settings if absent.
         typical_norm: What the next round's screen starts from; None if nothing is known.
+        clock_s: Seconds on the simulated clock.
+        bases: Parameters of earlier releases that devices at work start from, by round; needed in
+            buffered rounds.
     """
 
     parameters: Tensor
@@ -88,6 +91,8 @@ class Start:
     bytes_up: int = 0
     clipping_norm: float | None = None
     typical_norm: float | None = None
+    clock_s: float = 0.0
+    bases: Mapping[int, Tensor] = field(default_factory=dict)
 
 
 class Federation:
@@ -116,6 +121,7 @@ class Federation:
         start: "Start | None" = None,
         guard: "Guard | None" = None,
         attackers: Attackers | None = None,
+        seconds: Mapping[str, float] | None = None,
     ) -> None:
         """Start, or go on after a finished round.
 
@@ -127,6 +133,11 @@ class Federation:
             start: Where a finished round left the run; its beginning if absent.
             guard: Keeps the promise of a noise mode with a guarantee; None without one.
             attackers: Who sends what it likes; None where everybody is honest.
+            seconds: How long each client takes for a round, on the simulated clock; None where no
+                time passes.
+
+        Raises:
+            SimulationError: If too few clients are fast enough for buffered rounds.
         """
         if start is None:
             start = Start(parameters=starting_parameters(config, plan))
@@ -147,19 +158,40 @@ class Federation:
         self._attackers = attackers
         self._source = SeededSource(config.seed)
         self._guard = guard
-        self._machine = RoundMachine(
+        self._buffered = config.rounds.buffered
+        self._takes_time = seconds is not None or self._buffered is not None
+        self._machine = make_machine(
             config.rounds,
             self._source,
-            round_number=start.round_number + 1,
+            round_number=1 if self._buffered else start.round_number + 1,
             sampled_places=sampled_places(config.rounds, config.privacy),
             limits_who_comes=isinstance(config.privacy, TreeNoise),
         )
-        self._now = 0.0
+        self._arrivals = arrivals_of(
+            self._machine,
+            self._source,
+            Devices(names=names, seconds=seconds, absence_rate=config.data.absence_rate),
+            config.rounds,
+            now=start.clock_s,
+        )
+        self._bases = dict(start.bases)
+        self._keep_base(start.round_number)
+        self._go_through(start.round_number if self._buffered else 0)
         self._set_stage(self.plan)
+
+    def _go_through(self, rounds: int) -> None:
+        """Let devices arrive as they did in rounds that are over, up to who is at work now.
+
+        When they come depends on their speed alone, so nobody has to train again for it.
+        """
+        for number in range(1, rounds + 1):
+            self._source.start_round(number)
+            self._arrivals.next_order(self._names)
+            self._machine.released()
 
     def _set_stage(self, plan: Plan) -> None:
         self.plan = plan
-        self._download_bytes = download_schema(plan).payload_bytes
+        self._downlink = DownlinkBytes(plan)
         self._pool.use(plan)
 
     def go_back(self, parameters: Tensor, personalisation: bytes | None, plan: Plan) -> None:
@@ -205,15 +237,16 @@ class Federation:
         number = self._machine.round_number
         self._source.start_round(number)
         self._grow(number)
-        tally = _Tally()
+        tally = Tally()
         closed = None
         while closed is None:
             closed = self._attempt(tally)
         self.parameters = closed.parameters
+        self._keep_base(number)
         self.round_number = number
         self.tokens_trained += tally.tokens
         self._machine.released()
-        moved = self._move_clipping_norm(closed) | _screened_figures(closed)
+        moved = self._move_clipping_norm(closed) | screened_figures(closed)
         round_s = time.perf_counter() - started
         if self._config.privacy.guarantees_privacy:
             # Nothing of one client, and no mean over them that no noise covers.
@@ -230,12 +263,21 @@ class Federation:
             "tokens": self.tokens_trained,
             "bytes_down": self.bytes_down,
             "bytes_up": self.bytes_up,
-            "largest_weight": _largest_weight(closed),
+            "largest_weight": largest_weight(closed),
             "round_s": round_s,
             **stage_figures(self.plan),
             **moved,
             **tally.attacked,
+            **tally.timed,
         }
+
+    def _keep_base(self, round_number: int) -> None:
+        """Remember a release for those who are still to start from it, and forget the oldest."""
+        if self._buffered is None:
+            return
+        oldest = round_number - self._buffered.max_staleness
+        self._bases = {known: base for known, base in self._bases.items() if known >= oldest}
+        self._bases[round_number] = self.parameters
 
     def _move_clipping_norm(self, closed: Closed) -> dict[str, Value]:
         """Go on to the next round's norm and return the figures; none where it stays."""
@@ -247,18 +289,21 @@ class Federation:
     def _privacy(self) -> PrivacySettings:
         return msgspec.structs.replace(self.plan.privacy, clipping_norm=self.clipping_norm)
 
-    def _attempt(self, tally: "_Tally") -> Closed | None:
+    def _attempt(self, tally: Tally) -> Closed | None:
         """Open a round and close it; None if it fell short of its quorum and is to be repeated."""
         names = self._names
         if self._guard is not None:
             names = self._guard.population(self._machine.round_number)
-        if not self._open(names):
+        try:
+            order = self._arrivals.next_order(names)
+        except PopulationTooLargeError as error:
+            raise SimulationError(str(error)) from None
+        if order is None:
             raise SimulationError(
                 f"round {self._machine.round_number} needs a larger population than "
                 f"{len(names)} clients that may take part; lower rounds.cohort_size and "
                 "rounds.quorum"
             )
-        order = self._commit()
         if isinstance(order, Close):
             try:
                 return self._close(order, tally)
@@ -267,7 +312,7 @@ class Federation:
                 pass
             aside = f", {tally.screened} were set aside" if tally.screened else ""
             order = self._machine.abort(f"{tally.diverged} clients diverged{aside}")
-        if order.gives_up:
+        if order.gives_up or self._buffered is not None:
             raise SimulationError(
                 f"round {order.round_number} was given up after {order.attempt + 1} attempts: "
                 f"{order.reason}; lower training.learning_rate or rounds.quorum"
@@ -278,51 +323,22 @@ class Federation:
     def _is_sampled(self) -> bool:
         return self._config.rounds.selection == "sampled"
 
-    def _open(self, names: Sequence[str]) -> bool:
-        """Open the round; a draw of more than its places is made again."""
-        while True:
-            try:
-                with suppress(CohortOverflowError):
-                    return self._machine.open_round(names, self._now)
-            except PopulationTooLargeError as error:
-                raise SimulationError(str(error)) from None
-
-    def _commit(self) -> Close | Abort:
-        """Let everybody who is not away check in and commit, and return how the round ends."""
-        machine, source = self._machine, self._source
-        cohort = machine.cohort
-        members = cohort.members if cohort is not None else None
-        arrivals = source.choose(self._names, len(self._names)) if members is None else members
-        for name in arrivals:
-            answer = machine.check_in(name, self._now)
-            if isinstance(answer, LeaseGiven) and not self._is_away():
-                machine.commit(name, answer.lease.nonce, source.bytes(16), self._now)
-        order = machine.tick(self._now)
-        if order is None:
-            # Nobody is left to wait for: let the time pass.
-            self._now = machine.next_wakeup or self._now
-            order = machine.tick(self._now)
-        if order is None:
-            raise SimulationError(f"round {machine.round_number} did not end at its deadline")
-        return order
-
-    def _is_away(self) -> bool:
-        draw = int.from_bytes(self._source.bytes(8), "little") / 2**64
-        return draw < self._config.data.absence_rate
-
     def generated_for(self, client_name: str) -> Tensor | None:
         """Return a client's generated tensors, or None where the method generates none."""
         if not self.method.generated.tensors:
             return None
         return self.method.parameters_for(client_name)
 
-    def _close(self, order: Close, tally: "_Tally") -> Closed:
+    def _close(self, order: Close, tally: Tally) -> Closed:
         """Train the cohort and aggregate as the updates come.
 
         Raises:
             _TooFewError: If fewer of them than the quorum are of use.
         """
         tally.cohort = order.slot_count
+        self._downlink.start_round(order.round_number, self.parameters)
+        self.bytes_down += self._arrivals.wasted * self._downlink.whole
+        tally.timed = self._time_figures(order)
         self.took_part = []
         seed = client_seed(self.plan.seed, order.round_number, _COORDINATOR, purpose="noise")
         screen = Screen(
@@ -347,7 +363,20 @@ class Federation:
         bad = self._attackers.names & set(sent)
         return {"attackers": len(bad), "attackers_screened": len(bad & set(refused))}
 
-    def _sum(self, order: Close, tally: "_Tally", screen: Screen, seed: int) -> Closed:
+    def _time_figures(self, order: Close) -> dict[str, Value]:
+        """Return when the round closed, what came too late, and how old updates are."""
+        if not self._takes_time:
+            return {}
+        figures: dict[str, Value] = {
+            "clock_s": self._arrivals.now,
+            "wasted": self._arrivals.wasted,
+        }
+        if self._buffered is not None:
+            ages = [receipt.staleness for receipt in order.receipts]
+            figures |= {"mean_staleness": statistics.fmean(ages), "largest_staleness": max(ages)}
+        return figures
+
+    def _sum(self, order: Close, tally: Tally, screen: Screen, seed: int) -> Closed:
         return close_round(
             self.parameters,
             self._train(order, tally, screen),
@@ -361,11 +390,13 @@ class Federation:
             round_number=order.round_number,
             noise_keys=None if self._guard is None else self._guard.noise_keys,
             screen=screen,
+            release_step=release_step(self.plan.compression),
         )
 
-    def _train(self, order: Close, tally: "_Tally", screen: Screen) -> Iterator[Contribution]:
+    def _train(self, order: Close, tally: Tally, screen: Screen) -> Iterator[Contribution]:
+        worth = self._worth(order)
         for client in self._results(order):
-            self.bytes_down += self._download_bytes
+            self.bytes_down += self._downlink.take(client.client_name)
             if client.update is None:
                 tally.diverged += 1
                 continue
@@ -377,23 +408,44 @@ class Federation:
                 tally.loss_tokens += tokens
             self.bytes_up += client.upload_bytes
             self.took_part.append(client.client_name)
-            yield Contribution(client.slot, client.update, client.example_count, client.client_name)
+            yield Contribution(
+                client.slot,
+                client.update,
+                client.example_count,
+                client.client_name,
+                worth[client.client_name],
+            )
         # All that were yielded have been looked at by now.
         left = len(self.took_part) - len(screen.refused_slots)
         if not self._is_sampled and left < self._config.rounds.quorum:
             tally.screened += len(screen.refused_slots)
             raise _TooFewError
 
+    def _worth(self, order: Close) -> dict[str, float]:
+        """Return what each client's update counts beside a fresh one."""
+        buffered = self._buffered
+        return {
+            receipt.client: 1.0 if buffered is None else buffered.worth(receipt.staleness)
+            for receipt in order.receipts
+        }
+
     def _results(self, order: Close) -> Iterator[Trained]:
         """Yield what the cohort sends, in slot order; attackers send what they like."""
         cohort = [(place, name) for name, place in order.places().items()]
-        train = partial(
-            self._pool.train,
-            self.parameters,
-            round_number=order.round_number,
-            clipping_norm=self.clipping_norm,
-            generate=self.generated_for,
-        )
+        ages = {receipt.client: receipt.staleness for receipt in order.receipts}
+
+        def train(members: Cohort) -> Iterator[Trained]:
+            # In slot order, so the oldest come first, and each release is taken up once.
+            for age, alike in groupby(members, key=lambda member: ages[member[1]]):
+                yield from self._pool.train(
+                    self._bases[order.round_number - 1 - age] if age else self.parameters,
+                    list(alike),
+                    round_number=order.round_number - age,
+                    counts_in=order.round_number,
+                    clipping_norm=self.clipping_norm,
+                    generate=self.generated_for,
+                )
+
         if self._attackers is None:
             return train(cohort)
         return self._attackers.trained(
@@ -407,41 +459,3 @@ class Federation:
 
 class _TooFewError(Exception):
     """Raised when an attempt at a round has fewer usable updates than its quorum."""
-
-
-class _Tally:
-    """Count what happened in a round, over all its attempts."""
-
-    def __init__(self) -> None:
-        self.cohort = 0
-        self.diverged = 0
-        self.screened = 0
-        self.attacked: dict[str, Value] = {}
-        self.tokens = 0
-        self.loss_sum = 0.0
-        self.loss_tokens = 0
-        self.norms: list[float] = []
-
-    @property
-    def mean_loss(self) -> float | None:
-        """Return the loss over those who have one: under DP-SGD a round may draw no sentence."""
-        return self.loss_sum / self.loss_tokens if self.loss_tokens else None
-
-
-def _screened_figures(closed: Closed) -> dict[str, Value]:
-    """Return how many updates were set aside, by reason, and what the next round starts from.
-
-    Under a guarantee no honest client gives such a reason, and norms are not followed.
-    """
-    figures: dict[str, Value] = {
-        f"screened_{reason}": count for reason, count in closed.screened.items()
-    }
-    if closed.next_typical_norm is not None:
-        figures["next_typical_norm"] = closed.next_typical_norm
-    return figures
-
-
-def _largest_weight(closed: Closed) -> float | None:
-    """Return the largest share of one client in one layer; None where shares are not shown."""
-    weights = closed.aggregation_weights
-    return None if weights is None else max(max(row) for row in weights.shares)

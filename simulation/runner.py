@@ -31,11 +31,13 @@ from server.convergence import ConvergenceTracker
 from server.guarantee_rules import budget_of, sampled_places
 from server.release_files import NewRelease
 from server.releases import NO_PREVIOUS
+from server.starting_model import starting_parameters
 from simulation.attack_settings import check_attack
 from simulation.attacks import Attackers, backdoor_figures, backdoor_words
 from simulation.checkpoint import CheckpointError, RunDescription, RunFolder
 from simulation.client_figures import keystroke_figures
 from simulation.config import SimulationConfig
+from simulation.device_speeds import device_seconds
 from simulation.federation import Federation, Start
 from simulation.guarded_run import GuardedRun
 from simulation.measuring import Measures
@@ -158,6 +160,16 @@ class _Run:
         self._measures = Measures(plan, population, pool)
         self._tracker = ConvergenceTracker(config.convergence)
         self._stage_ends = _stage_ends(config)
+        self._seconds = (
+            None
+            if config.speeds is None
+            else device_seconds(
+                config.speeds,
+                population.clients,
+                local_epochs=config.training.local_epochs,
+                seed=config.seed,
+            )
+        )
         self._saved_at = time.monotonic()
         self._federation = self._at_last_checkpoint()
         for row in read_metrics(folder.folder):
@@ -229,6 +241,7 @@ class _Run:
                 self._pool,
                 guard=self._guarded,
                 attackers=self._attackers,
+                seconds=self._seconds,
             )
             if self._guarded is not None:
                 initial = self._release(federation, {}, NO_PREVIOUS)
@@ -250,10 +263,28 @@ class _Run:
                 bytes_up=int(figures.get("bytes_up") or 0),
                 clipping_norm=None if norm is None else float(norm),
                 typical_norm=None if typical is None else float(typical),
+                clock_s=float(figures.get("clock_s") or 0.0),
+                bases=self._bases_before(newest.record.round),
             ),
             guard=self._guarded,
             attackers=self._attackers,
+            seconds=self._seconds,
         )
+
+    def _bases_before(self, round_number: int) -> dict[int, torch.Tensor]:
+        """Return the releases before a round that devices at work may start from."""
+        return {
+            known: torch.tensor(self._folder.read(known).parameters)
+            if known
+            else starting_parameters(self._config, self._plan)
+            for known in self._older_bases(round_number)
+        }
+
+    def _older_bases(self, round_number: int) -> range:
+        """Return the rounds before this one whose releases buffered rounds still need."""
+        buffered = self._config.rounds.buffered
+        stale = 0 if buffered is None else buffered.max_staleness
+        return range(max(0, round_number - stale), round_number)
 
     def _evaluate(self, figures: dict[str, Value]) -> bool:
         """Add the validation figures where they are due; tell whether the model is the best."""
@@ -289,13 +320,14 @@ class _Run:
         waited = time.monotonic() - self._saved_at
         is_end = self._federation.is_finished or self._federation.round_number in self._stage_ends
         is_due = is_best or is_end or waited >= _CHECKPOINT_SECONDS
-        # Under a guarantee every round is recorded: one that is lost would be paid for twice.
-        if not is_due and self._guarded is None:
+        # Under a guarantee every round is recorded: one that is lost would be paid for twice. In
+        # buffered rounds later ones start from it.
+        if not is_due and self._guarded is None and self._config.rounds.buffered is None:
             return
         self._folder.save(
             self._release(self._federation, figures, before),
             best_round=self._tracker.best_round,
-            milestones=self._stage_ends,
+            milestones={*self._stage_ends, *self._older_bases(self._federation.round_number)},
             guarded=self._guarded,
             took_part=self._federation.took_part,
         )

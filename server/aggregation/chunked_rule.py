@@ -71,11 +71,13 @@ class ChunkedRule:
         """Return how many updates fitted without being clipped, before noise."""
         return self._intake.fitting_count
 
-    def add(self, slot: int, client_update: Tensor, example_count: int) -> None:
-        """Measure one update and keep it; the example count plays no part."""
+    def add(
+        self, slot: int, client_update: Tensor, example_count: int, *, scale: float = 1.0
+    ) -> None:
+        """Measure one update and keep it as it is to count; the example count plays no part."""
         kept = self._open_kept()
         taken = self._intake.take(slot, client_update, example_count)
-        kept.append(taken.values, taken.factor)
+        kept.append(taken.values, taken.factor * scale)
         self._norms.append(taken.tensor_norms)
 
     def merge(self, other: "ChunkedRule") -> None:

@@ -58,7 +58,9 @@ class AggregationRule(Protocol):
         """Return how many fitted without being clipped; 0 unless updates tell. For no log."""
         ...
 
-    def add(self, slot: int, client_update: Tensor, example_count: int) -> None:
+    def add(
+        self, slot: int, client_update: Tensor, example_count: int, *, scale: float = 1.0
+    ) -> None:
         """Take one client's update, scaled down to the clipping norm if it is above it.
 
         Args:
@@ -66,6 +68,9 @@ class AggregationRule(Protocol):
             client_update: Trained minus received parameters, contiguous float32, shape
                 ``(elements,)``, clean norms behind it where they arrive. Not changed, not kept.
             example_count: Target tokens the client trained on, at least 1.
+            scale: What the update is multiplied by, in (0, 1], because it is stale. Norms are
+                measured, clipped, screened and attended to before, all on one scale; nothing is
+                divided by it again, so that a stale update moves the model less.
 
         Raises:
             ValueError: If the slot is out of order or has no place, the shape or dtype is wrong, or

@@ -47,12 +47,14 @@ class WeightedRule:
         """Return how many updates fitted without being clipped, before noise."""
         return self._intake.fitting_count
 
-    def add(self, slot: int, client_update: Tensor, example_count: int) -> None:
+    def add(
+        self, slot: int, client_update: Tensor, example_count: int, *, scale: float = 1.0
+    ) -> None:
         """Measure one update, weigh it and add it: two reads of it, no copy."""
         self._sum.open_sum()
         taken = self._intake.take(slot, client_update, example_count)
         weights = self._weighing.weigh(taken, example_count)
-        self._sum.add(taken.values, weights, factor=taken.factor)
+        self._sum.add(taken.values, weights, factor=taken.factor * scale)
 
     def merge(self, other: "WeightedRule") -> None:
         """Add what a rule of a later slot range has summed; ``other`` stays as it is."""

@@ -12,8 +12,9 @@ from models.parameters import initial_parameters
 from models.plan import Plan
 from server.closing import Contribution, close_round
 from server.config import make_plan
+from simulation.arrivals import SimulationError
 from simulation.config import SimulationConfig
-from simulation.federation import Federation, SimulationError
+from simulation.federation import Federation
 from simulation.participation import SeededSource
 from simulation.population import Population
 from simulation.workers import WorkerPool

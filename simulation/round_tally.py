@@ -1,0 +1,43 @@
+"""Count what happens in a simulated round, and put it into figures."""
+
+from server.closing import Closed
+from simulation.metrics import Value
+
+
+class Tally:
+    """Count what happened in a round, over all its attempts."""
+
+    def __init__(self) -> None:
+        self.cohort = 0
+        self.diverged = 0
+        self.screened = 0
+        self.attacked: dict[str, Value] = {}
+        self.timed: dict[str, Value] = {}
+        self.tokens = 0
+        self.loss_sum = 0.0
+        self.loss_tokens = 0
+        self.norms: list[float] = []
+
+    @property
+    def mean_loss(self) -> float | None:
+        """Return the loss over those who have one: under DP-SGD a round may draw no sentence."""
+        return self.loss_sum / self.loss_tokens if self.loss_tokens else None
+
+
+def screened_figures(closed: Closed) -> dict[str, Value]:
+    """Return how many updates were set aside, by reason, and what the next round starts from.
+
+    Under a guarantee no honest client gives such a reason, and norms are not followed.
+    """
+    figures: dict[str, Value] = {
+        f"screened_{reason}": count for reason, count in closed.screened.items()
+    }
+    if closed.next_typical_norm is not None:
+        figures["next_typical_norm"] = closed.next_typical_norm
+    return figures
+
+
+def largest_weight(closed: Closed) -> float | None:
+    """Return the largest share of one client in one layer; None where shares are not shown."""
+    weights = closed.aggregation_weights
+    return None if weights is None else max(max(row) for row in weights.shares)
