@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> Mapping[str, object]:
-    from export import commands
+    from export import commands, speech_commands
 
     match arguments.command:
         case "verify":
@@ -49,13 +49,25 @@ def _run(arguments: argparse.Namespace) -> Mapping[str, object]:
                 authority=arguments.authority,
                 person=arguments.person,
             )
+        case "speak":
+            text = sys.stdin.read() if arguments.text == "-" else arguments.text
+            return speech_commands.speak(
+                arguments.bundle,
+                text,
+                arguments.out,
+                speed=arguments.speed,
+                seed=arguments.seed,
+                longest_s=arguments.longest_s,
+                person=arguments.person,
+                authority=arguments.authority,
+            )
         case _:
             return _make(arguments)
 
 
 def _make(arguments: argparse.Namespace) -> Mapping[str, object]:
     """Do what writes a file."""
-    from export import commands
+    from export import commands, speech_commands
 
     keys = {"authority": arguments.authority, "passphrase_file": arguments.passphrase_file}
     match arguments.command:
@@ -72,6 +84,15 @@ def _make(arguments: argparse.Namespace) -> Mapping[str, object]:
             return commands.export_image_bundle(
                 arguments.source,
                 arguments.out,
+                which=arguments.round,
+                precision=arguments.precision,
+                **keys,
+            )
+        case "speech":
+            return speech_commands.export_speech_bundle(
+                arguments.source,
+                arguments.out,
+                vocoder=arguments.vocoder,
                 which=arguments.round,
                 precision=arguments.precision,
                 **keys,
@@ -98,11 +119,13 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     _add_keyboard(commands.add_parser("keyboard", help="make a keyboard's bundle from a release"))
     _add_graph(commands.add_parser("image", help="make a classifier's bundle from a release"))
+    _add_speech(commands.add_parser("speech", help="make a voice's bundle from a release"))
     _add_personal(commands.add_parser("personal", help="make the file of one client's own part"))
     _add_quantise(commands.add_parser("quantise", help="round a bundle's weights to 8 bits"))
     _add_bundle(commands.add_parser("verify", help="check digests, signature, weights and parity"))
     _add_bundle(commands.add_parser("inspect", help="say what a bundle or a personal file is"))
     _add_suggest(commands.add_parser("suggest", help="suggest the next word of a text"))
+    _add_speak(commands.add_parser("speak", help="say a text with a voice's bundle"))
     for command in commands.choices.values():
         command.add_argument("--json", action="store_true", help="print one JSON object")
         command.add_argument(
@@ -132,6 +155,17 @@ def _add_graph(parser: argparse.ArgumentParser) -> None:
         choices=("float32", "int8"),
         default="float32",
         help="how weights are kept and multiplied: 4 or 1 bytes each (default: %(default)s)",
+    )
+
+
+def _add_speech(parser: argparse.ArgumentParser) -> None:
+    _add_graph(parser)
+    parser.add_argument(
+        "--vocoder",
+        type=Path,
+        metavar="SOURCE",
+        help="folder of a coordinator, of a simulated run, or of one release, of task vocoder: "
+        "makes the sound, with the same [model.mel] as the voice's (default: Griffin-Lim does)",
     )
 
 
@@ -221,6 +255,46 @@ def _add_suggest(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="whose keyboard it is: a file made by `sotto-export personal`",
+    )
+
+
+def _add_speak(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle folder or .zip")
+    parser.add_argument("text", metavar="TEXT", help="written English; - reads standard input")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="sound to be written or replaced: .wav, .flac, .mp3 or .ogg (Opus)",
+    )
+    parser.add_argument(
+        "--speed",
+        type=float,
+        default=1.0,
+        metavar="FACTOR",
+        help="0.25 to 4 times as fast as the voice learnt to speak, at the same pitch "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
+        "--longest-s",
+        type=float,
+        metavar="SECONDS",
+        help="cut a sentence off that has not ended after so many seconds at speed 1 "
+        "(default: the longest clip of the voice's run)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        metavar="NUMBER",
+        help="equal seeds give equal sound (default: drawn)",
+    )
+    parser.add_argument(
+        "--person",
+        type=Path,
+        metavar="FILE",
+        help="whose voice it is: a file made by `sotto-export personal` "
+        "(default: nobody in particular)",
     )
 
 

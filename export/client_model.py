@@ -107,12 +107,15 @@ def client_parameters(release: Release, client_name: str) -> FlatVector:
 def _maker(plan: Plan, *, with_published: bool) -> FedTpSettings | PFedHnSettings:
     """Return the settings of a method whose client models can be put together here."""
     settings = plan.personalisation
+    keeps_part = bool(plan_schema(plan).with_roles(Role.PERSONAL).tensors)
     match settings:
-        case PFedHnSettings() | FedTpSettings(head="shared", neighbours=None):
+        case PFedHnSettings() | FedTpSettings(head="shared", neighbours=None) if (
+            with_published or not keeps_part  # A voice keeps who speaks, under every method.
+        ):
             return settings
         case FedTpSettings(head="personal", neighbours=None) if with_published:
             return settings
-        case GlobalSettings() | FedProxSettings():
+        case GlobalSettings() | FedProxSettings() if not keeps_part:
             raise ExportError(
                 f'method "{settings.method}" has one model for everyone; export it without a client'
             )

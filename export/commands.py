@@ -7,20 +7,25 @@ import msgspec
 
 from export.adapter import Resting
 from export.bundle import Bundle, load_bundle
+from export.command_sources import (
+    Report,
+    certificate_in,
+    coordinator_of,
+    identity_in,
+    named,
+    release_in,
+)
 from export.exporter import ExportError, Precision
 from export.image import ImageBundle, export_image, load_image_bundle, verify_image
 from export.keyboard import export_keyboard, quantise_bundle, verify_bundle
 from export.manifest import Manifest, ParityRecord
 from export.next_word import NextWords
 from export.personal_file import PersonalManifest, kind_of, load_personal_file
-from export.release import Release, find_release, read_authority, read_release
+from export.release import Release, read_authority
 from export.runtime import NextWordGraph
-from export.signed_by import Signer
+from export.speech_commands import described_speech, inspect_speech, verify_speech_bundle
+from export.speech_export import export_speech
 from models.published_part import decode_published
-from privacy.identity import Identity
-from privacy.keys import read_passphrase
-
-Report = dict[str, object]
 
 
 def export_keyboard_bundle(
@@ -50,8 +55,8 @@ def export_keyboard_bundle(
         CertificateError: If the coordinator's keys and certificates do not belong together.
         OSError: If the disk refuses.
     """
-    release = _release(source, which, authority)
-    signer = _coordinator(source, passphrase_file)
+    release = release_in(source, which, authority)
+    signer = coordinator_of(source, passphrase_file)
     manifest = export_keyboard(
         release, target, precision=precision, languages=languages, signed_with=signer
     )
@@ -68,8 +73,8 @@ def export_image_bundle(
     passphrase_file: Path | None,
 ) -> Report:
     """Export a classifier's release; arguments and errors as of ``export_keyboard_bundle``."""
-    release = _release(source, which, authority)
-    signer = _coordinator(source, passphrase_file)
+    release = release_in(source, which, authority)
+    signer = coordinator_of(source, passphrase_file)
     manifest = export_image(release, target, precision=precision, signed_with=signer)
     return _exported(target, release, manifest)
 
@@ -107,8 +112,8 @@ def export_personal(
     """
     from export.person import export_people, export_published  # Loads torch.
 
-    release = _release(source, which, authority)
-    signer = _coordinator(source, passphrase_file)
+    release = release_in(source, which, authority)
+    signer = coordinator_of(source, passphrase_file)
     if published is not None:
         part = decode_published(published.read_bytes(), authority=_trusted(source, authority))
         if part.record.client != client or whole:
@@ -119,6 +124,9 @@ def export_personal(
         own = export_published(release, part, target, resting=resting, signed_with=signer)
         return {"file": str(target), **_described_person(own)}
     if whole:
+        if release.plan.task == "speech":
+            voice = export_speech(release, target, client=client, signed_with=signer)
+            return {"bundle": str(target), "client": client, **described_speech(voice)}
         export = export_image if release.plan.task == "image_classification" else export_keyboard
         manifest = export(release, target, client=client, signed_with=signer)
         return {"bundle": str(target), "client": client, **_described(manifest)}
@@ -149,8 +157,10 @@ def quantise(
         CertificateError: If the coordinator's keys and certificates do not belong together.
         OSError: If the disk refuses.
     """
-    signer = None if sign_as is None else _identity(sign_as, passphrase_file)
-    manifest = quantise_bundle(source, target, authority=_read(authority), signed_with=signer)
+    signer = None if sign_as is None else identity_in(sign_as, passphrase_file)
+    manifest = quantise_bundle(
+        source, target, authority=certificate_in(authority), signed_with=signer
+    )
     return {
         "bundle": str(target),
         **_described(manifest),
@@ -167,15 +177,17 @@ def inspect(source: Path, *, authority: Path | None) -> Report:
         ValueError: If anything in it is not what it must be.
         OSError: If it cannot be read.
     """
-    certificate = _read(authority)
+    certificate = certificate_in(authority)
     if kind_of(source) == "personal":
         person = load_personal_file(source, authority=certificate)
-        return {"signed_by": _named(person.signer), **_described_person(person.manifest)}
+        return {"signed_by": named(person.signer), **_described_person(person.manifest)}
+    if kind_of(source) == "speech":
+        return inspect_speech(source, certificate)
     load = load_image_bundle if kind_of(source) == "image" else load_bundle
     bundle: Bundle | ImageBundle = load(source, authority=certificate)
     manifest = bundle.manifest
     return {
-        "signed_by": _named(bundle.signer),
+        "signed_by": named(bundle.signer),
         "client": manifest.client or "everyone's",
         **_described(manifest),
         "personal_tensors": "none"
@@ -194,9 +206,11 @@ def verify(source: Path, *, authority: Path | None) -> Report:
         ValueError: If anything in it is not what it must be.
         OSError: If it cannot be read.
     """
-    certificate = _read(authority)
+    certificate = certificate_in(authority)
     if kind_of(source) == "personal":
         return {"file": str(source), "digests": "fit", **inspect(source, authority=authority)}
+    if kind_of(source) == "speech":
+        return verify_speech_bundle(source, certificate)
     bundle: Bundle | ImageBundle
     if kind_of(source) == "image":
         bundle, record = verify_image(source, authority=certificate)
@@ -210,7 +224,7 @@ def verify(source: Path, *, authority: Path | None) -> Report:
         if bundle.manifest.precision == "float32"
         else "those the manifest names, rounded",
         "parity": "not compared: torch is missing" if record is None else _compared(record),
-        "bundle_signed_by": _named(bundle.signer),
+        "bundle_signed_by": named(bundle.signer),
         **_described(bundle.manifest),
     }
 
@@ -224,10 +238,10 @@ def suggest(
         ValueError: If the bundle is refused.
         OSError: If it cannot be read.
     """
-    bundle = load_bundle(source, authority=_read(authority))
+    bundle = load_bundle(source, authority=certificate_in(authority))
     graph = NextWordGraph(bundle.graph)
     if person is not None:
-        own = load_personal_file(person, authority=_read(authority))
+        own = load_personal_file(person, authority=certificate_in(authority))
         graph = own.on(graph, bundle.manifest)
     keyboard = NextWords(graph, bundle.vocabulary, slot_count=top)
     return {"suggestions": [msgspec.to_builtins(word) for word in keyboard.suggest(text)]}
@@ -242,18 +256,10 @@ def _trusted(source: Path, authority: Path | None) -> bytes:
     return read_authority(path)
 
 
-def _release(source: Path, which: str, authority: Path | None) -> Release:
-    """Read a release; a coordinator's own folder says who must have signed it."""
-    kept = source / "authority" / "authority.crt"
-    if authority is None and kept.is_file():
-        authority = kept
-    return read_release(find_release(source, which), authority=_read(authority))
-
-
 def _exported(target: Path, release: Release, manifest: Manifest) -> Report:
     return {
         "bundle": str(target),
-        "release_signed_by": _named(release.signer),
+        "release_signed_by": named(release.signer),
         **_described(manifest),
         "parity": _compared(manifest.parity),
     }
@@ -286,21 +292,3 @@ def _described(manifest: Manifest) -> Report:
 
 def _compared(parity: ParityRecord) -> str:
     return f"equals torch to {parity.largest_difference:.1e} nats over {len(parity.shapes)} shapes"
-
-
-def _named(signer: Signer | None) -> str:
-    return "nobody" if signer is None else signer.describe()
-
-
-def _read(authority: Path | None) -> bytes | None:
-    return None if authority is None else read_authority(authority)
-
-
-def _coordinator(source: Path, passphrase_file: Path | None) -> Identity | None:
-    """Return the coordinator whose folder is given; nobody signs for another folder."""
-    return _identity(source, passphrase_file) if (source / "identity").is_dir() else None
-
-
-def _identity(source: Path, passphrase_file: Path | None) -> Identity:
-    passphrase = None if passphrase_file is None else read_passphrase(passphrase_file)
-    return Identity.load(source / "identity", passphrase)

@@ -82,7 +82,7 @@ def exporter_for(settings: ModelSettings) -> Exporter:
 
                 return VitGraph(settings)
     except ImportError as error:
-        raise _missing(error) from None
+        raise missing(error) from None
     family = settings.__struct_config__.tag
     raise ExportError(
         f"model family must be gru_lm, transformer_lm or vit to be exported, got {family}"
@@ -99,12 +99,13 @@ def parse_graph(encoded: bytes) -> "onnx.ModelProto":
         import onnx
         from google.protobuf.message import DecodeError
     except ImportError as error:
-        raise _missing(error) from None
+        raise missing(error) from None
     try:
         return onnx.load_model_from_string(encoded)
     except DecodeError:
         raise ExportError("the graph must be ONNX, but cannot be parsed") from None
 
 
-def _missing(error: ImportError) -> ExportError:
+def missing(error: ImportError) -> ExportError:
+    """Return the error of a package that is not installed."""
     return ExportError(f"{error.name} is missing; install sotto[export]")

@@ -15,13 +15,15 @@ from export.adapter import Resting, encode_adapter
 from export.bundle_files import check_target
 from export.client_model import ClientModels
 from export.exporter import ExportError, exporter_for
+from export.graph_face import PERSONAL
 from export.manifest import FileDigest, personal_schema
 from export.personal_file import ADAPTER_FILE, PersonalManifest, write_personal_file
 from export.release import Release
 from export.released_model import personal_names
-from models.plan import plan_schema
+from models.plan import Plan, plan_schema
 from models.published_part import PublishedPart
 from models.schema import Role
+from models.transformer_tts_settings import TransformerTtsSettings
 
 if TYPE_CHECKING:
     from privacy.identity import Identity
@@ -119,6 +121,15 @@ def _with_generated(release: Release, published: PublishedPart) -> dict[str, NDA
     return {name: own[name] for name in personal_names(plan)}
 
 
+def _inputs(
+    plan: Plan, tensors: Mapping[str, NDArray[np.float32]]
+) -> Mapping[str, NDArray[np.float32]]:
+    """Return one person's tensors as the graphs take them, by their inputs' names."""
+    if isinstance(plan.model, TransformerTtsSettings):
+        return {PERSONAL + name: tensor for name, tensor in tensors.items()}
+    return exporter_for(plan.model).personal_inputs(tensors)
+
+
 def _person(
     release: Release,
     client: str,
@@ -128,7 +139,7 @@ def _person(
     origin: Literal["generated", "published"] = "generated",
 ) -> tuple[PersonalManifest, bytes]:
     plan = release.plan
-    adapter = encode_adapter(exporter_for(plan.model).personal_inputs(tensors), resting)
+    adapter = encode_adapter(_inputs(plan, tensors), resting)
     manifest = PersonalManifest(
         client=client,
         origin=origin,

@@ -5,17 +5,17 @@ an onnxruntime adapter, a manifest that pins it, and the coordinator's signature
 is that person's data and is written owner-only.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeVar
 
 import msgspec
 
 from export.adapter import Resting, decode_adapter
 from export.bundle_files import open_files, write_files
-from export.image_runtime import ImageGraph
 from export.manifest import CONTENT_FILES, BundleError, FileDigest, Manifest, decode_versioned
-from export.runtime import NextWordGraph
+from export.runtime import PersonalInputs
 from export.signed_by import Signer
 from export.signed_files import (
     LARGEST_MANIFEST_BYTES,
@@ -25,12 +25,25 @@ from export.signed_files import (
     read_manifest,
     signed_files,
 )
+from export.speech_face import VOCODER_FILE, VOICE_FILES
 
 if TYPE_CHECKING:
+    from export.speech_manifest import SpeechManifest
     from privacy.identity import Identity
 
-PersonalGraph = TypeVar("PersonalGraph", NextWordGraph, ImageGraph)
-"""A graph that can take a person's tensors."""
+
+class TakesPerson(Protocol):
+    """A loaded model that can take a person's tensors: a keyboard's, a classifier's, a voice."""
+
+    @property
+    def personal_shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """Return the shape of each tensor that is a person's own, by input name."""
+
+    def for_person(self, personal: PersonalInputs) -> Self:
+        """Return the model with one person's tensors."""
+
+
+PersonalGraph = TypeVar("PersonalGraph", bound=TakesPerson)
 
 PERSONAL_VERSION = 1
 ADAPTER_FILE = "person.onnx_adapter"
@@ -86,7 +99,7 @@ class PersonalFile:
     adapter: bytes
     signer: Signer | None
 
-    def on(self, graph: PersonalGraph, bundle: Manifest) -> PersonalGraph:
+    def on(self, graph: PersonalGraph, bundle: "Manifest | SpeechManifest") -> PersonalGraph:
         """Return a bundle's graph with this person's tensors; the session is shared.
 
         Raises:
@@ -160,7 +173,8 @@ def kind_of(source: Path) -> str:
     Raises:
         BundleError: If it has no manifest that says so.
     """
-    files = open_files(source, (*SIGNED_NAMES, ADAPTER_FILE, *CONTENT_FILES))
+    known = (*SIGNED_NAMES, ADAPTER_FILE, *CONTENT_FILES, *VOICE_FILES, VOCODER_FILE)
+    files = open_files(source, known)
     encoded = files.read(MANIFEST_FILE, limit_bytes=LARGEST_MANIFEST_BYTES)
     try:
         return msgspec.json.decode(encoded, type=_Kind).kind

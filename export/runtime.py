@@ -112,6 +112,17 @@ class NextWordGraph:
         own._personal = dict(personal)
         return own
 
+    @property
+    def personal_inputs(self) -> PersonalInputs:
+        """Return the person's tensors that this graph has; none of a graph for everyone.
+
+        Raises:
+            GraphError: If it needs some and has none.
+        """
+        if self._personal is None:
+            raise no_person(self.personal_shapes)
+        return self._personal
+
     def fresh_state(self, batch_size: int = 1) -> State:
         """Return the state of ``batch_size`` texts that have not begun."""
         return {
@@ -132,11 +143,9 @@ class NextWordGraph:
             GraphError: If onnxruntime fails, or the graph needs a person's tensors and has none.
         """
         self._check(tokens, k)
-        if self._personal is None:
-            raise no_person(self.personal_shapes)
         # Any: whole numbers and floats.
         feeds: dict[str, NDArray[Any]] = {TOKENS: tokens, TOP_K: np.array([k]), **state}
-        feeds |= self._personal
+        feeds |= self.personal_inputs
         found = run_session(self._session, self._outputs, feeds)
         carried = dict(zip(self._state_shapes, found[3:], strict=True))
         return Prediction(found[0], found[1], found[2], carried)
@@ -220,6 +229,23 @@ def run_session(
     """
     try:
         found: list[NDArray[Any]] = session.run(list(outputs), dict(feeds))
+    except _runtime_errors() as error:
+        raise GraphError(f"onnxruntime failed: {error}") from None
+    return found
+
+
+def run_on_values(
+    session: "onnxruntime.InferenceSession",
+    outputs: Sequence[str],
+    feeds: "Mapping[str, onnxruntime.OrtValue]",
+) -> "list[onnxruntime.OrtValue]":
+    """Return a graph's outputs, which stay in onnxruntime's own memory.
+
+    Raises:
+        GraphError: If onnxruntime fails.
+    """
+    try:
+        found: list[onnxruntime.OrtValue] = session.run_with_ort_values(list(outputs), dict(feeds))
     except _runtime_errors() as error:
         raise GraphError(f"onnxruntime failed: {error}") from None
     return found

@@ -1,0 +1,89 @@
+"""Write the three ONNX graphs of a voice (`export.speech_face` says what they take and give).
+
+A graph is that of the settings, so a voice that grew is written as the stage it is in. Weights are
+the network's own, which hold the runtime's scale already (`models.he_scaling`).
+
+References:
+    ``models.transformer_tts`` (the network; parity holds the graphs against it).
+"""
+
+from collections.abc import Collection, Mapping
+
+import onnx
+
+from export.exporter import Precision
+from export.graph_writer import Array, GraphWriter, check_tensors
+from export.named_weights import NamedWeights
+from export.speech_decoder_graph import write_decoder, write_postnet
+from export.speech_encoder_graph import write_encoder
+from export.speech_face import (
+    DECODER_FILE,
+    ENCODER_FILE,
+    POSTNET_FILE,
+    VOICE_FILES,
+    file_of,
+)
+from models.schema import Schema
+from models.transformer_tts_settings import TransformerTtsSettings
+
+
+class SpeechGraphs:
+    """Turn the parameters of one voice into ONNX and back."""
+
+    def __init__(self, settings: TransformerTtsSettings) -> None:
+        """Take the voice's settings."""
+        self._settings = settings
+        self._shapes = {spec.name: spec.shape for spec in settings.schema().tensors}
+
+    def build(
+        self,
+        tensors: Mapping[str, Array],
+        *,
+        personal: Collection[str] = (),
+        precision: Precision = "float32",
+    ) -> dict[str, onnx.ModelProto]:
+        """Return the checked graphs by file name. Of dropouts only the mel pre-net's is left.
+
+        Args:
+            tensors: Parameters that are not personal, by state-dict name, in their shapes.
+            personal: Names of those that are inputs.
+            precision: How matrices are stored and multiplied; convolutions stay float32.
+
+        Raises:
+            ExportError: If a tensor is missing, foreign or of another shape.
+        """
+        held = {name: shape for name, shape in self._shapes.items() if name not in personal}
+        check_tensors(tensors, held)
+        made = {}
+        for file, write in (
+            (ENCODER_FILE, write_encoder),
+            (DECODER_FILE, write_decoder),
+            (POSTNET_FILE, write_postnet),
+        ):
+            shapes = {name: self._shapes[name] for name in self._shapes if file_of(name) == file}
+            writer = GraphWriter(
+                shapes, personal=[name for name in shapes if name in personal], precision=precision
+            )
+            write(writer, self._settings)
+            own = {name: tensors[name] for name in shapes if name not in personal}
+            made[file] = writer.model(f"transformer_tts_{file.partition('.')[0]}", own)
+        return made
+
+    def recover(
+        self, models: Mapping[str, onnx.ModelProto], *, personal: Collection[str] = ()
+    ) -> dict[str, Array]:
+        """Return the parameters that graphs of ``build`` compute with, by state-dict name.
+
+        Raises:
+            ExportError: If a tensor is missing or does not have the shape the settings imply.
+        """
+        tensors = self._settings.schema().tensors
+        return {
+            name: tensor
+            for file in VOICE_FILES
+            for name, tensor in NamedWeights(
+                Schema(tuple(spec for spec in tensors if file_of(spec.name) == file))
+            )
+            .recover(models[file], personal=personal)
+            .items()
+        }

@@ -1,0 +1,66 @@
+"""Files of sound, read back by libsndfile."""
+
+import io
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+import soundfile
+from numpy.testing import assert_allclose, assert_array_equal
+
+from export.sound_file import SoundFormat, SoundFormatError, encode_sound, format_of
+
+RATE_HZ = 22_050
+# A second of 441 Hz, as loud as half of what there is.
+WAVE = (0.5 * np.sin(2 * np.pi * 441 / RATE_HZ * np.arange(RATE_HZ))).astype(np.float32)
+
+
+@pytest.mark.parametrize("wanted", ["wav", "flac"])
+def test_a_file_without_loss_holds_every_sample(wanted: SoundFormat) -> None:
+    sound, rate_hz = soundfile.read(io.BytesIO(encode_sound(WAVE, RATE_HZ, wanted)))
+
+    assert rate_hz == RATE_HZ
+    assert_allclose(sound, WAVE, atol=1 / 32_000)
+
+
+@pytest.mark.parametrize(("wanted", "rate_hz"), [("mp3", RATE_HZ), ("opus", 24_000)])
+def test_a_file_with_loss_sounds_alike(wanted: SoundFormat, rate_hz: int) -> None:
+    encoded = encode_sound(WAVE, rate_hz, wanted)
+
+    sound, _ = soundfile.read(io.BytesIO(encoded))
+
+    assert len(encoded) < len(WAVE)  # less than a byte a sample
+    assert sound[5000:15000].std() == pytest.approx(0.5 / np.sqrt(2), rel=0.05)
+
+
+def test_bare_samples_are_clipped_and_little_endian() -> None:
+    sound = np.array([0, 1, -1, 2, -3, 0.5], dtype=np.float32)
+
+    found = np.frombuffer(encode_sound(sound, RATE_HZ, "pcm"), dtype="<i2")
+
+    # 32767 times 0.5 is 16383.5, which is rounded to the even neighbour.
+    assert_array_equal(found, [0, 32767, -32767, 32767, -32767, 16384])
+
+
+def test_opus_at_a_rate_that_it_does_not_have_is_refused() -> None:
+    with pytest.raises(SoundFormatError, match=r"opus takes sound of 8000, .* has 22050 Hz"):
+        encode_sound(WAVE, RATE_HZ, "opus")
+
+
+def test_a_format_that_libsndfile_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(soundfile, "check_format", lambda *_: False)
+
+    with pytest.raises(SoundFormatError, match="mp3 cannot be encoded here"):
+        encode_sound(WAVE, RATE_HZ, "mp3")
+    for wanted in get_args(SoundFormat):
+        if wanted == "pcm":
+            encode_sound(WAVE, RATE_HZ, wanted)
+
+
+def test_a_files_name_says_its_format() -> None:
+    names = ("a.wav", "a.FLAC", "a.mp3", "a.ogg")
+
+    assert [format_of(Path(name)) for name in names] == ["wav", "flac", "mp3", "opus"]
+    with pytest.raises(SoundFormatError, match=r"must end in \.wav, .* got 'a\.aiff'"):
+        format_of(Path("a.aiff"))
