@@ -7,7 +7,7 @@ SOURCES := $(PACKAGES) tests benchmarks examples
 PROTOS := protos/federation_pb2.py protos/federation_pb2.pyi protos/federation_pb2_grpc.py protos/federation_pb2_grpc.pyi
 
 .DEFAULT_GOAL := help
-.PHONY: help dev demo test check format bench protos papers clean
+.PHONY: help dev demo page test check format bench protos papers clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -23,6 +23,9 @@ $(STAMP): pyproject.toml
 
 demo: $(STAMP) ## Train a keyboard on five devices of this machine and export it (3 minutes)
 	@$(BIN)/python -m examples.keyboard.run
+
+page: $(STAMP) ## Fetch what the keyboard's page runs models with (needs npm)
+	@$(BIN)/sotto-serve fetch
 
 test: $(STAMP) ## Run every test but the slow reproductions
 	$(BIN)/python -m pytest -m 'not papers'

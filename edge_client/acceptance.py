@@ -68,8 +68,10 @@ def _check_sizes(lease: wire.Lease, plan: Plan, schema: Schema) -> None:
                 "wrong_size",
                 f"the plan has {len(part.tensors)} tensors {what}, and the lease {size} bytes",
             )
+    released = schema.with_roles(*RELEASED)
     for size, part in (
-        (lease.download_bytes, schema.with_roles(*RELEASED)),
+        (lease.download_bytes, released),
+        *((moved.download_bytes, released) for moved in lease.moved),
         (lease.generated_bytes, generated),
         (lease.hypernetwork_bytes, hypernetwork),
         (lease.upload_bytes, schema.with_roles(*SENT)),

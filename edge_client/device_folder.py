@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from edge_client.held_release import HeldRelease
 from edge_client.outbox import Outbox
 from edge_client.personal_folder import PersonalFolder
 from privacy.atomic import write_atomically
@@ -64,6 +65,7 @@ class DeviceFolder:
         word_lists: Public word lists that were fetched, by digest.
         example_ledger: What example-level privacy has cost; never sent.
         personal: What of the model is this person's alone; never sent.
+        held: The last release, where the next may come as what changed since.
     """
 
     def __init__(self, path: Path) -> None:
@@ -76,6 +78,7 @@ class DeviceFolder:
         self.word_lists = path / "word_lists"
         self.example_ledger = path / "example_privacy.json"
         self.personal = PersonalFolder(path / "personal")
+        self.held = HeldRelease(path / "held")
         self._enrolment = path / "enrolment.json"
         self._travel = path / "travel.txt"
         self._plan = path / "plan.json"

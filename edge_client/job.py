@@ -28,6 +28,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         sealed_generated: File with the sealed part that was generated for this device alone; None
             where the plan's personalisation generates nothing.
         sealed_hypernetwork: File with the sealed hypernetwork; None unless an embedding is fitted.
+        held_sha256: The release that the sealed shared parameters lead from; None where they are
+            whole.
     """
 
     device_folder: str
@@ -45,6 +47,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     passphrase: bytes | None = None
     sealed_generated: str | None = None
     sealed_hypernetwork: str | None = None
+    held_sha256: bytes | None = None
 
 
 class Trained(msgspec.Struct, frozen=True, kw_only=True, tag=True):

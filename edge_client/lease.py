@@ -114,11 +114,13 @@ class _SealedModel:
         shared: Everyone's part.
         generated: The part generated for this device alone; None where there is none.
         hypernetwork: What an embedding is fitted with; None under any other plan.
+        held_sha256: The release that everyone's part leads from; None where it is whole.
     """
 
     shared: Path
     generated: Path | None
     hypernetwork: Path | None
+    held_sha256: bytes | None
 
     def delete(self) -> None:
         for path in (self.shared, self.generated, self.hypernetwork):
@@ -128,20 +130,34 @@ class _SealedModel:
 
 async def _fetch(lease: wire.Lease, device: Device, transport: Transport) -> _SealedModel:
     stem = device.folder.work / lease.nonce.hex()
+    moved = _moved_from(lease, device.folder.held.sha256)
+    held = None if moved is None else moved.base_sha256
     sealed = _SealedModel(
-        stem.with_suffix(".model"),
+        stem.with_suffix(".model" if held is None else f".from-{held.hex()[:16]}"),
         stem.with_suffix(".generated") if lease.generated_bytes else None,
         stem.with_suffix(".hypernetwork") if lease.hypernetwork_bytes else None,
+        held,
     )
-    for part, total_bytes, path in (
-        (wire.MODEL_PART_SHARED, lease.download_bytes, sealed.shared),
-        (wire.MODEL_PART_GENERATED, lease.generated_bytes, sealed.generated),
-        (wire.MODEL_PART_HYPERNETWORK, lease.hypernetwork_bytes, sealed.hypernetwork),
+    shared_bytes = lease.download_bytes if moved is None else moved.download_bytes
+    for part, total_bytes, path, base_sha256 in (
+        (wire.MODEL_PART_SHARED, shared_bytes, sealed.shared, held or b""),
+        (wire.MODEL_PART_GENERATED, lease.generated_bytes, sealed.generated, b""),
+        (wire.MODEL_PART_HYPERNETWORK, lease.hypernetwork_bytes, sealed.hypernetwork, b""),
     ):
         if path is not None:
-            await transport.fetch_model(lease, part, total_bytes, path)
+            await transport.fetch_model(lease, part, total_bytes, path, base_sha256)
             device.traffic.add(bytes_down=total_bytes)
     return sealed
+
+
+def _moved_from(lease: wire.Lease, held_sha256: bytes | None) -> wire.MovedModel | None:
+    """Return the way from the release that the device holds, where it is offered and shorter."""
+    offered = (
+        moved
+        for moved in lease.moved
+        if moved.base_sha256 == held_sha256 and moved.download_bytes < lease.download_bytes
+    )
+    return next(offered, None)
 
 
 async def _work(
@@ -190,6 +206,7 @@ def _job(lease: wire.Lease, sealed: _SealedModel, device: Device) -> Job:
         sealed_model=str(sealed.shared),
         sealed_generated=None if sealed.generated is None else str(sealed.generated),
         sealed_hypernetwork=None if sealed.hypernetwork is None else str(sealed.hypernetwork),
+        held_sha256=sealed.held_sha256,
         sealed_update=str(device.folder.outbox().sealed_update),
         deadline_ms=lease.deadline_ms,
         data=str(device.data),

@@ -10,13 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from edge_client.device_folder import DeviceFolder
+from edge_client.held_release import HeldReleaseError
 from edge_client.job import Job
 from models.base_digest import base_digest
-from models.codec import decode, encode, payload_size
+from models.codec import CodecError, FlatVector, decode, encode, payload_size
+from models.compression.release_delta import decode_delta, delta_sha256
 from models.hypernetwork import Hypernetwork
 from models.parameters import parameters_sha256
 from models.plan import Plan, download_schema, hypernetwork_of, released_schema, upload_schema
@@ -24,7 +27,13 @@ from models.role_vectors import put_part
 from models.schema import Role, Schema
 from privacy.atomic import write_chunks_atomically
 from privacy.certificates import CertifiedKey, KeyUse, check_certificate
-from privacy.envelope import Direction, MessageContext, open_sealed, seal
+from privacy.envelope import (
+    Direction,
+    MessageContext,
+    open_sealed,
+    payload_bytes_of,
+    seal,
+)
 from privacy.identity import Identity
 
 _PIECE_BYTES = 1 << 20
@@ -83,11 +92,12 @@ class SealedExchange:
 
         Raises:
             UnsealError: If a part is not the one that this lease is about.
+            HeldReleaseError: If it leads from a release that the device holds no more.
             CodecError: If its content is no parameters of the plan's model.
             CertificateError: If the coordinator's key may not be used now.
         """
         shared_schema = released_schema(self._plan)
-        shared = self._opened(self._job.sealed_model, shared_schema, own=False)
+        shared = self._shared(shared_schema)
         if self._job.sealed_generated is None:
             return Start(shared, self._job.base_sha256)
         received = download_schema(self._plan)
@@ -110,7 +120,7 @@ class SealedExchange:
         settings, job = hypernetwork_of(self._plan), self._job
         generated = download_schema(self._plan).with_roles(Role.GENERATED)
         hypernetwork = Hypernetwork(settings, generated)
-        released = self._opened(job.sealed_model, released_schema(self._plan), own=False)
+        released = self._shared(released_schema(self._plan))
         sealed = job.sealed_hypernetwork or ""
         hypernetwork.phi = self._opened(sealed, hypernetwork.schema, own=False)
         sha256 = base_digest(job.base_sha256, parameters_sha256(hypernetwork.phi))
@@ -151,10 +161,46 @@ class SealedExchange:
         write_chunks_atomically(Path(job.sealed_update), sealed.views(), flush=False)
         return sealed.message_id
 
+    def _shared(self, schema: Schema) -> Tensor:
+        """Return everyone's part, flat float32, writable."""
+        settings = self._plan.compression
+        if settings is None or settings.downlink == "whole":
+            return self._opened(self._job.sealed_model, schema, own=False)
+        return self._moved(schema, settings.downlink_step)
+
+    def _moved(self, schema: Schema, step: float | None) -> Tensor:
+        """Return everyone's part where it came as what changed, and hold it for the next time."""
+        job, held = self._job, self._folder.held
+        size = payload_bytes_of(Path(job.sealed_model).stat().st_size)
+        if size is None:
+            raise CodecError("a sealed model must be of a size that one can have")
+        base: FlatVector | None = None
+        if job.held_sha256 is not None:
+            base = np.frombuffer(held.read(job.held_sha256), "<f4")
+        payload = self._unsealed(
+            job.sealed_model, delta_sha256(schema, job.held_sha256), size, own=False
+        )
+        flat = torch.from_numpy(decode_delta(schema, base, payload, step))
+        if parameters_sha256(flat) != job.base_sha256:
+            held.drop()
+            raise HeldReleaseError(
+                "what changed must lead to the release that the lease names; a whole one is "
+                "fetched next"
+            )
+        held.keep(job.base_sha256, flat.numpy().astype("<f4", copy=False).data)
+        return flat
+
     def _opened(self, path: str, schema: Schema, *, own: bool) -> Tensor:
         """Return a received part, flat float32, writable; ``own`` is bound to this very lease."""
+        payload = self._unsealed(path, schema.sha256, payload_size(schema), own=own)
+        # Copied once: the payload is read-only, and torch would not promise to leave it alone.
+        return torch.from_numpy(decode(schema, payload).copy())
+
+    def _unsealed(
+        self, path: str, schema_sha256: bytes, payload_bytes: int, *, own: bool
+    ) -> memoryview:
         job = self._job
-        payload = open_sealed(
+        return open_sealed(
             _pieces(Path(path)),
             MessageContext(
                 direction=Direction.DOWNLINK,
@@ -163,15 +209,13 @@ class SealedExchange:
                 slot=job.slot if own else 0,
                 lease_nonce=job.lease_nonce if own else _NO_NONCE,
                 base_sha256=job.base_sha256,
-                schema_sha256=schema.sha256,
+                schema_sha256=schema_sha256,
                 deadline_ms=0,
             ),
-            payload_bytes=payload_size(schema),
+            payload_bytes=payload_bytes,
             recipient=self._identity,
             sender=self._coordinator_key(KeyUse.SIGNING),
         )
-        # Copied once: the payload is read-only, and torch would not promise to leave it alone.
-        return torch.from_numpy(decode(schema, payload).copy())
 
     def _coordinator_key(self, use: KeyUse) -> CertifiedKey:
         """Return the coordinator's key for ``use`` after checking that it may be used now."""

@@ -134,7 +134,12 @@ class Transport:
                 yield order
 
     async def fetch_model(
-        self, lease: wire.Lease, part: wire.ModelPart, total_bytes: int, target: Path
+        self,
+        lease: wire.Lease,
+        part: wire.ModelPart,
+        total_bytes: int,
+        target: Path,
+        base_sha256: bytes = b"",
     ) -> None:
         """Write one sealed part of the model to ``target``, going on where the file ends.
 
@@ -143,9 +148,12 @@ class Transport:
             part: Which part.
             total_bytes: Its size, as the lease says.
             target: File to write.
+            base_sha256: The release that it is to lead from; empty for a whole one.
         """
         have = target.stat().st_size if target.exists() else 0
-        request = wire.FetchModelRequest(lease_nonce=lease.nonce, offset=have, part=part)
+        request = wire.FetchModelRequest(
+            lease_nonce=lease.nonce, offset=have, part=part, base_sha256=base_sha256
+        )
         with target.open("ab") as file:
             os.fchmod(file.fileno(), 0o600)
             with _failures():

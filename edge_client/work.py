@@ -24,6 +24,7 @@ from edge_client.example_ledger import (
     write_spending,
 )
 from edge_client.floor import FloorError, read_floor
+from edge_client.held_release import HeldReleaseError
 from edge_client.job import Evaluated, Failed, Fitted, Job, Outcome, Trained
 from edge_client.local_round import LocalTrainer
 from edge_client.new_client import Fitted as FittedModel
@@ -64,6 +65,7 @@ _FAILURES: dict[type[Exception], str] = {
     VocabularyError: "vocabulary_mismatch",
     UnusableUpdateError: "update_not_finite",
     UnsealError: "unseal_failed",
+    HeldReleaseError: "unseal_failed",
     CodecError: "bad_payload",
     CertificateError: "certificate_unusable",
     KeyFileError: "identity_unusable",

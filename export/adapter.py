@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from export.eight_bits import BLOCK, Rounded, rounded
 from export.manifest import BundleError
+from export.quiet_onnxruntime import load_onnxruntime
 from export.runtime import GraphError
 
 Resting = Literal["float32", "float16", "int8"]
@@ -144,7 +145,6 @@ def _parameters(encoded: bytes) -> dict[str, NDArray[Any]]:
 # Any: the module has no types.
 def _onnxruntime() -> Any:
     try:
-        import onnxruntime
+        return load_onnxruntime()
     except ImportError:
         raise GraphError("onnxruntime is missing; install sotto[export]") from None
-    return onnxruntime

@@ -47,6 +47,11 @@ class PersonalRanking:
         self._blocked = frozenset(blocked)
         self._never = frozenset((*NEVER_SUGGESTED, *vocabulary.encode(self._blocked)))
 
+    @property
+    def never(self) -> frozenset[int]:
+        """Return the rows that are never suggested."""
+        return self._never
+
     def rank(self, reading: Reading, *, count: int) -> list[Suggestion]:
         """Return the likeliest words that begin as typed, likeliest first.
 

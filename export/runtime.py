@@ -24,6 +24,7 @@ from export.graph_face import (
     TOP_K,
     WORDS,
 )
+from export.quiet_onnxruntime import load_onnxruntime
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -203,17 +204,20 @@ def load_session(graph: bytes, thread_count: int) -> "onnxruntime.InferenceSessi
         GraphError: If onnxruntime is missing, or the bytes are no graph that it can run.
     """
     try:
-        import onnxruntime
+        runtime = load_onnxruntime()
     except ImportError:
         raise GraphError("onnxruntime is missing; install sotto[export]") from None
-    options = onnxruntime.SessionOptions()
+    options = runtime.SessionOptions()
     options.intra_op_num_threads = thread_count
     options.inter_op_num_threads = 1
     options.log_severity_level = 4  # what fails is raised here; nothing else is to be printed
     try:
-        return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+        session: onnxruntime.InferenceSession = runtime.InferenceSession(
+            graph, options, providers=["CPUExecutionProvider"]
+        )
     except _runtime_errors() as error:
         raise GraphError(f"the graph cannot be loaded: {error}") from None
+    return session
 
 
 # Any: arrays of whatever dtype an input or an output has.

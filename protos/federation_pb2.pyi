@@ -97,7 +97,7 @@ class WorkOrder(_message.Message):
     def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., retry_after: _Optional[_Union[RetryAfter, _Mapping]] = ..., lease_ended: _Optional[_Union[LeaseEnded, _Mapping]] = ...) -> None: ...
 
 class Lease(_message.Message):
-    __slots__ = ("nonce", "round_number", "slot", "remaining_ms", "plan", "base_sha256", "upload_bytes", "download_bytes", "attempt", "deadline_ms", "coordinator", "generated_bytes", "hypernetwork_bytes")
+    __slots__ = ("nonce", "round_number", "slot", "remaining_ms", "plan", "base_sha256", "upload_bytes", "download_bytes", "attempt", "deadline_ms", "coordinator", "generated_bytes", "hypernetwork_bytes", "moved")
     NONCE_FIELD_NUMBER: _ClassVar[int]
     ROUND_NUMBER_FIELD_NUMBER: _ClassVar[int]
     SLOT_FIELD_NUMBER: _ClassVar[int]
@@ -111,6 +111,7 @@ class Lease(_message.Message):
     COORDINATOR_FIELD_NUMBER: _ClassVar[int]
     GENERATED_BYTES_FIELD_NUMBER: _ClassVar[int]
     HYPERNETWORK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MOVED_FIELD_NUMBER: _ClassVar[int]
     nonce: bytes
     round_number: int
     slot: int
@@ -124,7 +125,16 @@ class Lease(_message.Message):
     coordinator: Certificates
     generated_bytes: int
     hypernetwork_bytes: int
-    def __init__(self, nonce: _Optional[bytes] = ..., round_number: _Optional[int] = ..., slot: _Optional[int] = ..., remaining_ms: _Optional[int] = ..., plan: _Optional[bytes] = ..., base_sha256: _Optional[bytes] = ..., upload_bytes: _Optional[int] = ..., download_bytes: _Optional[int] = ..., attempt: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., coordinator: _Optional[_Union[Certificates, _Mapping]] = ..., generated_bytes: _Optional[int] = ..., hypernetwork_bytes: _Optional[int] = ...) -> None: ...
+    moved: _containers.RepeatedCompositeFieldContainer[MovedModel]
+    def __init__(self, nonce: _Optional[bytes] = ..., round_number: _Optional[int] = ..., slot: _Optional[int] = ..., remaining_ms: _Optional[int] = ..., plan: _Optional[bytes] = ..., base_sha256: _Optional[bytes] = ..., upload_bytes: _Optional[int] = ..., download_bytes: _Optional[int] = ..., attempt: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., coordinator: _Optional[_Union[Certificates, _Mapping]] = ..., generated_bytes: _Optional[int] = ..., hypernetwork_bytes: _Optional[int] = ..., moved: _Optional[_Iterable[_Union[MovedModel, _Mapping]]] = ...) -> None: ...
+
+class MovedModel(_message.Message):
+    __slots__ = ("base_sha256", "download_bytes")
+    BASE_SHA256_FIELD_NUMBER: _ClassVar[int]
+    DOWNLOAD_BYTES_FIELD_NUMBER: _ClassVar[int]
+    base_sha256: bytes
+    download_bytes: int
+    def __init__(self, base_sha256: _Optional[bytes] = ..., download_bytes: _Optional[int] = ...) -> None: ...
 
 class RetryAfter(_message.Message):
     __slots__ = ("seconds", "reason")
@@ -143,14 +153,16 @@ class LeaseEnded(_message.Message):
     def __init__(self, nonce: _Optional[bytes] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class FetchModelRequest(_message.Message):
-    __slots__ = ("lease_nonce", "offset", "part")
+    __slots__ = ("lease_nonce", "offset", "part", "base_sha256")
     LEASE_NONCE_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     PART_FIELD_NUMBER: _ClassVar[int]
+    BASE_SHA256_FIELD_NUMBER: _ClassVar[int]
     lease_nonce: bytes
     offset: int
     part: ModelPart
-    def __init__(self, lease_nonce: _Optional[bytes] = ..., offset: _Optional[int] = ..., part: _Optional[_Union[ModelPart, str]] = ...) -> None: ...
+    base_sha256: bytes
+    def __init__(self, lease_nonce: _Optional[bytes] = ..., offset: _Optional[int] = ..., part: _Optional[_Union[ModelPart, str]] = ..., base_sha256: _Optional[bytes] = ...) -> None: ...
 
 class ModelChunk(_message.Message):
     __slots__ = ("data",)

@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from models.compression.release_steps import round_at_random
 from models.role_vectors import part_of, put_part
 from models.schema import RELEASED, SENT, Role, Schema
 from privacy.calibrated_settings import TreeNoise
@@ -97,6 +98,7 @@ def close_round(
     noise_keys: NoiseKeys | None = None,
     spool_folder: Path | None = None,
     screen: Screen | None = None,
+    release_step: float | None = None,
 ) -> Closed:
     """Clip again, aggregate, add the server's noise and step.
 
@@ -123,6 +125,8 @@ def close_round(
             nameless; the system's temporary folder if absent.
         screen: Sets contributions aside that cannot count, and has counted them afterwards; None
             ends the round with an error instead.
+        release_step: Rounds the outcome to multiples of it, at random, after all noise; None
+            leaves it as it is.
 
     Raises:
         ValueError: If a contribution is unusable and nothing screens (names its slot), none came
@@ -175,6 +179,8 @@ def close_round(
     stepped = torch.add(before, aggregate, alpha=aggregation.server_step_size, out=aggregate)
     after = mode.after_step(stepped.float(), generator)
     _check_finite(after)
+    if release_step is not None:
+        after = round_at_random(after, release_step, generator)
     if shared != released:
         trained, after = after, parameters.clone()
         put_part(after, released, shared, trained)

@@ -134,6 +134,8 @@ class Coordinator:
         lease, in_hand = self._in_hand_of(client, request.lease_nonce)
         part: Downlink | GeneratedParts | None = None
         match request.part:
+            case pb.MODEL_PART_SHARED if request.base_sha256:
+                part = in_hand.moved.get(request.base_sha256)
             case pb.MODEL_PART_SHARED:
                 part = in_hand.downlink
             case pb.MODEL_PART_GENERATED:

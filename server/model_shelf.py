@@ -24,7 +24,7 @@ from models.layer_growth import grow
 from models.metrics import Counts
 from models.plan import Plan, PlanKind, released_schema
 from models.plan_stages import describe_stage, next_stage, plan_at_stage
-from models.release_record import Metric, ReleaseRecord
+from models.release_record import Metric, ReleaseError, ReleaseRecord
 from models.schema import RELEASED, Schema
 from models.vocabulary import Vocabulary
 from privacy.certificates import Certificates
@@ -33,7 +33,6 @@ from privacy.identity import Identity
 from privacy.settings import PrivacySettings
 from server.config import FederationConfig, make_plan
 from server.convergence import ConvergenceTracker
-from server.downlink import Downlink
 from server.failpoints import Failpoint, Failpoints
 from server.guarantee_rules import event_of, sampled_places
 from server.ledger import prepare_entry
@@ -51,6 +50,7 @@ from server.releases import (
     release_round,
 )
 from server.round_in_hand import RoundInHand
+from server.sealed_model import ModelSealer, SealedModel
 from server.starting_model import starting_parameters
 from server.store import Store
 from server.threads import Threads
@@ -88,13 +88,13 @@ class _Written:
         new: The release, with its entry of the ledger.
         record: What its files say.
         model: It, as the next round's model.
-        sealing: Ends in its sealed form.
+        sealing: Ends in its sealed forms.
     """
 
     new: NewRelease
     record: ReleaseRecord
     model: Model
-    sealing: asyncio.Task[Downlink]
+    sealing: asyncio.Task[SealedModel]
 
 
 class ModelShelf:
@@ -156,7 +156,8 @@ class ModelShelf:
         self._tracker = ConvergenceTracker(config.convergence)
         self._model: Model | None = None
         self._payload: memoryview | None = None
-        self._sealing: asyncio.Task[Downlink] | None = None
+        self._sealing: asyncio.Task[SealedModel] | None = None
+        self._sealer = ModelSealer(bytes.fromhex(run), config.compression)
         self._behind: asyncio.Task[None] | None = None
 
     @property
@@ -197,8 +198,19 @@ class ModelShelf:
             stage,
             _clipping_norm_after(last.metrics),
         )
+        self._remember_before(last.round_number)
         for release in list_releases(self._store):
             self._observe(release.round_number, release.metrics)
+
+    def _remember_before(self, last_round: int) -> None:
+        """Take up the releases before the newest that devices may hold, as far as they are kept."""
+        for number in range(max(0, last_round - self._sealer.remembers), last_round):
+            try:
+                stored = self._releases.read(number)
+            except ReleaseError:
+                continue  # Not kept, or damaged: devices that hold it fetch a whole model.
+            flat = stored.parameters
+            self._sealer.remember(released_schema(stored.plan), flat, parameters_digest(flat))
 
     def take_identity(self, identity: Identity) -> None:
         """Sign with renewed keys from now on; between rounds only."""
@@ -210,7 +222,7 @@ class ModelShelf:
         """Return the certificates of whoever signs the current model."""
         return self._identity.certificates
 
-    async def sealed(self) -> Downlink:
+    async def sealed(self) -> SealedModel:
         """Return the current model as devices get it."""
         if self._sealing is None:
             model = self.current
@@ -435,15 +447,19 @@ class ModelShelf:
         """Return the tensors of the current model that a release holds."""
         return self._config.schema_at(self.current.growth_stage).with_roles(*RELEASED)
 
-    def _seal(self, model: Model, payload: Payload) -> Downlink:
-        return Downlink.seal(
+    def _seal(self, model: Model, payload: Payload) -> SealedModel:
+        released = self._released
+        flat = model.parameters.numpy()
+        sealed = self._sealer.seal(
+            released,
+            flat,
             payload,
-            run=bytes.fromhex(self._run),
             round_number=model.round_number + 1,
             base_sha256=model.sha256,
-            schema_sha256=self._released.sha256,
             sender=self._identity,
         )
+        self._sealer.remember(released, flat, model.sha256)
+        return sealed
 
     def _new_release(
         self,

@@ -1,6 +1,7 @@
 """Hold what every device of one attempt gets and must send back."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from models.base_digest import base_digest
@@ -39,6 +40,7 @@ class RoundInHand:
         opened_at: When it was opened, seconds since 1970 UTC.
         deadline_ms: When it closes, milliseconds since 1970 UTC; the same after a restart.
         downlink: The sealed shared parameters.
+        moved: The same for a device that holds an earlier release, by that one's digest.
         coordinator: Certificates of the keys that signed them and that updates are sealed to.
         generated: What is generated and sealed for each device alone; None where the method
             generates nothing.
@@ -55,6 +57,7 @@ class RoundInHand:
     coordinator: Certificates
     generated: GeneratedParts | None = None
     hypernetwork: SealedHypernetwork | None = None
+    moved: Mapping[bytes, Downlink] = field(default_factory=dict)
 
     @cached_property
     def _travels_as(self) -> UpdateFormat:
@@ -103,6 +106,10 @@ class RoundInHand:
                 hypernetwork_bytes=(
                     0 if self.hypernetwork is None else self.hypernetwork.downlink.total_bytes
                 ),
+                moved=[
+                    pb.MovedModel(base_sha256=base, download_bytes=downlink.total_bytes)
+                    for base, downlink in self.moved.items()
+                ],
             )
         )
 

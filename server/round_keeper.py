@@ -158,6 +158,7 @@ class RoundKeeper:
         current = self._shelf.current
         if current.round_number == 0:
             return None
+        sealed = await self._shelf.sealed()
         return RoundInHand(
             plan=self._shelf.plan(None, "fit_embedding"),
             round_number=current.round_number + 1,
@@ -165,7 +166,8 @@ class RoundKeeper:
             base_sha256=current.sha256,
             opened_at=time.time(),
             deadline_ms=0,
-            downlink=await self._shelf.sealed(),
+            downlink=sealed.whole,
+            moved=sealed.moved,
             coordinator=self._shelf.signer,
             hypernetwork=await self._personal.sealed_hypernetwork(current),
         )
@@ -280,6 +282,7 @@ class RoundKeeper:
         )
 
     async def _in_hand(self, opened: OpenAttempt, kind: PlanKind = "train") -> RoundInHand:
+        sealed = await self._shelf.sealed()
         return RoundInHand(
             plan=self._shelf.plan(opened.members, kind),
             round_number=opened.round_number,
@@ -287,7 +290,8 @@ class RoundKeeper:
             base_sha256=opened.base_sha256,
             opened_at=opened.opened_at,
             deadline_ms=opened.deadline_ms,
-            downlink=await self._shelf.sealed(),
+            downlink=sealed.whole,
+            moved=sealed.moved,
             coordinator=self._shelf.signer,
             generated=await self._personal.generated_parts(self._shelf.current),
         )

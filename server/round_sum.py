@@ -8,6 +8,7 @@ from itertools import chain
 import torch
 from torch import Tensor
 
+from models.compression.settings import release_step
 from models.plan import download_schema
 from models.seeds import client_seed
 from privacy.certificates import CertifiedKey, read_certificate
@@ -138,6 +139,7 @@ class RoundSum:
                     noise_keys=self._noise_keys,
                     spool_folder=self._inbox.folder,
                     screen=screen,
+                    release_step=release_step(in_hand.plan.compression),
                 )
             finally:
                 self._seen = (order.round_number, screen.next_typical_norm)

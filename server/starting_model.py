@@ -10,6 +10,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from models.compression.release_steps import round_to_nearest
+from models.compression.settings import release_step
 from models.model_settings import schema_of
 from models.parameters import initial_parameters
 from models.plan import Plan, released_schema
@@ -24,7 +26,7 @@ class StartingModelError(ValueError):
 
 
 def starting_parameters(config: FederationConfig, plan: Plan) -> Tensor:
-    """Return what round 0 releases.
+    """Return what round 0 releases, in multiples of ``compression.downlink_step`` where it is set.
 
     Args:
         config: The federation.
@@ -37,6 +39,12 @@ def starting_parameters(config: FederationConfig, plan: Plan) -> Tensor:
         ReleaseError: If ``start_from`` is no release.
         StartingModelError: If it is one of another model or of other words.
     """
+    parameters = _chosen_start(config, plan)
+    step = release_step(config.compression)
+    return parameters if step is None else round_to_nearest(parameters, step)
+
+
+def _chosen_start(config: FederationConfig, plan: Plan) -> Tensor:
     wanted = released_schema(plan)
     if config.start_from is None:
         whole = initial_parameters(config.model, config.seed)

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp
 
 from export.manifest import BundleError
 from export.runtime import GraphError
-from export.serve import api_page, inference_protocol, keyboard_api
+from export.serve import api_page, inference_protocol, keyboard_api, keyboard_files, page
 from export.serve.desk import Desk, NotKnownError, TooOftenError
 from export.serve.guard import Guard, error_body
 from export.serve.inference_protocol import UnknownModelError, UnusableTensorError
@@ -47,7 +47,7 @@ def make_app(desk: Desk, limits: LimitSettings) -> ASGIApp:
         telemetry=_NO_TELEMETRY,
     )
     app.state.desk = desk
-    for part in (keyboard_api, inference_protocol, api_page):
+    for part in (keyboard_api, keyboard_files, inference_protocol, api_page, page):
         app.include_router(part.router)
 
     @app.get("/metrics", tags=["operation"])

@@ -9,7 +9,7 @@ import logging
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -18,7 +18,10 @@ from privacy.installation import InstallationError, check_installation
 if TYPE_CHECKING:
     from export.serve.folder import ServingFolder
 
-_COMMANDS = ("run", "init", "promote", "person", "rollback", "status", "token", "revoke")
+_COMMANDS = (
+    *("run", "init", "promote", "person", "rollback", "status", "token", "revoke"),
+    *("page", "fetch"),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,6 +47,8 @@ def _run(arguments: argparse.Namespace) -> Mapping[str, object]:
     from export.serve import commands
     from export.serve.folder import ServingFolder
 
+    if arguments.command in ("page", "fetch"):
+        return _prepare_page(arguments)
     folder = ServingFolder(arguments.folder)
     match arguments.command:
         case "promote" | "person" | "rollback":
@@ -57,6 +62,21 @@ def _run(arguments: argparse.Namespace) -> Mapping[str, object]:
             return commands.status(folder)
         case _:
             return _serve(folder)
+
+
+def _prepare_page(arguments: argparse.Namespace) -> Mapping[str, object]:
+    """Do what needs no serving folder."""
+    from export.page.device_site import write_site
+    from export.page.onnxruntime_web import fetch
+
+    if arguments.command == "fetch":
+        return {"fetched": str(fetch())}
+    return write_site(
+        arguments.bundle,
+        arguments.out,
+        person=arguments.person,
+        authority=arguments.authority,
+    )
 
 
 def _change(folder: "ServingFolder", arguments: argparse.Namespace) -> Mapping[str, object]:
@@ -105,6 +125,7 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=explanation)
         command.add_argument("folder", type=Path, metavar="DIR", help="serving folder")
         command.add_argument("--json", action="store_true", help="print one JSON object")
+    _add_page(commands)
     _add_init(commands.choices["init"])
     _add_promote(commands.choices["promote"])
     commands.choices["rollback"].add_argument(
@@ -122,6 +143,30 @@ def _parser() -> argparse.ArgumentParser:
             "client", nargs="+", metavar="CLIENT", help="name of a client"
         )
     return parser
+
+
+# Any: argparse gives what adds commands no public type.
+def _add_page(commands: Any) -> None:
+    page = commands.add_parser("page", help="write the page and one keyboard as plain files")
+    page.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle folder or .zip")
+    page.add_argument(
+        "--out", type=Path, required=True, metavar="FOLDER", help="new folder for the files"
+    )
+    page.add_argument(
+        "--person",
+        type=Path,
+        metavar="FILE",
+        help="whose keyboard it is: a file made by `sotto-export personal`",
+    )
+    page.add_argument(
+        "--authority",
+        type=Path,
+        metavar="FILE",
+        help="the federation's authority.crt: refuse what its coordinator did not sign",
+    )
+    fetch = commands.add_parser("fetch", help="fetch the page's onnxruntime with npm, pinned")
+    for command in (page, fetch):
+        command.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def _add_init(parser: argparse.ArgumentParser) -> None:

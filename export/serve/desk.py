@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Annotated, TypeVar
@@ -10,6 +10,7 @@ from typing import Annotated, TypeVar
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from export.page.site import PageFile
 from export.serve.metrics import ServingMetrics
 from export.serve.people import People
 from export.serve.rate_limit import RateLimit
@@ -32,6 +33,7 @@ class Desk:
         rate_limit: How often a client may ask.
         metrics: What happened.
         threads: Where models run.
+        page: Files of the page, by address.
         is_closing: Whether the server is about to stop.
     """
 
@@ -41,6 +43,7 @@ class Desk:
     rate_limit: RateLimit
     metrics: ServingMetrics
     threads: ThreadPoolExecutor
+    page: Mapping[str, PageFile]
     is_closing: bool = False
 
     async def on_thread(self, work: Callable[[], _Found]) -> _Found:

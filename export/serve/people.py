@@ -9,6 +9,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from export.next_word import SLOTS, NextWords, Suggestion, WordModel
+from export.runtime import NextWordGraph
 from export.serve.personal_models import PersonalModels
 from export.serve.shelf import ServedModel
 from export.strip import Strip, cased_words, fill_strip, typed_word
@@ -56,7 +57,7 @@ class People:
     def __len__(self) -> int:
         return len(self._texts)
 
-    def model_of(self, client: str, served: ServedModel) -> WordModel:
+    def model_of(self, client: str, served: ServedModel) -> NextWordGraph:
         """Return a client's own model on one version.
 
         Raises:

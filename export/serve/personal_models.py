@@ -11,7 +11,6 @@ from math import prod
 from typing import Protocol
 
 from export.manifest import BundleError
-from export.next_word import WordModel
 from export.personal_file import load_personal_file
 from export.runtime import NextWordGraph
 from export.serve.folder import ServingFolder
@@ -30,7 +29,7 @@ class NoPersonalModelError(Exception):
 class PersonalModels(Protocol):
     """Find the model of one person."""
 
-    def load(self, client: str, served: ServedModel) -> WordModel:
+    def load(self, client: str, served: ServedModel) -> NextWordGraph:
         """Return the client's own model on one version, the same object until it changes.
 
         Args:
@@ -75,7 +74,7 @@ class OwnModels:
         self._held_bytes = 0
         self._lock = threading.Lock()
 
-    def load(self, client: str, served: ServedModel) -> WordModel:
+    def load(self, client: str, served: ServedModel) -> NextWordGraph:
         """Return the client's model, from memory if its file is still the one that was loaded."""
         if served.manifest.personal is None:
             return served.graph

@@ -14,11 +14,14 @@ from pathlib import Path
 
 import uvicorn
 
+from export.page.onnxruntime_web import runtime_files
+from export.page.site import page_files
 from export.serve.app import make_app
 from export.serve.connections import bounded_headers
 from export.serve.desk import Desk
 from export.serve.folder import ServingError, ServingFolder
 from export.serve.metrics import ServingMetrics
+from export.serve.page import SERVED_FROM
 from export.serve.people import People
 from export.serve.personal_models import OwnModels
 from export.serve.rate_limit import RateLimit
@@ -69,7 +72,7 @@ def make_desk(folder: ServingFolder, settings: ServeSettings) -> Desk:
     """Load what a folder serves.
 
     Raises:
-        ValueError: If its present version or its tokens are not what they must be.
+        ValueError: If its present version, its tokens or the page are not what they must be.
         OSError: If a file cannot be read.
     """
     metrics = ServingMetrics()
@@ -86,6 +89,7 @@ def make_desk(folder: ServingFolder, settings: ServeSettings) -> Desk:
         rate_limit=RateLimit(per_second=limits.requests_per_second, burst=limits.burst),
         metrics=metrics,
         threads=ThreadPoolExecutor(_cores(), thread_name_prefix="model"),
+        page=page_files(SERVED_FROM, runtime_files()),
     )
     _show(desk)
     return desk

@@ -12,13 +12,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from export.bundle import load_bundle
-from export.manifest import Manifest
+from export.bundle_files import open_files
+from export.manifest import CONTENT_FILES, Manifest
 from export.next_word import NextWords
 from export.personal_ranking import PersonalRanking
 from export.runtime import NextWordGraph
 from export.serve.folder import ServingError, ServingFolder
 from export.serve.settings import ServeSettings
 from export.serve.versions import read_versions
+from export.signed_files import SIGNED_NAMES, read_checked
 from export.strip import read_blocklist
 from export.word_index import WordIndex
 from models.vocabulary import Vocabulary
@@ -138,6 +140,16 @@ class Shelf:
             known = ", ".join(self.versions) or "none yet"
             raise UnknownVersionError(f"version must be one of: {known}; got {name[:80]!r}")
         return model
+
+    def read_file(self, served: ServedModel, name: str) -> bytes:
+        """Return one of the files that a version's manifest pins.
+
+        Raises:
+            BundleError: If it is no longer what the manifest says.
+            OSError: If it cannot be read.
+        """
+        files = open_files(self._folder.bundles / served.version, (*SIGNED_NAMES, *CONTENT_FILES))
+        return read_checked(files, served.manifest.files, name)
 
     def reload(self) -> None:
         """Serve what the folder says from now on, and forget what it no longer names.

@@ -1,5 +1,6 @@
 """Settings of the compression of updates: the plan's ``[compression]``. No torch, no numpy."""
 
+import math
 from typing import Literal
 
 import msgspec
@@ -8,6 +9,8 @@ from privacy.calibrated_settings import LocalNoise
 from privacy.settings import PrivacySettings
 
 LEAST_BLOCK, LARGEST_BLOCK = 16, 1 << 16
+LEAST_STEP = 2.0**-24
+MOST_RELEASES = 16
 
 
 class CompressionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,6 +36,13 @@ class CompressionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
         layer_groups: Groups that the layers are shared out into, at least 2: a round trains and
             sends one of them, in turn, and the others stay as they are
             (``models.compression.layer_groups``). Absent trains all of them.
+        downlink: ``whole`` sends releases as float32; ``delta`` squeezes them, for a device that
+            holds one of the last releases as what changed since (needs the extra ``zstd``).
+        downlink_step: Releases are multiples of it, a power of two from 2^-24 to 1 in parameter
+            units, rounded at random after all noise; absent leaves them as they are. Only with
+            ``delta``, which saves little without it.
+        downlink_releases: Releases back from which a device may go on, from 1 to 16; the
+            coordinator holds and seals as many.
     """
 
     uplink: Literal["none", "bfloat16", "float16", "int8", "int4"]
@@ -43,6 +53,9 @@ class CompressionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     keep_fraction: float | None = None
     rank: int | None = None
     layer_groups: int | None = None
+    downlink: Literal["whole", "delta"] = "whole"
+    downlink_step: float | None = None
+    downlink_releases: int = 4
 
     def __post_init__(self) -> None:
         size = self.block_size
@@ -60,6 +73,18 @@ class CompressionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
         self._check_rank()
         if self.layer_groups is not None and self.layer_groups < 2:
             raise ValueError(f"layer_groups must be >= 2, got {self.layer_groups}")
+        self._check_downlink()
+
+    def _check_downlink(self) -> None:
+        step = self.downlink_step
+        if step is not None and self.downlink == "whole":
+            raise ValueError(f'downlink_step belongs to downlink = "delta", got {step}')
+        if step is not None and not (is_power_of_two(step) and LEAST_STEP <= step <= 1):
+            raise ValueError(f"downlink_step must be a power of two in [2^-24, 1], got {step}")
+        if not 1 <= self.downlink_releases <= MOST_RELEASES:
+            raise ValueError(
+                f"downlink_releases must be in [1, {MOST_RELEASES}], got {self.downlink_releases}"
+            )
 
     def _check_rank(self) -> None:
         if self.rank is None:
@@ -115,8 +140,22 @@ class CompressionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
         if self.layer_groups is not None:
             form += f", one of {self.layer_groups} groups of layers a round"
         squeezed = ", squeezed by zstd" if self.entropy == "zstd" else ""
+        releases = ""
+        if self.downlink == "delta":
+            told = "" if self.downlink_step is None else f" in steps of {self.downlink_step:g}"
+            releases = f"; releases as what changed{told}"
         feedback = ", what is lost fed back" if self.error_feedback else ""
-        return f"updates as {form}{squeezed}{feedback}"
+        return f"updates as {form}{squeezed}{feedback}{releases}"
+
+
+def release_step(settings: CompressionSettings | None) -> float | None:
+    """Return what released parameters are multiples of; None where they are as they came out."""
+    return None if settings is None else settings.downlink_step
+
+
+def is_power_of_two(step: float) -> bool:
+    """Return whether a number is 2 to a whole power."""
+    return math.isfinite(step) and step > 0 and math.frexp(step)[0] == 0.5
 
 
 def check_compression(settings: CompressionSettings, privacy: PrivacySettings) -> None:

@@ -9,13 +9,14 @@ from privacy.envelope import sealed_bytes
 from server.config import make_plan
 from tests.integration.conftest import Make, MakeDevices
 from tests.integration.personal_federation import Simulated
-from tests.integration.real_device import await_line, await_rounds, until
+from tests.integration.real_device import RealDevice, await_line, await_rounds, until
 from tests.integration.test_personal_devices import SimulatedDevices
 
 pytestmark = pytest.mark.xdist_group("processes")
 
 SQUEEZED = '[compression]\nuplink = "int8"\nentropy = "zstd"\n'
 IN_TURN = '[compression]\nuplink = "int8"\nlayer_groups = 2\n'
+MOVES = '[compression]\nuplink = "none"\ndownlink = "delta"\ndownlink_step = 0.0009765625\n'
 FEEDS_BACK = '[compression]\nuplink = "int4"\nblock_size = 64\nerror_feedback = true\n'
 
 
@@ -70,3 +71,34 @@ def test_rounds_of_updates_of_varying_size_end_where_a_simulation_does(
     clients = SimulatedDevices(federation.config, devices)
     simulated = Simulated(federation.config, clients.names, clients.train)
     assert [release.parameters_sha256 for release in federation.releases()] == simulated.run(2)
+
+
+def test_releases_that_come_as_what_changed_end_where_a_simulation_does_though_one_is_damaged(
+    make_federation: Make, make_devices: MakeDevices
+) -> None:
+    federation = make_federation(cap=3, cohort=2, quorum=2, tables=MOVES)
+    federation.start()
+    devices = make_devices(federation, 2)
+    for device in devices:
+        device.start()
+    await_rounds(federation, 1)
+    # The second round may have begun with what was held; the third finds out, and starts whole.
+    devices[0].kill()
+    (held,) = (devices[0].folder / "held").glob("*.release")
+    content = bytearray(held.read_bytes())
+    content[100] ^= 1
+    held.write_bytes(content)
+    devices[0].start()
+    await_rounds(federation, 3)
+
+    clients = SimulatedDevices(federation.config, devices)
+    simulated = Simulated(federation.config, clients.names, clients.train)
+    releases = [release.parameters_sha256 for release in federation.releases()]
+    assert releases == simulated.run(3)
+    # The last round's model is what was released after the second.
+    until(lambda: _held(devices[0]) == _held(devices[1]) == releases[-2].hex())
+
+
+def _held(device: RealDevice) -> str | None:
+    names = [path.stem for path in (device.folder / "held").glob("*.release")]
+    return names[0] if len(names) == 1 else None

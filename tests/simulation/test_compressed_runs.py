@@ -1,13 +1,16 @@
 """Compression in a simulation: what is counted, and what clients feed back."""
 
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from edge_client.local_round import LocalTrainer
 from edge_client.personalisation.state import PersonalState
+from models.compression.release_delta import encode_delta
 from models.compression.update_format import update_format
 from models.parameters import initial_parameters
 from server.config import make_plan
@@ -127,6 +130,32 @@ def test_layers_take_turns_and_all_of_them_have_moved_after_a_turn(
     assert torch.equal(between[embedding.stop :], start[embedding.stop :])
     assert torch.equal(federation.parameters[embedding], between[embedding])
     assert not torch.equal(federation.parameters[embedding.stop :], between[embedding.stop :])
+
+
+def test_releases_that_come_as_what_changed_are_counted_as_they_would_travel(
+    configured: Configured, population: Population
+) -> None:
+    config, _ = configured(
+        'compression={uplink="none", downlink="delta", downlink_step=0.0009765625}',
+        "rounds.cohort_size=6",
+    )
+    step = 2.0**-10
+    plan = make_plan(config, "0" * 32, vocabulary=population.vocabulary)
+
+    with WorkerPool(plan, population.clients, worker_count=1) as pool:
+        federation = Federation(config, plan, list(population.clients), pool)
+        releases, received = [federation.parameters.numpy()], [0]
+        for _ in range(3):
+            received.append(int(str(federation.run_round()["bytes_down"])))
+            releases.append(federation.parameters.numpy())
+
+    # All six clients take part in every round, so each holds the release before.
+    whole = encode_delta(config.schema, None, releases[0], step)
+    moved = [encode_delta(config.schema, releases[n], releases[n + 1], step) for n in (0, 1)]
+    assert received == [0, *accumulate(6 * len(payload) for payload in (whole, *moved))]
+    assert len(moved[0]) < len(whole) < config.schema.payload_bytes
+    for release in releases:
+        assert (release / step == np.rint(release / step)).all()
 
 
 def test_norms_of_different_layers_are_not_held_against_each_other(configured: Configured) -> None:

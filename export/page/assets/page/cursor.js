@@ -1,0 +1,41 @@
+/** Read what stands before the cursor, as export/next_word.py and export/strip.py do. */
+
+import { UNKNOWN, splitSentences } from "./text.js";
+
+const PROBE = "x";
+const BLOCK_CHARACTERS = 1024;
+const LONGEST_WORD = 256;
+const ENDS_IN_WORD = /[\p{L}\p{N}]['’]?$/u;
+const TYPED = /[\p{L}\p{N}]+(?:['’][\p{L}\p{N}]*)*$/u;
+
+/** Return [sentences, begun]: the finished words, and the one that is begun, lower-case. */
+export function splitAtCursor(text) {
+  const recent = recentPart(text.normalize("NFC"));
+  const isTyping = ENDS_IN_WORD.test(recent);
+  const sentences = splitSentences(recent + (isTyping ? "" : " ") + PROBE);
+  const probed = sentences.at(-1).pop();
+  return [sentences, probed.endsWith(PROBE) && probed !== UNKNOWN ? probed.slice(0, -1) : probed];
+}
+
+/** Return the word that is begun at the end of a text, as it was typed; empty if none is. */
+export function typedWord(text) {
+  const end = Array.from(text.slice(-2 * LONGEST_WORD)).slice(-LONGEST_WORD).join("");
+  return end.normalize("NFC").match(TYPED)?.[0] ?? "";
+}
+
+/** Return the end of a list of tokens that a model can read: all, or at least half a context. */
+export function inContext(tokens, contextSize) {
+  if (contextSize === null || tokens.length <= contextSize) return tokens;
+  const half = Math.max(1, Math.floor(contextSize / 2));
+  return tokens.slice(Math.ceil((tokens.length - contextSize) / half) * half);
+}
+
+function recentPart(text) {
+  if (text.length < 2 * BLOCK_CHARACTERS) return text;
+  const characters = Array.from(text);
+  const start = Math.max(0, Math.floor(characters.length / BLOCK_CHARACTERS) - 1) * BLOCK_CHARACTERS;
+  if (start === 0) return text;
+  const end = characters.slice(start).join("");
+  const space = end.indexOf(" ");
+  return space < 0 ? "" : end.slice(space + 1);
+}

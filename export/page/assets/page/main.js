@@ -1,0 +1,177 @@
+/** Put the page together: who types, with which model, and what happens at every key. */
+
+import { DESCRIPTION, FILES, NEEDS_TOKEN, ONNXRUNTIME } from "./source.js"; // made by site.py
+import { SavedKeys } from "./saved_keys.js";
+import { Library, kept } from "./library.js";
+import { openKeyboard } from "./opening.js";
+import { OnScreenKeys } from "./on_screen_keys.js";
+import { SuggestionStrip } from "./suggestions.js";
+import { TextField } from "./text_field.js";
+import { factsOf, showFacts } from "./facts.js";
+
+const at = (id) => document.getElementById(id);
+const saved = new SavedKeys();
+const field = new TextField(at("text"));
+const strip = new SuggestionStrip(at("strip"), { take: takeSuggestion, failed: tellFailure });
+let opened = null;
+let opening = 0;
+
+new OnScreenKeys(at("keys"), {
+  type: (character) => pressed(() => field.type(character)),
+  takeBack: () => pressed(() => field.takeBack()),
+});
+
+function pressed(change) {
+  change();
+  saved.press();
+  follow();
+}
+
+function takeSuggestion(word) {
+  pressed(() => field.take(word));
+  field.area.focus();
+}
+
+async function follow() {
+  at("saved").textContent = saved.told(field.text);
+  await strip.follow(field.before);
+  if (opened) showFacts(at("facts"), factsOf(opened));
+}
+
+function tell(text, { failed = false } = {}) {
+  at("status").textContent = text;
+  at("status").toggleAttribute("data-failed", failed);
+}
+
+function tellFailure(error) {
+  tell(error.message, { failed: true });
+}
+
+/** Open one version of a keyboard; of two that are under way, the later one stays. */
+async function open(source, description, wanted = description.versions[0].version) {
+  const mine = ++opening;
+  const version = description.versions.find((one) => one.version === wanted);
+  try {
+    const made = await openKeyboard(source, description, version, ONNXRUNTIME, tell);
+    if (mine !== opening) return made.close();
+    await opened?.close();
+    opened = { ...made, source, description, version };
+    strip.use(opened.keyboard);
+    showKeyboard();
+  } catch (error) {
+    if (mine === opening) tellFailure(error);
+  }
+}
+
+async function signIn(token) {
+  try {
+    const library = new Library(DESCRIPTION, FILES, token);
+    const description = await library.describe();
+    await open(library, description);
+  } catch (error) {
+    tellFailure(error);
+  }
+}
+
+function showKeyboard() {
+  at("sign-in").hidden = true;
+  at("keyboard").hidden = false;
+  at("leave").hidden = !NEEDS_TOKEN;
+  at("keep").checked = opened.source === kept;
+  showVersions();
+  tell(`${opened.description.client}'s keyboard, version ${opened.version.version}`);
+  field.area.focus();
+  follow();
+}
+
+function showVersions() {
+  const { versions } = opened.description;
+  at("version-choice").hidden = versions.length < 2 || opened.source === kept;
+  at("version").replaceChildren(
+    ...versions.map(({ version }) => new Option(version, version, false, version === opened.version.version)),
+  );
+}
+
+/** Forget the person: token, model and text. */
+async function leave() {
+  opening++;
+  strip.use(null);
+  await opened?.close();
+  opened = null;
+  clearText();
+  at("keyboard").hidden = true;
+  await showSignIn();
+}
+
+async function showSignIn() {
+  at("sign-in").hidden = false;
+  tell("Whose keyboard?");
+  const found = await kept.describe();
+  for (const id of ["open-kept", "remove-kept"]) at(id).hidden = found === null;
+  if (found) {
+    at("open-kept").textContent = `Open ${found.client}'s, kept on this device`;
+    at("remove-kept").textContent = `Remove ${found.client}'s from this device`;
+  }
+  at("token").focus();
+}
+
+function clearText() {
+  field.clear();
+  saved.clear();
+  at("saved").textContent = "";
+}
+
+async function changeKept(isKept) {
+  try {
+    if (isKept) await kept.replace({ ...opened.description, versions: [opened.version] }, opened.files);
+    else await kept.remove();
+    tell(isKept ? "Kept on this device." : "Removed from this device.");
+  } catch (error) {
+    tellFailure(error);
+  }
+}
+
+at("sign-in").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const token = at("token").value.trim();
+  at("token").value = "";
+  signIn(token);
+});
+at("open-kept").addEventListener("click", async () => open(kept, await kept.describe()));
+at("remove-kept").addEventListener("click", async () => {
+  await kept.remove();
+  await showSignIn();
+});
+at("keep").addEventListener("change", (event) => changeKept(event.target.checked));
+at("leave").addEventListener("click", leave);
+at("clear").addEventListener("click", () => {
+  clearText();
+  field.area.focus();
+  follow();
+});
+at("version").addEventListener("change", (event) =>
+  open(opened.source, opened.description, event.target.value),
+);
+field.area.addEventListener("input", () => {
+  saved.press(field.changed()); // what is pasted costs as many keys as it has characters
+  follow();
+});
+document.addEventListener("selectionchange", () => {
+  if (opened && document.activeElement === field.area) strip.follow(field.before);
+});
+field.area.addEventListener("keydown", (event) => {
+  const number = event.altKey && /^Digit[123]$/.test(event.code) ? Number(event.code.at(-1)) : 0;
+  if (number && strip.take(number)) event.preventDefault();
+});
+
+async function begin() {
+  if (!globalThis.isSecureContext) {
+    tell("This page must come over https or from this device itself.", { failed: true });
+    return;
+  }
+  navigator.serviceWorker?.register("service_worker.js").catch(tellFailure);
+  if (NEEDS_TOKEN) await showSignIn();
+  else await signIn(null);
+}
+
+begin();

@@ -1,0 +1,103 @@
+"""Write the page and one keyboard as plain files, for a device that serves itself.
+
+Any server of files does, over https or on the device alone: the page needs no route and no token.
+The folder holds a person's model, so it is the owner's alone, as a bundle is.
+"""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from export.bundle import Bundle, load_bundle
+from export.bundle_files import check_target
+from export.manifest import MODEL_FILE, VOCABULARY_FILE
+from export.page.described import PERSONAL_FILE, describe, personal_file
+from export.page.onnxruntime_web import PageError, runtime_files
+from export.page.site import Source, page_files
+from export.personal_file import load_personal_file
+from export.personal_ranking import PersonalRanking
+from export.release import read_authority
+from export.runtime import NextWordGraph
+from export.word_index import WordIndex
+from privacy.atomic import sync_folder, write_atomically
+
+_SOURCE = Source(description="keyboard/keyboard.json", files="keyboard", needs_token=False)
+_VERSION = "model"
+
+
+def write_site(
+    bundle: Path, target: Path, *, person: Path | None, authority: Path | None
+) -> dict[str, object]:
+    """Write the page's folder, whole or not at all.
+
+    Args:
+        bundle: Bundle folder or ``.zip``.
+        target: A new folder.
+        person: Their personal file, where a part of the model is each person's own.
+        authority: ``authority.crt``; None accepts what nobody signed.
+
+    Returns:
+        The folder, whose keyboard it holds, and its bytes.
+
+    Raises:
+        PageError: If onnxruntime was not fetched yet.
+        ValueError: If the bundle or the personal file is refused, or does not fit the other.
+        OSError: If the disk refuses.
+    """
+    check_target(target)
+    runtime = runtime_files()
+    if not runtime:
+        raise PageError("onnxruntime-web is not here yet; run `sotto-serve fetch`, which needs npm")
+    certificate = None if authority is None else read_authority(authority)
+    loaded = load_bundle(bundle, authority=certificate)
+    graph, client = _graph_of(loaded, person, certificate)
+    files = {name: file.content for name, file in page_files(_SOURCE, runtime).items()}
+    files |= _keyboard(loaded, graph, client)
+    _write(target, files)
+    return {"page": str(target), "client": client, "bytes": sum(map(len, files.values()))}
+
+
+def _graph_of(
+    bundle: Bundle, person: Path | None, certificate: bytes | None
+) -> tuple[NextWordGraph, str]:
+    """Return the graph with the person's tensors, and whose keyboard it then is."""
+    graph = NextWordGraph(bundle.graph)
+    if person is not None:
+        own = load_personal_file(person, authority=certificate)
+        return own.on(graph, bundle.manifest), own.manifest.client
+    if bundle.manifest.personal is not None:
+        raise PageError("a part of this model is each person's own; give their file with --person")
+    return graph, bundle.manifest.client or "everyone"
+
+
+def _keyboard(bundle: Bundle, graph: NextWordGraph, client: str) -> dict[str, bytes]:
+    ranking = PersonalRanking(bundle.vocabulary, WordIndex(bundle.vocabulary))
+    is_personal = bool(graph.personal_inputs)
+    version = describe(
+        _VERSION, bundle.manifest, graph=graph, ranking=ranking, has_own_part=is_personal
+    )
+    place = f"{_SOURCE.files}/{_VERSION}"
+    files = {
+        _SOURCE.description: msgspec.json.encode({"client": client, "versions": [version]}),
+        f"{place}/{MODEL_FILE}": bundle.graph,
+        f"{place}/{VOCABULARY_FILE}": bundle.vocabulary.to_bytes(),
+    }
+    if is_personal:
+        files[f"{place}/{PERSONAL_FILE}"] = personal_file(graph)
+    return files
+
+
+def _write(target: Path, files: dict[str, bytes]) -> None:
+    parent = target.absolute().parent
+    staging = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=parent))  # mode 0700
+    try:
+        for name, content in files.items():
+            (staging / name).parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(staging / name, content)
+        staging.rename(target)
+    except OSError:
+        shutil.rmtree(staging, ignore_errors=True)
+        raise
+    sync_folder(parent)

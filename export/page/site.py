@@ -1,0 +1,123 @@
+"""Put the page's files together: the same for a server and, as plain files, for a device.
+
+Everything is served by one origin, and a content security policy lets the page reach nothing else.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from export.page.onnxruntime_web import COMPRESSED, VERSION
+
+INDEX = "index.html"
+SERVICE_WORKER = "service_worker.js"
+
+POLICY = (
+    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'"
+)
+
+_ASSETS = Path(__file__).parent / "assets"
+_RUNTIME = f"page/onnxruntime-web-{VERSION}/"
+_MEDIA_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".mjs": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".wasm": "application/wasm",
+    ".json": "application/json",
+}
+
+
+@dataclass(frozen=True)
+class PageFile:
+    """Hold one file of the page.
+
+    Attributes:
+        content: Its bytes.
+        media_type: What they are.
+        never_changes: Whether its name will always mean these bytes.
+        compressed: The same by gzip; None where that was not made.
+    """
+
+    content: bytes
+    media_type: str
+    never_changes: bool = False
+    compressed: bytes | None = None
+
+    @property
+    def sha256(self) -> str:
+        """Return the hex digest of the content."""
+        return hashlib.sha256(self.content).hexdigest()
+
+
+@dataclass(frozen=True)
+class Source:
+    """Say where the page finds a keyboard.
+
+    Attributes:
+        description: Address of what it is, relative to the page.
+        files: Address beneath which its versions' files lie.
+        needs_token: Whether a bearer token must be typed first.
+    """
+
+    description: str
+    files: str
+    needs_token: bool
+
+
+def page_files(source: Source, runtime: Mapping[str, bytes]) -> dict[str, PageFile]:
+    """Return all files of the page by their addresses, relative to it.
+
+    Args:
+        source: Where the page finds a keyboard.
+        runtime: onnxruntime's files; none makes a page that says how they are fetched.
+    """
+    files = {
+        path.relative_to(_ASSETS).as_posix(): _file(path.name, path.read_bytes())
+        for path in sorted(_ASSETS.rglob("*"))
+        if path.is_file()
+    }
+    files[INDEX] = _file(INDEX, files[INDEX].content.replace(b"{policy}", POLICY.encode()))
+    files["page/source.js"] = _file("source.js", _source(source, has_runtime=bool(runtime)))
+    for name, content in runtime.items():
+        if not name.endswith(COMPRESSED):
+            compressed = runtime.get(name + COMPRESSED)
+            files[_RUNTIME + name] = _file(name, content, never=True, compressed=compressed)
+    files[SERVICE_WORKER] = _service_worker(files)
+    return files
+
+
+def _file(
+    name: str, content: bytes, *, never: bool = False, compressed: bytes | None = None
+) -> PageFile:
+    return PageFile(content, _MEDIA_TYPES[Path(name).suffix], never, compressed)
+
+
+def _source(source: Source, *, has_runtime: bool) -> bytes:
+    values = {
+        "DESCRIPTION": source.description,
+        "FILES": source.files,
+        "NEEDS_TOKEN": source.needs_token,
+        "ONNXRUNTIME": _RUNTIME if has_runtime else None,
+    }
+    lines = [
+        f"export const {name} = {msgspec.json.encode(value).decode()};\n"
+        for name, value in values.items()
+    ]
+    return "".join(lines).encode()
+
+
+def _service_worker(files: Mapping[str, PageFile]) -> PageFile:
+    """Return the service worker, which changes whenever one of the files does."""
+    kept = {name: file for name, file in files.items() if name != SERVICE_WORKER}
+    every = "".join(f"{name} {kept[name].sha256}\n" for name in sorted(kept))
+    names = [name if name != INDEX else "./" for name in sorted(kept)]
+    text = files[SERVICE_WORKER].content.decode()
+    text = text.replace("{version}", hashlib.sha256(every.encode()).hexdigest()[:16])
+    text = text.replace('["{files}"]', msgspec.json.encode(names).decode())
+    return _file(SERVICE_WORKER, text.encode())

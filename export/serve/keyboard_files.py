@@ -1,0 +1,71 @@
+"""Give a client the files of its own keyboard, for programs that suggest by themselves.
+
+The page is one: it runs the model in the browser, so that no key travels. Everybody's model is one
+graph and its word list, which never change under their version's name; a client's own tensors come
+as a safetensors file and are kept by nobody on the way.
+"""
+
+from typing import Literal
+
+import msgspec
+from fastapi import APIRouter, Request, Response
+
+from export.manifest import MODEL_FILE
+from export.page.described import describe, personal_file
+from export.serve.desk import ClientName, Desk, DeskOf
+from export.serve.personal_models import NoPersonalModelError
+from export.serve.shelf import ServedModel
+
+_FOREVER = "private, max-age=31536000, immutable"
+
+router = APIRouter(prefix="/v1/keyboard", tags=["keyboard"])
+
+
+@router.get("")
+async def keyboard(client: ClientName, desk: DeskOf) -> Response:
+    """Say what the client's keyboard is: each version, its round, privacy, words and files."""
+    versions = [desk.shelf.version(name) for name in desk.shelf.versions]
+    described = await desk.on_thread(lambda: [_described(desk, client, one) for one in versions])
+    content = msgspec.json.encode({"client": client, "versions": described})
+    return Response(content, media_type="application/json")
+
+
+@router.get("/{version}/personal.safetensors")
+async def own_part(version: str, client: ClientName, desk: DeskOf) -> Response:
+    """Give the client's own tensors, float32, by the names of the graph's inputs."""
+    served = desk.shelf.version(version)
+    content = await desk.on_thread(lambda: personal_file(desk.people.model_of(client, served)))
+    return Response(content, media_type="application/octet-stream")
+
+
+@router.get("/{version}/{name}")
+async def shared_file(
+    version: str,
+    name: Literal["model.onnx", "vocabulary.txt"],
+    client: ClientName,
+    desk: DeskOf,
+    request: Request,
+) -> Response:
+    """Give the graph or the word list of a version."""
+    served = desk.shelf.version(version)
+    tag = f'"{served.manifest.files[name].sha256}"'
+    headers = {"ETag": tag, "Cache-Control": _FOREVER, "Vary": "Authorization"}
+    if tag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    content = await desk.on_thread(lambda: desk.shelf.read_file(served, name))
+    media_type = "application/octet-stream" if name == MODEL_FILE else "text/plain; charset=utf-8"
+    return Response(content, headers=headers, media_type=media_type)
+
+
+def _described(desk: Desk, client: str, served: ServedModel) -> dict[str, object]:
+    try:
+        has_own_part = bool(desk.people.model_of(client, served).personal_inputs)
+    except NoPersonalModelError:
+        has_own_part = False
+    return describe(
+        served.version,
+        served.manifest,
+        graph=served.graph,
+        ranking=served.ranking,
+        has_own_part=has_own_part,
+    )

@@ -1,0 +1,73 @@
+"""Count what clients would fetch, where releases may travel as what changed.
+
+A client that goes on from a release which it had before fetches the way from there, as
+``server.sealed_model`` offers it; all others the whole model. What is counted is the size of the
+very payloads that a coordinator would seal. A resumed run does not know what clients hold: each of
+them fetches a whole model once.
+"""
+
+from collections import OrderedDict
+
+from torch import Tensor
+
+from models.codec import FlatVector
+from models.compression.release_delta import encode_delta
+from models.plan import Plan, download_schema, released_schema
+from models.schema import Role
+
+
+class DownlinkBytes:
+    """Know the bytes of parameters that each client receives, unsealed.
+
+    Attributes:
+        whole: Those of a client that holds nothing.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        """Start with clients that hold nothing of a plan's model."""
+        received = download_schema(plan)
+        self._schema = released_schema(plan)
+        self._generated = received.with_roles(Role.GENERATED).payload_bytes
+        compression = plan.compression
+        sends_moves = compression is not None and compression.downlink == "delta"
+        self._settings = compression if sends_moves else None
+        self.whole = received.payload_bytes
+        self._round_number = 0
+        self._releases: OrderedDict[int, FlatVector] = OrderedDict()
+        self._sizes: dict[int | None, int] = {}
+        self._held: dict[str, int] = {}
+
+    def start_round(self, round_number: int, parameters: Tensor) -> None:
+        """Send a release from now on.
+
+        Args:
+            round_number: Round that starts from it, from 1; the same again for another attempt.
+            parameters: It, flat float32, shape ``(elements,)``; held, not copied.
+        """
+        if self._settings is None or round_number == self._round_number:
+            return
+        self._round_number = round_number
+        self._releases[round_number] = parameters.numpy()
+        while len(self._releases) > self._settings.downlink_releases + 1:
+            self._releases.popitem(last=False)
+        self._sizes.clear()
+        self.whole = self._generated + self._size_from(None)
+
+    def take(self, client_name: str) -> int:
+        """Return what a client fetches; it holds this round's release from now on."""
+        if self._settings is None:
+            return self.whole
+        held = self._held.get(client_name)
+        self._held[client_name] = self._round_number
+        if held == self._round_number or held not in self._releases:
+            return self.whole
+        return self._generated + self._size_from(held)
+
+    def _size_from(self, held: int | None) -> int:
+        if self._settings is None:
+            return self.whole
+        if held not in self._sizes:
+            base = None if held is None else self._releases[held]
+            flat, step = self._releases[self._round_number], self._settings.downlink_step
+            self._sizes[held] = len(encode_delta(self._schema, base, flat, step))
+        return self._sizes[held]

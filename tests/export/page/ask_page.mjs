@@ -1,0 +1,59 @@
+// Answers what a test asks the page's own modules: JSON on standard input, JSON on standard output.
+import { readFileSync } from "node:fs";
+
+const { assets, asked } = JSON.parse(readFileSync(0, "utf8"));
+const page = (name) => import(`${assets}/page/${name}`);
+const [text, cursor, casing, strip, index, graphs, words, tensors] = await Promise.all(
+  ["text", "cursor", "casing", "strip", "word_index", "keyboard_graph", "next_words", "tensor_file"].map(
+    (name) => page(`${name}.js`),
+  ),
+);
+
+const answers = {
+  sentences: ({ texts }) => texts.map(text.splitSentences),
+  cursors: ({ texts }) => texts.map(cursor.splitAtCursor),
+  typed: ({ texts }) => texts.map(cursor.typedWord),
+  contexts: ({ cases }) => cases.map(([tokens, size]) => cursor.inContext(tokens, size)),
+  cased: ({ cases }) =>
+    cases.map(([word, begun, beginsSentence, languages]) =>
+      casing.cased(word, begun, { beginsSentence, languages }),
+    ),
+  strips: ({ cases }) => cases.map(([shown, typed]) => strip.fillStrip(shown, typed)),
+  begun: ({ list, cases }) => {
+    const made = new index.WordIndex(list);
+    return cases.map(([begun, scores, count]) => made.likeliest(begun, scores, count));
+  },
+  tensors: ({ files }) => files.map(readTensors),
+  keyboard: typeAll,
+};
+
+function readTensors(encoded) {
+  try {
+    const found = tensors.decodeTensors(new Uint8Array(Buffer.from(encoded, "base64")));
+    return Object.fromEntries([...found].map(([name, one]) => [name, { ...one, values: [...one.values] }]));
+  } catch (error) {
+    return error instanceof tensors.TensorFileError ? error.message : Promise.reject(error);
+  }
+}
+
+async function typeAll({ runtime, model, list, personal, contextSize, languages, never, texts }) {
+  const ort = await import(`${runtime}/ort.wasm.min.mjs`);
+  ort.env.wasm.numThreads = 1;
+  const graph = await graphs.KeyboardGraph.load(ort, new Uint8Array(readFileSync(model)), {
+    personal: personal ? tensors.decodeTensors(new Uint8Array(readFileSync(personal))) : new Map(),
+    contextSize,
+  });
+  const follower = new words.NextWords(graph, list);
+  const keyboard = new strip.Keyboard(follower, new index.WordIndex(list), { languages, never });
+  const found = [];
+  for (const typed of texts) {
+    const reading = await follower.read(typed);
+    const expected = reading ? Array.from(reading.distribution) : null;
+    found.push({ expected, strip: await keyboard.suggest(typed) });
+  }
+  return found;
+}
+
+const found = {};
+for (const [name, question] of Object.entries(asked)) found[name] = await answers[name](question);
+process.stdout.write(JSON.stringify(found));

@@ -1,0 +1,130 @@
+"""The page reads text, and writes words, exactly as the library does."""
+
+import itertools
+import random
+import unicodedata
+
+from export.casing import cased
+from export.next_word import in_context, split_at_cursor
+from export.strip import Strip, fill_strip, typed_word
+from models.text import split_sentences
+from tests.export.page.node import ask_page
+
+TEXTS = (
+    "",
+    " ",
+    "I don’t know. Do you? NO!",
+    "wait... what?! ok…yes",
+    "mail me: ann.b+c@example.co.uk now.",
+    "see https://example.org/a_(b)?q=1. Then www.x.y/z, or example.com/path or file.txt",
+    "/usr/bin/env ~/x ../y a/b and/or",
+    "at 12:30 on 3rd of 2024-05-06, 4ever 1,000.50 u2 x1y2",
+    "snake_case _private __init__ a_1 _",
+    "<#> <email> <unk> <a b> < >",
+    ":p :-D ;) =p x:p :'d",
+    "O'Brien's 'quoted' rock'n'roll ''a'' it's' ’tis",
+    "well-known e-mail re-",
+    "line one\nline two\r\n\r\nline three",
+    "é e\u0301 \u0130stanbul ΣΑΣ Straße ſıſ ıo.ſg x.ınfo ſ://a",
+    "привет, как дела? 你好，世界。 नमस्ते مرحبا 한국어 ไทย",
+    "½ ² Ⅷ ⅷa ٣ x٣ 三 ௧",
+    "a\u00a0b\u2003c\u3000d\x1ce\x85f\ufeffg\u200bh",
+    "👩‍👩‍👧 ok👍 a👍b \U00010400\U00010428",
+    "see you th",
+    "I'",
+    "12",
+    "a@",
+    "a@b",
+    "foo.co",
+    "http:",
+    "http://a",
+    "x" * 300,
+    "go " * 900 + "th",
+    "a" * 2100,
+    "😀 " * 1500 + "we s",
+)
+_PIECES = (
+    *"aZé'’ .!?…-_@/:<>~\n\t019½ſıİΣßǆ",
+    *("www.", ".com", "://", "e\u0301", "<#>", ":p", "don't", "the ", "I ", "😀", "...", "你好"),
+)
+
+
+def mixed_texts() -> list[str]:
+    """Return the texts above, and a thousand of pieces that mean something somewhere."""
+    draw = random.Random(5)
+    return [
+        *TEXTS,
+        *("".join(draw.choices(_PIECES, k=draw.randint(1, 12))) for _ in range(1000)),
+    ]
+
+
+def test_the_page_reads_texts_as_the_library_does() -> None:
+    texts = mixed_texts()
+
+    found = ask_page(sentences={"texts": texts}, cursors={"texts": texts}, typed={"texts": texts})
+
+    for text, sentences in zip(texts, found["sentences"], strict=True):
+        assert sentences == split_sentences(text), ascii(text)
+    for text, at_cursor in zip(texts, found["cursors"], strict=True):
+        assert tuple(at_cursor) == split_at_cursor(text), ascii(text)
+    for text, typed in zip(texts, found["typed"], strict=True):
+        assert typed == typed_word(text), ascii(text)
+
+
+def test_every_letter_counts_as_the_same_for_the_page_and_the_library() -> None:
+    # Node may know letters that this Python does not; those of Python's are what is compared.
+    codes = (*range(0x3400), *range(0x3400, 0x2FFFF, 37))
+    letters = [chr(code) for code in codes if unicodedata.category(chr(code)) not in "CnCsCo"]
+    texts = [
+        " ".join(f"a{one}b" for one in letters[start : start + 500])
+        for start in range(0, len(letters), 500)
+    ]
+
+    found = ask_page(sentences={"texts": texts})
+
+    for text, sentences in zip(texts, found["sentences"], strict=True):
+        assert sentences == split_sentences(text)
+
+
+def test_words_are_cased_as_the_library_cases_them() -> None:
+    old = unicodedata.ucd_3_2_0  # of newer letters Node and this Python may know different cases
+    lower = [chr(code) for code in range(0x1FFFF) if old.category(chr(code)) == "Ll"]
+    lower = [one for one in lower if one not in "ƛɤ"]  # these got their capitals in Unicode 16
+    words = ["the", "i", "i'll", "straße", "ǆep", "ᾳδω", "აბ", "", *(f"{one}a" for one in lower)]
+    begun = ("", "t", "T", "TH", "Th", "1", "É", "ǅ")
+    cases = [
+        *itertools.product(words[:8], begun, (True, False), (["en-GB"], ["de"], [])),
+        *((word, "", True, []) for word in words),
+    ]
+
+    found = ask_page(cased={"cases": cases})["cased"]
+
+    for case, shown in zip(cases, found, strict=True):
+        word, typed, begins, languages = case
+        expected = cased(word, typed, begins_sentence=begins, languages=languages)
+        assert shown == expected, ascii(case)
+
+
+def test_a_context_is_cut_where_the_library_cuts_it() -> None:
+    cases = [(list(range(count)), size) for count in range(40) for size in (None, 1, 2, 7, 8)]
+
+    found = ask_page(contexts={"cases": cases})["contexts"]
+
+    assert found == [in_context(tokens, size) for tokens, size in cases]
+
+
+def test_words_get_the_same_places() -> None:
+    words = ("the", "then", "them", "they")
+    cases = [(words[:count], typed) for count in range(5) for typed in ("", "th", "the", "them")]
+
+    found = ask_page(strips={"cases": cases})["strips"]
+
+    for (shown, typed), strip in zip(cases, found, strict=True):
+        assert strip == _as_json(fill_strip(shown, typed))
+
+
+def _as_json(strip: Strip) -> dict[str, object]:
+    return {
+        name: None if slot is None else {"text": slot.text, "kind": slot.kind}
+        for name, slot in vars(strip).items()
+    }
