@@ -23,6 +23,7 @@ import msgspec
 import torch
 from torch import Tensor
 
+from models.compression.settings import release_step
 from models.layer_growth import grow
 from models.plan import Plan, download_schema, released_schema
 from models.plan_stages import next_stage, plan_of_round, stage_figures
@@ -389,6 +390,7 @@ class Federation:
             round_number=order.round_number,
             noise_keys=None if self._guard is None else self._guard.noise_keys,
             screen=screen,
+            release_step=release_step(self.plan.compression),
         )
 
     def _train(self, order: Close, tally: Tally, screen: Screen) -> Iterator[Contribution]:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from models.compression.settings import release_step
 from models.layer_growth import grow
 from models.parameters import parameters_sha256
 from models.plan import download_schema, released_schema
@@ -111,5 +112,6 @@ class Simulated:
             example_cap=config.training.example_cap,
             personalisation=self.method.half,
             round_number=number,
+            release_step=release_step(config.compression),
         ).parameters
         self.digests.append(parameters_sha256(self._parameters))
