@@ -1,4 +1,4 @@
-"""Measure keyboards as they are served: 8 bits beside float32, and many people on one graph.
+"""Measure keyboards and voices as they are served: 8 bits beside float32, many people on one graph.
 
 Figures (``--json`` prints them as one object; times are medians, ``_p99`` beside them):
 
@@ -27,7 +27,22 @@ Figures (``--json`` prints them as one object; times are medians, ``_p99`` besid
     person_rss_kb    Resident memory that each person on the graph adds to a process that serves,
                      over all of them.
 
-One thread on each side; the sides take turns, a hundred steps each. The GRU is that of
+    rtf_paper_size, rtf_small
+                     Seconds to say a second of sound, text to samples, by the voice of 8 bits with
+                     the neural vocoder, at the paper's size (27.7 M parameters) and at that of the
+                     preset ``speech-espeak`` (1.4 M); with ``_fp32`` the same in float32, with
+                     ``_torch`` by torch in inference mode.
+    paper_size_versus_torch
+                     rtf_paper_size_torch over rtf_paper_size.
+    first_audio_ms, first_audio_fp32_ms
+                     From the text to the first stretch of sound, at the paper's size.
+    vocoder_rtf, griffin_lim_rtf
+                     Seconds that make a second of sound of its spectrogram: the neural vocoder of
+                     2.4 M parameters, and 60 iterations of Griffin-Lim in numpy.
+
+One thread on each side; the sides take turns, a hundred steps each. ``--only`` leaves the rest
+out. Voices are untrained (`benchmarks.parts.speaking`), which changes neither sizes nor times. The
+GRU is that of
 `benchmarks.export`, trained for one client's round on the manual inside CPython, and the text is
 the manual's test split; ``--source`` takes a trained model, ``--dataset`` with ``--data`` takes
 other text.
@@ -64,6 +79,7 @@ from benchmarks.export import (
     rest_rss_mb,
     test_sentences,
 )
+from benchmarks.parts.speaking import measure_speech
 from edge_client.datasets.registry import load_dataset
 from export.bundle import Bundle, load_bundle
 from export.graph_face import DISTRIBUTION, LOG_PROBABILITIES, NEXT, TOKENS, TOP_K, WORDS
@@ -314,6 +330,12 @@ def measure(arguments: argparse.Namespace) -> dict[str, float]:
         SystemExit: If the source holds a model that the torch side does not know.
     """
     torch.set_num_threads(1)
+    keyboards = {} if arguments.only == "voices" else _measure_keyboards(arguments)
+    voices = {} if arguments.only == "keyboards" else measure_speech(quick=arguments.quick)
+    return {**keyboards, **voices}
+
+
+def _measure_keyboards(arguments: argparse.Namespace) -> dict[str, float]:
     quick, source = arguments.quick, arguments.source
     release = make_release() if source is None else read_release(find_release(source))
     settings = release.plan.model
@@ -346,6 +368,7 @@ def main() -> None:
         "--quick", action="store_true", help="500 steps, 1,000 words and 50 people, not 1,000"
     )
     parser.add_argument("--json", action="store_true", help="print one object of figures")
+    parser.add_argument("--only", choices=("keyboards", "voices"), help="measure no more than this")
     parser.add_argument(
         "--source", type=Path, help="coordinator's folder, run folder or release to measure"
     )
@@ -356,7 +379,7 @@ def main() -> None:
     if arguments.json:
         print(json.dumps(figures))
         return
-    table = Table("figure", "value", title="Keyboards as they are served")
+    table = Table("figure", "value", title="Models as they are served")
     for name, value in figures.items():
         table.add_row(name, f"{value:,.3f}" if isinstance(value, float) else f"{value:,}")
     Console().print(table)

@@ -1,6 +1,7 @@
 """Let an exported voice speak: onnxruntime and numpy, no torch.
 
-A text is said sentence by sentence, and a sentence's sound is given as soon as it is there.
+A text is said sentence by sentence. With a vocoder a sentence's sound is given while it is made,
+without one when the sentence is done: Griffin-Lim looks at all of it.
 
 References:
     ``models.speech_synthesis``, which speaks with torch.
@@ -18,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from export.graph_face import PERSONAL
-from export.griffin_lim import sound_of_mel
 from export.runtime import GraphError, PersonalInputs
 from export.speech_face import VOCODER_FILE
-from export.speech_runtime import VocoderRunner, VoiceGraphs
+from export.speech_runtime import Made, VocoderRunner, VoiceGraphs
 from export.speech_sentences import sentences
+from export.speech_stream import SoundStream, WholeSound
 from models.speech_alphabet import encode_speech
 from models.transformer_tts_settings import TransformerTtsSettings
 
@@ -41,20 +42,42 @@ Array = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Utterance:
-    """Hold one sentence that was said.
+class Piece:
+    """Hold a stretch of sound, all or a part of a sentence.
+
+    Attributes:
+        sound: Float32, shape ``(samples,)``.
+        said: The sentence, once it is done; None before its last piece.
+    """
+
+    sound: Array
+    said: "Said | None"
+
+
+@dataclass(frozen=True)
+class Said:
+    """Say how a sentence went.
 
     Attributes:
         text: What was read: characters of the voice's alphabet.
-        sound: Float32, shape ``(samples,)``, with the pause that follows it.
-        log_mels: What the sound is of, natural logarithms, shape ``(frames, mel)``.
+        log_mels: What its sound is of, natural logarithms, shape ``(frames, mel)``.
         has_ended: Whether the voice stopped by itself; False if it was cut off.
     """
 
     text: str
-    sound: Array
     log_mels: Array
     has_ended: bool
+
+
+@dataclass(frozen=True)
+class Utterance(Said):
+    """Hold a sentence that was said.
+
+    Attributes:
+        sound: Float32, shape ``(samples,)``, with the pause that follows it.
+    """
+
+    sound: Array
 
 
 class Voice:
@@ -123,7 +146,19 @@ class Voice:
         seed: int | None = None,
         longest_s: float | None = None,
     ) -> Iterator[Utterance]:
-        """Say a text, sentence by sentence; what is wrong with it is said before the first one.
+        """Say a text, a sentence at a time; arguments and errors as for ``stream``."""
+        pieces = self.stream(text, speed=speed, seed=seed, longest_s=longest_s)
+        return _by_sentence(pieces)
+
+    def stream(
+        self,
+        text: str,
+        *,
+        speed: float = 1.0,
+        seed: int | None = None,
+        longest_s: float | None = None,
+    ) -> Iterator[Piece]:
+        """Say a text, a stretch at a time; what is wrong with it is said before the first one.
 
         Args:
             text: Written English.
@@ -144,8 +179,9 @@ class Voice:
         said = sentences(text, self.settings.text, longest=self.settings.longest_text)
         draws = np.random.default_rng(seed)
         return (
-            self._utterance(one, speed, most, draws, is_last=place == len(said))
+            piece
             for place, one in enumerate(said, start=1)
+            for piece in self._pieces(one, speed, most, draws, is_last=place == len(said))
         )
 
     def _most_steps(self, longest_s: float | None) -> int:
@@ -157,30 +193,35 @@ class Voice:
         frames = math.ceil(longest_s * self.sample_rate_hz / settings.mel.hop_size)
         return min(settings.longest_steps, max(1, settings.steps_of(frames)))
 
-    def _utterance(
+    def _pieces(
         self, said: str, speed: float, most: int, draws: np.random.Generator, *, is_last: bool
-    ) -> Utterance:
-        frames, has_ended = self._frames(said, most, draws)
-        log_mels = at_speed(self._graphs.finish(frames)[0], speed)
-        sound = self._sound(log_mels, draws)
-        if not is_last:
-            pause = np.zeros(round(PAUSE_S / speed * self.sample_rate_hz), dtype=np.float32)
-            sound = np.concatenate([sound, pause])
-        return Utterance(said, sound, log_mels, has_ended)
+    ) -> Iterator[Piece]:
+        """Yield a sentence's sound, with the pause that follows it."""
+        stream: SoundStream | WholeSound
+        if self._vocoder is None:
+            stream = WholeSound(self.settings, self._graphs.finish, draws, speed=speed)
+        else:
+            stream = SoundStream(self.settings, self._graphs.finish, self._vocoder, speed=speed)
+        has_ended = False
+        for step in self._steps(said, most, draws):
+            has_ended = bool(step.stop[0] > 0)
+            sound = stream.add(step.frames)
+            if len(sound):
+                yield Piece(sound, None)
+        pause = 0 if is_last else round(PAUSE_S / speed * self.sample_rate_hz)
+        yield Piece(np.pad(stream.end(), (0, pause)), Said(said, stream.log_mels, has_ended))
 
-    def _frames(self, said: str, most: int, draws: np.random.Generator) -> tuple[Array, bool]:
-        """Return normalised frames, shape ``(1, frames, mel)``, and whether the voice stopped."""
+    def _steps(self, said: str, most: int, draws: np.random.Generator) -> Iterator[Made]:
+        """Yield steps until the voice stops, or has taken the most."""
         graphs = self._graphs
         memory = graphs.read(np.array([encode_speech(said, self.settings.text)]))
         past, frame = graphs.fresh_past(), np.zeros((1, graphs.mel_count), dtype=np.float32)
-        made = []
         for _ in range(most):
             step = graphs.step(memory, past, frame, self._kept(draws))
-            past, frame = step.past, step.frames[:, -1]
-            made.append(step.frames)
+            yield step
             if step.stop[0] > 0:
-                return np.concatenate(made, axis=1), True
-        return np.concatenate(made, axis=1), False
+                return
+            past, frame = step.past, step.frames[:, -1]
 
     def _kept(self, draws: np.random.Generator) -> Array:
         """Return what the two dropouts of the mel pre-net multiply with."""
@@ -188,14 +229,6 @@ class Voice:
         is_kept = draws.random((2, 1, self._graphs.prenet_size), dtype=np.float32) >= dropped
         kept: Array = is_kept.astype(np.float32) / np.float32(1 - dropped)
         return kept
-
-    def _sound(self, log_mels: Array, draws: np.random.Generator) -> Array:
-        if len(log_mels) < 2:  # A transform has no sound before its second frame.
-            log_mels = np.repeat(log_mels, 2, axis=0)
-        if self._vocoder is not None:
-            sound: Array = self._vocoder.sound(log_mels[np.newaxis])[0]
-            return sound
-        return sound_of_mel(log_mels, self.settings.mel, draws=draws).astype(np.float32)
 
 
 def open_voice(bundle: "SpeechBundle", *, thread_count: int = 1) -> Voice:
@@ -215,22 +248,12 @@ def open_voice(bundle: "SpeechBundle", *, thread_count: int = 1) -> Voice:
     return Voice(graphs, bundle.manifest.model, vocoder=vocoder)
 
 
-def at_speed(log_mels: Array, speed: float) -> Array:
-    """Return a spectrogram that takes 1 / speed of the time, at the same pitch.
-
-    Args:
-        log_mels: Shape ``(frames, mel)``.
-        speed: Above 0.
-
-    Returns:
-        Shape ``(frames / speed, mel)``, rounded: between two frames is a mixture of both.
-    """
-    if speed == 1:
-        return log_mels
-    last = len(log_mels) - 1
-    places = np.minimum(np.arange(max(1, round(len(log_mels) / speed))) * speed, last)
-    before = np.floor(places).astype(np.int64)
-    share = (places - before)[:, np.newaxis].astype(np.float32)
-    after = np.minimum(before + 1, last)
-    mixed: Array = log_mels[before] * (1 - share) + log_mels[after] * share
-    return mixed
+def _by_sentence(pieces: Iterator[Piece]) -> Iterator[Utterance]:
+    """Join the pieces of each sentence."""
+    sounds: list[Array] = []
+    for piece in pieces:
+        sounds.append(piece.sound)
+        if piece.said is not None:
+            said = piece.said
+            yield Utterance(said.text, said.log_mels, said.has_ended, np.concatenate(sounds))
+            sounds = []

@@ -17,6 +17,7 @@ they are the last, shape ``(batch,)``, and ``next_keys.N`` and ``next_values.N``
 ``log_mels``, natural logarithms, of the same shape.
 
 ``vocoder.onnx`` takes ``log_mels`` and gives ``sound``, shape ``(batch, (frames - 1) * hop size)``.
+Its metadata ``context_frames`` says how many frames to either side have a part in a sample.
 
 All is float32 but the characters, and every axis that a graph names is free. ``personal.<name>`` is
 a tensor that is one person's own, as `export.graph_face` says.
@@ -40,6 +41,7 @@ FRAMES = "frames"
 STOP = "stop"
 LOG_MELS = "log_mels"
 SOUND = "sound"
+CONTEXT_FRAMES = "context_frames"
 
 TEXT = "text"
 PAST = "past"

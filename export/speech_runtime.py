@@ -24,6 +24,7 @@ from export.runtime import (
 )
 from export.speech_face import (
     CHARACTERS,
+    CONTEXT_FRAMES,
     DECODER_FILE,
     ENCODER_FILE,
     FRAME,
@@ -182,7 +183,11 @@ class VoiceGraphs:
 
 
 class VocoderRunner:
-    """Hold a loaded vocoder; safe to share between threads."""
+    """Hold a loaded vocoder; safe to share between threads.
+
+    Attributes:
+        context_frames: How many frames to either side have a part in the sound at a frame.
+    """
 
     def __init__(self, graph: bytes, *, thread_count: int = 1) -> None:
         """Load the graph.
@@ -193,10 +198,13 @@ class VocoderRunner:
         self._session = load_session(graph, thread_count)
         inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
         names = [item.name for item in (*inputs, *outputs)]
-        if names != [LOG_MELS, SOUND]:
+        context = self._session.get_modelmeta().custom_metadata_map.get(CONTEXT_FRAMES, "")
+        if names != [LOG_MELS, SOUND] or not context.isdecimal():
             raise GraphError(
-                f"a vocoder's graph must take {LOG_MELS} and give {SOUND}, got {names}"
+                f"a vocoder's graph must take {LOG_MELS} and give {SOUND}, and say "
+                f"{CONTEXT_FRAMES}, got {names} and {context!r}"
             )
+        self.context_frames = int(context)
 
     def sound(self, log_mels: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return sound, float32, ``(batch, samples)``, of log-mels, ``(batch, frames, mel)``.

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from export.griffin_lim import sound_of_mel
 from export.speech_runtime import VocoderRunner
 from models.transformer_tts_settings import KERNEL_SIZE, TransformerTtsSettings
 
@@ -90,7 +91,7 @@ class SoundStream:
             return self._only_frame() if is_end and not self._sounded else self.log_mels[:0, 0]
         first = max(0, self._sounded - seen)
         sound = self._vocoder.sound(self.log_mels[np.newaxis, first : end + seen + 1])[0]
-        made = sound[(self._sounded - first) * self._hop : (end - first) * self._hop]
+        made: Array = sound[(self._sounded - first) * self._hop : (end - first) * self._hop]
         self._sounded = end
         return made
 
@@ -107,7 +108,43 @@ class SoundStream:
 
     def _only_frame(self) -> Array:
         """Return the sound of a single frame; a transform has none before its second one."""
-        return self._vocoder.sound(np.repeat(self.log_mels[np.newaxis], 2, axis=1))[0]
+        sound: Array = self._vocoder.sound(np.repeat(self.log_mels[np.newaxis], 2, axis=1))[0]
+        return sound
+
+
+class WholeSound:
+    """Make the sound of a whole sentence at its end, by Griffin-Lim.
+
+    Attributes:
+        log_mels: What the sound is of, shape ``(frames, mel)``; none before the end.
+    """
+
+    def __init__(
+        self,
+        settings: TransformerTtsSettings,
+        finish: Callable[[Array], Array],
+        draws: np.random.Generator,
+        *,
+        speed: float,
+    ) -> None:
+        """Begin without a frame; ``draws`` draws first phases, the rest as of ``SoundStream``."""
+        self._settings, self._finish, self._draws, self._speed = settings, finish, draws, speed
+        self._raw: list[Array] = []
+        self.log_mels = np.zeros((0, settings.mel.mel_count), dtype=np.float32)
+
+    def add(self, frames: Array) -> Array:
+        """Take the normalised frames of a step, shape ``(1, frames, mel)``; there is no sound."""
+        self._raw.append(frames)
+        return self.log_mels[:0, 0]
+
+    def end(self) -> Array:
+        """Return all sound, after the last frame; shape ``(samples,)``."""
+        corrected = self._finish(np.concatenate(self._raw, axis=1))[0]
+        count = retimed_count(len(corrected), self._speed, is_end=True)
+        self.log_mels = retimed(corrected, self._speed, count)
+        heard = self.log_mels if count > 1 else np.repeat(self.log_mels, 2, axis=0)
+        sound = sound_of_mel(heard, self._settings.mel, draws=self._draws)
+        return sound.astype(np.float32)
 
 
 def retimed_count(count: int, speed: float, *, is_end: bool) -> int:

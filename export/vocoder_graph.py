@@ -19,7 +19,7 @@ from export.graph_face import BATCH
 from export.graph_writer import Array, GraphWriter
 from export.mel_filters import hann_window, mean_spread
 from export.named_weights import NamedWeights
-from export.speech_face import LOG_MELS, SOUND
+from export.speech_face import CONTEXT_FRAMES, LOG_MELS, SOUND
 from export.speech_layers import turned
 from models.vocoder_settings import KERNEL_SIZE, VocoderSettings
 
@@ -64,7 +64,7 @@ class VocoderGraph(NamedWeights):
             writer.node("Mul", amplitudes, writer.node(wave, phases)) for wave in ("Cos", "Sin")
         )
         self._write_sound(writer, self._frames(writer, real, imaginary))
-        return writer.model("vocoder", tensors)
+        return writer.model("vocoder", tensors, **{CONTEXT_FRAMES: str(context_frames(settings))})
 
     def _block(self, writer: GraphWriter, values: str, name: str) -> str:
         seen = _over_time(writer, values, f"{name}.over_time", groups=self._settings.width)
@@ -148,6 +148,12 @@ class VocoderGraph(NamedWeights):
             for hop, piece in enumerate(pieces)
         ]
         return writer.reshaped(writer.node("Sum", *shifted), 0, -1)
+
+
+def context_frames(settings: VocoderSettings) -> int:
+    """Return how many frames to either side have a part in the sound at a frame."""
+    convolutions = (settings.block_count + 1) * (KERNEL_SIZE // 2)
+    return convolutions + -(-settings.mel.fft_size // (2 * settings.mel.hop_size))
 
 
 def half_waves(fft_size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -10,9 +10,10 @@ from msgspec.structs import replace
 from numpy.testing import assert_allclose, assert_array_equal
 
 from export.runtime import GraphError
-from export.speech import PAUSE_S, Voice, at_speed
+from export.speech import PAUSE_S, Voice
 from export.speech_export import build_vocoder, build_voice
 from export.speech_runtime import VocoderRunner, VoiceGraphs
+from export.speech_stream import FIRST_S, retimed, retimed_count
 from models.codec import named_tensors
 from models.griffin_lim import spectral_convergence
 from models.mel import magnitudes_of_mel
@@ -81,7 +82,29 @@ def test_a_vocoder_makes_the_sound_where_there_is_one() -> None:
     (said,) = voice_of(vocoder=True).speak("Hi there", seed=1, longest_s=0.5)
 
     runner = VocoderRunner(build_vocoder(VOCODER, voice_parameters(VOCODER)))
-    assert_array_equal(said.sound, runner.sound(said.log_mels[np.newaxis])[0])
+    assert_allclose(said.sound, runner.sound(said.log_mels[np.newaxis])[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("speed", [0.6, 1.0, 1.7])
+def test_a_sentence_is_heard_before_it_is_done_and_sounds_as_if_it_were(speed: float) -> None:
+    # 250 frames of 64 samples, two a step.
+    settings = replace(NO_DROPOUT, clips=replace(NO_DROPOUT.clips, longest_s=8.0))
+    voice = voice_of(settings, vocoder=True)
+    runner = VocoderRunner(build_vocoder(VOCODER, voice_parameters(VOCODER)))
+    whole = torch_mels(settings, " hi there.", settings.longest_steps)
+    count = retimed_count(len(whole), speed, is_end=True)
+
+    pieces = list(voice.stream("Hi there", speed=speed, seed=1))
+
+    assert len(pieces) > 3
+    assert len(pieces[0].sound) / 2000 == pytest.approx(FIRST_S, abs=0.15)
+    assert [piece.said is None for piece in pieces] == [True] * (len(pieces) - 1) + [False]
+    said = pieces[-1].said
+    assert said is not None
+    assert_allclose(said.log_mels, retimed(whole, speed, count), rtol=1e-3, atol=1e-3)
+    expected = runner.sound(said.log_mels[np.newaxis])[0]
+    found = np.concatenate([piece.sound for piece in pieces])
+    assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
 
 
 def test_a_voice_stops_by_itself_and_even_then_makes_a_sound() -> None:
@@ -130,9 +153,12 @@ def test_speed_changes_the_time_and_not_the_channels() -> None:
     frames = np.arange(8, dtype=np.float32)[:, np.newaxis] * np.ones(3, dtype=np.float32)
 
     # Every second frame; every frame and the middle of two, the last one held.
-    assert_array_equal(at_speed(frames, 2.0)[:, 0], [0, 2, 4, 6])
-    assert_array_equal(at_speed(frames[:3], 0.5)[:, 2], [0, 0.5, 1, 1.5, 2, 2])
-    assert_array_equal(at_speed(frames, 1.0), frames)
+    assert_array_equal(retimed(frames, 2.0, 4)[:, 0], [0, 2, 4, 6])
+    assert_array_equal(retimed(frames[:3], 0.5, 6)[:, 2], [0, 0.5, 1, 1.5, 2, 2])
+    assert_array_equal(retimed(frames, 1.0, 8), frames)
+    assert [retimed_count(8, speed, is_end=True) for speed in (0.5, 1.0, 2.0, 4.0)] == [16, 8, 4, 2]
+    # Of frames 0 to 7 with more to come, place 7 would be mixed with frame 8.
+    assert [retimed_count(8, speed, is_end=False) for speed in (0.5, 1.0, 2.0)] == [13, 8, 4]
     slow, fast = (
         next(voice_of().speak("Hi there", speed=speed, longest_s=0.5)) for speed in (0.5, 2.0)
     )

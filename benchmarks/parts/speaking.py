@@ -1,0 +1,131 @@
+"""Let exported voices speak, beside torch: one thread, the sides in turn, no weight trained.
+
+Sizes and times are those of trained voices, but for the end of a sentence: an untrained voice knows
+none, so every sentence is cut off at the same length.
+"""
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from export.exporter import Precision
+from export.griffin_lim import sound_of_mel
+from export.speech import Voice
+from export.speech_export import build_vocoder, build_voice
+from export.speech_runtime import VocoderRunner, VoiceGraphs
+from models.codec import named_tensors
+from models.model_settings import ModelSettings, schema_of
+from models.parameters import initial_parameters, load_parameters
+from models.registry import build_network, vocoder_network, voice_network
+from models.speech_alphabet import encode_speech
+from models.speech_synthesis import synthesise
+from models.speech_text import prepare_speech
+from models.transformer_tts_settings import TransformerTtsSettings
+from models.vocoder_settings import VocoderSettings
+from simulation.config import config_from, read_tables
+
+PRESET = "speech-espeak"
+TEXT = "The keyboard is in the kitchen, near the door."
+SPOKEN_S = 3.0
+MOST_REPEATS = 5
+NEVER = -1.0
+
+
+def measure_speech(*, quick: bool) -> dict[str, float]:
+    """Measure voices of the paper's size and of the preset's, and what makes their sound."""
+    small = config_from(read_tables(PRESET), PRESET).model
+    if not isinstance(small, TransformerTtsSettings):
+        raise TypeError(f"{PRESET} must train a voice, got {type(small).__name__}")
+    repeats = 2 if quick else MOST_REPEATS
+    vocoder = VocoderRunner(build_vocoder(VocoderSettings(), _parameters(VocoderSettings())))
+    figures = _sound(vocoder, repeats)
+    paper = TransformerTtsSettings()
+    for name, settings in (("paper_size", paper), ("small", small)):
+        int8, fp32 = (_voice(settings, vocoder, one) for one in ("int8", "float32"))
+        taken = _in_turn(
+            {"": _speaking(int8), "_fp32": _speaking(fp32), "_torch": _torch_speaking(settings)},
+            repeats,
+        )
+        figures |= {f"rtf_{name}{side}": median / SPOKEN_S for side, median in taken.items()}
+        if settings is paper:
+            first = _in_turn({"": _first(int8), "_fp32": _first(fp32)}, repeats)
+            figures |= {f"first_audio{side}_ms": 1e3 * median for side, median in first.items()}
+    figures["paper_size_versus_torch"] = figures["rtf_paper_size_torch"] / figures["rtf_paper_size"]
+    return figures
+
+
+def _sound(vocoder: VocoderRunner, repeats: int) -> dict[str, float]:
+    """Return the seconds that a second of sound takes once its spectrogram is there."""
+    settings = VocoderSettings()
+    frames = _frames(settings.mel.sample_rate_hz / settings.mel.hop_size)
+    draws = np.random.default_rng(1)
+    log_mels = (-5 + 2 * draws.standard_normal((frames, settings.mel.mel_count))).astype(np.float32)
+    taken = _in_turn(
+        {
+            "vocoder_rtf": lambda: vocoder.sound(log_mels[np.newaxis]),
+            "griffin_lim_rtf": lambda: sound_of_mel(log_mels, settings.mel, draws=draws),
+        },
+        repeats,
+    )
+    return {name: median / SPOKEN_S for name, median in taken.items()}
+
+
+def _voice(settings: TransformerTtsSettings, vocoder: VocoderRunner, precision: Precision) -> Voice:
+    tensors = named_tensors(schema_of(settings), _parameters(settings))
+    graphs = VoiceGraphs(build_voice(settings, tensors, precision=precision))
+    return Voice(graphs, settings, vocoder=vocoder)
+
+
+def _parameters(settings: ModelSettings) -> np.ndarray:
+    """Return parameters that nobody trained, of a voice that never stops."""
+    drawn = initial_parameters(settings, seed=1).numpy()
+    for name, tensor in named_tensors(schema_of(settings), drawn).items():
+        if name.startswith("head.stop."):
+            tensor[:] = NEVER if name.endswith("bias") else 0
+    return drawn
+
+
+def _speaking(voice: Voice) -> Callable[[], object]:
+    return lambda: list(voice.stream(TEXT, seed=1, longest_s=SPOKEN_S))
+
+
+def _first(voice: Voice) -> Callable[[], object]:
+    return lambda: next(voice.stream(TEXT, seed=1, longest_s=SPOKEN_S))
+
+
+def _torch_speaking(settings: TransformerTtsSettings) -> Callable[[], object]:
+    """Return what says the same with torch, in inference mode."""
+    network = voice_network(build_network(settings))
+    load_parameters(network, schema_of(settings), torch.from_numpy(_parameters(settings)))
+    sound = vocoder_network(build_network(VocoderSettings())).eval()
+    parameters = torch.from_numpy(_parameters(VocoderSettings()))
+    load_parameters(sound, schema_of(VocoderSettings()), parameters)
+    draws = torch.Generator().manual_seed(1)
+    steps = settings.steps_of(_frames(settings.mel.sample_rate_hz / settings.mel.hop_size))
+
+    @torch.inference_mode()
+    def speak() -> None:
+        said = prepare_speech(TEXT, settings.text).text
+        symbols = torch.tensor(encode_speech(said, settings.text))
+        mel = synthesise(network, symbols, generator=draws, longest_steps=steps).mel
+        sound(mel.t().unsqueeze(0))
+
+    return speak
+
+
+def _frames(frames_per_s: float) -> int:
+    return round(SPOKEN_S * frames_per_s)
+
+
+def _in_turn(sides: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Return the median seconds of each side, after one turn that does not count."""
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for turn in range(repeats + 1):
+        for name, work in sides.items():
+            started = time.perf_counter()
+            work()
+            if turn:
+                seconds[name].append(time.perf_counter() - started)
+    return {name: float(np.median(taken)) for name, taken in seconds.items()}
