@@ -8,7 +8,11 @@ Figures (``--json`` prints them as one object):
     int8_perplexity_loss_percent, four_bit_perplexity_loss_percent
                              Test perplexity above that of the run without compression, in percent
                              of it, mean over the seeds; negative is a gain.
-    perplexity_loss_percent  The larger of the two.
+    downlink_bytes_fraction  Bytes that clients received, releases as what changed in steps of
+                             2^-12, over those of whole float32 ones;
+                             ``downlink_perplexity_loss_percent`` what that costs. A client that
+                             held none of the last four releases counts with the whole one.
+    perplexity_loss_percent  The largest of the three.
     encode_gb_s, decode_gb_s Bytes of float32 written and read a second (10^9), the slower of both
                              forms: rounding, packing and zstd together, one thread. Values are
                              normal draws, on which zstd has most to do and least to gain.
@@ -26,6 +30,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import numpy as np
 from rich.console import Console
 from rich.table import Table
@@ -42,6 +47,12 @@ from simulation.runner import RunOptions, run_simulation
 INT8 = CompressionSettings(uplink="int8", block_size=1024, entropy="zstd")
 FOUR_BIT = CompressionSettings(uplink="int4", error_feedback=True)
 FORMS = {"int8": INT8, "four_bit": FOUR_BIT}
+MOVES = CompressionSettings(uplink="none", downlink="delta", downlink_step=2.0**-12)
+MEASURED = (
+    ("int8", INT8, "bytes_up"),
+    ("four_bit", FOUR_BIT, "bytes_up"),
+    ("downlink", MOVES, "bytes_down"),
+)
 TURNS = 5
 
 
@@ -65,19 +76,21 @@ def _best(work: Callable[[], object]) -> float:
     return min(times)
 
 
-def run(preset: str, data: Path | None, seed: int, form: str | None, rounds: int | None) -> Figures:
+def run(
+    preset: str,
+    data: Path | None,
+    seed: int,
+    settings: CompressionSettings | None,
+    rounds: int | None,
+) -> Figures:
     """Return the final figures of one simulation."""
     changes = [f"seed={seed}"]
-    if form is not None:
-        settings = FORMS[form]
-        feedback = str(settings.error_feedback).lower()
-        changes.append(
-            f'compression={{uplink="{settings.uplink}", entropy="{settings.entropy}", '
-            f"block_size={settings.block_size}, error_feedback={feedback}}}"
-        )
     if rounds is not None:
         changes.append(f"rounds.cap={rounds}")
     tables = with_settings(read_tables(preset), [parse_override(change) for change in changes])
+    if settings is not None:
+        told = {name: value for name, value in msgspec.to_builtins(settings).items() if value}
+        tables = {**tables, "compression": told}
     config = config_from(tables, preset)
     population = build_population(config, data)
     with tempfile.TemporaryDirectory(prefix="sotto-compression-") as folder:
@@ -91,13 +104,13 @@ def compared(
     found: dict[str, list[float]] = {}
     for seed in seeds:
         plain = run(preset, data, seed, None, rounds)
-        for form in FORMS:
+        for name, form, counted in MEASURED:
             compressed = run(preset, data, seed, form, rounds)
-            sent = _number(compressed, "bytes_up") / _number(plain, "bytes_up")
+            moved = _number(compressed, counted) / _number(plain, counted)
             perplexities = [_number(one, "test_perplexity") for one in (compressed, plain)]
             loss = 100 * (perplexities[0] / perplexities[1] - 1)
-            found.setdefault(f"{form}_bytes_fraction", []).append(sent)
-            found.setdefault(f"{form}_perplexity_loss_percent", []).append(loss)
+            found.setdefault(f"{name}_bytes_fraction", []).append(moved)
+            found.setdefault(f"{name}_perplexity_loss_percent", []).append(loss)
     return {name: statistics.fmean(values) for name, values in found.items()}
 
 
@@ -113,7 +126,7 @@ def measure(
 ) -> dict[str, float]:
     """Return all figures."""
     figures = compared(preset, data, seeds, rounds)
-    losses = [figures[f"{form}_perplexity_loss_percent"] for form in FORMS]
+    losses = [figures[f"{form}_perplexity_loss_percent"] for form, *_ in MEASURED]
     figures["perplexity_loss_percent"] = max(losses)
     timed = {form: speeds(settings, element_count) for form, settings in FORMS.items()}
     for place, name in enumerate(("encode_gb_s", "decode_gb_s")):

@@ -36,9 +36,15 @@ function readTensors(encoded) {
   }
 }
 
-async function typeAll({ runtime, model, list, personal, contextSize, languages, never, texts }) {
+async function typeAll({ runtime, keyboards }) {
   const ort = await import(`${runtime}/ort.wasm.min.mjs`);
   ort.env.wasm.numThreads = 1;
+  const found = [];
+  for (const one of keyboards) found.push(await typeOn(ort, one));
+  return found;
+}
+
+async function typeOn(ort, { model, list, personal, contextSize, languages, never, texts }) {
   const graph = await graphs.KeyboardGraph.load(ort, new Uint8Array(readFileSync(model)), {
     personal: personal ? tensors.decodeTensors(new Uint8Array(readFileSync(personal))) : new Map(),
     contextSize,
@@ -48,8 +54,8 @@ async function typeAll({ runtime, model, list, personal, contextSize, languages,
   const found = [];
   for (const typed of texts) {
     const reading = await follower.read(typed);
-    const expected = reading ? Array.from(reading.distribution) : null;
-    found.push({ expected, strip: await keyboard.suggest(typed) });
+    const distribution = reading ? Array.from(reading.distribution) : null;
+    found.push({ distribution, strip: await keyboard.suggest(typed) });
   }
   return found;
 }

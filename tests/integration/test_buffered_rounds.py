@@ -1,0 +1,101 @@
+"""A deployed federation in buffered rounds: one device is slow, one too slow, and all is killed."""
+
+import hashlib
+
+import grpc
+import numpy as np
+import pytest
+import torch
+
+from models.parameters import initial_parameters
+from models.seeds import client_seed
+from protos import federation_pb2 as pb
+from server.closing import Contribution, close_round
+from tests.integration.conftest import Make
+from tests.integration.device import Device, code_of, next_lease, wait_finished
+from tests.integration.federation import Federation
+
+BUFFERED = """
+selection = "first-come"
+
+[rounds.buffered]
+concurrency = 4
+max_staleness = 1
+"""
+
+
+def released(federation: Federation, *buffers: list[tuple[Device, pb.Lease]]) -> str:
+    """Make the releases of these buffers in this process, each in the order of its tickets."""
+    torch.set_num_threads(1)
+    config = federation.config
+    parameters = initial_parameters(config.model, config.seed)
+    for round_number, buffer in enumerate(buffers, 1):
+        contributions = []
+        for device, lease in sorted(buffer, key=lambda one: one[1].slot):
+            seed = client_seed(config.seed, lease.round_number, device.name)
+            made_up = np.random.default_rng(seed).normal(0, 0.01, config.schema.element_count)
+            # s(τ) = 1/√(1 + τ).
+            worth = (1 + round_number - lease.round_number) ** -0.5
+            update = torch.from_numpy(made_up.astype(np.float32))
+            contributions.append(Contribution(len(contributions), update, 100, device.name, worth))
+        parameters = close_round(
+            parameters,
+            contributions,
+            schema=config.schema,
+            aggregation=config.aggregation,
+            privacy=config.privacy,
+            slot_count=2,
+            generator=torch.Generator(),
+        ).parameters
+    return hashlib.sha256(parameters.numpy().data).hexdigest()
+
+
+def test_a_slow_device_counts_for_less_a_stale_one_is_refused_and_a_kill_loses_neither(
+    make_federation: Make,
+) -> None:
+    federation = make_federation(cap=3, more_rounds=BUFFERED)
+    federation.start()
+    one, two, slow, stale = federation.enrol(4)
+    orders = {device.name: device.check_in() for device in (one, two, slow, stale)}
+    first = [(device, next_lease(orders[device.name])) for device in (one, two)]
+    too_slow = next_lease(orders[stale.name])
+    declined = next_lease(orders[slow.name])
+    slow.stub.RefusePlan(pb.RefusePlanRequest(lease_nonce=declined.nonce, code="test"))
+
+    assert [device.take_part(lease) for device, lease in first] == [1, 1]
+    second = [(device, next_lease(orders[device.name])) for device in (one, two)]
+    late = next_lease(orders[slow.name])
+    slow.receive(late)
+    sealed = slow.seal_update(late)
+    # Nobody waits for those two.
+    assert [device.take_part(lease) for device, lease in second] == [2, 2]
+    newest = next_lease(orders[one.name])
+    assert [lease.round_number for lease in (too_slow, late, newest)] == [1, 2, 3]
+
+    # Begun before release 1, and two were made: it is told, and what it sends is refused.
+    ended = next(iter(orders[stale.name]))
+    assert ended.lease_ended.nonce == too_slow.nonce
+    with pytest.raises(grpc.RpcError) as refused:
+        stale.open_upload(too_slow, bytes(16), too_slow.upload_bytes)
+    assert code_of(refused.value) == "stale"
+    # Begun before release 2: it counts in release 3, and is on the disk from its answer on.
+    assert slow.send(late, *sealed) == 3
+    federation.kill()
+    federation.start()
+    for device in (one, slow, stale):
+        device.close()
+        device.connect()
+    again = one.check_in()
+    third = next_lease(again)
+    assert slow.commit(late, sealed[1]) == 3
+    assert one.take_part(third) == 3
+    wait_finished(again)
+
+    federation.stop()
+    releases = federation.releases()
+    assert [release.contribution_count for release in releases] == [2, 2, 2]
+    assert releases[2].metrics["mean_staleness"] == 0.5
+    assert releases[2].metrics["largest_staleness"] == 1
+    digest = released(federation, first, second, [(slow, late), (one, third)])
+    assert releases[-1].parameters_sha256.hex() == digest
+    assert not any(path.is_file() for path in federation.folder.updates.rglob("*"))

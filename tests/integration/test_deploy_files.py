@@ -1,0 +1,214 @@
+"""Files in `deploy/` and its page agree with the commands, settings and extras they name."""
+
+import re
+import shlex
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+import edge_client.cli
+import export.cli
+import export.serve.cli
+import server.cli
+from export.serve.settings import STARTING_SETTINGS
+from server.config import preset_text
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+TIMERS = sorted((DEPLOY / "systemd").glob("*.timer"))
+CONTAINERS = sorted((DEPLOY / "containers").iterdir())
+PROGRAMS: dict[str, Callable[[Sequence[str]], int]] = {
+    "sotto-server": server.cli.main,
+    "sotto-client": edge_client.cli.main,
+    "sotto-export": export.cli.main,
+    "sotto-serve": export.serve.cli.main,
+}
+_INSTRUCTION = re.compile(r"^([A-Z]+) +(.+)$", re.MULTILINE)
+_PIN = re.compile(r"([a-z0-9-]+)==([0-9.]+)")
+
+
+def _settings(unit: Path, name: str) -> list[str]:
+    return re.findall(rf"^{name}=(.*)$", unit.read_text(), re.MULTILINE)
+
+
+def _instructions(container: Path, name: str) -> list[str]:
+    joined = container.read_text().replace("\\\n", " ")
+    return [given for key, given in _INSTRUCTION.findall(joined) if key == name]
+
+
+def _command_lines() -> Iterator[tuple[str, str]]:
+    for unit in UNITS:
+        for line in (*_settings(unit, "ExecStart"), *_settings(unit, "ExecReload")):
+            yield unit.name, line
+    for container in CONTAINERS:
+        (entry,), (rest,) = _instructions(container, "ENTRYPOINT"), _instructions(container, "CMD")
+        words = [*msgspec.json.decode(entry), *msgspec.json.decode(rest)]
+        yield container.name, shlex.join(words)
+    page = (ROOT / "docs" / "deploy.md").read_text()
+    for block in re.findall(r"```console\n(.*?)```", page, re.DOTALL):
+        for line in re.findall(r"^[$#] (.*)$", block, re.MULTILINE):
+            yield "docs/deploy.md", _in_its_container(line)
+
+
+def _in_its_container(line: str) -> str:
+    """Return what a container's entry point runs for a line that starts one."""
+    run = re.sub(r"^podman compose run --rm coordinator", "sotto-server", line)
+    run = re.sub(r"^podman compose run --rm serve", "sotto-serve", run)
+    return re.sub(r"^podman run .*?sotto-client", "sotto-client", run)
+
+
+def _sotto_calls() -> list[tuple[str, str, list[str]]]:
+    """Return where it stands, the program and its arguments, of each call of ours."""
+    calls = []
+    for where, line in _command_lines():
+        found = re.search(r"(?:^|/bin/|exec coordinator )(sotto-[a-z]+) (.*)", line)
+        if found and found[1] in PROGRAMS:
+            calls.append((where, found[1], shlex.split(found[2].strip("'"))))
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("where", "program", "arguments"),
+    [
+        pytest.param(*call, id=f"{call[0]}: {' '.join([call[1], *call[2][:1]])}")
+        for call in _sotto_calls()
+    ],
+)
+def test_every_command_and_flag_exists(
+    where: str, program: str, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    if not arguments:
+        return
+
+    with pytest.raises(SystemExit) as ended:
+        PROGRAMS[program]([arguments[0], "--help"])
+
+    assert ended.value.code == 0, where
+    known = set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
+    assert {word for word in arguments if word.startswith("--")} <= known
+
+
+def test_units_containers_and_page_start_every_role() -> None:
+    started = {(where, program) for where, program, _ in _sotto_calls()}
+
+    for where, program in (
+        ("sotto-server.service", "sotto-server"),
+        ("sotto-server-backup.service", "sotto-server"),
+        ("sotto-serve.service", "sotto-serve"),
+        ("sotto-client@.service", "sotto-client"),
+        ("sotto-client-nightly@.service", "sotto-client"),
+        ("server.Containerfile", "sotto-server"),
+        ("serve.Containerfile", "sotto-serve"),
+        ("client.Containerfile", "sotto-client"),
+        ("docs/deploy.md", "sotto-export"),
+    ):
+        assert (where, program) in started
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_a_unit_works_in_its_own_state_and_lets_go_of_every_right(unit: Path) -> None:
+    (state,) = _settings(unit, "StateDirectory")
+    home = f"/var/lib/{state.partition('/backups')[0]}"
+
+    named = re.findall(r"/var/lib/[^ \"']+", " ".join(_settings(unit, "ExecStart")))
+
+    assert named
+    assert all(path.startswith(home + "/") for path in named)
+    assert _settings(unit, "User") != ["root"]
+    for name, value in (
+        ("NoNewPrivileges", "yes"),
+        ("CapabilityBoundingSet", ""),
+        ("ProtectSystem", "strict"),
+        ("UMask", "0077"),
+        ("StateDirectoryMode", "0700"),
+    ):
+        assert _settings(unit, name) == [value]
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not here")
+def test_systemd_takes_every_unit(tmp_path: Path) -> None:
+    for unit in (*UNITS, *TIMERS):
+        # The programs are not installed here, and a template is checked by an instance of it.
+        text = re.sub(r"/opt/sotto/bin/sotto-[a-z]+", "/bin/true", unit.read_text())
+        (tmp_path / unit.name.replace("@", "@root")).write_text(text)
+
+    done = subprocess.run(
+        ["systemd-analyze", "verify", *(str(path) for path in sorted(tmp_path.iterdir()))],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_ports_are_those_that_the_settings_begin_with() -> None:
+    listen = tomllib.loads(preset_text("keyboard"))["listen"]
+    serving = tomllib.loads(STARTING_SETTINGS.format(accept_unsigned="false"))["listen"]
+    ports = {
+        "server": [int(listen[name].rpartition(":")[2]) for name in ("enrolment", "devices")],
+        "serve": [int(serving["address"].rpartition(":")[2])],
+        "client": [],
+    }
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+
+    for container in CONTAINERS:
+        role = container.name.partition(".")[0]
+        exposed = [
+            int(port) for line in _instructions(container, "EXPOSE") for port in line.split()
+        ]
+        assert exposed[: len(ports[role])] == ports[role]
+        published = [
+            int(port)
+            for service in services.values()
+            if service["build"]["dockerfile"].endswith(container.name)
+            for pair in service["ports"]
+            for port in pair.split(":")
+        ]
+        assert set(published) == (set(exposed) if role != "client" else set())
+
+
+def test_volumes_and_what_containers_start_in_agree() -> None:
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    for service in services["services"].values():
+        container = DEPLOY.parent / service["build"]["dockerfile"]
+        (volumes,) = _instructions(container, "VOLUME")
+        mounted = [volume.split(":")[1] for volume in service["volumes"]]
+        assert set(msgspec.json.decode(volumes)) <= set(mounted)
+        assert {volume.split(":")[0] for volume in service["volumes"]} <= set(services["volumes"])
+        (command,) = _instructions(container, "CMD")
+        assert msgspec.json.decode(command)[1].startswith("/data/")
+
+
+def test_containers_install_extras_that_exist_from_sources_that_are_sent() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    sent = (ROOT / ".dockerignore").read_text().split()
+    for container in CONTAINERS:
+        named = re.findall(r'"/src\[([a-z,]+)\]"', container.read_text())
+        assert {extra for given in named for extra in given.split(",")} <= set(extras)
+        copied = [
+            source
+            for line in _instructions(container, "COPY")
+            if not line.startswith("--from")
+            for source in line.split()[:-1]
+        ]
+        assert all((ROOT / source).exists() and f"!{source}" in sent for source in copied)
+
+
+@pytest.mark.parametrize("name", ["predict.txt", "train.txt"])
+def test_a_devices_pins_are_the_projects(name: str) -> None:
+    project = dict(_PIN.findall((ROOT / "pyproject.toml").read_text()))
+
+    pins = dict(_PIN.findall((DEPLOY / "device" / name).read_text()))
+
+    assert {"numpy", "msgspec", "cryptography"} <= set(pins)
+    assert {package: project.get(package, pin) for package, pin in pins.items()} == pins
