@@ -57,6 +57,9 @@ def _rules(length: tuple[str, ...], seeds: tuple[int, ...]) -> tuple[Row, ...]:
 
 THREE = (1, 2, 3)
 
+# Local steps get smaller from round to round, for both rules alike.
+FALLING = "training.decay={last_round=100, final_share=0.05}"
+
 # A third of the presets' length: what three seeds of every rule cost on two cores decides.
 PTB_LENGTH = _length(30)
 
@@ -88,11 +91,13 @@ TABLES = {
             Row("FedSGD (C = 1, E = 1)", (*FEDAVG, *_fraction(1.0, 3))),
             Row("FedAvg, equal weights", (*EQUAL, *_length(30))),
             Row("FedAvg, 100 rounds (5 million tokens)", (*FEDAVG, *_length(100))),
+            Row("FedAvg, 100 rounds, steps fall to a twentieth", (*FEDAVG, *_length(100), FALLING)),
+            Row("FedAtt, clipped, 100 rounds, the same", (*CLIPPED, *_length(100), FALLING)),
             Row("FedAvg, C = 0.5", (*FEDAVG, *_fraction(0.5, 6))),
             Row("FedAtt, clipped, C = 0.5", (*CLIPPED, *_fraction(0.5, 6))),
         ),
         figures=KEYBOARD,
-        minutes=MINUTES_PER_MILLION_TOKENS * (1.5 * 14 + 5),
+        minutes=MINUTES_PER_MILLION_TOKENS * (1.5 * 14 + 5 * 3),
     ),
     "fedatt-wikitext2": TableDefinition(
         title="WikiText-2, 100 IID clients, 10,000 words, 3.1 million tokens a run",

@@ -14,10 +14,10 @@ from typing import Any
 
 from benchmarks.tables.definition import Row, TableDefinition
 from benchmarks.tables.report import Writer, figures_of, write_report
+from simulation.arrivals import SimulationError
 from simulation.baselines import baseline_figures
 from simulation.config import SimulationConfig, config_from, read_tables, with_settings
 from simulation.dealing import build_population
-from simulation.arrivals import SimulationError
 from simulation.metrics import Figures
 from simulation.overrides import parse_override
 from simulation.partition_record import keep_partition
