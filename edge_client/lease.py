@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 # The upload is sound but is not whole yet: ask for the offset and send the rest.
 RESUME_CODES = frozenset({"wrong_offset", "upload_superseded", "incomplete_upload"})
 # The coordinator cannot take it now.
-WAIT_CODES = frozenset({"disk_full", "rate_limited", "commit_running"})
+WAIT_CODES = frozenset({"disk_full", "rate_limited", "commit_running", "buffer_closed"})
 # The lease lives on, and the same text and plan would make the same update again.
 HOPELESS_CODES = frozenset({"malformed_update", "example_count", "wrong_size", "chunk_size"})
 

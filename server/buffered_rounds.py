@@ -123,6 +123,11 @@ class BufferedMachine:
         return len(self._leases.keys() - self._lost)
 
     @property
+    def contributors(self) -> set[str]:
+        """Return the clients whose update the open or closing round holds."""
+        return self._commits.clients
+
+    @property
     def going_on(self) -> frozenset[bytes]:
         """Return the nonces of the leases that are out."""
         return frozenset(lease.nonce for lease in self._leases.values())

@@ -16,6 +16,7 @@ from models.metrics import Counts
 from privacy.budget import BudgetExceededError
 from protos import federation_pb2 as pb
 from server.answering import RefusedError, disk_refusal
+from server.buffered_rounds import BufferedMachine, RoundsMachine
 from server.cohort import CohortOverflowError, PopulationTooLargeError
 from server.device_evaluation import DeviceEvaluation
 from server.dispatcher import Dispatcher, come_back
@@ -41,7 +42,6 @@ from server.round_answers import (
 )
 from server.round_in_hand import RoundInHand
 from server.round_keeper import RoundKeeper
-from server.rounds import RoundMachine
 from server.sessions import Session
 
 _LOG = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class Coordinator:
 
     def __init__(
         self,
-        machine: RoundMachine,
+        machine: RoundsMachine,
         *,
         shelf: ModelShelf,
         keeper: RoundKeeper,
@@ -272,7 +272,7 @@ class Coordinator:
         Raises:
             OSError: If the disk is full while a round is closed; nothing is lost.
         """
-        self.intake.in_hand = restored
+        self._take_up(restored)
         if restored is None:
             self.intake.end_round()
         await self._open_fits()
@@ -303,6 +303,10 @@ class Coordinator:
             await self._close_round(order)
         elif isinstance(order, Abort):
             await self._abort_round(order)
+        elif isinstance(self._machine, BufferedMachine):
+            # Places come free all the time: with commits, and with leases that took too long.
+            self._end_leases("its time was over", self._machine.contributors)
+            self._dispatcher.offer_all()
         return order is not None
 
     async def _wait(self) -> None:
@@ -342,16 +346,29 @@ class Coordinator:
             self._switch.pause()
             return False
         # Until the new round's model is at hand, nobody gets a lease with the old one.
-        self.intake.in_hand = None
+        self._take_up(None)
         cohort, deadline = self._machine.cohort, self._machine.next_wakeup
-        self.intake.in_hand = await self._keeper.open(
-            self._machine.round_number,
-            self._machine.attempt,
-            None if cohort is None else cohort.members,
-            0.0 if deadline is None else deadline - now,
+        self._take_up(
+            await self._keeper.open(
+                self._machine.round_number,
+                self._machine.attempt,
+                None if cohort is None else cohort.members,
+                0.0 if deadline is None else deadline - now,
+            )
         )
         self._dispatcher.offer_all()
         return True
+
+    def _take_up(self, in_hand: RoundInHand | None) -> None:
+        """Work on a round from now on; in buffered ones devices work on with what they have."""
+        self.intake.in_hand = in_hand
+        if not isinstance(self._machine, BufferedMachine):
+            return
+        number, out = self._machine.round_number, self._machine.base_rounds
+        bases = self.intake.bases
+        self.intake.bases = {base: bases[base] for base in bases if base in out and base < number}
+        if in_hand is not None:
+            self.intake.bases[number] = in_hand
 
     async def _close_round(self, order: Close) -> None:
         in_hand = self.intake.in_hand
@@ -367,6 +384,8 @@ class Coordinator:
         self._plan_refusals.clear()
         self.intake.refusals.clear()
         self._machine.released()
+        self._end_leases("more releases were made meanwhile than an update may be old")
+        self.intake.end_round()
         await self._open_fits()
         if self._evaluation.is_due(order.round_number):
             await self._begin_evaluation(contributors)
@@ -405,7 +424,8 @@ class Coordinator:
         now = time.monotonic()
         if self._evaluation.in_hand is not None:
             return self._evaluation.work_for(client, now)
-        answer, in_hand = self._machine.check_in(client, now), self.intake.in_hand
+        answer = self._machine.check_in(client, now)
+        in_hand = self.intake.in_hand_of(answer.lease) if isinstance(answer, LeaseGiven) else None
         match answer:
             case LeaseGiven(lease) if in_hand is not None:
                 if self._fits is not None:
@@ -430,9 +450,9 @@ class Coordinator:
             self._fits.in_hand = await self._keeper.open_fits()
 
     def _end_leases(self, reason: str, finished: Collection[str] = ()) -> None:
-        """End the leases of a round or an evaluation; fits go on."""
-        going_on = () if self._fits is None else self._fits.nonces
-        self._dispatcher.end_leases(reason, finished, going_on)
+        """End the leases of a round or an evaluation; fits go on, and what outlasts its round."""
+        fits = frozenset() if self._fits is None else frozenset(self._fits.nonces)
+        self._dispatcher.end_leases(reason, finished, fits | self._machine.going_on)
 
     def _in_hand_of(self, client: str, nonce: bytes) -> tuple[Lease, RoundInHand]:
         """Return a lease, for training, evaluating or fitting, and what its holder works on.

@@ -13,12 +13,14 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from privacy.atomic import BytesLike, sync_file
 from privacy.envelope import MessageContext
 from protos import federation_pb2 as pb
 from server.answering import DISK_FULL_TEXT, RefusedError, disk_refusal
+from server.buffered_rounds import RoundsMachine
 from server.contributions import ContributionError, find_receipt, keep_contribution
 from server.early_opening import EarlyOpening
 from server.failpoints import Failpoint, Failpoints
@@ -27,7 +29,6 @@ from server.membership import Membership
 from server.refusals import RefusalCode
 from server.round_answers import CommitBegun, Committed, Lease, Refused
 from server.round_in_hand import RoundInHand
-from server.rounds import RoundMachine
 from server.sealed_updates import SealedUpdate, UpdateOpener
 from server.store import Store, StoreFullError
 from server.threads import Threads
@@ -53,13 +54,14 @@ class Intake:
 
     Attributes:
         in_hand: The round that is open or closing; None before the first.
+        bases: In buffered rounds, every round that a device may still work on, by number.
         refusals: How many uploads were refused since this was last cleared, by code; whose is
             recorded nowhere.
     """
 
     def __init__(
         self,
-        machine: RoundMachine,
+        machine: RoundsMachine,
         *,
         store: Store,
         inbox: Inbox,
@@ -84,6 +86,7 @@ class Intake:
             changed: Set when the machine may have an order.
         """
         self.in_hand: RoundInHand | None = None
+        self.bases: dict[int, RoundInHand] = {}
         self.refusals: Counter[str] = Counter()
         self._machine = machine
         self._store = store
@@ -106,13 +109,18 @@ class Intake:
         lease = self._machine.lease_of(client, nonce, time.monotonic())
         if isinstance(lease, Refused):
             raise RefusedError(lease.code, lease.text)
-        if self.in_hand is None:
+        in_hand = self.in_hand_of(lease)
+        if in_hand is None:
             raise RefusedError(RefusalCode.NO_ROUND)
-        return lease, self.in_hand
+        return lease, in_hand
+
+    def in_hand_of(self, lease: Lease) -> RoundInHand | None:
+        """Return the round that a lease was given for; None while it is being prepared."""
+        return self.bases.get(lease.round_number, self.in_hand)
 
     def end_round(self) -> None:
-        """Drop what was uploaded and not committed: its leases have ended."""
-        self._uploads.sweep(())
+        """Drop what was uploaded and not committed under leases that have ended."""
+        self._uploads.sweep(self._machine.going_on)
 
     def open(self, client: str, request: pb.OpenUploadRequest) -> pb.OpenUploadResponse:
         """Start an upload, or say where it stopped.
@@ -213,6 +221,10 @@ class Intake:
                 return await self._earlier_commit(client, request, begun)
             if isinstance(begun, Committed):
                 return begun.receipt.round_number
+            if self.in_hand is None:
+                # The next release's round is open, and not on the disk yet.
+                self._machine.fail_commit(begun.lease)
+                raise RefusedError(RefusalCode.BUFFER_CLOSED)
             task = asyncio.create_task(self._finish(begun, request))
             self._running[key] = task
             task.add_done_callback(lambda done: self._retire(key, done))
@@ -256,7 +268,7 @@ class Intake:
     async def _finish(self, begun: CommitBegun, request: pb.CommitUploadRequest) -> Committed:
         is_durable = False
         try:
-            await self._make_durable(begun.lease, request.message_id, request.example_count)
+            await self._make_durable(begun, request.message_id, request.example_count)
             is_durable = True
         finally:
             if not is_durable:
@@ -266,13 +278,16 @@ class Intake:
         self._changed.set()
         return committed
 
-    async def _make_durable(self, lease: Lease, message_id: bytes, example_count: int) -> None:
+    async def _make_durable(
+        self, begun: CommitBegun, message_id: bytes, example_count: int
+    ) -> None:
+        lease = begun.lease
         _, in_hand = self.lease_of(lease.client, lease.nonce)
         kept_count = _checked_count(in_hand, example_count)
         path = self._uploads.completed(lease.nonce, message_id)
         sealed = await self._sealed(lease, in_hand, path, message_id)
         try:
-            await self._verify_and_keep(sealed, lease, kept_count)
+            await self._verify_and_keep(sealed, begun, kept_count)
         except ContributionError as error:
             raise RefusedError(RefusalCode.DUPLICATE, str(error)) from None
         except StoreFullError:
@@ -291,8 +306,9 @@ class Intake:
         )
 
     async def _verify_and_keep(
-        self, sealed: SealedUpdate, lease: Lease, example_count: int | None
+        self, sealed: SealedUpdate, begun: CommitBegun, example_count: int | None
     ) -> None:
+        counted = replace(begun.lease, round_number=begun.round_number, attempt=begun.attempt)
         # What will most likely be kept is flushed while it is opened.
         signing_sha256, _ = await asyncio.gather(
             self._check(sealed), self._threads.run(lambda: sync_file(sealed.path))
@@ -302,11 +318,12 @@ class Intake:
                 self._store,
                 self._inbox,
                 sealed.path,
-                lease,
+                counted,
                 message_id=sealed.message_id,
                 signing_sha256=signing_sha256,
                 example_count=example_count,
                 now=time.time(),
+                staleness=begun.staleness,
                 failpoints=self._failpoints,
             )
         )

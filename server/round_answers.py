@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from statistics import fmean
 
 from server.buffered_settings import staleness_of
 from server.refusals import TEXTS, RefusalCode
@@ -164,6 +165,13 @@ class Close:
     attempt: int
     slot_count: int
     receipts: tuple[Receipt, ...]
+
+    def staleness(self) -> dict[str, float]:
+        """Return figures of how stale the updates are, in releases; none where all are fresh."""
+        ages = [receipt.staleness for receipt in self.receipts]
+        if not any(ages):
+            return {}
+        return {"mean_staleness": fmean(ages), "largest_staleness": max(ages)}
 
     def places(self) -> dict[str, int]:
         """Return each contributor's place in the aggregation, by client name, in [0, slot_count).

@@ -12,6 +12,7 @@ from models.plan_stages import stage_figures
 from models.release_record import Metric
 from privacy.budget import BudgetExceededError
 from server.attempts import OpenAttempt, abort_attempt, open_attempt
+from server.buffered_rounds import RoundsMachine
 from server.failpoints import Failpoint, Failpoints
 from server.forgetting import forget_client
 from server.guarantee_rules import budget_of
@@ -24,7 +25,6 @@ from server.round_answers import Abort, Close
 from server.round_gate import RoundGate
 from server.round_in_hand import RoundInHand
 from server.round_sum import RoundSum
-from server.rounds import RoundMachine
 from server.store import Store
 from server.threads import Threads
 
@@ -108,7 +108,7 @@ class RoundKeeper:
         """Return the names of every device that may take part in this round, sorted."""
         return await self._threads.run(lambda: self._gate.population(round_number))
 
-    async def take_up(self, machine: RoundMachine, recovered: Recovered) -> RoundInHand | None:
+    async def take_up(self, machine: RoundsMachine, recovered: Recovered) -> RoundInHand | None:
         """Put the machine into the round that an earlier process had opened, if there is one.
 
         Raises:
@@ -220,6 +220,7 @@ class RoundKeeper:
             **{f"refused_{code}": count for code, count in refusals.items()},
             **{f"screened_{reason}": count for reason, count in closed.screened.items()},
         }
+        figures |= order.staleness()
         if self._gate.hides_counts:
             figures = {"closing_s": figures["closing_s"]}
         figures |= stage_figures(in_hand.plan)

@@ -22,7 +22,8 @@ from privacy.random import SecureSource
 from privacy.secure_noise import NoiseKeys
 from server.admin import AdminService
 from server.aggregation.intake import IntakeSettings
-from server.config import ConfigError, FederationConfig, make_plan
+from server.buffered_rounds import RoundsMachine, make_machine
+from server.config import FederationConfig, make_plan
 from server.coordinator import Coordinator
 from server.device_evaluation import DeviceEvaluation
 from server.disk_full import naming_the_disk
@@ -48,7 +49,6 @@ from server.release_files import ReleaseFolder
 from server.round_gate import RoundGate
 from server.round_keeper import RoundKeeper
 from server.round_sum import RoundSum
-from server.rounds import RoundMachine
 from server.sealed_updates import UpdateOpener
 from server.service import FederationService
 from server.store import Store, check_run, open_store
@@ -103,10 +103,6 @@ async def serve(
         ListenError: If an address is taken.
         DiskFullError: If the disk is full; the next start goes on with the round.
     """
-    if config.rounds.buffered is not None:
-        raise ConfigError(
-            "rounds.buffered must be absent: only sotto-simulate runs buffered rounds so far"
-        )
     # One thread an operation: sums are the same to the bit on every machine, and in simulation.
     torch.set_num_threads(1)
     with (
@@ -207,7 +203,7 @@ class _Parts:
             await self._renewal.renew()
         recovered = await self._keeper.start()
         await self._keeper.announce(recovered.round_number)
-        machine = RoundMachine(
+        machine = make_machine(
             self._config.rounds,
             SecureSource(),
             round_number=recovered.round_number,
@@ -254,7 +250,7 @@ class _Parts:
             ),
         )
 
-    def _make_coordinator(self, machine: RoundMachine) -> Coordinator:
+    def _make_coordinator(self, machine: RoundsMachine) -> Coordinator:
         changed = asyncio.Event()
         intake = Intake(
             machine,

@@ -96,6 +96,8 @@ contributions = Table(
     Column("attempt", Integer, nullable=False),
     Column("client", String(64), nullable=False, index=True),
     Column("slot", Integer, nullable=False),
+    # Releases made between its lease and its round; 0 in synchronous rounds.
+    Column("staleness", Integer, nullable=False, server_default="0"),
     Column("message_id", LargeBinary, nullable=False),
     Column("signing_sha256", LargeBinary, nullable=False),
     Column("blob", Text, nullable=False),

@@ -30,7 +30,7 @@ def released(federation: Federation, *buffers: list[tuple[Device, pb.Lease]]) ->
     config = federation.config
     parameters = initial_parameters(config.model, config.seed)
     for round_number, buffer in enumerate(buffers, 1):
-        contributions = []
+        contributions: list[Contribution] = []
         for device, lease in sorted(buffer, key=lambda one: one[1].slot):
             seed = client_seed(config.seed, lease.round_number, device.name)
             made_up = np.random.default_rng(seed).normal(0, 0.01, config.schema.element_count)
