@@ -113,6 +113,11 @@ class BufferedMachine:
         return min(ends if self._is_overdue else [*ends, self._deadline], default=None)
 
     @property
+    def deadline(self) -> float | None:
+        """Return from when on the open round closes with its quorum, or None."""
+        return self._deadline if self.phase is Phase.OPEN else None
+
+    @property
     def committed_count(self) -> int:
         """Return how many updates the open or closing round holds."""
         return len(self._commits.receipts)

@@ -245,8 +245,8 @@ class Coordinator:
 
     async def status(self) -> pb.StatusResponse:
         """Say where the run stands; who serves the operator adds what is fixed."""
-        wakeup = self._machine.next_wakeup
-        remaining_s = 0.0 if wakeup is None else max(0.0, wakeup - time.monotonic())
+        deadline = self._machine.deadline
+        remaining_s = 0.0 if deadline is None else max(0.0, deadline - time.monotonic())
         return pb.StatusResponse(
             round_number=self._machine.round_number,
             phase=self._machine.phase.value,
@@ -303,7 +303,7 @@ class Coordinator:
             await self._close_round(order)
         elif isinstance(order, Abort):
             await self._abort_round(order)
-        elif isinstance(self._machine, BufferedMachine):
+        elif isinstance(self._machine, BufferedMachine) and self._machine.phase is Phase.OPEN:
             # Places come free all the time: with commits, and with leases that took too long.
             self._end_leases("its time was over", self._machine.contributors)
             self._dispatcher.offer_all()
@@ -347,7 +347,7 @@ class Coordinator:
             return False
         # Until the new round's model is at hand, nobody gets a lease with the old one.
         self._take_up(None)
-        cohort, deadline = self._machine.cohort, self._machine.next_wakeup
+        cohort, deadline = self._machine.cohort, self._machine.deadline
         self._take_up(
             await self._keeper.open(
                 self._machine.round_number,

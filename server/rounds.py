@@ -122,6 +122,11 @@ class RoundMachine:
         return self._book.deadline if self._book and self.phase is Phase.OPEN else None
 
     @property
+    def deadline(self) -> float | None:
+        """Return when the open round closes at the latest, or None."""
+        return self.next_wakeup
+
+    @property
     def committed_count(self) -> int:
         """Return how many updates the open or closing round holds."""
         return len(self._commits.receipts)

@@ -157,6 +157,17 @@ def test_a_lease_ends_after_its_own_time() -> None:
     assert lease(machine, ONE, now=14.0).nonce != held.nonce
 
 
+def test_a_rounds_own_deadline_is_not_that_of_older_work() -> None:
+    machine = buffered()
+    machine.open_round(FIVE, now=0.0)
+    lease(machine, THREE, now=2.0)
+
+    release(machine, ONE, TWO, now=8.0)
+
+    assert machine.deadline == 18.0
+    assert machine.next_wakeup == 12.0
+
+
 def test_an_old_round_closes_with_its_quorum_and_waits_for_it() -> None:
     machine = buffered()
     machine.open_round(FIVE, now=0.0)
