@@ -1,11 +1,10 @@
 """Write a results table of rules against attacks: JSON, and a Markdown matrix for each figure."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.tables.definition import TableDefinition
-from benchmarks.tables.report import Rows
+from benchmarks.tables.report import Rows, write_document
 from benchmarks.tables.robustness import BETWEEN
 
 
@@ -30,9 +29,7 @@ def write_matrix(
         command: What made the table.
         runs: Folders of each row's runs; only their number is told.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    document = {"table": name, "title": table.title, "command": command, "rows": rows}
-    (folder / f"{name}.json").write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    write_document(name, table, rows, folder, command=command)
     names = [tuple(row.name.split(BETWEEN)) for row in table.rows]
     rules = list(dict.fromkeys(rule for rule, _ in names))
     attacks = list(dict.fromkeys(attack for _, attack in names))

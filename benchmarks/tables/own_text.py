@@ -4,7 +4,6 @@ Beside the pooled figures, every user is held against itself: its own test text 
 model, with the global model, and with the global model that it trained on by itself.
 """
 
-import json
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from benchmarks.tables.definition import TableDefinition
-from benchmarks.tables.report import FLOORS, Final, Rows, figures_of
+from benchmarks.tables.report import FLOORS, Final, Rows, figures_of, write_document
 from simulation.checkpoint import FINAL_FILE, FINE_TUNED_FILE
 from simulation.metrics import Value
 from simulation.own_figures import (
@@ -65,16 +64,15 @@ def write_own_text(
         figure: {rival: _against(own, rival, figure) for rival in rivals} for figure in COMPARED
     }
     users = {row: _rounded(mean_figures(by_seed)) for row, by_seed in own.items()}
-    folder.mkdir(parents=True, exist_ok=True)
-    document = {
-        "table": name,
-        "title": table.title,
-        "command": command,
-        "rows": whole,
-        "against": msgspec.to_builtins(compared),
-        "users": users,
-    }
-    (folder / f"{name}.json").write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    write_document(
+        name,
+        table,
+        whole,
+        folder,
+        command=command,
+        against=msgspec.to_builtins(compared),
+        users=users,
+    )
     (folder / f"{name}.md").write_text(_markdown(name, table, whole, compared, command))
     _draw(users, rivals, folder / f"{name}.png")
 

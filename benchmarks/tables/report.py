@@ -44,6 +44,24 @@ def figures_of(finals: Sequence[Final], names: Sequence[str]) -> dict[str, float
     return figures
 
 
+def write_document(
+    name: str, table: TableDefinition, rows: Rows, folder: Path, *, command: str, **more: object
+) -> None:
+    """Write ``NAME.json``: a table's figures for who reads them by a program.
+
+    Args:
+        name: Name of the file.
+        table: What the rows are.
+        rows: Figures by row.
+        folder: Where to write; it is made if missing.
+        command: What made the table.
+        more: What else belongs to it, as JSON knows it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    document = {"table": name, "title": table.title, "command": command, "rows": rows, **more}
+    (folder / f"{name}.json").write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+
+
 def write_report(
     name: str,
     table: TableDefinition,
@@ -63,9 +81,7 @@ def write_report(
         command: What made the table.
         runs: Folders of each row's runs; the picture shows the first.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    document = {"table": name, "title": table.title, "command": command, "rows": rows}
-    (folder / f"{name}.json").write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    write_document(name, table, rows, folder, command=command)
     (folder / f"{name}.md").write_text(_markdown(table, rows, command))
     first = {row: folders[0] for row, folders in runs.items()}
     _draw(table, rows, folder / f"{name}.png", first)

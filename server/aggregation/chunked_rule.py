@@ -11,6 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from server.aggregation.counting_rule import CountingRule
 from server.aggregation.intake import Intake, IntakeSettings
 from server.aggregation.kept_updates import KeptUpdates
 from server.aggregation.reduction import Cohort, Reduction
@@ -21,7 +22,7 @@ from server.aggregation.screening import Screen
 _ENDED = "the rule has given its result; make a new one for the next round"
 
 
-class ChunkedRule:
+class ChunkedRule(CountingRule):
     """Reduce a cohort chunk by chunk; the methods are those of ``AggregationRule``."""
 
     by_chunk: ClassVar[bool] = True
@@ -44,9 +45,9 @@ class ChunkedRule:
             folder: Where sealed updates wait; the system's temporary folder if absent.
             screen: Sets updates aside before they are kept; None takes all that are usable.
         """
+        super().__init__(Intake(expected, screen))
         self._settings = settings
         self._reduction = reduction
-        self._intake = Intake(expected, screen)
         self._norms: list[tuple[float, ...]] = []
         self._kept: KeptUpdates | None = KeptUpdates(expected.schema.element_count, folder=folder)
         self._is_settled = False
@@ -55,21 +56,6 @@ class ChunkedRule:
     def passes(self) -> int:
         """Return 2, and 3 for a reduction that looks at everything first."""
         return 3 if self._reduction.surveys else 2
-
-    @property
-    def contribution_count(self) -> int:
-        """Return how many clients were added."""
-        return len(self._intake.slots)
-
-    @property
-    def clipped_count(self) -> int:
-        """Return how many updates were above the clipping norm."""
-        return self._intake.clipped_count
-
-    @property
-    def fitting_count(self) -> int:
-        """Return how many updates fitted without being clipped, before noise."""
-        return self._intake.fitting_count
 
     def add(
         self, slot: int, client_update: Tensor, example_count: int, *, scale: float = 1.0

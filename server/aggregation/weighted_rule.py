@@ -5,6 +5,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from server.aggregation.counting_rule import CountingRule
 from server.aggregation.intake import Intake, IntakeSettings
 from server.aggregation.rule import AggregationWeights
 from server.aggregation.screening import Screen
@@ -12,7 +13,7 @@ from server.aggregation.weighing import Weighing
 from server.aggregation.weighted_sum import WeightedSum
 
 
-class WeightedRule:
+class WeightedRule(CountingRule):
     """Stream a weighted mean; the methods are those of ``AggregationRule``."""
 
     passes: ClassVar[int] = 1
@@ -26,26 +27,11 @@ class WeightedRule:
         under_guarantee: bool = False,
         screen: Screen | None = None,
     ) -> None:
+        super().__init__(Intake(expected, screen))
         self._weighing = weighing
         self._may_be_empty = under_guarantee and weighing.empty_weight > 0
         dtype = torch.float64 if under_guarantee else torch.float32
-        self._intake = Intake(expected, screen)
         self._sum = WeightedSum(weighing.layers, expected.schema.element_count, dtype)
-
-    @property
-    def contribution_count(self) -> int:
-        """Return how many clients were added."""
-        return len(self._intake.slots)
-
-    @property
-    def clipped_count(self) -> int:
-        """Return how many updates were above the clipping norm."""
-        return self._intake.clipped_count
-
-    @property
-    def fitting_count(self) -> int:
-        """Return how many updates fitted without being clipped, before noise."""
-        return self._intake.fitting_count
 
     def add(
         self, slot: int, client_update: Tensor, example_count: int, *, scale: float = 1.0
