@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 from fastapi import APIRouter, Request, Response
+from starlette.exceptions import HTTPException
 
 from export.manifest import MODEL_FILE
 from export.page.described import describe, personal_file
@@ -32,8 +33,14 @@ async def keyboard(client: ClientName, desk: DeskOf) -> Response:
 
 @router.get("/{version}/personal.safetensors")
 async def own_part(version: str, client: ClientName, desk: DeskOf) -> Response:
-    """Give the client's own tensors, float32, by the names of the graph's inputs."""
+    """Give the client's own tensors, float32, by the names of the graph's inputs.
+
+    Raises:
+        HTTPException: If the version has one model for everyone.
+    """
     served = desk.shelf.version(version)
+    if served.manifest.personal is None:
+        raise HTTPException(404, "this version has the same model for everyone")
     content = await desk.on_thread(lambda: personal_file(desk.people.model_of(client, served)))
     return Response(content, media_type="application/octet-stream")
 

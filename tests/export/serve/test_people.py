@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from export.bundle import Bundle, load_bundle
@@ -14,6 +15,7 @@ from export.personal_file import load_personal_file
 from export.runtime import NextWordGraph
 from export.serve.cli import main
 from export.serve.tokens import make_tokens
+from models.tensor_file import decode_tensors
 from models.vocabulary import Vocabulary
 from tests.export.people import release_with_people
 from tests.export.serve.running_server import RunningServer, serving_folder, wait_until
@@ -109,6 +111,37 @@ def test_who_has_no_file_is_told_so_until_there_is_one(
     assert server.next(tokens["ben"], TEXT).status == 404
     assert main(["person", str(server.folder.root), str(run.people / "ben.zip")]) == 0
     assert server.next(tokens["ben"], TEXT, count=10).words == run.words["ben"]
+
+
+def test_everyone_gets_the_file_of_their_own_tensors_and_no_other(
+    server: RunningServer, run: Federation, tokens: Mapping[str, str]
+) -> None:
+    version = str(server.next(tokens["ada"], TEXT).json["version"])
+    bundle = load_bundle(run.shared)
+    for name in ("ada", "ben"):
+        own = load_personal_file(run.people / f"{name}.zip")
+        expected = own.on(NextWordGraph(bundle.graph), bundle.manifest).personal_inputs
+
+        found = server.get(f"/v1/keyboard/{version}/personal.safetensors", tokens[name])
+
+        assert found.headers["cache-control"] == "no-store"
+        tensors, _ = decode_tensors(found.body)
+        assert tensors.keys() == expected.keys()
+        for tensor, values in expected.items():
+            np.testing.assert_array_equal(tensors[tensor], values)
+
+
+def test_who_has_no_file_is_told_so_by_the_description_of_their_keyboard(
+    server: RunningServer, tokens: Mapping[str, str]
+) -> None:
+    version = str(server.next(tokens["ada"], TEXT).json["version"])
+
+    for name, available in (("ada", True), ("cat", False)):
+        versions = server.get("/v1/keyboard", tokens[name]).json["versions"]
+        assert isinstance(versions, list)
+        assert versions[0]["personal"] == {"method": "fedtp", "available": available}
+        found = server.get(f"/v1/keyboard/{version}/personal.safetensors", tokens[name])
+        assert found.status == (200 if available else 404)
 
 
 @pytest.mark.parametrize("damage", ["another's", "flipped", "cut"])

@@ -1,5 +1,6 @@
 /** Say which model suggests, from which round, and what training it has cost in privacy. */
 
+const QUALITY = /recall|perplexity/;
 const PERCENT = /recall/;
 
 /** Return names and values to be shown. */
@@ -9,8 +10,10 @@ export function factsOf({ description, version, graph, bytes, openedMs }) {
     ["Model", version.version],
     ["Round", String(version.round)],
     ["Own part", version.personal ? `yes, ${version.personal.method}` : "no, everyone's"],
-    ["Privacy", `${version.privacy.mode}: ${version.privacy.guarantee}`],
-    ...Object.entries(version.metrics).map(([name, value]) => [name, figure(name, value)]),
+    ["Privacy spent", version.privacy.guarantee],
+    ...Object.entries(version.metrics)
+      .filter(([name]) => QUALITY.test(name))
+      .map(([name, value]) => [name.replaceAll("_", " "), figure(name, value)]),
     ["Words", `${version.words} in ${version.languages.join(", ") || "a language nobody named"}`],
     ["Fetched", `${(bytes / 1e6).toFixed(1)} MB, opened in ${(openedMs / 1000).toFixed(1)} s`],
     ["A word takes", graph.lastStepMs === null ? "" : `${graph.lastStepMs.toFixed(2)} ms`],

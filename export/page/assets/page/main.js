@@ -15,6 +15,7 @@ const field = new TextField(at("text"));
 const strip = new SuggestionStrip(at("strip"), { take: takeSuggestion, failed: tellFailure });
 let opened = null;
 let opening = 0;
+let turn = Promise.resolve();
 
 new OnScreenKeys(at("keys"), {
   type: (character) => pressed(() => field.type(character)),
@@ -47,16 +48,26 @@ function tellFailure(error) {
   tell(error.message, { failed: true });
 }
 
-/** Open one version of a keyboard; of two that are under way, the later one stays. */
-async function open(source, description, wanted = description.versions[0].version) {
+/** Open one version of a keyboard, one at a time; of several asked for, the last one stays. */
+function open(source, description, wanted = description.versions[0].version) {
   const mine = ++opening;
+  turn = turn.then(() => openInTurn(mine, source, description, wanted));
+  return turn;
+}
+
+async function openInTurn(mine, source, description, wanted) {
+  if (mine !== opening) return;
   const version = description.versions.find((one) => one.version === wanted);
   try {
     const made = await openKeyboard(source, description, version, ONNXRUNTIME, tell);
-    if (mine !== opening) return made.close();
-    await opened?.close();
+    if (mine !== opening) {
+      await made.close();
+      return;
+    }
+    const before = opened;
     opened = { ...made, source, description, version };
     strip.use(opened.keyboard);
+    await before?.close();
     showKeyboard();
   } catch (error) {
     if (mine === opening) tellFailure(error);
@@ -79,7 +90,7 @@ function showKeyboard() {
   at("leave").hidden = !NEEDS_TOKEN;
   at("keep").checked = opened.source === kept;
   showVersions();
-  tell(`${opened.description.client}'s keyboard, version ${opened.version.version}`);
+  tell(`This is ${opened.description.client}'s keyboard. What you type stays in this page.`);
   field.area.focus();
   follow();
 }
@@ -96,9 +107,10 @@ function showVersions() {
 async function leave() {
   opening++;
   strip.use(null);
-  await opened?.close();
+  const before = opened;
   opened = null;
   clearText();
+  await before?.close();
   at("keyboard").hidden = true;
   await showSignIn();
 }
