@@ -97,6 +97,10 @@ def _make(arguments: argparse.Namespace) -> Mapping[str, object]:
                 precision=arguments.precision,
                 **keys,
             )
+        case "people":
+            return commands.export_people_file(
+                arguments.source, arguments.out, which=arguments.round, **keys
+            )
         case "personal":
             return commands.export_personal(
                 arguments.source,
@@ -121,6 +125,13 @@ def _parser() -> argparse.ArgumentParser:
     _add_graph(commands.add_parser("image", help="make a classifier's bundle from a release"))
     _add_speech(commands.add_parser("speech", help="make a voice's bundle from a release"))
     _add_personal(commands.add_parser("personal", help="make the file of one client's own part"))
+    _add_source(
+        commands.add_parser(
+            "people",
+            help="make one file of everybody's embeddings, from which a server makes each person's "
+            "part when it is needed",
+        )
+    )
     _add_quantise(commands.add_parser("quantise", help="round a bundle's weights to 8 bits"))
     _add_bundle(commands.add_parser("verify", help="check digests, signature, weights and parity"))
     _add_bundle(commands.add_parser("inspect", help="say what a bundle or a personal file is"))

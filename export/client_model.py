@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from export.exporter import ExportError
 from export.release import Release
 from models.codec import FlatVector, named_tensors
+from models.hypernetwork_settings import HypernetworkSettings
 from models.hypernetwork_state import UnknownClientError, generated_for, state_of_tensors
 from models.personalisation_settings import (
     FedProxSettings,
@@ -59,6 +60,20 @@ class ClientModels:
     def clients(self) -> tuple[str, ...]:
         """Return the clients that took part, in order of name."""
         return tuple(sorted(self._state.rows))
+
+    @property
+    def settings(self) -> HypernetworkSettings:
+        """Return the hypernetwork's settings."""
+        return self._settings
+
+    @property
+    def phi(self) -> FlatVector:
+        """Return the hypernetwork's own parameters, flat float32, shape ``(elements of φ,)``."""
+        return self._state.phi.numpy()
+
+    def embedding(self, client_name: str) -> FlatVector:
+        """Return the embedding of a client that took part, shape ``(embedding_size,)``."""
+        return self._state.row(client_name).embedding.numpy()
 
     def generated(self, client_name: str) -> dict[str, NDArray[np.float32]]:
         """Return what is made for one client, by state-dict name and in schema order.

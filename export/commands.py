@@ -20,6 +20,7 @@ from export.image import ImageBundle, export_image, load_image_bundle, verify_im
 from export.keyboard import export_keyboard, quantise_bundle, verify_bundle
 from export.manifest import Manifest, ParityRecord
 from export.next_word import NextWords
+from export.people_file import PeopleManifest, load_people_file
 from export.personal_file import PersonalManifest, kind_of, load_personal_file
 from export.release import Release, read_authority
 from export.runtime import NextWordGraph
@@ -134,6 +135,26 @@ def export_personal(
     return {"file": str(target), **_described_person(made[0])}
 
 
+def export_people_file(
+    source: Path,
+    target: Path,
+    *,
+    which: str,
+    authority: Path | None,
+    passphrase_file: Path | None,
+) -> Report:
+    """Export the hypernetwork and everybody's embedding, for a server that makes people.
+
+    Arguments and errors as of ``export_keyboard_bundle``.
+    """
+    from export.everybody import export_everybody  # Loads torch.
+
+    release = release_in(source, which, authority)
+    signer = coordinator_of(source, passphrase_file)
+    made = export_everybody(release, target, signed_with=signer)
+    return {"file": str(target), **_described_people(made)}
+
+
 def quantise(
     source: Path,
     target: Path,
@@ -181,6 +202,9 @@ def inspect(source: Path, *, authority: Path | None) -> Report:
     if kind_of(source) == "personal":
         person = load_personal_file(source, authority=certificate)
         return {"signed_by": named(person.signer), **_described_person(person.manifest)}
+    if kind_of(source) == "people":
+        people = load_people_file(source, authority=certificate)
+        return {"signed_by": named(people.signer), **_described_people(people.manifest)}
     if kind_of(source) == "speech":
         return inspect_speech(source, certificate)
     load = load_image_bundle if kind_of(source) == "image" else load_bundle
@@ -207,7 +231,7 @@ def verify(source: Path, *, authority: Path | None) -> Report:
         OSError: If it cannot be read.
     """
     certificate = certificate_in(authority)
-    if kind_of(source) == "personal":
+    if kind_of(source) in ("personal", "people"):
         return {"file": str(source), "digests": "fit", **inspect(source, authority=authority)}
     if kind_of(source) == "speech":
         return verify_speech_bundle(source, certificate)
@@ -273,6 +297,15 @@ def _described_person(manifest: PersonalManifest) -> Report:
         "round": manifest.round_number,
         "method": manifest.method,
         "at_rest": manifest.resting,
+        "bytes": {name: digest.size_bytes for name, digest in manifest.files.items()},
+    }
+
+
+def _described_people(manifest: PeopleManifest) -> Report:
+    return {
+        "run": manifest.run,
+        "round": manifest.round_number,
+        "method": manifest.method,
         "bytes": {name: digest.size_bytes for name, digest in manifest.files.items()},
     }
 

@@ -15,6 +15,7 @@ import msgspec
 from export.adapter import Resting, decode_adapter
 from export.bundle_files import open_files, write_files
 from export.manifest import CONTENT_FILES, BundleError, FileDigest, Manifest, decode_versioned
+from export.people_file import PEOPLE_FILES
 from export.runtime import PersonalInputs
 from export.signed_by import Signer
 from export.signed_files import (
@@ -173,7 +174,8 @@ def kind_of(source: Path) -> str:
     Raises:
         BundleError: If it has no manifest that says so.
     """
-    known = (*SIGNED_NAMES, ADAPTER_FILE, *CONTENT_FILES, *VOICE_FILES, VOCODER_FILE)
+    personal = (ADAPTER_FILE, *PEOPLE_FILES)
+    known = (*SIGNED_NAMES, *personal, *CONTENT_FILES, *VOICE_FILES, VOCODER_FILE)
     files = open_files(source, known)
     encoded = files.read(MANIFEST_FILE, limit_bytes=LARGEST_MANIFEST_BYTES)
     try:

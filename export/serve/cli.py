@@ -195,7 +195,8 @@ def _add_promote(parser: argparse.ArgumentParser) -> None:
         "--people",
         type=Path,
         metavar="FOLDER",
-        help="personal files, CLIENT.zip each, for a bundle of which a part is each person's own",
+        help="personal files, CLIENT.zip each, for a bundle of which a part is each person's own; "
+        "or the file of `sotto-export people`",
     )
     parser.add_argument(
         "--metric",

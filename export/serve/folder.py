@@ -5,7 +5,8 @@
     serve.toml       settings, written by ``sotto-serve init``
     authority.crt    whose coordinator signs every bundle; absent where nobody need
     versions/NAME/   one bundle each, as ``sotto-serve promote`` copied and checked it
-    people/NAME/     personal files made for that version, CLIENT.zip
+    people/NAME/     personal files made for that version, CLIENT.zip, and _everybody.zip,
+                     from which the parts of all others are made
     versions.json    which of them is served, and what was served before
     blocklist.txt    words that are never suggested, if there is such a file
     tokens.json      SHA-256 of every client's token
@@ -62,6 +63,10 @@ class ServingFolder:
     def person(self, version: str, client: str) -> Path:
         """Return where a client's personal file of one version is."""
         return self.people(version) / f"{client}.zip"
+
+    def everybody(self, version: str) -> Path:
+        """Return where everybody's embeddings for one version are; no client's name begins so."""
+        return self.people(version) / "_everybody.zip"
 
     @property
     def versions(self) -> Path:

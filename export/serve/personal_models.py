@@ -1,6 +1,7 @@
 """Find the model of one person: what everyone shares, or that with the person's own tensors.
 
 A personal file lies beside the version it was made for. It is loaded when its person first asks,
+or made then of the person's embedding, where everybody's file lies there and no file of their own;
 and the ones longest unused go when there are too many; all share one session.
 """
 
@@ -20,6 +21,8 @@ from export.serve.shelf import ServedModel
 _FLOAT_BYTES = 4
 
 _Stamp = tuple[int, int, int]
+_MADE: _Stamp = (0, 0, 0)
+"""Stands for a model that was made of an embedding and came from no file of its own."""
 
 
 class NoPersonalModelError(Exception):
@@ -83,14 +86,20 @@ class OwnModels:
         try:
             found = path.stat()
         except FileNotFoundError:
-            raise NoPersonalModelError from None
-        stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
+            if served.made is None or client not in served.made:
+                raise NoPersonalModelError from None
+            stamp = _MADE
+        else:
+            stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
         with self._lock:
             held = self._held.get(key)
             if held is not None and held.stamp == stamp:
                 self._held.move_to_end(key)
                 return held.model
-        model = load_person(self._folder, served, client)
+        if served.made is not None and stamp == _MADE:
+            model = served.made.graph_of(client)
+        else:
+            model = load_person(self._folder, served, client)
         shapes = served.graph.personal_shapes.values()
         size_bytes = sum(_FLOAT_BYTES * prod(shape) for shape in shapes)
         self._hold(key, _Held(model, stamp, size_bytes))

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from export.bundle import load_bundle
-from export.personal_file import load_personal_file
+from export.personal_file import kind_of, load_personal_file
 from export.runtime import NextWordGraph
 from export.serve.folder import ServingError, ServingFolder
 from export.serve.personal_models import load_person
@@ -47,8 +47,8 @@ def promote(
         metric: The figure that the gate compares, a share in [0, 1] of which more is better: with
             held-out text ``top1_recall`` or ``top3_recall``, else one that both bundles name.
         held_out: UTF-8 text that no device trained on; None believes the bundles' own figures.
-        people: Folder of personal files, ``.zip``, for a bundle of which a part is each person's
-            own; copied.
+        people: For a bundle of which a part is each person's own: folder of personal files,
+            ``.zip``, or the file of everybody's embeddings; copied.
         largest_loss_points: How much worse the figure may be, in percentage points.
 
     Returns:
@@ -62,7 +62,11 @@ def promote(
     folder.check()
     settings = read_settings(folder.settings)
     sentences = None if held_out is None else read_held_out(held_out)
-    with folder.changing(), _copied(folder, bundle, people) as incoming:
+    one_file = people is not None and people.is_file() and kind_of(people) == "people"
+    everybody, files = (people, None) if one_file else (None, people)
+    with folder.changing(), _copied(folder, bundle, files) as incoming:
+        if everybody is not None:
+            shutil.copyfile(everybody, folder.everybody(incoming.name))
         new = load_version(folder, settings, incoming.name)
         _check_people(folder, new)
         version = version_name(new.manifest)
@@ -163,7 +167,15 @@ def _sample(folder: ServingFolder, model: ServedModel) -> list[NextWordGraph]:
     """Return everyone's model, or the models of a few people; the same people for every version."""
     if model.manifest.personal is None:
         return [model.graph]
-    names = sorted(path.stem for path in folder.people(model.version).glob("*.zip"))
+    files = set(folder.people(model.version).glob("*.zip")) - {folder.everybody(model.version)}
+    names = sorted(path.stem for path in files)
+    if model.made is not None:
+        made = [name for name in model.made.names if name not in names][:_JUDGED_PEOPLE]
+        judged = sorted([*names, *made])[:_JUDGED_PEOPLE]
+        return [
+            load_person(folder, model, name) if name in names else model.made.graph_of(name)
+            for name in judged
+        ]
     if not names:
         raise GateError(
             f"version {model.version} has no personal files to measure; give --people, or judge by "
@@ -174,7 +186,7 @@ def _sample(folder: ServingFolder, model: ServedModel) -> list[NextWordGraph]:
 
 def _check_people(folder: ServingFolder, new: ServedModel) -> None:
     """Check that every personal file that came along can be used."""
-    for path in sorted(folder.people(new.version).glob("*")):
+    for path in sorted(set(folder.people(new.version).glob("*")) - {folder.everybody(new.version)}):
         if path.suffix != ".zip" or not path.is_file():
             raise ServingError(f"{path.name} must be CLIENT.zip, a personal file")
         load_person(folder, new, checked_client(path.stem))

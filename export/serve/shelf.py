@@ -15,6 +15,7 @@ from export.bundle import load_bundle
 from export.bundle_files import open_files
 from export.manifest import CONTENT_FILES, Manifest
 from export.next_word import NextWords
+from export.people_file import MadePeople, load_people_file
 from export.personal_ranking import PersonalRanking
 from export.runtime import NextWordGraph
 from export.serve.folder import ServingError, ServingFolder
@@ -39,6 +40,7 @@ class ServedModel:
         index: Their index, shared by every text.
         ranking: What ranks them, without blocked ones.
         graph: What everyone shares.
+        made: What makes people's own parts where they have no file; None where nothing does.
     """
 
     version: str
@@ -47,6 +49,7 @@ class ServedModel:
     index: WordIndex
     ranking: PersonalRanking
     graph: NextWordGraph
+    made: MadePeople | None = None
 
 
 class UnknownVersionError(ValueError):
@@ -82,7 +85,11 @@ def load_version(folder: ServingFolder, settings: ServeSettings, version: str) -
     nobody = {name: np.zeros(shape, np.float32) for name, shape in graph.personal_shapes.items()}
     NextWords(graph.for_person(nobody), bundle.vocabulary, index=index).suggest("")
     ranking = _ranking(folder, bundle.vocabulary, index)
-    return ServedModel(version, bundle.manifest, bundle.vocabulary, index, ranking, graph)
+    made = None
+    if folder.everybody(version).exists():
+        people = load_people_file(folder.everybody(version), authority=authority)
+        made = people.on(graph, bundle.manifest)
+    return ServedModel(version, bundle.manifest, bundle.vocabulary, index, ranking, graph, made)
 
 
 def _ranking(folder: ServingFolder, vocabulary: Vocabulary, index: WordIndex) -> PersonalRanking:

@@ -1,0 +1,92 @@
+"""A server makes people of their embeddings; a file of their own goes before."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from export.bundle_files import open_files, write_files
+from export.everybody import export_everybody
+from export.people_file import PEOPLE_FILES
+from export.personal_file import load_personal_file, write_personal_file
+from export.serve.cli import main
+from export.serve.tokens import make_tokens
+from export.signed_files import MANIFEST_FILE, SIGNED_NAMES
+from models.vocabulary import Vocabulary
+from tests.export.conftest import RUN
+from tests.export.people import release_with_people
+from tests.export.serve.running_server import RunningServer, serving_folder, wait_until
+from tests.export.serve.test_people import TEXT, UNLIMITED, Federation
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, vocabulary: Vocabulary) -> Federation:
+    folder = tmp_path_factory.mktemp("federation")
+    made = Federation(folder, vocabulary)
+    export_everybody(release_with_people(folder / "again", vocabulary), folder / "everybody.zip")
+    return made
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, run: Federation) -> Iterator[RunningServer]:
+    """A server on which one person's tensors are held at a time."""
+    tmp_path = tmp_path_factory.mktemp("serving")
+    everybody = run.shared.parent / "everybody.zip"
+    text = tmp_path / "text"
+    text.write_text("we see the sea. " * 30)
+    more = ["--people", str(everybody), "--held-out", str(text)]
+    folder = serving_folder(tmp_path / "folder", run.shared, more=more, changes=UNLIMITED)
+    server = RunningServer(folder, tmp_path / "log")
+    yield server
+    assert server.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def tokens(server: RunningServer) -> Mapping[str, str]:
+    made = make_tokens(server.folder, ["ada", "ben", "cat"])
+    wait_until(lambda: server.next(made["cat"], "").status != 401)
+    return made
+
+
+def test_everyone_is_made_when_they_ask_and_nobody_else_is(
+    server: RunningServer, run: Federation, tokens: Mapping[str, str]
+) -> None:
+    for name in ("ada", "ben", "ada"):
+        assert server.next(tokens[name], TEXT, count=10).words == run.words[name]
+        assert server.metric("sotto_personal_models") == 1
+
+    assert server.next(tokens["cat"], TEXT).status == 404
+
+
+def test_a_file_of_ones_own_goes_before_what_is_made(
+    server: RunningServer, run: Federation, tokens: Mapping[str, str], tmp_path: Path
+) -> None:
+    # Ada's file holds what is made for ben, so the two can be told apart.
+    bens = load_personal_file(run.people / "ben.zip")
+    manifest = msgspec.structs.replace(bens.manifest, client="ada")
+    write_personal_file(tmp_path / "ada.zip", manifest, bens.adapter)
+    assert server.next(tokens["ada"], TEXT, count=10).words == run.words["ada"]
+    version = str(server.next(tokens["ada"], TEXT).json["version"])
+
+    assert main(["person", str(server.folder.root), str(tmp_path / "ada.zip")]) == 0
+    assert server.next(tokens["ada"], TEXT, count=10).words == run.words["ben"]
+
+    server.folder.person(version, "ada").unlink()
+    assert server.next(tokens["ada"], TEXT, count=10).words == run.words["ada"]
+
+
+def test_another_runs_everybody_is_never_promoted(
+    run: Federation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, other = tmp_path / "folder", tmp_path / "other.zip"
+    files = open_files(run.shared.parent / "everybody.zip", (*SIGNED_NAMES, *PEOPLE_FILES))
+    contents = {name: files.read(name, limit_bytes=1 << 20) for name in files.names}
+    contents[MANIFEST_FILE] = contents[MANIFEST_FILE].replace(RUN.encode(), b"f" * len(RUN))
+    write_files(other, contents)
+    assert main(["init", str(root), "--accept-unsigned"]) == 0
+
+    assert main(["promote", str(root), str(run.shared), "--people", str(other)]) == 1
+
+    assert "run of everybody's file must be" in capsys.readouterr().err
+    assert not any((root / "people").iterdir())

@@ -1,0 +1,31 @@
+import numpy as np
+import pytest
+import torch
+
+from models.codec import named_tensors
+from models.hypernetwork import Hypernetwork
+from models.hypernetwork_forward import generate
+from models.hypernetwork_settings import HypernetworkSettings
+from models.schema import Schema, TensorSpec
+
+SCHEMA = Schema(
+    tuple(
+        TensorSpec(name=name, shape=shape, layer=name)
+        for name, shape in (("projection", (6, 5)), ("bias", (4,)))
+    )
+)
+
+
+@pytest.mark.parametrize("output", ["mixture", "literal"])
+def test_numpy_makes_what_the_trained_hypernetwork_makes(output: str) -> None:
+    settings = HypernetworkSettings(embedding_size=5, hidden_size=7, basis_size=3, output=output)  # type: ignore[arg-type]  # a literal by name
+    hypernetwork = Hypernetwork(settings, SCHEMA)
+    hypernetwork.initialise(torch.Generator().manual_seed(3), torch.linspace(-1, 1, 34))
+    phi = named_tensors(hypernetwork.schema, hypernetwork.phi.numpy())
+    for seed in (1, 2):
+        embedding = torch.randn(5, generator=torch.Generator().manual_seed(seed))
+
+        made = generate(phi, settings, embedding.numpy(), tensor_count=2)
+
+        assert made.dtype == np.float32
+        np.testing.assert_allclose(made, hypernetwork.generate(embedding).numpy(), atol=1e-6)
