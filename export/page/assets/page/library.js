@@ -37,12 +37,12 @@ export class Library {
 /** Hold the one keyboard that was kept on this device. */
 export const kept = {
   async describe() {
-    const answer = await (await caches.open(KEPT)).match(DESCRIPTION);
+    const answer = await caches.match(DESCRIPTION, { cacheName: KEPT });
     return answer ? answer.json() : null;
   },
 
   async read(version, name, onBytes) {
-    const answer = await (await caches.open(KEPT)).match(`kept/${name}`);
+    const answer = await caches.match(`kept/${name}`, { cacheName: KEPT });
     if (!answer) throw new RefusedError(`${name} is not kept on this device`);
     return bytesOf(answer, onBytes);
   },

@@ -1,0 +1,118 @@
+"""A headless browser, and servers of the page with the keyboards of two people."""
+
+import functools
+import http.server
+import shutil
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from export.bundle import Bundle, load_bundle
+from export.keyboard import export_keyboard
+from export.page.onnxruntime_web import runtime_files
+from export.person import export_people
+from export.personal_file import load_personal_file
+from export.runtime import NextWordGraph
+from export.serve.tokens import make_tokens
+from export.strip import Keyboard
+from models.vocabulary import Vocabulary
+from tests.export.people import PEOPLE, release_with_people
+from tests.export.serve.running_server import RunningServer, serving_folder, wait_until
+
+_BROWSERS = ("chromium", "chromium-browser", "chromium-headless-shell", "google-chrome")
+
+
+@dataclass(frozen=True)
+class Household:
+    """Hold a bundle, ada's and ben's files for it, and their keyboards outside a browser."""
+
+    folder: Path
+    bundle: Bundle
+
+    @property
+    def shared(self) -> Path:
+        return self.folder / "shared.zip"
+
+    @property
+    def people(self) -> Path:
+        return self.folder / "people"
+
+    def keyboard(self, name: str) -> Keyboard:
+        own = load_personal_file(self.people / f"{name}.zip")
+        graph = own.on(NextWordGraph(self.bundle.graph), self.bundle.manifest)
+        return Keyboard(graph, self.bundle.vocabulary, languages=self.bundle.manifest.languages)
+
+
+@dataclass(frozen=True)
+class Served:
+    """Hold a server of the household, and the tokens of ada, ben, and cat, who has no file."""
+
+    server: RunningServer
+    household: Household
+    tokens: dict[str, str]
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.server.address}/"
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    found = next(filter(None, map(shutil.which, _BROWSERS)), None)
+    if found is None:
+        pytest.skip(f"there is no browser: none of {', '.join(_BROWSERS)} is on the PATH")
+    if not runtime_files():
+        pytest.skip("onnxruntime-web is missing: run `make page` to test the page in a browser")
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=found)
+        yield running
+        running.close()
+
+
+@pytest.fixture(scope="session")
+def household(tmp_path_factory: pytest.TempPathFactory, vocabulary: Vocabulary) -> Household:
+    folder = tmp_path_factory.mktemp("household")
+    release = release_with_people(folder / "run", vocabulary)
+    export_keyboard(release, folder / "shared.zip", languages=["en"])
+    (folder / "people").mkdir()
+    export_people(release, [(name, folder / "people" / f"{name}.zip") for name in PEOPLE])
+    return Household(folder, load_bundle(folder / "shared.zip"))
+
+
+@pytest.fixture(scope="session")
+def served(
+    browser: Browser, tmp_path_factory: pytest.TempPathFactory, household: Household
+) -> Iterator[Served]:
+    root = tmp_path_factory.mktemp("page-server")
+    text = root / "text"
+    text.write_text("we see the sea. " * 30)
+    more = ["--people", str(household.people), "--held-out", str(text)]
+    folder = serving_folder(root / "folder", household.shared, more=more)
+    server = RunningServer(folder, root / "log")
+    tokens = make_tokens(server.folder, [*PEOPLE, "cat"])
+    wait_until(lambda: server.get("/v1/keyboard", tokens["cat"]).status == 200)
+    yield Served(server, household, tokens)
+    assert server.stop() == 0
+
+
+@pytest.fixture
+def plain_files(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """A server of plain files, its folder and its address: it knows no token and no route."""
+    folder = tmp_path / "site"
+    handler = functools.partial(_QuietHandler, directory=str(folder))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield folder, f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+class _QuietHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # as its parent's
+        """Say nothing."""

@@ -1,0 +1,245 @@
+"""The page in a browser: type, take a suggestion, change person, go on without a network."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from export.page.device_site import write_site
+from export.strip import Keyboard
+from tests.export.page.conftest import Household, Served
+
+_KEYS = {" ": "space", "\n": "enter"}
+_KEPT = "caches.keys().then((names) => names.includes('sotto-kept'))"
+_NO_SIMD = "WebAssembly.validate = () => false;"
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    made = browser.new_context(viewport={"width": 360, "height": 740})
+    made.set_default_timeout(30_000)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext, served: Served) -> Iterator[Page]:
+    """A page on which nobody has signed in; whatever it complains of fails the test."""
+    complaints: list[str] = []
+    made = context.new_page()
+    made.on("pageerror", lambda error: complaints.append(str(error)))
+    made.goto(served.url)
+    yield made
+    assert complaints == []
+
+
+def _sign_in(page: Page, token: str) -> None:
+    page.get_by_label("Your token").fill(token)
+    page.get_by_role("button", name="Open my keyboard").click()
+
+
+def _open(page: Page, served: Served, name: str) -> None:
+    _sign_in(page, served.tokens[name])
+    expect(page.locator("#status")).to_contain_text(f"{name}'s keyboard")
+
+
+def _tap(page: Page, text: str) -> None:
+    for character in text:
+        page.locator(f'#keys [data-key="{_KEYS.get(character, character)}"]').click()
+
+
+def _expect_strip(page: Page, keyboard: Keyboard, text: str) -> None:
+    strip = keyboard.suggest(text)
+    shown = ["" if slot is None else slot.text for slot in vars(strip).values()]
+    expect(page.locator("#strip button")).to_have_text(shown)
+
+
+def test_a_person_types_and_takes_a_suggestion_and_no_key_leaves_the_page(
+    page: Page, served: Served
+) -> None:
+    ada = served.household.keyboard("ada")
+    _open(page, served, "ada")
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+
+    _tap(page, "we se")
+    _expect_strip(page, ada, "we se")
+    page.locator("#strip [data-place=centre]").click()
+    taken = ada.suggest("we se").centre
+    assert taken is not None
+    text = f"we {taken.text} "
+
+    expect(page.get_by_label("Text")).to_have_value(text)
+    _expect_strip(page, ada, text)
+    saved = len(text) - 6
+    share = round(100 * saved / len(text))
+    told = f"{len(text)} characters with 6 keys: {saved} saved ({share} %)"
+    expect(page.locator("#saved")).to_have_text(told)
+    assert requests == []
+
+
+def test_a_mark_takes_the_place_of_the_space_behind_a_suggestion(
+    page: Page, served: Served
+) -> None:
+    _open(page, served, "ada")
+
+    _tap(page, "we se")
+    page.locator("#strip [data-place=centre]").click()
+    _tap(page, ".")
+
+    taken = served.household.keyboard("ada").suggest("we se").centre
+    assert taken is not None
+    expect(page.get_by_label("Text")).to_have_value(f"we {taken.text}.")
+
+
+def test_everything_is_reached_without_a_mouse(page: Page, served: Served) -> None:
+    ada = served.household.keyboard("ada")
+    _open(page, served, "ada")
+    expect(page.get_by_label("Text")).to_be_focused()
+
+    page.keyboard.type("You s")
+    _expect_strip(page, ada, "You s")
+    page.keyboard.press("Alt+2")
+    taken = ada.suggest("You s").centre
+    assert taken is not None
+    expect(page.get_by_label("Text")).to_have_value(f"You {taken.text} ")
+    page.locator("#keys button").first.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Text")).to_have_value(f"You {taken.text} w")
+    shift = page.get_by_role("button", name="Shift")
+    shift.press("Enter")
+    expect(shift).to_have_attribute("aria-pressed", "true")
+    expect(shift).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Text")).to_have_value(f"You {taken.text} wZ")
+    unnamed = "[...document.querySelectorAll('button')].filter((one) => one.checkVisibility() && "
+    unnamed += "!one.textContent && !one.ariaLabel).length"
+    assert page.evaluate(unnamed) == 0
+
+
+def test_everyone_sees_their_own_words_and_leaves_nothing_behind(
+    page: Page, served: Served
+) -> None:
+    _open(page, served, "ada")
+    _tap(page, "we see")
+    _expect_strip(page, served.household.keyboard("ada"), "we see")
+
+    page.get_by_role("button", name="Change person").click()
+    _open(page, served, "ben")
+
+    expect(page.get_by_label("Text")).to_have_value("")
+    _tap(page, "we see the ")
+    _expect_strip(page, served.household.keyboard("ben"), "we see the ")
+    assert page.evaluate("localStorage.length + sessionStorage.length") == 0
+    assert page.evaluate("document.cookie") == ""
+    assert page.evaluate(_KEPT) is False
+    for token in served.tokens.values():
+        assert token not in page.content()
+
+
+def test_the_page_goes_on_without_a_network_after_it_was_kept(
+    page: Page, context: BrowserContext, served: Served
+) -> None:
+    ada = served.household.keyboard("ada")
+    _open(page, served, "ada")
+    page.evaluate("navigator.serviceWorker.ready.then(() => 0)")
+    page.get_by_label("Keep this keyboard").check()
+    expect(page.locator("#status")).to_have_text("Kept on this device.")
+
+    context.set_offline(True)
+    _tap(page, "we ")
+    _expect_strip(page, ada, "we ")
+    page.reload()
+    page.get_by_role("button", name="Open ada's").click()
+    _tap(page, "see the ")
+    _expect_strip(page, ada, "see the ")
+
+    page.get_by_label("Keep this keyboard").uncheck()
+    expect(page.locator("#status")).to_have_text("Removed from this device.")
+    assert page.evaluate(_KEPT) is False
+
+
+@pytest.mark.parametrize(
+    ("who", "told"),
+    [("nobody", "the bearer token is missing or nobody's"), ("cat", "sotto-serve person")],
+)
+def test_who_cannot_have_a_keyboard_is_told_why(
+    page: Page, served: Served, who: str, told: str
+) -> None:
+    _sign_in(page, served.tokens.get(who, "sotto_wrong"))
+
+    expect(page.locator("#status")).to_contain_text(told)
+    expect(page.locator("#keyboard")).to_be_hidden()
+
+
+def test_a_browser_without_simd_is_told_so(context: BrowserContext, served: Served) -> None:
+    page = context.new_page()
+    page.add_init_script(_NO_SIMD)
+    page.goto(served.url)
+
+    _sign_in(page, served.tokens["ada"])
+
+    expect(page.locator("#status")).to_contain_text("no WebAssembly SIMD")
+
+
+def test_a_damaged_model_is_not_run(page: Page, served: Served) -> None:
+    page.route("**/vocabulary.txt", lambda route: route.fulfill(body="<unk>\n<eos>\nthe\n"))
+
+    _sign_in(page, served.tokens["ada"])
+
+    expect(page.locator("#status")).to_contain_text("vocabulary.txt is not what the release says")
+
+
+def test_nothing_on_the_page_can_reach_another_host(page: Page) -> None:
+    violated = page.evaluate(
+        """() => new Promise((told) => {
+            addEventListener("securitypolicyviolation", (event) => told(event.violatedDirective));
+            fetch("https://example.org/").catch(() => {});
+        })"""
+    )
+
+    assert violated == "connect-src"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [320, 1280])
+def test_it_fits_phones_and_desks_by_day_and_by_night(
+    browser: Browser, served: Served, scheme: str, width: int
+) -> None:
+    is_dark = scheme == "dark"
+    context = browser.new_context(
+        viewport={"width": width, "height": 700}, color_scheme="dark" if is_dark else "light"
+    )
+    page = context.new_page()
+    page.goto(served.url)
+    _open(page, served, "ada")
+
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    heights = "[...document.querySelectorAll('#keys button')].map((key) => key.offsetHeight)"
+    assert min(page.evaluate(heights)) >= 44
+    paper, ink = page.evaluate(
+        """() => ["backgroundColor", "color"].map((what) =>
+            getComputedStyle(document.body)[what].match(/\\d+/g).slice(0, 3)
+                .reduce((sum, one) => sum + Number(one), 0))"""
+    )
+    assert (paper < ink) is is_dark
+    context.close()
+
+
+def test_a_device_serves_the_page_itself_as_plain_files(
+    context: BrowserContext, household: Household, plain_files: tuple[Path, str]
+) -> None:
+    folder, url = plain_files
+    ben = household.keyboard("ben")
+    write_site(household.shared, folder, person=household.people / "ben.zip", authority=None)
+    page = context.new_page()
+    page.goto(url)
+
+    expect(page.locator("#status")).to_contain_text("ben's keyboard")
+    _tap(page, "see the ")
+
+    _expect_strip(page, ben, "see the ")
+    expect(page.get_by_role("button", name="Change person")).to_be_hidden()
