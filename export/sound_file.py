@@ -4,6 +4,7 @@ Formats that libsndfile was built without are refused by name, never replaced by
 """
 
 import io
+import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -37,8 +38,14 @@ _ENDINGS: dict[str, SoundFormat] = {
     ".ogg": "opus",
     ".opus": "opus",
 }
-_OPUS_RATES_HZ = (8_000, 12_000, 16_000, 24_000, 48_000)
+_RATES_HZ: dict[SoundFormat, tuple[int, ...]] = {
+    "mp3": (8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000),
+    "opus": (8_000, 12_000, 16_000, 24_000, 48_000),
+}
 _LARGEST = 32_767
+# About 80 kbit a second; libsndfile takes a mode together with a level only.
+_MP3_LEVEL = 0.5
+_UNKNOWN_LENGTH = b"\xff" * 4
 
 
 class SoundFormatError(ValueError):
@@ -74,11 +81,69 @@ def check_format(wanted: SoundFormat, sample_rate_hz: int) -> None:
             f"{wanted} cannot be encoded here: libsndfile was built without it; ask for wav, flac "
             "or pcm"
         )
-    if wanted == "opus" and sample_rate_hz not in _OPUS_RATES_HZ:
+    rates_hz = _RATES_HZ.get(wanted)
+    if rates_hz is not None and sample_rate_hz not in rates_hz:
         raise SoundFormatError(
-            f"opus takes sound of {', '.join(map(str, _OPUS_RATES_HZ))} Hz, this voice has "
+            f"{wanted} takes sound of {', '.join(map(str, rates_hz))} Hz, this voice has "
             f"{sample_rate_hz} Hz; ask for another format"
         )
+
+
+class SoundEncoder:
+    """Encode sound while it comes, for a stream whose length nobody knows yet."""
+
+    def __init__(self, sample_rate_hz: int, wanted: SoundFormat) -> None:
+        """Begin.
+
+        Args:
+            sample_rate_hz: Samples a second.
+            wanted: The format.
+
+        Raises:
+            SoundFormatError: As ``check_format``.
+        """
+        check_format(wanted, sample_rate_hz)
+        self._written = io.BytesIO()
+        self._given = 0
+        self._file: soundfile.SoundFile | None = None
+        if wanted == "wav":
+            self._written.write(_endless_wav_header(sample_rate_hz))
+        elif wanted != "pcm":
+            container, codec = _FORMATS[wanted]
+            # Of an even MP3 a player can tell the length by the size; nobody else tells it.
+            is_even = wanted == "mp3"
+            self._file = _soundfile().SoundFile(
+                self._written,
+                "w",
+                sample_rate_hz,
+                1,
+                codec,
+                format=container,
+                compression_level=_MP3_LEVEL if is_even else None,
+                bitrate_mode="CONSTANT" if is_even else None,
+            )
+
+    def add(self, sound: NDArray[np.float32]) -> bytes:
+        """Take sound, shape ``(samples,)``, and return what can be sent; it may be nothing yet."""
+        whole = whole_numbers(sound)
+        if self._file is None:
+            self._written.write(whole.tobytes())
+        else:
+            self._file.write(whole)
+            self._file.flush()
+        return self._new()
+
+    def end(self) -> bytes:
+        """Return what is left to be sent."""
+        if self._file is not None:
+            # Goes back to write lengths into the header, which is sent already and does without.
+            self._file.close()
+        return self._new()
+
+    def _new(self) -> bytes:
+        found = self._written.getbuffer()[self._given :].tobytes()
+        self._given += len(found)
+        return found
 
 
 def encode_sound(sound: NDArray[np.float32], sample_rate_hz: int, wanted: SoundFormat) -> bytes:
@@ -105,6 +170,17 @@ def encode_sound(sound: NDArray[np.float32], sample_rate_hz: int, wanted: SoundF
 def whole_numbers(sound: NDArray[np.float32]) -> NDArray[np.int16]:
     """Return sound as whole numbers of 16 bits, little-endian."""
     return np.round(np.clip(sound, -1, 1) * _LARGEST).astype("<i2")
+
+
+def _endless_wav_header(sample_rate_hz: int) -> bytes:
+    """Return the header of a WAV of 16 bits that does not say its length, for players of streams.
+
+    Reference:
+        Microsoft, "Multimedia Programming Interface and Data Specifications 1.0", 1991: RIFF WAVE.
+    """
+    form = struct.pack("<HHIIHH", 1, 1, sample_rate_hz, 2 * sample_rate_hz, 2, 16)
+    fmt = b"fmt " + struct.pack("<I", len(form)) + form
+    return b"RIFF" + _UNKNOWN_LENGTH + b"WAVE" + fmt + b"data" + _UNKNOWN_LENGTH
 
 
 def _soundfile() -> "soundfile":

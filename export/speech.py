@@ -138,6 +138,13 @@ class Voice:
         vector = np.zeros(self.personal_shapes[_SPEAKER], dtype=np.float32)
         return self.for_person({_SPEAKER: vector})
 
+    def for_trial(self) -> "Voice":
+        """Return this voice with zeros for what is a person's own: to find out whether it runs."""
+        if not self.personal_shapes:
+            return self
+        shapes = self.personal_shapes.items()
+        return self.for_person({name: np.zeros(shape, dtype=np.float32) for name, shape in shapes})
+
     def speak(
         self,
         text: str,

@@ -10,7 +10,14 @@ from starlette.types import ASGIApp
 
 from export.manifest import BundleError
 from export.runtime import GraphError
-from export.serve import api_page, inference_protocol, keyboard_api, keyboard_files, page
+from export.serve import (
+    api_page,
+    inference_protocol,
+    keyboard_api,
+    keyboard_files,
+    page,
+    speech_api,
+)
 from export.serve.desk import Desk, NotKnownError, TooOftenError
 from export.serve.guard import Guard, error_body
 from export.serve.inference_protocol import UnknownModelError, UnusableTensorError
@@ -18,9 +25,15 @@ from export.serve.metrics import CONTENT_TYPE
 from export.serve.personal_models import NoPersonalModelError
 from export.serve.settings import LimitSettings
 from export.serve.shelf import NothingServedError, UnknownVersionError
+from export.serve.speech_api import NotYoursError
+from export.serve.voices import TooManySpeechesError
+from export.sound_file import SoundFormatError
+from models.speech_text import SpeechTextError
 
 _LOG = logging.getLogger(__name__)
-_DESCRIPTION = "Next words for everyone, from their own model. Each client has a bearer token."
+_DESCRIPTION = (
+    "Next words and speech for everyone, from their own model. Each client has a bearer token."
+)
 # Spans and records of a request can hold what was typed.
 _NO_TELEMETRY: TelemetryConfig = {
     "tracing": False,
@@ -47,7 +60,7 @@ def make_app(desk: Desk, limits: LimitSettings) -> ASGIApp:
         telemetry=_NO_TELEMETRY,
     )
     app.state.desk = desk
-    for part in (keyboard_api, keyboard_files, inference_protocol, api_page, page):
+    for part in (keyboard_api, keyboard_files, speech_api, inference_protocol, api_page, page):
         app.include_router(part.router)
 
     @app.get("/metrics", tags=["operation"])
@@ -102,6 +115,21 @@ def _add_error_answers(app: FastAPI) -> None:
         message = "this client's own model cannot be used; the server's log has this request's id"
         return _error(request, 503, "unusable_model", message)
 
+    async def not_yours(request: Request, _: Exception) -> Response:
+        message = "voice must be the name of the client whose token this is"
+        return _error(request, 403, "not_yours", message)
+
+    async def no_such_format(request: Request, error: Exception) -> Response:
+        return _error(request, 400, "unknown_format", str(error))
+
+    async def too_many_speeches(request: Request, error: Exception) -> Response:
+        headers = {"Retry-After": "1"}
+        if isinstance(error, TooManySpeechesError) and error.is_own:
+            message = "this client has as many texts said at once as it may; wait for one to end"
+            return _error(request, 429, "too_often", message, headers=headers)
+        message = "the server speaks as much as it can; try again"
+        return _error(request, 503, "busy", message, headers=headers)
+
     async def plain(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
         detail = str(error.detail) if isinstance(error, HTTPException) else ""
@@ -114,6 +142,10 @@ def _add_error_answers(app: FastAPI) -> None:
         NotKnownError: not_known,
         TooOftenError: too_often,
         UnusableTensorError: unusable,
+        SpeechTextError: unusable,
+        SoundFormatError: no_such_format,
+        NotYoursError: not_yours,
+        TooManySpeechesError: too_many_speeches,
         GraphError: failed,
         RequestValidationError: invalid,
         UnknownVersionError: no_version,

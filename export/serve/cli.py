@@ -81,22 +81,43 @@ def _prepare_page(arguments: argparse.Namespace) -> Mapping[str, object]:
 
 def _change(folder: "ServingFolder", arguments: argparse.Namespace) -> Mapping[str, object]:
     """Change what is served."""
-    from export.serve.promotion import add_people, promote, roll_back
+    from export.personal_file import kind_of
+    from export.serve.promotion import promote, roll_back
+    from export.serve.voice_promotion import add_files, roll_back_voice
 
     match arguments.command:
+        case "promote" if kind_of(arguments.bundle) == "speech":
+            return _promote_voice(folder, arguments)
         case "promote":
             return promote(
                 folder,
                 arguments.bundle,
-                metric=arguments.metric,
+                metric=arguments.metric or "top3_recall",
                 held_out=arguments.held_out,
                 people=arguments.people,
                 largest_loss_points=arguments.largest_loss,
             )
         case "person":
-            return add_people(folder, arguments.file)
+            return add_files(folder, arguments.file)
+        case "rollback" if arguments.voice:
+            return roll_back_voice(folder, reason=arguments.reason)
         case _:
             return roll_back(folder, reason=arguments.reason)
+
+
+def _promote_voice(folder: "ServingFolder", arguments: argparse.Namespace) -> Mapping[str, object]:
+    from export.serve.folder import ServingError
+    from export.serve.voice_promotion import METRIC, promote_voice
+
+    if arguments.held_out is not None:
+        raise ServingError("--held-out measures keyboards; a voice is judged by --metric alone")
+    return promote_voice(
+        folder,
+        arguments.bundle,
+        metric=arguments.metric or METRIC,
+        people=arguments.people,
+        largest_loss_percent=arguments.largest_loss,
+    )
 
 
 def _serve(folder: "ServingFolder") -> Mapping[str, object]:
@@ -130,6 +151,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_promote(commands.choices["promote"])
     commands.choices["rollback"].add_argument(
         "--reason", default="asked for", help="kept in the history (default: %(default)s)"
+    )
+    commands.choices["rollback"].add_argument(
+        "--voice", action="store_true", help="the voice before, not the keyboard"
     )
     commands.choices["person"].add_argument(
         "file",
@@ -200,16 +224,17 @@ def _add_promote(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--metric",
-        default="top3_recall",
         metavar="NAME",
-        help="share in [0, 1] that is compared, more being better (default: %(default)s)",
+        help="of a keyboard the share in [0, 1] that is compared, more being better (default: "
+        "top3_recall); of a voice a figure of its bundle, less being better (default: perplexity)",
     )
     parser.add_argument(
         "--largest-loss",
         type=float,
         default=0.5,
         metavar="POINTS",
-        help="how much worse it may be, in percentage points (default: %(default)s)",
+        help="how much worse it may be, in percentage points, of a voice in per cent of the "
+        "figure (default: %(default)s)",
     )
 
 

@@ -73,10 +73,12 @@ def status(folder: ServingFolder) -> Report:
         ServingError: If the folder is not right.
     """
     folder.check()
-    versions = read_versions(folder)
+    versions, voices = read_versions(folder), read_versions(folder.voices)
     return {
         "present": versions.present,
         "before": versions.before,
+        "voice": voices.present,
+        "voice_before": voices.before,
         "clients": len(clients_with_tokens(folder)),
         "history": msgspec.to_builtins(versions.history),
     }

@@ -16,6 +16,7 @@ from export.serve.people import People
 from export.serve.rate_limit import RateLimit
 from export.serve.shelf import Shelf
 from export.serve.tokens import KnownTokens
+from export.serve.voices import Voices
 
 _Found = TypeVar("_Found")
 
@@ -33,6 +34,7 @@ class Desk:
         rate_limit: How often a client may ask.
         metrics: What happened.
         threads: Where models run.
+        voices: Everyone's voices.
         page: Files of the page, by address.
         is_closing: Whether the server is about to stop.
     """
@@ -43,6 +45,7 @@ class Desk:
     rate_limit: RateLimit
     metrics: ServingMetrics
     threads: ThreadPoolExecutor
+    voices: Voices
     page: Mapping[str, PageFile]
     is_closing: bool = False
 

@@ -8,6 +8,7 @@
     people/NAME/     personal files made for that version, CLIENT.zip, and _everybody.zip,
                      from which the parts of all others are made
     versions.json    which of them is served, and what was served before
+    voice/           versions, people and versions.json of the voice, if one was promoted
     blocklist.txt    words that are never suggested, if there is such a file
     tokens.json      SHA-256 of every client's token
 """
@@ -59,6 +60,11 @@ class ServingFolder:
     def people(self, version: str) -> Path:
         """Return the folder of personal files of one version."""
         return self.all_people / version
+
+    @property
+    def voices(self) -> "ServingFolder":
+        """Return where the voices are, with versions and people of their own and nothing else."""
+        return ServingFolder(self.root / "voice")
 
     def person(self, version: str, client: str) -> Path:
         """Return where a client's personal file of one version is."""

@@ -22,6 +22,8 @@ class ServingMetrics:
         clients: Clients that have a token.
         personal_models: People's own tensors in memory.
         personal_loads: Personal files that had to be loaded.
+        speeches: Texts that are being said.
+        spoken_seconds: Sound that was made, in seconds.
     """
 
     def __init__(self) -> None:
@@ -50,6 +52,11 @@ class ServingMetrics:
         )
         self.personal_loads = Counter(
             "sotto_personal_loads", "Personal files loaded", registry=self._registry
+        )
+
+        self.speeches = self._gauge("sotto_speeches", "Texts that are being said")
+        self.spoken_seconds = Counter(
+            "sotto_spoken_seconds", "Seconds of sound made", registry=self._registry
         )
 
     def exposition(self) -> bytes:

@@ -4,15 +4,14 @@ A bundle is copied first and the copy is checked, so what was judged is what is 
 promoted only if a figure is not worse than the present version's by more than so many points.
 """
 
-import contextlib
-import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from export.bundle import load_bundle
 from export.personal_file import kind_of, load_personal_file
 from export.runtime import NextWordGraph
+from export.serve.copies import copied, keep, remove_all_but
 from export.serve.folder import ServingError, ServingFolder
 from export.serve.personal_models import load_person
 from export.serve.recall import measure_recall, read_held_out
@@ -20,7 +19,7 @@ from export.serve.settings import ServeSettings, read_settings
 from export.serve.shelf import ServedModel, load_version
 from export.serve.tokens import checked_client
 from export.serve.versions import read_versions, version_name, write_versions
-from privacy.atomic import sync_file, sync_folder, write_atomically
+from privacy.atomic import write_atomically
 
 _POINTS = 100
 _JUDGED_PEOPLE = 5
@@ -64,7 +63,7 @@ def promote(
     sentences = None if held_out is None else read_held_out(held_out)
     one_file = people is not None and people.is_file() and kind_of(people) == "people"
     everybody, files = (people, None) if one_file else (None, people)
-    with folder.changing(), _copied(folder, bundle, files) as incoming:
+    with folder.changing(), copied(folder, bundle, files, check=load_bundle) as incoming:
         if everybody is not None:
             shutil.copyfile(everybody, folder.everybody(incoming.name))
         new = load_version(folder, settings, incoming.name)
@@ -77,10 +76,10 @@ def promote(
         judged = [model for model in (old, new) if model is not None]
         figures = [_figure(folder, model, metric, sentences) for model in judged]
         reason = _judge(metric, figures, largest_loss_points)
-        _keep(folder, incoming, version)
+        keep(folder, incoming, version)
         changed = versions.changed("promote", version, reason)
         write_versions(folder, changed)
-        _remove_all_but(folder, {version, changed.before})
+        remove_all_but(folder, {version, changed.before})
     return {"version": version, "before": changed.before, "gate": reason}
 
 
@@ -206,62 +205,3 @@ def _judge(metric: str, figures: list[float], largest_loss_points: float) -> str
             "the present version goes on"
         )
     return found
-
-
-@contextlib.contextmanager
-def _copied(folder: ServingFolder, bundle: Path, people: Path | None) -> Iterator[Path]:
-    """Copy a bundle beside the versions; what is still there at the end is removed."""
-    load_bundle(bundle)  # so that nothing but a bundle is ever copied
-    incoming = folder.bundles / f"incoming-{secrets.token_hex(8)}"
-    folder.bundles.mkdir(mode=0o700, exist_ok=True)
-    try:
-        if bundle.is_dir():
-            shutil.copytree(bundle, incoming, symlinks=True)
-        else:
-            shutil.copyfile(bundle, incoming)
-        _copy_people(folder.people(incoming.name), people)
-        yield incoming
-    finally:
-        _remove(incoming)
-        _remove(folder.people(incoming.name))
-
-
-def _copy_people(target: Path, people: Path | None) -> None:
-    """Copy the personal files of a folder; without one, make an empty one."""
-    target.mkdir(mode=0o700, parents=True)
-    if people is None:
-        return
-    if not people.is_dir():
-        raise ServingError(f"{people} must be a folder of personal files, CLIENT.zip")
-    for path in people.iterdir():
-        if path.is_dir():
-            raise ServingError(f"{people} must hold personal files alone, got folder {path.name}")
-        shutil.copyfile(path, target / path.name)
-
-
-def _keep(folder: ServingFolder, incoming: Path, version: str) -> None:
-    """Give the copy its version's name, flushed to the disk."""
-    moved = (
-        (folder.people(incoming.name), folder.people(version)),
-        (incoming, folder.bundles / version),
-    )
-    for source, target in moved:
-        for path in (*(source.iterdir() if source.is_dir() else ()), source):
-            path.chmod(0o700 if path.is_dir() else 0o600)
-            sync_file(path)
-        _remove(target)
-        source.rename(target)
-        sync_folder(target.parent)
-
-
-def _remove_all_but(folder: ServingFolder, versions: set[str | None]) -> None:
-    for path in (*folder.bundles.iterdir(), *folder.all_people.iterdir()):
-        if path.name not in versions:
-            _remove(path)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)

@@ -28,6 +28,8 @@ from export.serve.rate_limit import RateLimit
 from export.serve.settings import ListenSettings, ServeSettings, read_settings
 from export.serve.shelf import NothingServedError, Shelf
 from export.serve.tokens import read_tokens
+from export.serve.voice_shelf import VoiceShelf
+from export.serve.voices import Voices
 
 _LOG = logging.getLogger(__name__)
 _LOOK_EVERY_S = 0.5
@@ -78,6 +80,8 @@ def make_desk(folder: ServingFolder, settings: ServeSettings) -> Desk:
     metrics = ServingMetrics()
     shelf = Shelf(folder, settings)
     shelf.reload()
+    voices = VoiceShelf(folder, settings)
+    voices.reload()
     limits = settings.limits
     desk = Desk(
         shelf=shelf,
@@ -89,6 +93,7 @@ def make_desk(folder: ServingFolder, settings: ServeSettings) -> Desk:
         rate_limit=RateLimit(per_second=limits.requests_per_second, burst=limits.burst),
         metrics=metrics,
         threads=ThreadPoolExecutor(_cores(), thread_name_prefix="model"),
+        voices=Voices(folder, voices, metrics, settings.speech),
         page=page_files(SERVED_FROM, runtime_files()),
     )
     _show(desk)
@@ -135,7 +140,8 @@ class _Follower:
         """Take over what changed since the last look."""
         if self._changed(self._folder.tokens) or anyway:
             await self._take(self._read_tokens, "tokens")
-        changed = [self._changed(path) for path in (self._folder.versions, self._folder.blocklist)]
+        watched = (self._folder.versions, self._folder.blocklist, self._folder.voices.versions)
+        changed = [self._changed(path) for path in watched]
         if any(changed) or anyway:
             taken = await self._take(self._reload, "versions")
             self._desk.metrics.reloads.labels("served" if taken else "refused").inc()
@@ -156,6 +162,7 @@ class _Follower:
     def _reload(self) -> None:
         self._desk.shelf.reload()
         self._desk.people.forget_all_but(self._desk.shelf.versions)
+        self._desk.voices.shelf.reload()
 
     def _changed(self, path: Path) -> bool:
         found = _stamp(path)
@@ -188,6 +195,7 @@ async def _following(folder: ServingFolder, desk: Desk) -> AsyncIterator[None]:
         task.cancel()
         loop.remove_signal_handler(signal.SIGHUP)
         desk.threads.shutdown(wait=True)
+        desk.voices.shut_down()
 
 
 def _configuration(folder: ServingFolder, settings: ServeSettings, desk: Desk) -> uvicorn.Config:

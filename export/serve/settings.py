@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from export.serve.folder import ServingError
+from export.speech_sentences import LONGEST_TEXT
 
 _HOST_PORT = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+):([0-9]{1,5})")
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -32,6 +33,11 @@ body_s = 10.0               # longest wait for a request's headers, and for its 
 requests_per_second = 30.0  # of one client, on average
 burst = 60                  # requests that a client may send at once
 waiting_bytes = 268_435_456 # request bodies in memory, all clients together
+
+[speech]
+characters = 4096           # of a text that is said
+at_once = 16                # texts that are being said, all clients together
+at_once_of_one = 2          # texts of one client
 """
 
 
@@ -102,6 +108,27 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             )
 
 
+class SpeechSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Say how much is spoken.
+
+    Attributes:
+        characters: Most characters of one text.
+        at_once: Most texts that are being said, all clients together; the rest are sent away.
+        at_once_of_one: Most texts of one client.
+    """
+
+    characters: int = 4096
+    at_once: int = 16
+    at_once_of_one: int = 2
+
+    def __post_init__(self) -> None:
+        for name in ("at_once", "at_once_of_one"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
+        if not 1 <= self.characters <= LONGEST_TEXT:
+            raise ValueError(f"characters must be in [1, {LONGEST_TEXT}], got {self.characters}")
+
+
 class ServeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Hold all settings of a server.
 
@@ -110,6 +137,7 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             whose models people's devices believe.
         listen: Where it is reached.
         limits: What one client may ask.
+        speech: How much is spoken.
         personal_bytes: People's own tensors held in memory, where a version has such.
         kept_texts: Texts that are carried in memory, some 45 KB each with 10,000 words.
     """
@@ -117,6 +145,7 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     accept_unsigned: bool
     listen: ListenSettings = ListenSettings()
     limits: LimitSettings = LimitSettings()
+    speech: SpeechSettings = SpeechSettings()
     kept_texts: int = 2000
     personal_bytes: int = 1 << 29
 

@@ -12,6 +12,7 @@ import msgspec
 
 from export.manifest import Manifest
 from export.serve.folder import ServingError, ServingFolder
+from export.speech_manifest import SpeechManifest
 from privacy.atomic import write_atomically
 
 _DIGEST_LENGTH = 12
@@ -60,7 +61,7 @@ class Versions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         )
 
 
-def version_name(manifest: Manifest) -> str:
+def version_name(manifest: Manifest | SpeechManifest) -> str:
     """Return the name of a bundle's version, such as ``000012-9f3a5c0e7b11``."""
     digest = hashlib.sha256(manifest.encode()).hexdigest()
     return f"{manifest.round_number:06d}-{digest[:_DIGEST_LENGTH]}"

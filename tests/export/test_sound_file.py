@@ -9,7 +9,7 @@ import pytest
 import soundfile
 from numpy.testing import assert_allclose, assert_array_equal
 
-from export.sound_file import SoundFormat, SoundFormatError, encode_sound, format_of
+from export.sound_file import SoundEncoder, SoundFormat, SoundFormatError, encode_sound, format_of
 
 RATE_HZ = 22_050
 # A second of 441 Hz, as loud as half of what there is.
@@ -43,9 +43,28 @@ def test_bare_samples_are_clipped_and_little_endian() -> None:
     assert_array_equal(found, [0, 32767, -32767, 32767, -32767, 16384])
 
 
-def test_opus_at_a_rate_that_it_does_not_have_is_refused() -> None:
-    with pytest.raises(SoundFormatError, match=r"opus takes sound of 8000, .* has 22050 Hz"):
-        encode_sound(WAVE, RATE_HZ, "opus")
+@pytest.mark.parametrize(("wanted", "rate_hz"), [("opus", 22_050), ("mp3", 2000)])
+def test_a_rate_that_the_format_does_not_have_is_refused(wanted: SoundFormat, rate_hz: int) -> None:
+    with pytest.raises(SoundFormatError, match=rf"{wanted} takes sound of 8000, .* has {rate_hz}"):
+        encode_sound(WAVE, rate_hz, wanted)
+
+
+@pytest.mark.parametrize(("wanted", "loss"), [("wav", 1e-4), ("flac", 1e-4), ("mp3", 0.05)])
+def test_a_stream_is_sent_while_it_is_made_and_sounds_as_the_whole(
+    wanted: SoundFormat, loss: float
+) -> None:
+    encoder = SoundEncoder(RATE_HZ, wanted)
+
+    sent = [encoder.add(part) for part in np.split(WAVE, 5)]
+    sent.append(encoder.end())
+
+    assert all(sent[:5])  # flushed each time, not kept to the end
+    with soundfile.SoundFile(io.BytesIO(b"".join(sent))) as file:
+        # Nobody says how long it is, so that no more may be asked for than there is.
+        found = np.frombuffer(file.buffer_read(20_000, "int16"), dtype="<i2") / 32_767
+    delay = int(np.argmax(np.correlate(found[:4000], WAVE[:1000], "valid")))
+    # The first thousand samples are where an encoder without the rest of the past learns.
+    assert_allclose(found[delay + 1000 : delay + 15_000], WAVE[1000:15_000], atol=loss)
 
 
 def test_a_format_that_libsndfile_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

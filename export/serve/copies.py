@@ -1,0 +1,88 @@
+"""Copy a bundle and its people into a serving folder: first aside, then under a version's name."""
+
+import contextlib
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from export.serve.folder import ServingError, ServingFolder
+from privacy.atomic import sync_file, sync_folder
+
+
+@contextlib.contextmanager
+def copied(
+    folder: ServingFolder,
+    bundle: Path,
+    people: Path | None,
+    *,
+    check: Callable[[Path], object],
+) -> Iterator[Path]:
+    """Copy a bundle beside the versions; what is still there at the end is removed.
+
+    Args:
+        folder: Where the versions are.
+        bundle: Bundle folder or ``.zip``.
+        people: Folder of personal files, copied beside it; None makes an empty one.
+        check: Refuses what is no bundle, so that nothing else is ever copied.
+
+    Raises:
+        ServingError: If the people's folder holds anything but files.
+        ValueError: What ``check`` raises.
+        OSError: If the disk refuses.
+    """
+    check(bundle)
+    incoming = folder.bundles / f"incoming-{secrets.token_hex(8)}"
+    folder.bundles.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        if bundle.is_dir():
+            shutil.copytree(bundle, incoming, symlinks=True)
+        else:
+            shutil.copyfile(bundle, incoming)
+        _copy_people(folder.people(incoming.name), people)
+        yield incoming
+    finally:
+        _remove(incoming)
+        _remove(folder.people(incoming.name))
+
+
+def _copy_people(target: Path, people: Path | None) -> None:
+    """Copy the personal files of a folder; without one, make an empty one."""
+    target.mkdir(mode=0o700, parents=True)
+    if people is None:
+        return
+    if not people.is_dir():
+        raise ServingError(f"{people} must be a folder of personal files, CLIENT.zip")
+    for path in people.iterdir():
+        if path.is_dir():
+            raise ServingError(f"{people} must hold personal files alone, got folder {path.name}")
+        shutil.copyfile(path, target / path.name)
+
+
+def keep(folder: ServingFolder, incoming: Path, version: str) -> None:
+    """Give the copy its version's name, flushed to the disk."""
+    moved = (
+        (folder.people(incoming.name), folder.people(version)),
+        (incoming, folder.bundles / version),
+    )
+    for source, target in moved:
+        for path in (*(source.iterdir() if source.is_dir() else ()), source):
+            path.chmod(0o700 if path.is_dir() else 0o600)
+            sync_file(path)
+        _remove(target)
+        source.rename(target)
+        sync_folder(target.parent)
+
+
+def remove_all_but(folder: ServingFolder, versions: set[str | None]) -> None:
+    """Remove the bundles and people of all other versions."""
+    for path in (*folder.bundles.iterdir(), *folder.all_people.iterdir()):
+        if path.name not in versions:
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
