@@ -44,7 +44,7 @@ format: $(STAMP) ## Rewrite the sources in the house format
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
 
-protos: $(STAMP) ## Generate the wire code from protos/federation.proto
+protos: $(STAMP) ## Generate the wire code from protos/*.proto
 	$(BIN)/python -P protos/generate.py
 
 bench: $(STAMP) ## Run every benchmark in its short form

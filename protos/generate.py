@@ -1,4 +1,4 @@
-"""Generate the Python code of federation.proto, or check that the committed code is fresh."""
+"""Generate the Python code of the .proto files, or check that the committed code is fresh."""
 
 import argparse
 import subprocess
@@ -7,11 +7,11 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+PROTOS = ("federation", "keyboard")
 GENERATED = [
-    "federation_pb2.py",
-    "federation_pb2.pyi",
-    "federation_pb2_grpc.py",
-    "federation_pb2_grpc.pyi",
+    proto + ending
+    for proto in PROTOS
+    for ending in ("_pb2.py", "_pb2.pyi", "_pb2_grpc.py", "_pb2_grpc.pyi")
 ]
 
 
@@ -20,7 +20,8 @@ def generate(out: Path) -> None:
     plugin = Path(sys.executable).parent / "protoc-gen-mypy_grpc"
     command = [sys.executable, "-m", "grpc_tools.protoc", "-I.", f"--python_out={out}"]
     command += [f"--pyi_out={out}", f"--grpc_python_out={out}", f"--mypy_grpc_out={out}"]
-    command += [f"--plugin=protoc-gen-mypy_grpc={plugin}", "protos/federation.proto"]
+    command += [f"--plugin=protoc-gen-mypy_grpc={plugin}"]
+    command += [f"protos/{proto}.proto" for proto in PROTOS]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
 
 
@@ -45,7 +46,7 @@ def main() -> int:
         return 0
     stale = stale_files()
     for name in stale:
-        print(f"protos/{name} is not what protoc makes of federation.proto; run: make protos")
+        print(f"protos/{name} is not what protoc makes of its .proto file; run: make protos")
     return 1 if stale else 0
 
 

@@ -61,13 +61,34 @@ async def serve(folder: ServingFolder, *, announce: Callable[[str], None]) -> No
     scheme = "http" if settings.listen.certificate is None else "https"
     host, port = listener.getsockname()[:2]
     name = f"[{host}]" if ":" in host else host
-    async with _following(folder, desk), _stopping(server, desk):
+    async with (
+        _following(folder, desk),
+        _stopping(server, desk),
+        _grpc_port(folder, settings, desk) as grpc_port,
+    ):
         running = asyncio.create_task(server.serve(sockets=[listener]))
         while not server.started and not running.done():
             await asyncio.sleep(0.01)
         if server.started:
             announce(f"{scheme}://{name}:{port}")
+            if grpc_port is not None:
+                announce(f"grpc://{name}:{grpc_port}")
         await running
+
+
+@contextlib.asynccontextmanager
+async def _grpc_port(
+    folder: ServingFolder, settings: ServeSettings, desk: Desk
+) -> AsyncIterator[int | None]:
+    """Listen for gRPC where the settings say so; yield the port."""
+    address = settings.listen.grpc_address
+    if address is None:
+        yield None
+        return
+    from export.serve.grpc_face import keyboards_over_grpc  # Loads gRPC, 20 MB.
+
+    async with keyboards_over_grpc(folder, settings, desk, address) as port:
+        yield port
 
 
 def make_desk(folder: ServingFolder, settings: ServeSettings) -> Desk:

@@ -26,6 +26,7 @@ address = "127.0.0.1:8080"  # port 0 takes a free one
 # certificate = "tls.crt"   # PEM, with its chain; needed on any address but loopback
 # key = "tls.key"           # PEM, relative to this folder, as the certificate
 # behind_tls_proxy = false  # true: another program on this network ends TLS
+# grpc_address = "127.0.0.1:8081" # devices may ask over gRPC, too; with the same certificate
 
 [limits]
 body_bytes = 1_048_576      # largest request
@@ -49,24 +50,29 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         certificate: PEM file with the certificate and its chain, relative to the folder.
         key: PEM file of its key.
         behind_tls_proxy: Whether another program ends TLS, so that plain HTTP is right here.
+        grpc_address: ``host:port`` for devices that ask over gRPC; absent means nowhere.
     """
 
     address: str = "127.0.0.1:8080"
     certificate: str | None = None
     key: str | None = None
     behind_tls_proxy: bool = False
+    grpc_address: str | None = None
 
     def __post_init__(self) -> None:
-        match = _HOST_PORT.fullmatch(self.address)
-        if match is None or int(match[2]) > 65535:
-            raise ValueError(
-                f'address must be "host:port" with a port up to 65535, got {self.address!r}'
-            )
         if (self.certificate is None) != (self.key is None):
             raise ValueError("certificate and key must be given together")
+        self._check_address("address", self.address)
+        if self.grpc_address is not None:
+            self._check_address("grpc_address", self.grpc_address)
+
+    def _check_address(self, name: str, address: str) -> None:
+        match = _HOST_PORT.fullmatch(address)
+        if match is None or int(match[2]) > 65535:
+            raise ValueError(f'{name} must be "host:port" with a port up to 65535, got {address!r}')
         if match[1] not in _LOOPBACK and self.certificate is None and not self.behind_tls_proxy:
             raise ValueError(
-                f"address {self.address!r} is not loopback, so tokens and text would travel in "
+                f"{name} {address!r} is not loopback, so tokens and text would travel in "
                 "the clear; give certificate and key, or set behind_tls_proxy"
             )
 

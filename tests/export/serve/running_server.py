@@ -56,7 +56,7 @@ class RunningServer:
         )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        assert line.startswith("serving on http://"), line + log.read_text()
+        assert line.startswith("serving on http"), line + log.read_text()
         self.address = urlsplit(line.split()[-1]).netloc
 
     def stop(self, *, timeout_s: float = 60.0) -> int:
