@@ -34,6 +34,9 @@ class HypernetworkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
             of the literal output's parameters.
         embeddings: ``learned`` with the hypernetwork, or ``fixed`` as they were drawn.
         learning_rate: Step size β of hypernetwork and embeddings.
+        embedding_learning_rate: That of the embeddings alone; absent means ``learning_rate``. An
+            embedding gets its own client's share of the gradient, so among many clients it moves
+            that much less than the hypernetwork; a larger step makes up for it.
         momentum: Their momentum in [0, 1).
         weight_decay: L2 penalty's coefficient; an embedding decays only in its client's rounds.
         gradient_clipping_norm: Largest L2 norm of the hypernetwork's gradient in one step, and of
@@ -49,6 +52,7 @@ class HypernetworkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
     basis_size: int = 14
     embeddings: Literal["learned", "fixed"] = "learned"
     learning_rate: float = 0.01
+    embedding_learning_rate: float | None = None
     momentum: float = 0.9
     weight_decay: float = 1e-3
     gradient_clipping_norm: float | None = None
@@ -58,8 +62,10 @@ class HypernetworkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
         for name in ("embedding_size", "hidden_size", "basis_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
-        if not 0 < self.learning_rate < math.inf:
-            raise ValueError(f"learning_rate must be > 0 and finite, got {self.learning_rate}")
+        for name in ("learning_rate", "embedding_learning_rate"):
+            rate = getattr(self, name)
+            if rate is not None and not 0 < rate < math.inf:
+                raise ValueError(f"{name} must be > 0 and finite, got {rate}")
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum must be in [0, 1), got {self.momentum}")
         if not 0 <= self.weight_decay < math.inf:
@@ -68,6 +74,12 @@ class HypernetworkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
             norm = getattr(self, name)
             if norm is not None and not 0 < norm < math.inf:
                 raise ValueError(f"{name} must be > 0 and finite, got {norm}")
+
+    @property
+    def embedding_step(self) -> float:
+        """Return the step size of the embeddings."""
+        rate = self.embedding_learning_rate
+        return self.learning_rate if rate is None else rate
 
     def basis_size_of(self, tensor: TensorSpec) -> int:
         """Return how many directions a tensor has; never more than it has elements."""

@@ -181,8 +181,9 @@ class HypernetworkHalf:
         if self._settings.embeddings == "fixed":
             return row
         velocity = self._velocity_after(gradient, row.embedding, row.velocity)
-        _check_step(row.embedding, velocity, self._settings.learning_rate)
-        return Row(row.embedding - self._settings.learning_rate * velocity, velocity)
+        step = self._settings.embedding_step
+        _check_step(row.embedding, velocity, step)
+        return Row(row.embedding - step * velocity, velocity)
 
     def _velocity_after(self, gradient: Tensor, values: Tensor, velocity: Tensor) -> Tensor:
         """Return the momentum after a gradient; ``gradient`` may become it."""
@@ -226,7 +227,7 @@ def _check_step(values: Tensor, velocity: Tensor, learning_rate: float) -> None:
     if not reach <= _LARGEST_FLOAT:
         raise ValueError(
             "the hypernetwork's step must be finite; lower personalisation.hypernetwork."
-            "learning_rate, or set its gradient_clipping_norm"
+            "learning_rate and embedding_learning_rate, or set its gradient_clipping_norm"
         )
 
 

@@ -195,6 +195,28 @@ def test_fixed_embeddings_stay_as_they_were_drawn() -> None:
     assert not torch.equal(served.state()["phi"], first_phi())
 
 
+def test_embeddings_may_take_steps_of_their_own_and_phi_takes_its_own_still() -> None:
+    together, apart = (
+        half(learning_rate=0.5, embedding_learning_rate=step, weight_decay=0.0)
+        for step in (None, 4.0)
+    )
+
+    for served in (together, apart):
+        play(served, {"ada": (update(1), 1), "bob": (update(2), 3)})
+
+    start = draw_embedding(3, run_seed=SEED, client_name="ada")
+    moved, further = (served.state()[STATE + "ada"][0] - start for served in (together, apart))
+    torch.testing.assert_close(further, 8 * moved)
+    assert float(moved.norm()) > 0
+    assert torch.equal(together.state()["phi"], apart.state()["phi"])
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, math.inf, math.nan])
+def test_a_step_of_embeddings_must_be_positive_and_finite(rate: float) -> None:
+    with pytest.raises(ValueError, match=r"embedding_learning_rate must be > 0 and finite"):
+        settings(embedding_learning_rate=rate)
+
+
 def test_a_clipped_gradient_moves_phi_and_each_row_no_further_than_its_norm() -> None:
     # A step of learning rate 1 without momentum and decay is the gradient itself.
     served = half(learning_rate=1.0, momentum=0.0, weight_decay=0.0, gradient_clipping_norm=0.125)
@@ -248,12 +270,13 @@ def test_updates_belong_to_a_round() -> None:
         served.close()
 
 
-def test_a_step_beyond_float32_is_refused_and_nothing_moves() -> None:
-    served = half(learning_rate=1e38)
+@pytest.mark.parametrize("rate", ["learning_rate", "embedding_learning_rate"])
+def test_a_step_beyond_float32_is_refused_and_nothing_moves(rate: str) -> None:
+    served = half(**{rate: 1e38})
     before = served.state()
 
     with pytest.raises(ValueError, match="must be finite; lower"):
-        play(served, {"ada": (1e3 * update(1), 1)})
+        play(served, {"ada": (1e5 * update(1), 1)})
 
     assert same_bits(served.state(), before)
 
