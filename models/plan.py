@@ -61,8 +61,8 @@ class TrainingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     Attributes:
         optimiser: ``sgd`` or ``adam``.
         learning_rate: Step size of the optimiser; with ``decay`` that of the first round.
-        decay: How it falls from round to round; absent keeps it. Fits of new devices and fine-tuning
-            have the first round's step size throughout.
+        decay: How it falls from round to round; absent keeps it. Fits of new devices and
+            fine-tuning have the first round's step size throughout.
         momentum: SGD's momentum in [0, 1); not used by Adam.
         weight_decay: L2 penalty's coefficient.
         gradient_clipping_norm: Largest L2 norm of a gradient step over all parameters; absent
