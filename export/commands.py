@@ -24,7 +24,12 @@ from export.people_file import PeopleManifest, load_people_file
 from export.personal_file import PersonalManifest, kind_of, load_personal_file
 from export.release import Release, read_authority
 from export.runtime import NextWordGraph
-from export.speech_commands import described_speech, inspect_speech, verify_speech_bundle
+from export.speech_commands import (
+    described_speech,
+    inspect_speech,
+    quantise_voice,
+    verify_speech_bundle,
+)
 from export.speech_export import export_speech
 from models.published_part import decode_published
 
@@ -179,9 +184,10 @@ def quantise(
         OSError: If the disk refuses.
     """
     signer = None if sign_as is None else identity_in(sign_as, passphrase_file)
-    manifest = quantise_bundle(
-        source, target, authority=certificate_in(authority), signed_with=signer
-    )
+    certificate = certificate_in(authority)
+    if kind_of(source) == "speech":
+        return quantise_voice(source, target, authority=certificate, signed_with=signer)
+    manifest = quantise_bundle(source, target, authority=certificate, signed_with=signer)
     return {
         "bundle": str(target),
         **_described(manifest),

@@ -12,9 +12,10 @@ from export.personal_file import load_personal_file
 from export.sound_file import check_format, encode_sound, format_of
 from export.speech import open_voice
 from export.speech_bundle import load_speech_bundle
-from export.speech_export import export_speech, verify_speech
+from export.speech_export import export_speech, quantise_speech, verify_speech
 from export.speech_manifest import SpeechManifest, SpeechParity
 from privacy.atomic import write_atomically
+from privacy.identity import Identity
 
 
 def export_speech_bundle(
@@ -95,6 +96,20 @@ def speak(
         "seconds": round(sounding_s, 3),
         "seconds_taken": round(taken_s, 3),
         "sound_by": "Griffin-Lim" if bundle.manifest.vocoder is None else "the bundle's vocoder",
+    }
+
+
+def quantise_voice(
+    source: Path, target: Path, *, authority: bytes | None, signed_with: Identity | None
+) -> Report:
+    """Round a voice's bundle to 8 bits; errors as of ``export.commands.quantise``."""
+    manifest = quantise_speech(source, target, authority=authority, signed_with=signed_with)
+    return {
+        "bundle": str(target),
+        **described_speech(manifest),
+        "parity": _compared_speech(manifest.parity),
+        "rounding": f"moves a value by up to {manifest.parity.rounding_difference:.1e} of the "
+        "largest one more",
     }
 
 

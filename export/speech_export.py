@@ -85,10 +85,8 @@ def export_speech(
     settings, plan, record = _voice_of(release), release.plan, release.record
     personal = personal_names(plan) if client is None else ()
     tensors = held_tensors(release, client)
-    graphs = build_voice(settings, tensors, personal=personal, precision=precision)
-    held = recover_voice(settings, graphs, personal=personal)
-    parity = _compare_voice(graphs, settings, held, personal=personal, precision=precision)
-    left = held_schema(settings, personal)
+    made = _checked_voice(settings, tensors, personal=personal, precision=precision)
+    graphs = dict(made.graphs)
     part = None
     if vocoder is not None:
         graphs[VOCODER_FILE], part = _vocoder_part(vocoder, settings)
@@ -96,24 +94,69 @@ def export_speech(
         files={name: FileDigest.of(content) for name, content in graphs.items()},
         model=settings,
         schema_sha256=settings.schema().sha256.hex(),
-        parameters_sha256=parameters_sha256(flat(held, left)),
+        parameters_sha256=made.parameters_sha256,
         run=record.run,
         round_number=record.round,
         growth_stage=plan.growth_stage,
         metrics=record.metrics,
         privacy=_privacy(release),
         opset=OPSET,
-        parity=parity,
+        parity=made.parity,
         personal=PersonalPart(method=plan.personalisation.method, tensors=personal)
         if personal
         else None,
         client=client,
         precision=precision,
-        rounded_from=None if precision == "float32" else parameters_sha256(flat(tensors, left)),
+        rounded_from=made.rounded_from,
         vocoder=part,
     )
     write_files(target, signed_files(manifest.encode(), graphs, signed_with))
     return manifest
+
+
+def quantise_speech(
+    source: Path,
+    target: Path,
+    *,
+    authority: bytes | None = None,
+    signed_with: "Identity | None" = None,
+) -> SpeechManifest:
+    """Write a bundle with the voice's matrices rounded to 8 bits; its vocoder stays as it is.
+
+    Args:
+        source: Folder or ``.zip`` of a float32 bundle.
+        target: New folder, or a ``.zip``.
+        authority: Certificate of the federation's authority, DER; None leaves open who signed.
+        signed_with: The coordinator, to sign the new bundle.
+
+    Raises:
+        ExportError: If the voice is rounded already, or its graphs hold other weights than it says.
+        ParityError: If the rounded graphs and torch disagree, or torch is missing.
+        BundleError: If the source is not what its manifest says, or the target cannot be made.
+        OSError: If the disk is full or refuses.
+    """
+    check_target(target)
+    bundle = load_speech_bundle(source, authority=authority)
+    manifest, settings = bundle.manifest, bundle.manifest.model
+    if manifest.precision != "float32":
+        raise ExportError(f"{source} must be of float32 to be rounded, got {manifest.precision}")
+    personal = tuple(manifest.personal_schema.slices)
+    tensors = recover_voice(settings, bundle.graphs, personal=personal)
+    _check_held(
+        flat(tensors, manifest.held_schema), manifest.parameters_sha256, "the voice's graphs"
+    )
+    made = _checked_voice(settings, tensors, personal=personal, precision="int8")
+    graphs = {**bundle.graphs, **made.graphs}
+    rounded = msgspec.structs.replace(
+        manifest,
+        files={name: FileDigest.of(content) for name, content in graphs.items()},
+        parameters_sha256=made.parameters_sha256,
+        parity=made.parity,
+        precision="int8",
+        rounded_from=made.rounded_from,
+    )
+    write_files(target, signed_files(rounded.encode(), graphs, signed_with))
+    return rounded
 
 
 def verify_speech(
@@ -215,6 +258,39 @@ def recover_vocoder(settings: VocoderSettings, graph: bytes) -> FlatVector:
     from export.vocoder_graph import VocoderGraph
 
     return flat(VocoderGraph(settings).recover(model), settings.schema())
+
+
+@dataclass(frozen=True)
+class _CheckedVoice:
+    """Hold a voice's graphs that agreed with torch.
+
+    Attributes:
+        graphs: ONNX bytes by file name.
+        parameters_sha256: Hex digest of what they compute with, personal tensors left out.
+        parity: The comparison.
+        rounded_from: Hex digest of what was rounded; None for float32.
+    """
+
+    graphs: Graphs
+    parameters_sha256: str
+    parity: SpeechParity
+    rounded_from: str | None
+
+
+def _checked_voice(
+    settings: TransformerTtsSettings,
+    tensors: Tensors,
+    *,
+    personal: tuple[str, ...],
+    precision: Precision,
+) -> _CheckedVoice:
+    """Build a voice's graphs and hold them against torch."""
+    graphs = build_voice(settings, tensors, personal=personal, precision=precision)
+    held = recover_voice(settings, graphs, personal=personal)
+    parity = _compare_voice(graphs, settings, held, personal=personal, precision=precision)
+    left = held_schema(settings, personal)
+    exact = None if precision == "float32" else parameters_sha256(flat(tensors, left))
+    return _CheckedVoice(graphs, parameters_sha256(flat(held, left)), parity, exact)
 
 
 def _voice_of(release: Release) -> TransformerTtsSettings:

@@ -1,6 +1,6 @@
 """Say numbers in English words, the American way: no "and" inside a number. No torch.
 
-The words are num2words' (extra ``speech``), imported when the first number comes.
+The words are num2words' (extras ``speak`` and ``speech``), imported when the first number comes.
 """
 
 _LONGEST_NUMBER = 15
@@ -62,7 +62,7 @@ def _words(number: int, form: str) -> str:
     try:
         from num2words import num2words
     except ModuleNotFoundError:
-        raise MissingNum2wordsError("num2words is missing; install sotto[speech]") from None
+        raise MissingNum2wordsError("num2words is missing; install sotto[speak], or sotto[speech] to train") from None
 
     # num2words writes "six thousand, four hundred and one".
     return str(num2words(number, to=form)).replace(" and ", " ")

@@ -7,12 +7,13 @@ Reference:
     OpenAI, "Create speech", https://platform.openai.com/docs/api-reference/audio/createSpeech.
 """
 
+import asyncio
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from export.serve.desk import ClientName, DeskOf
 from export.serve.voices import Speech
@@ -21,6 +22,9 @@ from export.speech import FASTEST, SLOWEST
 from models.speech_text import SpeechTextError
 
 router = APIRouter(prefix="/v1/audio", tags=["voice"])
+
+TAKEN_WITHIN_S = 30.0
+"""Longest time that a client may leave a piece of sound untaken, in seconds."""
 
 _PRESENT = "voice"
 # Any: what FastAPI takes for a part of an OpenAPI document.
@@ -61,9 +65,18 @@ class SpokenResponse(StreamingResponse):
         self._speech = speech
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
+        """Send it.
+
+        Raises:
+            TimeoutError: If the client takes no sound for too long: it would keep others waiting.
+        """
+
+        async def send_soon(message: Message) -> None:
+            async with asyncio.timeout(TAKEN_WITHIN_S):
+                await send(message)
+
         try:
-            await super().__call__(scope, receive, send)
+            await super().__call__(scope, receive, send_soon)
         finally:
             self._speech.close()
 

@@ -22,7 +22,7 @@ from export.personal_file import load_personal_file
 from export.release import Release, read_release
 from export.speech import open_voice
 from export.speech_bundle import load_speech_bundle
-from export.speech_export import build_voice, export_speech, verify_speech
+from export.speech_export import build_voice, export_speech, quantise_speech, verify_speech
 from export.speech_face import VOICE_FILES
 from export.speech_parity import VOCODER_SHAPES
 from models.codec import named_tensors
@@ -110,6 +110,19 @@ def test_8_bits_are_compared_exactly_and_as_they_ship(tmp_path: Path, release: R
     assert bundle.manifest.rounded_from == release.record.parameters_sha256
     assert checks.voice is not None
     assert checks.voice.largest_difference < 1e-5 < checks.voice.rounding_difference < 0.5
+
+
+def test_a_bundle_that_is_rounded_later_is_the_one_that_was_exported_rounded(
+    tmp_path: Path, release: Release, vocoder: Release, folder: Path
+) -> None:
+    export_speech(release, tmp_path / "exported.zip", vocoder=vocoder, precision="int8")
+
+    assert main(["quantise", str(folder), "--out", str(tmp_path / "rounded.zip")]) == 0
+
+    exported, rounded = (tmp_path / f"{name}.zip" for name in ("exported", "rounded"))
+    assert rounded.read_bytes() == exported.read_bytes()
+    with pytest.raises(ExportError, match="must be of float32 to be rounded, got int8"):
+        quantise_speech(rounded, tmp_path / "again.zip")
 
 
 def tampered(name: str, change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
