@@ -60,6 +60,7 @@ class Setting(NamedTuple):
         rounds: Rounds of the synchronous run.
         slowest: How much slower the slowest may be than the fastest.
         max_staleness: Oldest update that counts in buffered rounds, in releases.
+        exponent: How fast the worth of an update falls with its age there.
     """
 
     preset: str
@@ -70,6 +71,7 @@ class Setting(NamedTuple):
     rounds: int
     slowest: float
     max_staleness: int
+    exponent: float
 
     def kinds(self) -> dict[str, list[str]]:
         """Return the settings of each kind of rounds, the synchronous ones first."""
@@ -80,7 +82,7 @@ class Setting(NamedTuple):
             "buffered": [
                 come,
                 f"rounds.buffered={{concurrency={self.concurrency}, "
-                f"max_staleness={self.max_staleness}}}",
+                f"max_staleness={self.max_staleness}, staleness_exponent={self.exponent}}}",
             ],
         }
 
@@ -186,6 +188,9 @@ def main() -> None:
         "--slowest", type=float, default=20.0, help="slowest over fastest (default: 20)"
     )
     parser.add_argument("--max-staleness", type=int, default=10, help="in releases (default: 10)")
+    parser.add_argument(
+        "--staleness-exponent", type=float, default=0.5, help="0 counts all alike (default: 0.5)"
+    )
     parser.add_argument("--seeds", type=int, help="seeds, from 1 on (default: 3, quick 1)")
     arguments = parser.parse_args()
     quick = arguments.quick
@@ -199,6 +204,7 @@ def main() -> None:
         rounds=arguments.rounds or (8 if quick else 30),
         slowest=arguments.slowest,
         max_staleness=arguments.max_staleness,
+        exponent=arguments.staleness_exponent,
     )
     seeds = range(1, 1 + (arguments.seeds or (1 if quick else 3)))
     figures = measure(setting, seeds)

@@ -168,20 +168,18 @@ class BufferedMachine:
         """Take up a round that a stopped process had opened; leases without a commit are gone.
 
         Args:
-            members: None: nobody is drawn in advance.
+            members: Not needed: whoever was drawn, when rounds were not buffered yet, may come.
             receipts: What had been committed in this attempt.
             deadline: When the round may close with its quorum, by this process's clock.
             population: Not needed.
 
         Raises:
-            RoundStateError: If the phase is not ``WAITING``, there are members, or a receipt is of
-                another attempt or of a staleness that no update can have.
+            RoundStateError: If the phase is not ``WAITING``, or a receipt is of another attempt or
+                of a staleness that no update can have.
         """
         self._require(Phase.WAITING)
         held = {receipt.nonce: receipt for receipt in receipts}
         here = (self.round_number, self.attempt)
-        if members is not None:
-            raise RoundStateError("a cohort was drawn for this round; finish it without buffered")
         for receipt in held.values():
             if (receipt.round_number, receipt.attempt) != here:
                 raise RoundStateError(f"receipts must be of round and attempt {here}")

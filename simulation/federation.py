@@ -372,8 +372,7 @@ class Federation:
             "wasted": self._arrivals.wasted,
         }
         if self._buffered is not None:
-            ages = [receipt.staleness for receipt in order.receipts]
-            figures |= {"mean_staleness": statistics.fmean(ages), "largest_staleness": max(ages)}
+            figures |= {"mean_staleness": 0.0, "largest_staleness": 0} | order.staleness()
         return figures
 
     def _sum(self, order: Close, tally: Tally, screen: Screen, seed: int) -> Closed:

@@ -217,5 +217,5 @@ class BufferedRoundsUnderAnyOrder(RuleBasedStateMachine):
 
 TestBufferedRoundsUnderAnyOrder = BufferedRoundsUnderAnyOrder.TestCase
 TestBufferedRoundsUnderAnyOrder.settings = settings(
-    max_examples=100, stateful_step_count=50, deadline=None
+    max_examples=60, stateful_step_count=50, deadline=None
 )
