@@ -11,29 +11,35 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from export.bundle_files import check_target, write_files
-from export.checked_graph import ROUNDED_TOLERANCE, Tensors, drawn_person, flat
-from export.exporter import ExportError, Precision, missing, parse_graph
-from export.graph_face import OPSET, PERSONAL
+from export.checked_graph import flat
+from export.checked_voice import (
+    build_vocoder,
+    check_held,
+    checked_voice,
+    compare_voice,
+    recover_vocoder,
+    recover_voice,
+)
+from export.exporter import ExportError, Precision
+from export.graph_face import OPSET
 from export.manifest import (
     FileDigest,
     PersonalPart,
     PrivacyStatement,
-    held_schema,
 )
 from export.parity import TOLERANCE, is_torch_there
 from export.release import Release, parameters_sha256
 from export.released_model import held_tensors, personal_names
 from export.signed_files import signed_files
-from export.speech_bundle import Graphs, SpeechBundle, load_speech_bundle
-from export.speech_face import VOCODER_FILE, VOICE_FILES
+from export.speech_bundle import SpeechBundle, load_speech_bundle
+from export.speech_face import VOCODER_FILE
 from export.speech_manifest import (
     SpeechManifest,
     SpeechParity,
     VocoderPart,
 )
-from export.speech_parity import check_vocoder, check_voice
+from export.speech_parity import check_vocoder
 from export.speech_runtime import VocoderRunner, VoiceGraphs
-from models.codec import FlatVector, named_tensors
 from models.plan import Plan
 from models.transformer_tts_settings import TransformerTtsSettings
 from models.vocoder_settings import VocoderSettings
@@ -85,7 +91,7 @@ def export_speech(
     settings, plan, record = _voice_of(release), release.plan, release.record
     personal = personal_names(plan) if client is None else ()
     tensors = held_tensors(release, client)
-    made = _checked_voice(settings, tensors, personal=personal, precision=precision)
+    made = checked_voice(settings, tensors, personal=personal, precision=precision)
     graphs = dict(made.graphs)
     part = None
     if vocoder is not None:
@@ -142,10 +148,10 @@ def quantise_speech(
         raise ExportError(f"{source} must be of float32 to be rounded, got {manifest.precision}")
     personal = tuple(manifest.personal_schema.slices)
     tensors = recover_voice(settings, bundle.graphs, personal=personal)
-    _check_held(
+    check_held(
         flat(tensors, manifest.held_schema), manifest.parameters_sha256, "the voice's graphs"
     )
-    made = _checked_voice(settings, tensors, personal=personal, precision="int8")
+    made = checked_voice(settings, tensors, personal=personal, precision="int8")
     graphs = {**bundle.graphs, **made.graphs}
     rounded = msgspec.structs.replace(
         manifest,
@@ -182,14 +188,14 @@ def verify_speech(
     personal = tuple(manifest.personal_schema.slices)
     VoiceGraphs(graphs)
     held = recover_voice(manifest.model, graphs, personal=personal)
-    _check_held(flat(held, manifest.held_schema), manifest.parameters_sha256, "the voice's graphs")
+    check_held(flat(held, manifest.held_schema), manifest.parameters_sha256, "the voice's graphs")
     part, vocoder = manifest.vocoder, None
     if part is not None:
         vocoder = recover_vocoder(part.model, graphs[VOCODER_FILE])
-        _check_held(vocoder, part.parameters_sha256, VOCODER_FILE)
+        check_held(vocoder, part.parameters_sha256, VOCODER_FILE)
     if not is_torch_there():
         return bundle, SpeechChecks(None, None)
-    voice_parity = _compare_voice(
+    voice_parity = compare_voice(
         graphs, manifest.model, held, personal=personal, precision=manifest.precision
     )
     if part is None or vocoder is None:
@@ -197,100 +203,6 @@ def verify_speech(
     runner = VocoderRunner(graphs[VOCODER_FILE])
     checked = check_vocoder(runner, part.model, vocoder, tolerance=TOLERANCE)
     return bundle, SpeechChecks(voice_parity, checked)
-
-
-def build_voice(
-    settings: TransformerTtsSettings,
-    tensors: Tensors,
-    *,
-    personal: tuple[str, ...] = (),
-    precision: Precision = "float32",
-) -> dict[str, bytes]:
-    """Return the ONNX bytes of a voice's graphs by file name, not compared with anything yet.
-
-    Raises:
-        ExportError: If the tensors are not the voice's, or onnx is missing.
-    """
-    try:
-        from export.speech_graphs import SpeechGraphs  # Loads onnx.
-    except ImportError as error:
-        raise missing(error) from None
-    models = SpeechGraphs(settings).build(tensors, personal=personal, precision=precision)
-    return {name: model.SerializeToString(deterministic=True) for name, model in models.items()}
-
-
-def recover_voice(
-    settings: TransformerTtsSettings, graphs: Graphs, *, personal: tuple[str, ...]
-) -> Tensors:
-    """Return the parameters that a voice's graphs compute with, by state-dict name.
-
-    Raises:
-        ExportError: If they are no graphs of such a voice, or onnx is missing.
-    """
-    models = {name: parse_graph(graphs[name]) for name in VOICE_FILES}
-    from export.speech_graphs import SpeechGraphs
-
-    return SpeechGraphs(settings).recover(models, personal=personal)
-
-
-def build_vocoder(settings: VocoderSettings, parameters: FlatVector) -> bytes:
-    """Return the ONNX bytes of a vocoder, not compared with anything yet.
-
-    Raises:
-        ExportError: If onnx is missing.
-    """
-    try:
-        from export.vocoder_graph import VocoderGraph  # Loads onnx.
-    except ImportError as error:
-        raise missing(error) from None
-    model = VocoderGraph(settings).build(named_tensors(settings.schema(), parameters))
-    encoded: bytes = model.SerializeToString(deterministic=True)
-    return encoded
-
-
-def recover_vocoder(settings: VocoderSettings, graph: bytes) -> FlatVector:
-    """Return the parameters that a vocoder's graph computes with, flat float32.
-
-    Raises:
-        ExportError: If it is no graph of such a vocoder, or onnx is missing.
-    """
-    model = parse_graph(graph)
-    from export.vocoder_graph import VocoderGraph
-
-    return flat(VocoderGraph(settings).recover(model), settings.schema())
-
-
-@dataclass(frozen=True)
-class _CheckedVoice:
-    """Hold a voice's graphs that agreed with torch.
-
-    Attributes:
-        graphs: ONNX bytes by file name.
-        parameters_sha256: Hex digest of what they compute with, personal tensors left out.
-        parity: The comparison.
-        rounded_from: Hex digest of what was rounded; None for float32.
-    """
-
-    graphs: Graphs
-    parameters_sha256: str
-    parity: SpeechParity
-    rounded_from: str | None
-
-
-def _checked_voice(
-    settings: TransformerTtsSettings,
-    tensors: Tensors,
-    *,
-    personal: tuple[str, ...],
-    precision: Precision,
-) -> _CheckedVoice:
-    """Build a voice's graphs and hold them against torch."""
-    graphs = build_voice(settings, tensors, personal=personal, precision=precision)
-    held = recover_voice(settings, graphs, personal=personal)
-    parity = _compare_voice(graphs, settings, held, personal=personal, precision=precision)
-    left = held_schema(settings, personal)
-    exact = None if precision == "float32" else parameters_sha256(flat(tensors, left))
-    return _CheckedVoice(graphs, parameters_sha256(flat(held, left)), parity, exact)
 
 
 def _voice_of(release: Release) -> TransformerTtsSettings:
@@ -337,43 +249,3 @@ def _vocoder_settings(plan: Plan, voice: TransformerTtsSettings) -> VocoderSetti
 def _privacy(release: Release) -> PrivacyStatement:
     mode = str(release.plan.privacy.__struct_config__.tag)
     return PrivacyStatement(mode=mode, guarantee=release.record.guarantee)
-
-
-def _check_held(parameters: FlatVector, expected: str, what: str) -> None:
-    found = parameters_sha256(parameters)
-    if found != expected:
-        raise ExportError(
-            f"{what} must hold parameters {expected[:16]}… of the release, got {found[:16]}…"
-        )
-
-
-def _compare_voice(
-    graphs: Graphs,
-    settings: TransformerTtsSettings,
-    held: Tensors,
-    *,
-    personal: tuple[str, ...],
-    precision: Precision,
-) -> SpeechParity:
-    """Hold graphs against torch; what is each person's own is drawn for nobody in particular."""
-    drawn = drawn_person(settings, personal)
-    parameters = flat({**held, **drawn}, settings.schema())
-    inputs = {PERSONAL + name: tensor for name, tensor in drawn.items()}
-
-    def check(some: Graphs, tolerance: float) -> SpeechParity:
-        voice = VoiceGraphs(some)
-        own = voice.for_person(inputs) if inputs else voice
-        return check_voice(own, settings, parameters, tolerance=tolerance)
-
-    if precision == "float32":
-        return check(graphs, TOLERANCE)
-    from export.graph_writer import EXACT, at_accuracy  # Loads onnx.
-
-    exact = {
-        name: at_accuracy(parse_graph(graphs[name]), EXACT).SerializeToString()
-        for name in VOICE_FILES
-    }
-    rounded = check(graphs, ROUNDED_TOLERANCE)
-    return msgspec.structs.replace(
-        check(exact, TOLERANCE), rounding_difference=rounded.largest_difference
-    )

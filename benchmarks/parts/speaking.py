@@ -10,10 +10,10 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from export.checked_voice import build_vocoder, build_voice
 from export.exporter import Precision
 from export.griffin_lim import sound_of_mel
 from export.speech import Voice
-from export.speech_export import build_vocoder, build_voice
 from export.speech_runtime import VocoderRunner, VoiceGraphs
 from models.codec import named_tensors
 from models.model_settings import ModelSettings, schema_of

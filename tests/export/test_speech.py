@@ -9,9 +9,9 @@ import torch
 from msgspec.structs import replace
 from numpy.testing import assert_allclose, assert_array_equal
 
+from export.checked_voice import build_vocoder, build_voice
 from export.runtime import GraphError
 from export.speech import PAUSE_S, Voice
-from export.speech_export import build_vocoder, build_voice
 from export.speech_runtime import VocoderRunner, VoiceGraphs
 from export.speech_stream import FIRST_S, retimed, retimed_count
 from models.codec import named_tensors

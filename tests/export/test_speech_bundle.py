@@ -13,6 +13,7 @@ import soundfile
 from msgspec.structs import replace
 
 from export.bundle import load_bundle
+from export.checked_voice import build_voice
 from export.cli import main
 from export.exporter import ExportError
 from export.manifest import BundleError
@@ -22,7 +23,7 @@ from export.personal_file import load_personal_file
 from export.release import Release, read_release
 from export.speech import open_voice
 from export.speech_bundle import load_speech_bundle
-from export.speech_export import build_voice, export_speech, quantise_speech, verify_speech
+from export.speech_export import export_speech, quantise_speech, verify_speech
 from export.speech_face import VOICE_FILES
 from export.speech_parity import VOCODER_SHAPES
 from models.codec import named_tensors
@@ -170,8 +171,8 @@ def test_graphs_of_other_weights_are_refused(
     others = build_voice(
         ONE_VOICE, named_tensors(ONE_VOICE.schema(), voice_parameters(ONE_VOICE, 9))
     )
-    monkeypatch.setattr("export.speech_export._check_held", lambda *_: None)
-    monkeypatch.setattr("export.speech_export.build_voice", lambda *_, **__: dict(others))
+    monkeypatch.setattr("export.speech_export.check_held", lambda *_: None)
+    monkeypatch.setattr("export.checked_voice.build_voice", lambda *_, **__: dict(others))
     export_speech(release, tmp_path / "voice")
     path = tmp_path / "voice" / "manifest.json"
     manifest = msgspec.json.decode(path.read_bytes())
@@ -208,7 +209,7 @@ def test_what_is_no_voice_or_no_fitting_vocoder_is_refused(
 def test_graphs_that_disagree_with_torch_are_not_written(
     tmp_path: Path, release: Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("export.speech_export.TOLERANCE", -1.0)
+    monkeypatch.setattr("export.checked_voice.TOLERANCE", -1.0)
 
     with pytest.raises(ParityError, match="must agree with torch"):
         export_speech(release, tmp_path / "voice")

@@ -9,11 +9,11 @@ import torch
 from msgspec.structs import replace
 from numpy.testing import assert_allclose, assert_array_equal
 
+from export.checked_voice import build_vocoder, build_voice, recover_vocoder, recover_voice
 from export.exporter import ExportError, Precision
 from export.graph_writer import Array
 from export.parity import ParityError
 from export.runtime import GraphError
-from export.speech_export import build_vocoder, build_voice, recover_vocoder, recover_voice
 from export.speech_face import DECODER_FILE, ENCODER_FILE, POSTNET_FILE
 from export.speech_parity import VOCODER_SHAPES, VOICE_SHAPES, check_vocoder, check_voice
 from export.speech_runtime import VocoderRunner, VoiceGraphs
