@@ -292,7 +292,7 @@ def _add_speak(parser: argparse.ArgumentParser) -> None:
         type=float,
         metavar="SECONDS",
         help="cut a sentence off that has not ended after so many seconds at speed 1 "
-        "(default: the longest clip of the voice's run)",
+        "(default: 2 and a quarter of one for each character)",
     )
     parser.add_argument(
         "--seed",

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     import soundfile
+    import soxr
 
 SoundFormat = Literal["wav", "flac", "mp3", "opus", "pcm"]
 """``pcm`` is whole numbers of 16 bits, little-endian, without any header."""
@@ -71,7 +72,7 @@ def check_format(wanted: SoundFormat, sample_rate_hz: int) -> None:
 
     Raises:
         SoundFormatError: If soundfile is missing, was built without the format, or the format
-            cannot have this sampling rate.
+            has no sampling rate as high, or another one and soxr is missing.
     """
     if wanted == "pcm":
         return
@@ -81,12 +82,24 @@ def check_format(wanted: SoundFormat, sample_rate_hz: int) -> None:
             f"{wanted} cannot be encoded here: libsndfile was built without it; ask for wav, flac "
             "or pcm"
         )
-    rates_hz = _RATES_HZ.get(wanted)
-    if rates_hz is not None and sample_rate_hz not in rates_hz:
+    if encoded_rate_hz(wanted, sample_rate_hz) != sample_rate_hz:
+        _soxr()
+
+
+def encoded_rate_hz(wanted: SoundFormat, sample_rate_hz: int) -> int:
+    """Return the sampling rate of a file: the sound's, or the next one that the format has.
+
+    Raises:
+        SoundFormatError: If it has none as high.
+    """
+    rates_hz = _RATES_HZ.get(wanted, (sample_rate_hz,))
+    found = next((rate_hz for rate_hz in rates_hz if rate_hz >= sample_rate_hz), None)
+    if found is None:
         raise SoundFormatError(
-            f"{wanted} takes sound of {', '.join(map(str, rates_hz))} Hz, this voice has "
-            f"{sample_rate_hz} Hz; ask for another format"
+            f"{wanted} takes sound of at most {rates_hz[-1]} Hz, this voice has {sample_rate_hz} "
+            "Hz; ask for another format"
         )
+    return found
 
 
 class SoundEncoder:
@@ -103,47 +116,93 @@ class SoundEncoder:
             SoundFormatError: As ``check_format``.
         """
         check_format(wanted, sample_rate_hz)
-        self._written = io.BytesIO()
-        self._given = 0
+        self._sink = _Sink()
         self._file: soundfile.SoundFile | None = None
+        self._resampler: soxr.ResampleStream | None = None
         if wanted == "wav":
-            self._written.write(_endless_wav_header(sample_rate_hz))
-        elif wanted != "pcm":
-            container, codec = _FORMATS[wanted]
-            # Of an even MP3 a player can tell the length by the size; nobody else tells it.
-            is_even = wanted == "mp3"
-            self._file = _soundfile().SoundFile(
-                self._written,
-                "w",
-                sample_rate_hz,
-                1,
-                codec,
-                format=container,
-                compression_level=_MP3_LEVEL if is_even else None,
-                bitrate_mode="CONSTANT" if is_even else None,
-            )
+            self._sink.write(_endless_wav_header(sample_rate_hz))
+        if wanted in ("wav", "pcm"):
+            return
+        container, codec = _FORMATS[wanted]
+        rate_hz = encoded_rate_hz(wanted, sample_rate_hz)
+        if rate_hz != sample_rate_hz:
+            self._resampler = _soxr().ResampleStream(sample_rate_hz, rate_hz, 1, dtype="float32")
+        # Of an even MP3 a player can tell the length by the size; nobody else tells it.
+        is_even = wanted == "mp3"
+        self._file = _soundfile().SoundFile(
+            self._sink,
+            "w",
+            rate_hz,
+            1,
+            codec,
+            format=container,
+            compression_level=_MP3_LEVEL if is_even else None,
+            bitrate_mode="CONSTANT" if is_even else None,
+        )
 
     def add(self, sound: NDArray[np.float32]) -> bytes:
         """Take sound, shape ``(samples,)``, and return what can be sent; it may be nothing yet."""
-        whole = whole_numbers(sound)
-        if self._file is None:
-            self._written.write(whole.tobytes())
-        else:
-            self._file.write(whole)
-            self._file.flush()
-        return self._new()
+        if self._resampler is not None:
+            sound = self._resampler.resample_chunk(sound)
+        self._write(sound)
+        return self._sink.taken()
 
     def end(self) -> bytes:
         """Return what is left to be sent."""
+        if self._resampler is not None:
+            self._write(self._resampler.resample_chunk(np.zeros(0, np.float32), last=True))
         if self._file is not None:
             # Goes back to write lengths into the header, which is sent already and does without.
             self._file.close()
-        return self._new()
+        return self._sink.taken()
 
-    def _new(self) -> bytes:
-        found = self._written.getbuffer()[self._given :].tobytes()
-        self._given += len(found)
+    def _write(self, sound: NDArray[np.float32]) -> None:
+        whole = whole_numbers(sound)
+        if self._file is None:
+            self._sink.write(whole.tobytes())
+        else:
+            self._file.write(whole)
+            self._file.flush()
+
+
+class _Sink:
+    """Be a file that keeps no byte once it was taken; what is written over one is dropped."""
+
+    def __init__(self) -> None:
+        self._taken_bytes = 0
+        self._place = 0
+        self._waiting = bytearray()
+
+    def taken(self) -> bytes:
+        """Return what was not taken yet."""
+        found = bytes(self._waiting)
+        self._taken_bytes += len(found)
+        self._waiting.clear()
         return found
+
+    def write(self, content: bytes) -> int:
+        """Write at the present place."""
+        first = self._place - self._taken_bytes
+        kept = content[max(0, -first) :]
+        first = max(0, first)
+        self._waiting[first : first + len(kept)] = kept
+        self._place += len(content)
+        return len(content)
+
+    def read(self, _: int = -1) -> bytes:
+        """Return nothing: it is for writing."""
+        return b""
+
+    def tell(self) -> int:
+        """Return the present place."""
+        return self._place
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to another place."""
+        end = self._taken_bytes + len(self._waiting)
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: end}[whence]
+        self._place = start + offset
+        return self._place
 
 
 def encode_sound(sound: NDArray[np.float32], sample_rate_hz: int, wanted: SoundFormat) -> bytes:
@@ -158,12 +217,15 @@ def encode_sound(sound: NDArray[np.float32], sample_rate_hz: int, wanted: SoundF
         SoundFormatError: As ``check_format``.
     """
     check_format(wanted, sample_rate_hz)
+    rate_hz = encoded_rate_hz(wanted, sample_rate_hz)
+    if rate_hz != sample_rate_hz:
+        sound = _soxr().resample(sound, sample_rate_hz, rate_hz)
     whole = whole_numbers(sound)
     if wanted == "pcm":
         return whole.tobytes()
     container, codec = _FORMATS[wanted]
     written = io.BytesIO()
-    _soundfile().write(written, whole, sample_rate_hz, format=container, subtype=codec)
+    _soundfile().write(written, whole, rate_hz, format=container, subtype=codec)
     return written.getvalue()
 
 
@@ -189,3 +251,14 @@ def _soundfile() -> "soundfile":
     except (ImportError, OSError):  # OSError: the package is there and its library is not.
         raise SoundFormatError("soundfile is missing; install sotto[speak]") from None
     return soundfile
+
+
+def _soxr() -> "soxr":
+    try:
+        import soxr
+    except ImportError:
+        raise SoundFormatError(
+            "this format has other sampling rates than the voice, and soxr is missing; install "
+            "sotto[speak]"
+        ) from None
+    return soxr

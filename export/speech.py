@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 SLOWEST, FASTEST = 0.25, 4.0
 """How fast a voice may be asked to speak; 1 is as it learnt to."""
 
+SLOWEST_START_S, SLOWEST_CHARACTER_S = 2.0, 0.25
+"""Seconds of sound that a sentence and each of its characters may take; speech takes a third."""
+
 PAUSE_S = 0.15
 """Silence between two sentences at speed 1, in seconds; a voice learnt hardly any around them."""
 
@@ -172,8 +175,8 @@ class Voice:
             speed: How much faster than the voice learnt to speak, in [0.25, 4]; the pitch stays.
             seed: Draws the dropout and the first phases of Griffin-Lim: equal seeds give equal
                 sound. None takes one of the system's.
-            longest_s: Seconds, at speed 1, after which a sentence that does not end is cut off;
-                None for the most that the voice can take.
+            longest_s: Seconds, at speed 1, after which a sentence that does not end is cut off,
+                at most what the voice can take; None for as long as slow speech would need.
 
         Raises:
             SpeechTextError: If the text cannot be said, is empty or too long.
@@ -182,21 +185,23 @@ class Voice:
         """
         if not SLOWEST <= speed <= FASTEST:
             raise ValueError(f"speed must be in [{SLOWEST:g}, {FASTEST:g}], got {speed}")
-        most = self._most_steps(longest_s)
+        if longest_s is not None and not 0 < longest_s < math.inf:
+            raise ValueError(f"longest_s must be > 0 and finite, got {longest_s}")
         said = sentences(text, self.settings.text, longest=self.settings.longest_text)
         draws = np.random.default_rng(seed)
         return (
             piece
             for place, one in enumerate(said, start=1)
-            for piece in self._pieces(one, speed, most, draws, is_last=place == len(said))
+            for piece in self._pieces(
+                one, speed, self._most_steps(one, longest_s), draws, is_last=place == len(said)
+            )
         )
 
-    def _most_steps(self, longest_s: float | None) -> int:
+    def _most_steps(self, said: str, longest_s: float | None) -> int:
+        """Return the steps after which a sentence that does not end is cut off."""
         settings = self.settings
         if longest_s is None:
-            return settings.longest_steps
-        if not 0 < longest_s < math.inf:
-            raise ValueError(f"longest_s must be > 0 and finite, got {longest_s}")
+            longest_s = SLOWEST_START_S + SLOWEST_CHARACTER_S * len(said)
         frames = math.ceil(longest_s * self.sample_rate_hz / settings.mel.hop_size)
         return min(settings.longest_steps, max(1, settings.steps_of(frames)))
 

@@ -43,10 +43,19 @@ def test_bare_samples_are_clipped_and_little_endian() -> None:
     assert_array_equal(found, [0, 32767, -32767, 32767, -32767, 16384])
 
 
-@pytest.mark.parametrize(("wanted", "rate_hz"), [("opus", 22_050), ("mp3", 2000)])
-def test_a_rate_that_the_format_does_not_have_is_refused(wanted: SoundFormat, rate_hz: int) -> None:
-    with pytest.raises(SoundFormatError, match=rf"{wanted} takes sound of 8000, .* has {rate_hz}"):
-        encode_sound(WAVE, rate_hz, wanted)
+def test_a_rate_that_the_format_does_not_have_becomes_the_next_one() -> None:
+    whole = encode_sound(WAVE, RATE_HZ, "opus")
+    encoder = SoundEncoder(RATE_HZ, "opus")
+    streamed = b"".join([*(encoder.add(part) for part in np.split(WAVE, 5)), encoder.end()])
+
+    for encoded in (whole, streamed):
+        sound, rate_hz = soundfile.read(io.BytesIO(encoded))
+        assert rate_hz == 24_000
+        assert len(sound) == pytest.approx(24_000, abs=10)
+        # A second has as many bins as it has waves.
+        assert int(np.argmax(np.abs(np.fft.rfft(sound[:24_000], 24_000)))) == 441
+    with pytest.raises(SoundFormatError, match=r"mp3 takes sound of at most 48000 Hz, .* 96000"):
+        encode_sound(WAVE, 96_000, "mp3")
 
 
 @pytest.mark.parametrize(("wanted", "loss"), [("wav", 1e-4), ("flac", 1e-4), ("mp3", 0.05)])

@@ -94,7 +94,7 @@ def test_a_sentence_is_heard_before_it_is_done_and_sounds_as_if_it_were(speed: f
     whole = torch_mels(settings, " hi there.", settings.longest_steps)
     count = retimed_count(len(whole), speed, is_end=True)
 
-    pieces = list(voice.stream("Hi there", speed=speed, seed=1))
+    pieces = list(voice.stream("Hi there", speed=speed, seed=1, longest_s=9.0))
 
     assert len(pieces) > 3
     assert len(pieces[0].sound) / 2000 == pytest.approx(FIRST_S, abs=0.15)
@@ -200,6 +200,17 @@ def test_what_is_wrong_is_said_before_anything_is_spoken(
 ) -> None:
     with pytest.raises(error, match=rule):
         ask(voice_of())
+
+
+def test_a_voice_that_never_stops_is_cut_off_where_nobody_speaks_so_slowly() -> None:
+    settings = replace(NO_DROPOUT, clips=replace(NO_DROPOUT.clips, longest_s=8.0))
+
+    (said,) = voice_of(settings, vocoder=True).speak("Hi there")
+
+    # 2 s and a quarter for each of the ten characters of " hi there." are 4.5 s of 2 kHz: 9,000
+    # samples, 141 frames of 64, 71 steps of two.
+    assert len(said.log_mels) == 142
+    assert not said.has_ended
 
 
 def test_a_voice_that_never_stops_is_cut_off_at_the_longest_clip() -> None:
