@@ -121,9 +121,9 @@ class PeopleFile:
         return MadePeople(self, graph, named_tensors(schema, self.phi), len(generated.tensors))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MadePeople:
-    """Make the model of anybody of a file, on one bundle's graph."""
+    """Make the model of anybody of a file, on one bundle's graph; equal to itself alone."""
 
     _file: PeopleFile
     _graph: NextWordGraph

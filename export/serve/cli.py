@@ -160,7 +160,8 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         type=Path,
         metavar="FILE",
-        help="personal file, .zip, as `sotto-export personal` makes it",
+        help="personal file, .zip, as `sotto-export personal` makes it; or the one file of "
+        "`sotto-export people`, which takes the place of the one before",
     )
     for name in ("token", "revoke"):
         commands.choices[name].add_argument(

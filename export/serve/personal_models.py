@@ -12,6 +12,7 @@ from math import prod
 from typing import Protocol
 
 from export.manifest import BundleError
+from export.people_file import MadePeople
 from export.personal_file import load_personal_file
 from export.runtime import NextWordGraph
 from export.serve.folder import ServingFolder
@@ -21,8 +22,6 @@ from export.serve.shelf import ServedModel
 _FLOAT_BYTES = 4
 
 _Stamp = tuple[int, int, int]
-_MADE: _Stamp = (0, 0, 0)
-"""Stands for a model that was made of an embedding and came from no file of its own."""
 
 
 class NoPersonalModelError(Exception):
@@ -50,10 +49,10 @@ class PersonalModels(Protocol):
 
 @dataclass(frozen=True)
 class _Held:
-    """Hold one person's model and which file it came from."""
+    """Hold one person's model and which file or embeddings it came from."""
 
     model: NextWordGraph
-    stamp: _Stamp
+    source: _Stamp | MadePeople
     size_bytes: int
 
 
@@ -82,28 +81,39 @@ class OwnModels:
         if served.manifest.personal is None:
             return served.graph
         key = (client, served.version)
-        path = self._folder.person(served.version, client)
-        try:
-            found = path.stat()
-        except FileNotFoundError:
-            if served.made is None or client not in served.made:
-                raise NoPersonalModelError from None
-            stamp = _MADE
-        else:
-            stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
+        source = self._source(client, served)
+        if source is None:
+            self._drop(key)
+            raise NoPersonalModelError
         with self._lock:
             held = self._held.get(key)
-            if held is not None and held.stamp == stamp:
+            if held is not None and held.source == source:
                 self._held.move_to_end(key)
                 return held.model
-        if served.made is not None and stamp == _MADE:
-            model = served.made.graph_of(client)
+        if isinstance(source, MadePeople):
+            model = source.graph_of(client)
         else:
             model = load_person(self._folder, served, client)
         shapes = served.graph.personal_shapes.values()
         size_bytes = sum(_FLOAT_BYTES * prod(shape) for shape in shapes)
-        self._hold(key, _Held(model, stamp, size_bytes))
+        self._hold(key, _Held(model, source, size_bytes))
         return model
+
+    def _source(self, client: str, served: ServedModel) -> _Stamp | MadePeople | None:
+        """Return what a client's model comes from: a file of their own, or everybody's."""
+        try:
+            found = self._folder.person(served.version, client).stat()
+        except FileNotFoundError:
+            made = served.made
+            return made if made is not None and client in made else None
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def _drop(self, key: tuple[str, str]) -> None:
+        """Let go of somebody who has no model any more."""
+        with self._lock:
+            if key in self._held:
+                self._held_bytes -= self._held.pop(key).size_bytes
+                self._metrics.personal_models.set(len(self._held))
 
     def forget_all_but(self, versions: list[str]) -> None:
         """Drop what was held for versions that are no longer served."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from export.bundle import load_bundle
+from export.people_file import load_people_file
 from export.personal_file import kind_of, load_personal_file
 from export.runtime import NextWordGraph
 from export.serve.copies import copied, keep, remove_all_but
@@ -107,6 +108,30 @@ def add_people(folder: ServingFolder, files: Sequence[Path]) -> dict[str, object
             write_atomically(folder.person(present, name), file.read_bytes())
             names.append(name)
     return {"version": present, "people": names}
+
+
+def replace_everybody(folder: ServingFolder, file: Path) -> dict[str, object]:
+    """Make the present version's people of another file of embeddings; a server takes it at once.
+
+    Who is in it no longer is not made any more.
+
+    Raises:
+        ServingError: If nothing is served.
+        BundleError: If the file is corrupt, unsigned where it must be signed, or of another run,
+            method or schema.
+        OSError: If the disk refuses.
+    """
+    folder.check()
+    with folder.changing():
+        present = read_versions(folder).present
+        if present is None:
+            raise ServingError("no version is served yet; promote one first")
+        served = load_version(folder, read_settings(folder.settings), present)
+        everybody = load_people_file(file, authority=folder.authority_certificate())
+        made = everybody.on(served.graph, served.manifest)
+        folder.people(present).mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_atomically(folder.everybody(present), file.read_bytes())
+    return {"version": present, "people": len(made)}
 
 
 def roll_back(folder: ServingFolder, *, reason: str) -> dict[str, object]:

@@ -161,7 +161,8 @@ class _Follower:
         """Take over what changed since the last look."""
         if self._changed(self._folder.tokens) or anyway:
             await self._take(self._read_tokens, "tokens")
-        watched = (self._folder.versions, self._folder.blocklist, self._folder.voices.versions)
+        watched = [self._folder.versions, self._folder.blocklist, self._folder.voices.versions]
+        watched += [self._folder.everybody(name) for name in self._desk.shelf.versions]
         changed = [self._changed(path) for path in watched]
         if any(changed) or anyway:
             taken = await self._take(self._reload, "versions")

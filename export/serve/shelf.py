@@ -85,11 +85,20 @@ def load_version(folder: ServingFolder, settings: ServeSettings, version: str) -
     nobody = {name: np.zeros(shape, np.float32) for name, shape in graph.personal_shapes.items()}
     NextWords(graph.for_person(nobody), bundle.vocabulary, index=index).suggest("")
     ranking = _ranking(folder, bundle.vocabulary, index)
-    made = None
-    if folder.everybody(version).exists():
-        people = load_people_file(folder.everybody(version), authority=authority)
-        made = people.on(graph, bundle.manifest)
+    made = _made_people(folder, version, graph, bundle.manifest)
     return ServedModel(version, bundle.manifest, bundle.vocabulary, index, ranking, graph, made)
+
+
+def _made_people(
+    folder: ServingFolder, version: str, graph: NextWordGraph, manifest: Manifest
+) -> MadePeople | None:
+    """Return what makes people of everybody's file, where there is one for the version."""
+    if not folder.everybody(version).exists():
+        return None
+    everybody = load_people_file(
+        folder.everybody(version), authority=folder.authority_certificate()
+    )
+    return everybody.on(graph, manifest)
 
 
 def _ranking(folder: ServingFolder, vocabulary: Vocabulary, index: WordIndex) -> PersonalRanking:
@@ -182,4 +191,8 @@ class Shelf:
         held = self._served.models.get(name)
         if held is None:
             return load_version(self._folder, self._settings, name)
-        return replace(held, ranking=_ranking(self._folder, held.vocabulary, held.index))
+        return replace(
+            held,
+            ranking=_ranking(self._folder, held.vocabulary, held.index),
+            made=_made_people(self._folder, name, held.graph, held.manifest),
+        )

@@ -8,10 +8,10 @@ it does not have.
 from collections.abc import Sequence
 from pathlib import Path
 
-from export.personal_file import PersonalFile, load_personal_file
+from export.personal_file import PersonalFile, kind_of, load_personal_file
 from export.serve.copies import copied, keep, remove_all_but
 from export.serve.folder import ServingError, ServingFolder
-from export.serve.promotion import GateError, add_people
+from export.serve.promotion import GateError, add_people, replace_everybody
 from export.serve.settings import read_settings
 from export.serve.tokens import checked_client
 from export.serve.versions import read_versions, version_name, write_versions
@@ -100,12 +100,16 @@ def judge_voice(
 def add_files(folder: ServingFolder, files: Sequence[Path]) -> dict[str, object]:
     """Add or replace people's files, on the present voice if made for it, else on the keyboard.
 
+    One file of everybody's embeddings may stand alone; the keyboard's people are then made of it.
+
     Raises:
         ServingError: If nothing is served, or the present version has one model for everyone.
         BundleError: If a file is corrupt, unsigned where it must be signed, or of neither.
         OSError: If the disk refuses.
     """
     folder.check()
+    if len(files) == 1 and kind_of(files[0]) == "people":
+        return replace_everybody(folder, files[0])
     authority = folder.authority_certificate()
     owned = [(file, load_personal_file(file, authority=authority)) for file in files]
     present = read_versions(folder.voices).present

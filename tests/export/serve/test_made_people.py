@@ -8,7 +8,13 @@ import pytest
 
 from export.bundle_files import open_files, write_files
 from export.everybody import export_everybody
-from export.people_file import PEOPLE_FILES
+from export.manifest import FileDigest
+from export.people_file import (
+    PEOPLE_FILES,
+    encode_people,
+    load_people_file,
+    write_people_file,
+)
 from export.personal_file import load_personal_file, write_personal_file
 from export.serve.cli import main
 from export.serve.tokens import make_tokens
@@ -74,6 +80,27 @@ def test_a_file_of_ones_own_goes_before_what_is_made(
 
     server.folder.person(version, "ada").unlink()
     assert server.next(tokens["ada"], TEXT, count=10).words == run.words["ada"]
+
+
+def test_who_is_no_longer_in_everybodys_file_is_not_made_any_more(
+    server: RunningServer, run: Federation, tokens: Mapping[str, str], tmp_path: Path
+) -> None:
+    everybody = run.shared.parent / "everybody.zip"
+    assert server.next(tokens["ben"], TEXT).status == 200
+    whole = load_people_file(everybody)
+    contents = encode_people({"ada": whole.embeddings[0]}, whole.phi, whole.places)
+    digests = {name: FileDigest.of(content) for name, content in contents.items()}
+    manifest = msgspec.structs.replace(whole.manifest, files=digests)
+    write_people_file(tmp_path / "without-ben.zip", manifest, contents)
+
+    assert main(["person", str(server.folder.root), str(tmp_path / "without-ben.zip")]) == 0
+    wait_until(lambda: server.next(tokens["ben"], TEXT).status == 404)
+    assert server.next(tokens["ada"], TEXT, count=10).words == run.words["ada"]
+    assert server.metric("sotto_personal_models") == 1
+
+    assert main(["person", str(server.folder.root), str(everybody)]) == 0
+    wait_until(lambda: server.next(tokens["ben"], TEXT).status == 200)
+    assert server.next(tokens["ben"], TEXT, count=10).words == run.words["ben"]
 
 
 def test_another_runs_everybody_is_never_promoted(
