@@ -80,7 +80,9 @@ def _keyboard(bundle: Bundle, graph: NextWordGraph, client: str) -> dict[str, by
     )
     place = f"{_SOURCE.files}/{_VERSION}"
     files = {
-        _SOURCE.description: msgspec.json.encode({"client": client, "versions": [version]}),
+        _SOURCE.description: msgspec.json.encode(
+            {"client": client, "versions": [version], "voice": None}
+        ),
         f"{place}/{MODEL_FILE}": bundle.graph,
         f"{place}/{VOCABULARY_FILE}": bundle.vocabulary.to_bytes(),
     }

@@ -17,7 +17,7 @@ SERVICE_WORKER = "service_worker.js"
 
 POLICY = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self'; "
-    "connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'"
+    "connect-src 'self'; worker-src 'self'; media-src blob:; base-uri 'none'; form-action 'none'"
 )
 
 _ASSETS = Path(__file__).parent / "assets"

@@ -15,7 +15,7 @@ from export.manifest import MODEL_FILE
 from export.page.described import describe, personal_file
 from export.serve.desk import ClientName, Desk, DeskOf
 from export.serve.personal_models import NoPersonalModelError
-from export.serve.shelf import ServedModel
+from export.serve.shelf import NothingServedError, ServedModel
 
 _FOREVER = "private, max-age=31536000, immutable"
 
@@ -24,10 +24,15 @@ router = APIRouter(prefix="/v1/keyboard", tags=["keyboard"])
 
 @router.get("")
 async def keyboard(client: ClientName, desk: DeskOf) -> Response:
-    """Say what the client's keyboard is: each version, its round, privacy, words and files."""
+    """Say what the client's keyboard is: each version, its round, privacy, words and files.
+
+    If a voice is served too, its version and spectrogram stand beside it.
+    """
     versions = [desk.shelf.version(name) for name in desk.shelf.versions]
     described = await desk.on_thread(lambda: [_described(desk, client, one) for one in versions])
-    content = msgspec.json.encode({"client": client, "versions": described})
+    content = msgspec.json.encode(
+        {"client": client, "versions": described, "voice": _described_voice(desk)}
+    )
     return Response(content, media_type="application/json")
 
 
@@ -62,6 +67,14 @@ async def shared_file(
     content = await desk.on_thread(lambda: desk.shelf.read_file(served, name))
     media_type = "application/octet-stream" if name == MODEL_FILE else "text/plain; charset=utf-8"
     return Response(content, headers=headers, media_type=media_type)
+
+
+def _described_voice(desk: Desk) -> dict[str, object] | None:
+    try:
+        served = desk.voices.shelf.version(None)
+    except NothingServedError:
+        return None
+    return {"version": served.version, "mel": served.manifest.model.mel}
 
 
 def _described(desk: Desk, client: str, served: ServedModel) -> dict[str, object]:

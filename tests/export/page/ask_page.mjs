@@ -3,10 +3,12 @@ import { readFileSync } from "node:fs";
 
 const { assets, asked } = JSON.parse(readFileSync(0, "utf8"));
 const page = (name) => import(`${assets}/page/${name}`);
-const [text, cursor, casing, strip, index, graphs, words, tensors] = await Promise.all(
-  ["text", "cursor", "casing", "strip", "word_index", "keyboard_graph", "next_words", "tensor_file"].map(
-    (name) => page(`${name}.js`),
-  ),
+const modules = ["text", "cursor", "casing", "strip", "word_index", "keyboard_graph", "next_words"];
+const [text, cursor, casing, strip, index, graphs, words] = await Promise.all(
+  modules.map((name) => page(`${name}.js`)),
+);
+const [tensors, mels, sound] = await Promise.all(
+  ["tensor_file", "log_mel", "sound"].map((name) => page(`${name}.js`)),
 );
 
 const answers = {
@@ -25,6 +27,15 @@ const answers = {
   },
   tensors: ({ files }) => files.map(readTensors),
   keyboard: typeAll,
+  mels: ({ cases }) =>
+    cases.map(([samples, settings]) =>
+      mels.logMel(Float32Array.from(samples), settings).map((frame) => [...frame]),
+    ),
+  sounds: async ({ pcm, rateHz }) => {
+    const bytes = new Uint8Array(Buffer.from(pcm, "base64"));
+    const wav = await sound.wavOf(bytes, rateHz).arrayBuffer();
+    return { samples: [...sound.samplesOf(bytes)], wav: Buffer.from(wav).toString("base64") };
+  },
 };
 
 function readTensors(encoded) {

@@ -89,7 +89,8 @@ def test_a_client_gets_the_files_that_its_bundle_holds(
     assert version["languages"] == ["en"]
     assert version["never"] == [0, 1]
     assert version["personal"] is None
-    assert server.get("/v1/keyboard", ann).json["client"] == "ann"
+    found = server.get("/v1/keyboard", ann).json
+    assert (found["client"], found["voice"]) == ("ann", None)
 
 
 def test_a_model_is_fetched_once_but_never_from_another_client_s_cache(

@@ -26,9 +26,16 @@ export class Library {
     return bytesOf(await this.#fetch(`${this.files}/${version}/${name}`), onBytes);
   }
 
-  async #fetch(address) {
-    const headers = this.token === null ? {} : { Authorization: `Bearer ${this.token}` };
-    const answer = await fetch(address, { headers });
+  /** Ask a question that is answered by bytes. */
+  async ask(address, question, signal, onBytes) {
+    const asked = { method: "POST", body: JSON.stringify(question), signal };
+    return bytesOf(await this.#fetch(address, asked), onBytes);
+  }
+
+  async #fetch(address, asked = {}) {
+    const headers = { "Content-Type": "application/json" };
+    if (this.token !== null) headers.Authorization = `Bearer ${this.token}`;
+    const answer = await fetch(address, { ...asked, headers });
     if (!answer.ok) throw new RefusedError(await reasonOf(answer));
     return answer;
   }

@@ -7,12 +7,14 @@ import { openKeyboard } from "./opening.js";
 import { OnScreenKeys } from "./on_screen_keys.js";
 import { SuggestionStrip } from "./suggestions.js";
 import { TextField } from "./text_field.js";
+import { VoiceBox } from "./voice_box.js";
 import { factsOf, showFacts } from "./facts.js";
 
 const at = (id) => document.getElementById(id);
 const saved = new SavedKeys();
 const field = new TextField(at("text"));
 const strip = new SuggestionStrip(at("strip"), { take: takeSuggestion, failed: tellFailure });
+const voiceBox = new VoiceBox(at("voice"));
 let opened = null;
 let opening = 0;
 let turn = Promise.resolve();
@@ -78,10 +80,19 @@ async function signIn(token) {
   try {
     const library = new Library(DESCRIPTION, FILES, token);
     const description = await library.describe();
-    await open(library, description);
+    if (description.voice) showVoice(library, description);
+    if (description.versions.length) await open(library, description);
+    else if (!description.voice) throw new Error("Nothing is served yet: `sotto-serve promote`.");
   } catch (error) {
     tellFailure(error);
   }
+}
+
+function showVoice(library, description) {
+  voiceBox.use(library, description);
+  at("sign-in").hidden = true;
+  at("leave").hidden = false;
+  tell(`This is ${description.client}'s page.`);
 }
 
 function showKeyboard() {
@@ -110,8 +121,10 @@ async function leave() {
   const before = opened;
   opened = null;
   clearText();
+  voiceBox.leave();
   await before?.close();
   at("keyboard").hidden = true;
+  at("leave").hidden = true;
   await showSignIn();
 }
 
@@ -133,9 +146,14 @@ function clearText() {
   at("saved").textContent = "";
 }
 
+function keep() {
+  const description = { ...opened.description, versions: [opened.version], voice: null };
+  return kept.replace(description, opened.files);
+}
+
 async function changeKept(isKept) {
   try {
-    if (isKept) await kept.replace({ ...opened.description, versions: [opened.version] }, opened.files);
+    if (isKept) await keep();
     else await kept.remove();
     tell(isKept ? "Kept on this device." : "Removed from this device.");
   } catch (error) {
