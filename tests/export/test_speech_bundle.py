@@ -33,6 +33,7 @@ from models.plan import plan_schema
 from models.published_part import PublishedPart, PublishedRecord
 from models.schema import Role
 from tests.export.conftest import RUN, Federation
+from tests.export.people import FEDTP, release_with_people
 from tests.export.voices import (
     ONE_VOICE,
     VOCODER,
@@ -246,6 +247,33 @@ def test_who_speaks_comes_from_the_device_and_from_nobody_else(tmp_path: Path) -
                 export_speech(release, tmp_path / "whole", client="ada")
             else:
                 export_people(release, [("ada", tmp_path / "made.zip")])
+
+
+def test_attention_that_is_made_for_a_person_makes_that_persons_voice(tmp_path: Path) -> None:
+    settings = replace(ONE_VOICE, prenet_dropout=0.0)
+    plan = speech_plan(settings, personalisation=FEDTP)
+    release = release_with_people(tmp_path / "run", None, plan=plan)
+    manifest = export_speech(release, tmp_path / "shared.zip")
+    voice = open_voice(load_speech_bundle(tmp_path / "shared.zip"))
+    export_people(release, [(name, tmp_path / f"{name}.zip") for name in ("ada", "ben")])
+
+    said = {}
+    for name in ("ada", "ben"):
+        own = load_personal_file(tmp_path / f"{name}.zip").on(voice, manifest)
+        export_speech(release, tmp_path / f"whole-{name}.zip", client=name)
+        whole = open_voice(load_speech_bundle(tmp_path / f"whole-{name}.zip"))
+        said[name], expected = (
+            next(one.speak("Hi", seed=1, longest_s=0.2)).log_mels for one in (own, whole)
+        )
+        assert np.abs(said[name] - expected).max() < 1e-5
+
+    assert manifest.personal is not None
+    assert manifest.personal.tensors == (
+        "encoder.0.attention.to_qkv.weight",
+        "decoder.0.attention.to_qkv.weight",
+        *(f"decoder.0.cross_attention.{part}.weight" for part in ("to_q", "to_k", "to_v")),
+    )
+    assert np.abs(said["ada"] - said["ben"]).max() > 1e-4
 
 
 def test_the_commands_make_check_and_let_speak_a_signed_voice(
