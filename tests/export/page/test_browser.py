@@ -70,7 +70,7 @@ def test_a_person_types_and_takes_a_suggestion_and_no_key_leaves_the_page(
     assert taken is not None
     text = f"we {taken.text} "
 
-    expect(page.get_by_label("Text")).to_have_value(text)
+    expect(page.get_by_label("Text", exact=True)).to_have_value(text)
     _expect_strip(page, ada, text)
     saved = len(text) - 6
     share = round(100 * saved / len(text))
@@ -90,31 +90,31 @@ def test_a_mark_takes_the_place_of_the_space_behind_a_suggestion(
 
     taken = served.household.keyboard("ada").suggest("we se").centre
     assert taken is not None
-    expect(page.get_by_label("Text")).to_have_value(f"we {taken.text}.")
+    expect(page.get_by_label("Text", exact=True)).to_have_value(f"we {taken.text}.")
 
 
 def test_everything_is_reached_without_a_mouse(page: Page, served: Served) -> None:
     ada = served.household.keyboard("ada")
     _open(page, served, "ada")
-    expect(page.get_by_label("Text")).to_be_focused()
+    expect(page.get_by_label("Text", exact=True)).to_be_focused()
 
     page.keyboard.type("You s")
     _expect_strip(page, ada, "You s")
     page.keyboard.press("Alt+2")
     taken = ada.suggest("You s").centre
     assert taken is not None
-    expect(page.get_by_label("Text")).to_have_value(f"You {taken.text} ")
+    expect(page.get_by_label("Text", exact=True)).to_have_value(f"You {taken.text} ")
     page.locator("#keys button").first.focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
-    expect(page.get_by_label("Text")).to_have_value(f"You {taken.text} w")
+    expect(page.get_by_label("Text", exact=True)).to_have_value(f"You {taken.text} w")
     shift = page.get_by_role("button", name="Shift")
     shift.press("Enter")
     expect(shift).to_have_attribute("aria-pressed", "true")
     expect(shift).to_be_focused()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
-    expect(page.get_by_label("Text")).to_have_value(f"You {taken.text} wZ")
+    expect(page.get_by_label("Text", exact=True)).to_have_value(f"You {taken.text} wZ")
     unnamed = "[...document.querySelectorAll('button')].filter((one) => one.checkVisibility() && "
     unnamed += "!one.textContent && !one.ariaLabel).length"
     assert page.evaluate(unnamed) == 0
@@ -130,7 +130,7 @@ def test_everyone_sees_their_own_words_and_leaves_nothing_behind(
     page.get_by_role("button", name="Change person").click()
     _open(page, served, "ben")
 
-    expect(page.get_by_label("Text")).to_have_value("")
+    expect(page.get_by_label("Text", exact=True)).to_have_value("")
     _tap(page, "we see the ")
     _expect_strip(page, served.household.keyboard("ben"), "we see the ")
     assert page.evaluate("localStorage.length + sessionStorage.length") == 0
