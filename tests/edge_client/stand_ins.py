@@ -70,7 +70,12 @@ class StandInTransport(Transport):
             yield order
 
     async def fetch_model(
-        self, lease: wire.Lease, part: wire.ModelPart, total_bytes: int, target: Path
+        self,
+        lease: wire.Lease,
+        part: wire.ModelPart,
+        total_bytes: int,
+        target: Path,
+        base_sha256: bytes = b"",
     ) -> None:
         self._note("fetch_model")
         target.write_bytes(SEALED_MODEL)

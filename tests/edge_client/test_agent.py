@@ -293,11 +293,15 @@ def test_a_full_disk_is_waited_out(
     full = [OSError(28, "No space left on device")]
 
     async def fetch_model(
-        lease: wire.Lease, part: wire.ModelPart, total_bytes: int, target: Path
+        lease: wire.Lease,
+        part: wire.ModelPart,
+        total_bytes: int,
+        target: Path,
+        base_sha256: bytes = b"",
     ) -> None:
         if full:
             raise full.pop()
-        await fetch(lease, part, total_bytes, target)
+        await fetch(lease, part, total_bytes, target, base_sha256)
 
     monkeypatch.setattr(scene.transport, "fetch_model", fetch_model)
 
