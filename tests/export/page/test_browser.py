@@ -14,6 +14,9 @@ _KEYS = {" ": "space", "\n": "enter"}
 _KEPT = "caches.keys().then((names) => names.includes('sotto-kept'))"
 _NO_SIMD = "WebAssembly.validate = () => false;"
 
+# One worker: what they need is costly to make.
+pytestmark = pytest.mark.xdist_group("page")
+
 
 @pytest.fixture
 def context(browser: Browser) -> Iterator[BrowserContext]:

@@ -34,6 +34,9 @@ _DURATION_S = """() => new Promise((told) => {
     if (audio.error) told(audio.error.message);
 })"""
 
+# One worker: what they need is costly to make.
+pytestmark = pytest.mark.xdist_group("page")
+
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:

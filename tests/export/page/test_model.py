@@ -46,6 +46,9 @@ TEXTS = (
 
 BLOCKED = ("the",)
 
+# One worker: what they need is costly to make.
+pytestmark = pytest.mark.xdist_group("page")
+
 
 @dataclass(frozen=True)
 class Person:

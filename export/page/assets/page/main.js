@@ -157,6 +157,7 @@ async function changeKept(isKept) {
     else await kept.remove();
     tell(isKept ? "Kept on this device." : "Removed from this device.");
   } catch (error) {
+    at("keep").checked = !isKept;
     tellFailure(error);
   }
 }

@@ -37,10 +37,7 @@ export class Keyboard {
     const reading = await this.words.read(text);
     if (reading === null) return EMPTY;
     const { begun, beginsSentence, distribution } = reading;
-    const rows = this.index
-      .likeliest(begun, distribution, SLOTS + this.never.size)
-      .filter((row) => !this.never.has(row))
-      .slice(0, SLOTS);
+    const rows = this.index.likeliest(begun, distribution, SLOTS, this.never);
     const typed = typedWord(text);
     const rules = { beginsSentence, languages: this.languages };
     const shown = rows.map((row) => cased(this.index.words[row], typed, rules));

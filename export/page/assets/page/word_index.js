@@ -10,13 +10,13 @@ export class WordIndex {
     this.rows = rows.sort((a, b) => (words[a] < words[b] ? -1 : 1));
   }
 
-  /** Return at most `count` rows whose words begin so, likeliest first. */
-  likeliest(begun, scores, count) {
+  /** Return at most `count` rows whose words begin so, likeliest first, none of `never`. */
+  likeliest(begun, scores, count, never = new Set()) {
     const best = [];
     for (let place = this.#firstAtLeast(begun); place < this.rows.length; place++) {
       const row = this.rows[place];
       if (!this.words[row].startsWith(begun)) break;
-      insert(best, row, scores, count);
+      if (!never.has(row)) insert(best, row, scores, count);
     }
     return best;
   }
