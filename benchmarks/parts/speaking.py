@@ -39,7 +39,7 @@ def measure_speech(*, quick: bool) -> dict[str, float]:
     if not isinstance(small, TransformerTtsSettings):
         raise TypeError(f"{PRESET} must train a voice, got {type(small).__name__}")
     repeats = 2 if quick else MOST_REPEATS
-    vocoder = VocoderRunner(build_vocoder(VocoderSettings(), _parameters(VocoderSettings())))
+    vocoder = VocoderRunner(build_vocoder(VocoderSettings(), untrained(VocoderSettings())))
     figures = _sound(vocoder, repeats)
     paper = TransformerTtsSettings()
     for name, settings in (("paper_size", paper), ("small", small)):
@@ -73,13 +73,13 @@ def _sound(vocoder: VocoderRunner, repeats: int) -> dict[str, float]:
 
 
 def _voice(settings: TransformerTtsSettings, vocoder: VocoderRunner, precision: Precision) -> Voice:
-    tensors = named_tensors(schema_of(settings), _parameters(settings))
+    tensors = named_tensors(schema_of(settings), untrained(settings))
     graphs = VoiceGraphs(build_voice(settings, tensors, precision=precision))
     return Voice(graphs, settings, vocoder=vocoder)
 
 
-def _parameters(settings: ModelSettings) -> np.ndarray:
-    """Return parameters that nobody trained, of a voice that never stops."""
+def untrained(settings: ModelSettings) -> np.ndarray:
+    """Return parameters that nobody trained; a voice of them never stops."""
     drawn = initial_parameters(settings, seed=1).numpy()
     for name, tensor in named_tensors(schema_of(settings), drawn).items():
         if name.startswith("head.stop."):
@@ -98,9 +98,9 @@ def _first(voice: Voice) -> Callable[[], object]:
 def _torch_speaking(settings: TransformerTtsSettings) -> Callable[[], object]:
     """Return what says the same with torch, in inference mode."""
     network = voice_network(build_network(settings))
-    load_parameters(network, schema_of(settings), torch.from_numpy(_parameters(settings)))
+    load_parameters(network, schema_of(settings), torch.from_numpy(untrained(settings)))
     sound = vocoder_network(build_network(VocoderSettings())).eval()
-    parameters = torch.from_numpy(_parameters(VocoderSettings()))
+    parameters = torch.from_numpy(untrained(VocoderSettings()))
     load_parameters(sound, schema_of(VocoderSettings()), parameters)
     draws = torch.Generator().manual_seed(1)
     steps = settings.steps_of(_frames(settings.mel.sample_rate_hz / settings.mel.hop_size))

@@ -1,12 +1,13 @@
 """Let clients' voices speak while requests for words go on: threads and limits of their own.
 
-A text is minutes of a processor where a word is a millisecond, so voices have threads that
-keyboards do not wait for, each piece of sound is a task of its own, and only so many texts are said
-at a time.
+A text is minutes of a processor where a word is a millisecond. So voices have threads of the lowest
+priority, which keyboards do not wait for; each piece of sound is a task of its own, and only so
+many texts are said at a time.
 """
 
 import asyncio
 import os
+import sys
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -18,6 +19,8 @@ from export.serve.settings import SpeechSettings
 from export.serve.voice_shelf import ServedVoice, VoiceShelf, voice_of
 from export.sound_file import SoundEncoder, SoundFormat
 from export.speech import Piece
+
+_LOWEST_PRIORITY = 19
 
 
 class TooManySpeechesError(Exception):
@@ -102,7 +105,9 @@ class Voices:
         self._folder = folder
         self._metrics = metrics
         count = len(os.sched_getaffinity(0))
-        self._threads = ThreadPoolExecutor(count, thread_name_prefix="voice")
+        self._threads = ThreadPoolExecutor(
+            count, thread_name_prefix="voice", initializer=_step_back
+        )
         self._lock = threading.Lock()
         self._speaking: Counter[str] = Counter()
 
@@ -176,3 +181,10 @@ class Voices:
             if not self._speaking[client]:
                 del self._speaking[client]
             self._metrics.speeches.set(self._speaking.total())
+
+
+def _step_back() -> None:
+    """Let this thread have a core only where no other of the server wants it."""
+    # Linux knows a priority of every thread; elsewhere it would be the whole server's.
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST_PRIORITY)

@@ -1,7 +1,11 @@
 """What a voice may take of a server: its place, its time, and nothing of anybody else's."""
 
 import asyncio
+import os
+import sys
+import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from starlette.types import Message
@@ -12,6 +16,7 @@ from export.serve.settings import SpeechSettings, read_settings
 from export.serve.speech_api import SpokenResponse
 from export.serve.voice_shelf import ServedVoice, VoiceShelf
 from export.serve.voices import Speech, TooManySpeechesError, Voices
+from export.speech import Voice
 from export.speech_export import export_speech
 from models.speech_text import SpeechTextError
 from tests.export.serve.running_server import serving_folder
@@ -74,6 +79,22 @@ def test_a_client_and_all_together_have_so_many_places_and_get_them_back(
         assert speeches(metrics) == 0
 
     asyncio.run(ask())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own here")
+def test_words_go_before_voices(voices: Voices, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    said = Voice.stream
+
+    def stream(*given: Any, **named: Any) -> Any:
+        seen.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+        return said(*given, **named)
+
+    monkeypatch.setattr(Voice, "stream", stream)
+    asyncio.run(begin(voices, "ann")).close()
+
+    assert seen == [19]
+    assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) < 19
 
 
 def test_a_client_that_takes_no_sound_loses_its_place(
