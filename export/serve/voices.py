@@ -1,6 +1,6 @@
 """Let clients' voices speak while requests for words go on: threads and limits of their own.
 
-A text is minutes of a processor where a word is a millisecond. So voices have threads of the lowest
+A text is minutes of a processor where a word is a millisecond. So voices have threads of lower
 priority, which keyboards do not wait for; each piece of sound is a task of its own, and only so
 many texts are said at a time.
 """
@@ -20,7 +20,8 @@ from export.serve.voice_shelf import ServedVoice, VoiceShelf, voice_of
 from export.sound_file import SoundEncoder, SoundFormat
 from export.speech import Piece
 
-_LOWEST_PRIORITY = 19
+# Of Linux' nice values. Five are a third of the weight; at the last place a voice would starve.
+_STEPS_BACK, _LAST_PLACE = 5, 19
 
 
 class TooManySpeechesError(Exception):
@@ -184,7 +185,9 @@ class Voices:
 
 
 def _step_back() -> None:
-    """Let this thread have a core only where no other of the server wants it."""
+    """Let this thread have a quarter of a core that another of the server wants too."""
     # Linux knows a priority of every thread; elsewhere it would be the whole server's.
     if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST_PRIORITY)
+        thread = threading.get_native_id()
+        present = os.getpriority(os.PRIO_PROCESS, thread)
+        os.setpriority(os.PRIO_PROCESS, thread, min(present + _STEPS_BACK, _LAST_PLACE))

@@ -93,8 +93,8 @@ def test_words_go_before_voices(voices: Voices, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(Voice, "stream", stream)
     asyncio.run(begin(voices, "ann")).close()
 
-    assert seen == [19]
-    assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) < 19
+    present = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    assert seen == [min(present + 5, 19)]
 
 
 def test_a_client_that_takes_no_sound_loses_its_place(
