@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from export.page.device_site import write_site
+from export.page.site import page_files
+from export.serve.page import SERVED_FROM
 from export.strip import Keyboard
 from tests.export.page.conftest import Household, Served
 
@@ -186,6 +189,41 @@ def test_a_browser_without_simd_is_told_so(context: BrowserContext, served: Serv
     _sign_in(page, served.tokens["ada"])
 
     expect(page.locator("#status")).to_contain_text("no WebAssembly SIMD")
+
+
+def test_a_page_without_onnxruntime_names_the_command_that_fetches_it(
+    browser: Browser, served: Served
+) -> None:
+    context = browser.new_context(service_workers="block")  # so that no older page is kept
+    page = context.new_page()
+    without = page_files(SERVED_FROM, {})["page/source.js"]
+    body, kind = without.content, without.media_type
+    page.route("**/page/source.js", lambda route: route.fulfill(body=body, content_type=kind))
+    page.goto(served.url)
+
+    _sign_in(page, served.tokens["ada"])
+
+    expect(page.locator("#status")).to_contain_text("run `sotto-serve fetch`")
+    context.close()
+
+
+def test_another_version_can_be_chosen(page: Page, served: Served) -> None:
+    described: dict[str, Any] = dict(served.server.get("/v1/keyboard", served.tokens["ada"]).json)
+    version = described["versions"][0]
+    name = version["version"]
+    two = described | {"versions": [version, version | {"version": "before", "round": 77}]}
+    page.route("**/v1/keyboard", lambda route: route.fulfill(json=two))
+    page.route(
+        "**/v1/keyboard/before/*",
+        lambda route: route.continue_(url=route.request.url.replace("/before/", f"/{name}/")),
+    )
+    _open(page, served, "ada")
+    _tap(page, "we ")
+
+    page.get_by_label("Version").select_option("before")
+
+    expect(page.locator("#facts")).to_contain_text("77")
+    _expect_strip(page, served.household.keyboard("ada"), "we ")
 
 
 def test_a_damaged_model_is_not_run(page: Page, served: Served) -> None:
