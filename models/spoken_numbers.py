@@ -62,7 +62,9 @@ def _words(number: int, form: str) -> str:
     try:
         from num2words import num2words
     except ModuleNotFoundError:
-        raise MissingNum2wordsError("num2words is missing; install sotto[speak], or sotto[speech] to train") from None
+        raise MissingNum2wordsError(
+            "num2words is missing; install sotto[speak], or sotto[speech] to train"
+        ) from None
 
     # num2words writes "six thousand, four hundred and one".
     return str(num2words(number, to=form)).replace(" and ", " ")

@@ -14,7 +14,7 @@ import grpc
 
 from benchmarks.parts.two_parties import NONCE, RUN, Parties, context_of, schema_of_size
 from edge_client.transport import UPLOAD, encode_chunk, model_stream
-from models.compression.update_format import PlainFormat
+from models.compression.update_format import PlainFormat, UpdateFormats
 from privacy.envelope import Direction, Opener, seal, sealed_bytes
 from protos import federation_pb2 as pb
 from protos import federation_pb2_grpc as pb_grpc
@@ -98,7 +98,9 @@ class DiskSide:
         schema = schema_of_size(payload_bytes)
         self._context = context_of(schema, Direction.UPLINK)
         self._sender = parties.device.signing.certified
-        self._opener = UpdateOpener(PlainFormat(schema), parties.coordinator, buffer_count=3)
+        self._opener = UpdateOpener(
+            UpdateFormats([PlainFormat(schema)]), parties.coordinator, buffer_count=3
+        )
         self._threads = Threads(ThreadPoolExecutor(2))
         self._desk = UploadDesk(folder / "uploads", self._threads)
         self._inbox = Inbox(folder / "updates")
