@@ -28,7 +28,6 @@ from collections.abc import Callable, Iterable, Sequence
 
 from server.buffered_settings import BufferedSettings, StalenessError, checked_staleness
 from server.cohort import Cohort, EntropySource
-from server.commits import CommitBook
 from server.lease_nonces import NONCE_BYTES, NonceDraw
 from server.refusals import RefusalCode
 from server.round_answers import (
@@ -44,11 +43,12 @@ from server.round_answers import (
     Receipt,
     Refused,
 )
+from server.round_life import COME_BACK, IDLE_SECONDS, RoundLife, RoundStateError
 from server.round_settings import RoundSettings
-from server.rounds import COME_BACK, IDLE_SECONDS, RoundMachine, RoundStateError
+from server.rounds import RoundMachine
 
 
-class BufferedMachine:
+class BufferedMachine(RoundLife):
     """Decide about check-ins, commits and the end of every round.
 
     Attributes:
@@ -80,22 +80,16 @@ class BufferedMachine:
         """
         if settings.buffered is None or settings.cohort_size is None:
             raise ValueError("buffered rounds need rounds.buffered and rounds.cohort_size")
-        self.phase = Phase.FINISHED if round_number > settings.cap else Phase.WAITING
-        self.round_number = round_number
-        self.attempt = attempt
-        self._settings = settings
+        super().__init__(settings, round_number, attempt)
         self._buffered: BufferedSettings = settings.buffered
         self._places: int = settings.cohort_size
         self._draw_nonce = draw_nonce or (lambda *_: source.bytes(NONCE_BYTES))
-        self._failures = 0
         self._deadline = math.inf
         self._is_overdue = False
         self._ticket = 0
         self._leases: dict[str, Lease] = {}
         self._lost: set[str] = set()
         self._declined: set[str] = set()
-        self._commits = CommitBook()
-        self._former_commits = CommitBook()
         # Of each device the last lease that ended without a commit, and why.
         self._ended: dict[str, tuple[bytes, RefusalCode]] = {}
 
@@ -116,11 +110,6 @@ class BufferedMachine:
     def deadline(self) -> float | None:
         """Return from when on the open round closes with its quorum, or None."""
         return self._deadline if self.phase is Phase.OPEN else None
-
-    @property
-    def committed_count(self) -> int:
-        """Return how many updates the open or closing round holds."""
-        return len(self._commits.receipts)
 
     @property
     def leased_count(self) -> int:
@@ -233,63 +222,6 @@ class BufferedMachine:
         ended, code = self._ended.get(client, (b"", RefusalCode.UNKNOWN_LEASE))
         return Refused(code if ended == nonce else RefusalCode.UNKNOWN_LEASE)
 
-    def receipt_of(self, client: str, nonce: bytes) -> Receipt | None:
-        """Return what the client committed under that nonce, in this attempt or the one before."""
-        receipt = self._commits.receipts.get(nonce) or self._former_commits.receipts.get(nonce)
-        return receipt if receipt is not None and receipt.client == client else None
-
-    def begin_commit(
-        self, client: str, nonce: bytes, message_id: bytes, now: float
-    ) -> CommitBegun | Committed | Refused:
-        """Reserve the client's contribution while the caller makes it durable.
-
-        After ``CommitBegun`` the caller must call ``finish_commit`` or ``fail_commit``.
-        """
-        for book in (self._commits, self._former_commits):
-            repeated = book.repeat(client, nonce, message_id)
-            if repeated is not None:
-                return repeated
-        lease = self.lease_of(client, nonce, now)
-        if isinstance(lease, Refused):
-            return lease
-        if self.phase is not Phase.OPEN:
-            return Refused(RefusalCode.BUFFER_CLOSED)
-        begun = CommitBegun(lease, self.round_number, self.attempt)
-        answer = self._commits.begin(begun, message_id, self._places)
-        if answer == Refused(RefusalCode.ROUND_FULL):
-            # This release has what it needs; the next one will take it.
-            return Refused(RefusalCode.BUFFER_CLOSED)
-        return answer
-
-    def finish_commit(self, lease: Lease) -> Committed:
-        """Count the contribution that has become durable; its device is free for other work.
-
-        Raises:
-            RoundStateError: If no commit of that lease is running.
-        """
-        committed = self._commits.finish(lease)
-        if committed is None:
-            raise RoundStateError(f"no commit of {lease.client} is running")
-        self._leases.pop(lease.client, None)
-        self._lost.discard(lease.client)
-        return committed
-
-    def fail_commit(self, lease: Lease) -> None:
-        """Forget a commit that did not become durable; the client may try again.
-
-        Raises:
-            RoundStateError: If no commit of that lease is running.
-        """
-        if not self._commits.fail(lease):
-            raise RoundStateError(f"no commit of {lease.client} is running")
-
-    def commit(
-        self, client: str, nonce: bytes, message_id: bytes, now: float
-    ) -> Committed | Refused:
-        """Commit in one step, where nothing needs to become durable (simulation)."""
-        begun = self.begin_commit(client, nonce, message_id, now)
-        return self.finish_commit(begun.lease) if isinstance(begun, CommitBegun) else begun
-
     def tick(self, now: float) -> Close | Abort | None:
         """Say whether the round ends now; each order is given once.
 
@@ -302,78 +234,38 @@ class BufferedMachine:
         needed = self._settings.quorum if self._is_overdue else self._places
         if self._commits.running or self.committed_count < needed:
             return None
-        self.phase = Phase.CLOSING
-        return Close(self.round_number, self.attempt, self._places, self._commits.in_slot_order())
-
-    def abort(self, reason: str) -> Abort:
-        """End the attempt without a model; the round is started over or given up.
-
-        Args:
-            reason: One line, kept with every update that expires.
-
-        Raises:
-            RoundStateError: If no round is open or closing, or a commit is running.
-        """
-        self._require(Phase.OPEN, Phase.CLOSING)
-        if self._commits.running:
-            raise RoundStateError("a round cannot be aborted while a commit is running")
-        self._failures += 1
-        gives_up = self._failures > self._settings.retry_limit
-        abort = Abort(
-            self.round_number, self.attempt, reason, self._commits.in_slot_order(), gives_up
-        )
-        self._former_commits, self._commits = self._commits, CommitBook()
-        # What is sealed for this attempt would open in no other.
-        self._end_all(RefusalCode.WRONG_ROUND, lambda lease: lease.round_number < self.round_number)
-        self.attempt += 1
-        self.phase = Phase.GIVEN_UP if gives_up else Phase.WAITING
-        return abort
-
-    def released(self) -> None:
-        """Move on after the round's model is durable and published; end what is too old by now.
-
-        Raises:
-            RoundStateError: If the phase is not ``CLOSING``.
-        """
-        self._require(Phase.CLOSING)
-        self._former_commits, self._commits = self._commits, CommitBook()
-        self.round_number += 1
-        self.attempt = 0
-        self._failures = 0
-        oldest = self.round_number - self._buffered.max_staleness
-        self._end_all(RefusalCode.STALE, lambda lease: lease.round_number >= oldest)
-        if self.round_number > self._settings.cap:
-            self._finish()
-        else:
-            self.phase = Phase.WAITING
-
-    def resume(self) -> None:
-        """Allow a round that was given up to be tried again.
-
-        Raises:
-            RoundStateError: If the phase is not ``GIVEN_UP``.
-        """
-        self._require(Phase.GIVEN_UP)
-        self._failures = 0
-        self.phase = Phase.WAITING
+        return self._close_with(self._places)
 
     def finish(self) -> None:
-        """End the run before its cap, for a convergence criterion.
+        """End the run, and every lease with it.
 
         Raises:
             RoundStateError: If a round is open or closing.
         """
-        self._require(Phase.WAITING, Phase.GIVEN_UP, Phase.FINISHED)
-        self._finish()
-
-    def _finish(self) -> None:
+        super().finish()
         self._end_all(RefusalCode.LATE, lambda _: False)
-        self.phase = Phase.FINISHED
 
-    def _require(self, *phases: Phase) -> None:
-        if self.phase not in phases:
-            allowed = " or ".join(phase.value for phase in phases)
-            raise RoundStateError(f"phase must be {allowed}, got {self.phase.value}")
+    def _begin(self, begun: CommitBegun, message_id: bytes) -> CommitBegun | Committed | Refused:
+        if self.phase is not Phase.OPEN:
+            return Refused(RefusalCode.BUFFER_CLOSED)
+        answer = self._commits.begin(begun, message_id, self._places)
+        # A full round has what it needs; the next one will take this update.
+        is_full = answer == Refused(RefusalCode.ROUND_FULL)
+        return Refused(RefusalCode.BUFFER_CLOSED) if is_full else answer
+
+    def _count(self, lease: Lease) -> None:
+        """Set the device free for other work."""
+        self._leases.pop(lease.client, None)
+        self._lost.discard(lease.client)
+
+    def _retire(self, code: RefusalCode) -> None:
+        super()._retire(code)
+        if code is RefusalCode.WRONG_ROUND:
+            # What is sealed for this attempt would open in no other.
+            self._end_all(code, lambda lease: lease.round_number < self.round_number)
+        else:
+            oldest = self.round_number - self._buffered.max_staleness
+            self._end_all(RefusalCode.STALE, lambda lease: lease.round_number >= oldest)
 
     def _open(self, deadline: float) -> None:
         self._deadline, self._is_overdue = deadline, False

@@ -24,7 +24,6 @@ from server.cohort import (
     draw_cohort,
     sample_cohort,
 )
-from server.commits import CommitBook
 from server.lease_nonces import NONCE_BYTES, NonceDraw
 from server.leases import LeaseBook
 from server.refusals import RefusalCode
@@ -41,24 +40,11 @@ from server.round_answers import (
     Receipt,
     Refused,
 )
+from server.round_life import COME_BACK, IDLE_SECONDS, RoundLife, RoundStateError
 from server.round_settings import RoundSettings
 
-IDLE_SECONDS = 60.0
-"""When to ask again if nothing is known, in seconds."""
-COME_BACK = {
-    Phase.WAITING: ComeBackReason.NO_ROUND,
-    Phase.CLOSING: ComeBackReason.CLOSING,
-    Phase.GIVEN_UP: ComeBackReason.GIVEN_UP,
-    Phase.FINISHED: ComeBackReason.FINISHED,
-}
-"""Why nobody gets a lease in a phase."""
 
-
-class RoundStateError(RuntimeError):
-    """Raised when the driver asks for a step that the phase does not allow."""
-
-
-class RoundMachine:
+class RoundMachine(RoundLife):
     """Decide about check-ins, commits and the end of every round.
 
     Attributes:
@@ -95,20 +81,13 @@ class RoundMachine:
         """
         if (settings.selection == "sampled") != (sampled_places is not None):
             raise ValueError("sampled_places must be given for sampled cohorts, and only there")
-        self.phase = Phase.FINISHED if round_number > settings.cap else Phase.WAITING
-        self.round_number = round_number
-        self.attempt = attempt
-        self._settings = settings
+        super().__init__(settings, round_number, attempt)
         self._sampled_places = sampled_places
         self._limits_who_comes = limits_who_comes
         self._source = source
         self._draw_nonce = draw_nonce or (lambda *_: source.bytes(NONCE_BYTES))
-        self._failures = 0
         self._book: LeaseBook | None = None
-        self._commits = CommitBook()
-        # What the last attempt left behind: the same answer to a repeated commit, and the right
-        # refusal to a late one. Only one attempt is kept, so memory does not grow with the run.
-        self._former_commits = CommitBook()
+        # As for commits, those of the last attempt alone.
         self._former_leases: dict[bytes, tuple[str, RefusalCode]] = {}
 
     @property
@@ -125,11 +104,6 @@ class RoundMachine:
     def deadline(self) -> float | None:
         """Return when the open round closes at the latest, or None."""
         return self.next_wakeup
-
-    @property
-    def committed_count(self) -> int:
-        """Return how many updates the open or closing round holds."""
-        return len(self._commits.receipts)
 
     @property
     def leased_count(self) -> int:
@@ -242,57 +216,6 @@ class RoundMachine:
         ended = self.phase is not Phase.OPEN or now >= self._book.deadline
         return Refused(RefusalCode.LATE) if isinstance(found, Lease) and ended else found
 
-    def receipt_of(self, client: str, nonce: bytes) -> Receipt | None:
-        """Return what the client committed under that nonce, in this attempt or the one before."""
-        receipt = self._commits.receipts.get(nonce) or self._former_commits.receipts.get(nonce)
-        return receipt if receipt is not None and receipt.client == client else None
-
-    def begin_commit(
-        self, client: str, nonce: bytes, message_id: bytes, now: float
-    ) -> CommitBegun | Committed | Refused:
-        """Reserve the client's contribution while the caller makes it durable.
-
-        After ``CommitBegun`` the caller must call ``finish_commit`` or ``fail_commit``.
-        """
-        for book in (self._commits, self._former_commits):
-            repeated = book.repeat(client, nonce, message_id)
-            if repeated is not None:
-                return repeated
-        lease = self.lease_of(client, nonce, now)
-        if isinstance(lease, Refused):
-            return lease
-        begun = CommitBegun(lease, self.round_number, self.attempt)
-        return self._commits.begin(begun, message_id, self._places)
-
-    def finish_commit(self, lease: Lease) -> Committed:
-        """Count the contribution that has become durable.
-
-        Raises:
-            RoundStateError: If no commit of that lease is running.
-        """
-        committed = self._commits.finish(lease)
-        if committed is None:
-            raise RoundStateError(f"no commit of {lease.client} is running")
-        if self._book is not None:
-            self._book.keep(lease.client)
-        return committed
-
-    def fail_commit(self, lease: Lease) -> None:
-        """Forget a commit that did not become durable; the client may try again.
-
-        Raises:
-            RoundStateError: If no commit of that lease is running.
-        """
-        if not self._commits.fail(lease):
-            raise RoundStateError(f"no commit of {lease.client} is running")
-
-    def commit(
-        self, client: str, nonce: bytes, message_id: bytes, now: float
-    ) -> Committed | Refused:
-        """Commit in one step, where nothing needs to become durable (simulation)."""
-        begun = self.begin_commit(client, nonce, message_id, now)
-        return self.finish_commit(begun.lease) if isinstance(begun, CommitBegun) else begun
-
     def tick(self, now: float) -> Close | Abort | None:
         """Say whether the round ends now; each order is given once.
 
@@ -308,69 +231,16 @@ class RoundMachine:
             return self._close()
         return self.abort(f"quorum missed: {held} of {quorum} updates at the deadline")
 
-    def abort(self, reason: str) -> Abort:
-        """End the attempt without a model; the round is started over or given up.
-
-        Args:
-            reason: One line, kept with every update that expires.
-
-        Raises:
-            RoundStateError: If no round is open or closing, or a commit is running.
-        """
-        self._require(Phase.OPEN, Phase.CLOSING)
-        if self._commits.running:
-            raise RoundStateError("a round cannot be aborted while a commit is running")
-        self._failures += 1
-        gives_up = self._failures > self._settings.retry_limit
-        abort = Abort(
-            self.round_number, self.attempt, reason, self._commits.in_slot_order(), gives_up
-        )
-        self._retire(RefusalCode.WRONG_ROUND)
-        self.attempt += 1
-        self.phase = Phase.GIVEN_UP if gives_up else Phase.WAITING
-        return abort
-
-    def released(self) -> None:
-        """Move on after the round's model is durable and published.
-
-        Raises:
-            RoundStateError: If the phase is not ``CLOSING``.
-        """
-        self._require(Phase.CLOSING)
-        self._retire(RefusalCode.LATE)
-        self.round_number += 1
-        self.attempt = 0
-        self._failures = 0
-        past_cap = self.round_number > self._settings.cap
-        self.phase = Phase.FINISHED if past_cap else Phase.WAITING
-
-    def resume(self) -> None:
-        """Allow a round that was given up to be tried again.
-
-        Raises:
-            RoundStateError: If the phase is not ``GIVEN_UP``.
-        """
-        self._require(Phase.GIVEN_UP)
-        self._failures = 0
-        self.phase = Phase.WAITING
-
-    def finish(self) -> None:
-        """End the run before its cap, for a convergence criterion.
-
-        Raises:
-            RoundStateError: If a round is open or closing.
-        """
-        self._require(Phase.WAITING, Phase.GIVEN_UP, Phase.FINISHED)
-        self.phase = Phase.FINISHED
-
     @property
     def _places(self) -> int:
         return self._book.cohort.places if self._book is not None else 0
 
-    def _require(self, *phases: Phase) -> None:
-        if self.phase not in phases:
-            allowed = " or ".join(phase.value for phase in phases)
-            raise RoundStateError(f"phase must be {allowed}, got {self.phase.value}")
+    def _begin(self, begun: CommitBegun, message_id: bytes) -> CommitBegun | Committed | Refused:
+        return self._commits.begin(begun, message_id, self._places)
+
+    def _count(self, lease: Lease) -> None:
+        if self._book is not None:
+            self._book.keep(lease.client)
 
     def _draw(self, population: Sequence[str]) -> Cohort | None:
         """Return the round's cohort, or None if too few devices are enrolled."""
@@ -411,11 +281,9 @@ class RoundMachine:
         return len(self._commits.receipts) >= max(awaited, self._settings.quorum)
 
     def _close(self) -> Close:
-        self.phase = Phase.CLOSING
-        return Close(self.round_number, self.attempt, self._places, self._commits.in_slot_order())
+        return self._close_with(self._places)
 
     def _retire(self, code: RefusalCode) -> None:
-        """Keep this attempt's answers for those who come late, and forget the rest."""
-        self._former_commits, self._commits = self._commits, CommitBook()
+        super()._retire(code)
         self._former_leases = {lease.nonce: (lease.client, code) for lease in self._book or ()}
         self._book = None

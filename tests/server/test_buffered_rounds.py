@@ -17,8 +17,8 @@ from server.round_answers import (
     Phase,
     Refused,
 )
+from server.round_life import RoundStateError
 from server.round_settings import RoundSettings
-from server.rounds import RoundStateError
 from tests.server.round_hands import CountingSource
 
 FIVE = [f"device-{number:04d}" for number in range(1, 6)]

@@ -18,8 +18,9 @@ from server.round_answers import (
     Phase,
     Refused,
 )
+from server.round_life import RoundStateError
 from server.round_settings import RoundSettings
-from server.rounds import RoundMachine, RoundStateError
+from server.rounds import RoundMachine
 
 FIVE = [f"device-{number:04d}" for number in range(1, 6)]
 MESSAGE = bytes(16)
