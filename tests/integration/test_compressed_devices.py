@@ -8,6 +8,7 @@ from models.compression.update_format import update_format
 from privacy.envelope import sealed_bytes
 from server.config import make_plan
 from tests.integration.conftest import Make, MakeDevices
+from tests.integration.federation import Federation
 from tests.integration.personal_federation import Simulated
 from tests.integration.real_device import RealDevice, await_line, await_rounds, until
 from tests.integration.test_personal_devices import SimulatedDevices
@@ -41,7 +42,7 @@ def test_compressed_rounds_end_where_a_simulation_does_though_both_ends_die(
 
     clients = SimulatedDevices(federation.config, devices)
     simulated = Simulated(federation.config, clients.names, clients.train)
-    assert [release.parameters_sha256 for release in federation.releases()] == simulated.run(3)
+    assert _released(federation) == simulated.run(3)
 
     def is_kept(name: str, device_number: int) -> bool:
         path = devices[device_number].folder / "personal" / "current.state"
@@ -68,9 +69,7 @@ def test_rounds_of_updates_of_varying_size_end_where_a_simulation_does(
         device.start()
     await_rounds(federation, 2)
 
-    clients = SimulatedDevices(federation.config, devices)
-    simulated = Simulated(federation.config, clients.names, clients.train)
-    assert [release.parameters_sha256 for release in federation.releases()] == simulated.run(2)
+    assert _released(federation) == _simulated(federation, devices, rounds=2)
 
 
 def test_releases_that_come_as_what_changed_end_where_a_simulation_does_though_one_is_damaged(
@@ -91,12 +90,19 @@ def test_releases_that_come_as_what_changed_end_where_a_simulation_does_though_o
     devices[0].start()
     await_rounds(federation, 3)
 
-    clients = SimulatedDevices(federation.config, devices)
-    simulated = Simulated(federation.config, clients.names, clients.train)
-    releases = [release.parameters_sha256 for release in federation.releases()]
-    assert releases == simulated.run(3)
+    releases = _released(federation)
+    assert releases == _simulated(federation, devices, rounds=3)
     # The last round's model is what was released after the second.
     until(lambda: _held(devices[0]) == _held(devices[1]) == releases[-2].hex())
+
+
+def _released(federation: Federation) -> list[bytes]:
+    return [release.parameters_sha256 for release in federation.releases()]
+
+
+def _simulated(federation: Federation, devices: list[RealDevice], *, rounds: int) -> list[bytes]:
+    clients = SimulatedDevices(federation.config, devices)
+    return Simulated(federation.config, clients.names, clients.train).run(rounds)
 
 
 def _held(device: RealDevice) -> str | None:
