@@ -86,6 +86,9 @@ def find_release(source: Path, which: str = "latest") -> Path:
 def read_release(folder: Path, *, authority: bytes | None = None) -> Release:
     """Read a release and check its signature, if it has one, and every digest.
 
+    Where the folder is a pointer, such as ``latest``, it is followed once: all files are one
+    release's, however often a running coordinator moves the pointer meanwhile.
+
     Args:
         folder: The release's folder.
         authority: Certificate of the federation's authority, DER. If given, the release must be
@@ -94,6 +97,7 @@ def read_release(folder: Path, *, authority: bytes | None = None) -> Release:
     Raises:
         ReleaseError: If a file is missing, or is not what the record says it is.
     """
+    folder = folder.resolve()
     encoded = _read(folder / RECORD_FILE)
     record = decode_release_record(encoded)
     signer = _check_signer(folder, encoded, authority)

@@ -277,9 +277,13 @@ class ReleaseFolder:
 def read_release(folder: Path) -> StoredRelease:
     """Read the release in a folder and check it against its record.
 
+    Where the folder is a pointer, such as ``latest``, it is followed once: all files are one
+    release's, however often a running coordinator moves the pointer meanwhile.
+
     Raises:
         ReleaseError: If it is missing, or a file is not what the record says.
     """
+    folder = folder.resolve()
     try:
         record = decode_release_record((folder / RECORD_FILE).read_bytes())
         check_release_files(folder, record)

@@ -21,6 +21,7 @@ from tests.export.conftest import (
     random_parameters,
     write_release,
 )
+from tests.moving_pointer import moving_pointer
 
 
 @pytest.fixture
@@ -203,6 +204,18 @@ def test_the_pointer_says_which_is_the_latest(run_folder: Path) -> None:
     (run_folder / "releases" / "latest").symlink_to("000009")
 
     assert read_release(find_release(run_folder)).record.round == 9
+
+
+def test_what_is_read_through_a_moving_pointer_is_one_release(run_folder: Path) -> None:
+    latest = run_folder / "releases" / "latest"
+
+    with moving_pointer(latest, ("000009", "000010")):
+        read = [read_release(find_release(run_folder)) for _ in range(200)]
+
+    assert {found.record.round for found in read} == {9, 10}
+    for found in read:
+        expected = random_parameters(SETTINGS, seed=found.record.round)
+        np.testing.assert_array_equal(found.parameters, expected)
 
 
 def test_a_release_that_is_not_there_is_refused_with_those_that_are(run_folder: Path) -> None:

@@ -92,7 +92,7 @@ def is_running(pid: int) -> bool:
 
 
 def await_rounds(federation: Federation, count: int) -> None:
-    until(lambda: len(federation.releases()) >= count)
+    until(lambda: sum(release.is_published for release in federation.releases()) >= count)
 
 
 def await_line(device: RealDevice, line: str) -> None:

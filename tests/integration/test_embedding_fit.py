@@ -24,7 +24,7 @@ from tests.integration.conftest import Make, MakeDevices
 from tests.integration.device import Device, code_of, next_lease, plan_of, wait_finished
 from tests.integration.federation import Federation
 from tests.integration.personal_federation import FEDTP, TRANSFORMER
-from tests.integration.real_device import until
+from tests.integration.real_device import await_rounds
 from tests.integration.test_personal_rounds import state_in
 from tests.integration.test_real_refusals import set_floor
 
@@ -40,7 +40,7 @@ def one_round(make_federation: Make, head: str) -> Federation:
     federation.start()
     (device,) = federation.enrol(1)
     device.take_part(next_lease(device.check_in()))
-    until(lambda: (federation.folder.releases / "latest").exists() and federation.releases())
+    await_rounds(federation, 1)
     return federation
 
 

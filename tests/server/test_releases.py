@@ -32,6 +32,7 @@ from server.releases import (
 from server.round_answers import Lease
 from server.store import Store
 from server.tables import attempts, contributions
+from tests.moving_pointer import moving_pointer
 
 MakeRelease = Callable[[int, bytes], NewRelease]
 
@@ -221,3 +222,16 @@ def test_a_release_whose_files_are_gone_is_not_published(
 def test_a_folder_that_is_no_release_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ReleaseError, match="cannot be read"):
         read_release(tmp_path)
+
+
+def test_what_is_read_through_a_moving_pointer_is_one_release(
+    store: Store, releases: ReleaseFolder, new_release: MakeRelease, initial: bytes
+) -> None:
+    release(store, releases, new_release(1, initial))
+    latest = releases.path(1).with_name("latest")
+
+    with moving_pointer(latest, ("000000", "000001")):
+        read = [read_release(latest) for _ in range(200)]
+
+    assert {found.record.round for found in read} == {0, 1}
+    assert all(set(found.parameters) == {found.record.round} for found in read)
