@@ -68,10 +68,10 @@ from export.serve.metrics import ServingMetrics
 from export.serve.people import People
 from export.serve.personal_models import OwnModels
 from export.serve.settings import read_settings
-from export.serve.shelf import Shelf
+from export.serve.keyboard_version import keyboard_shelf
 folder, count, largest_bytes = ServingFolder(Path(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3])
 settings = read_settings(folder.settings)
-shelf = Shelf(folder, settings)
+shelf = keyboard_shelf(folder, settings)
 shelf.reload()
 metrics = ServingMetrics()
 models = OwnModels(folder, metrics, largest_bytes=largest_bytes or settings.personal_bytes)

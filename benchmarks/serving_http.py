@@ -56,7 +56,8 @@ from export.adapter import encode_adapter
 from export.bundle import load_bundle
 from export.exporter import exporter_for
 from export.keyboard import export_keyboard
-from export.manifest import FileDigest, Manifest
+from export.manifest import Manifest
+from export.manifest_base import FileDigest
 from export.personal_file import ADAPTER_FILE, PersonalManifest, write_personal_file
 from export.release import Release
 from export.runtime import NextWordGraph

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from export.eight_bits import BLOCK, Rounded, rounded
-from export.manifest import BundleError
+from export.manifest_base import BundleError
 from export.quiet_onnxruntime import load_onnxruntime
 from export.runtime import GraphError
 

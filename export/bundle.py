@@ -10,14 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from export.bundle_files import open_files, write_files
-from export.manifest import (
-    CONTENT_FILES,
-    MODEL_FILE,
-    VOCABULARY_FILE,
-    BundleError,
-    Manifest,
-    decode_manifest,
-)
+from export.manifest import CONTENT_FILES, MODEL_FILE, VOCABULARY_FILE, Manifest, decode_manifest
+from export.manifest_base import BundleError
 from export.signed_by import Signer
 from export.signed_files import (
     SIGNED_NAMES,

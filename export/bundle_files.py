@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from export.manifest import BundleError
+from export.manifest_base import BundleError
 from privacy.atomic import sync_folder, write_atomically
 
 _OWNER_ONLY_FILE = 0o600

@@ -3,12 +3,8 @@
 from pathlib import Path
 
 from export.release import Release, find_release, read_authority, read_release
-from export.signed_by import Signer
 from privacy.identity import Identity
 from privacy.keys import read_passphrase
-
-Report = dict[str, object]
-"""What a command says, by name."""
 
 
 def release_in(source: Path, which: str, authority: Path | None) -> Release:
@@ -17,11 +13,6 @@ def release_in(source: Path, which: str, authority: Path | None) -> Release:
     if authority is None and kept.is_file():
         authority = kept
     return read_release(find_release(source, which), authority=certificate_in(authority))
-
-
-def named(signer: Signer | None) -> str:
-    """Say who signed."""
-    return "nobody" if signer is None else signer.describe()
 
 
 def certificate_in(authority: Path | None) -> bytes | None:

@@ -8,11 +8,9 @@ import msgspec
 from export.adapter import Resting
 from export.bundle import Bundle, load_bundle
 from export.command_sources import (
-    Report,
     certificate_in,
     coordinator_of,
     identity_in,
-    named,
     release_in,
 )
 from export.exporter import ExportError, Precision
@@ -22,7 +20,8 @@ from export.manifest import Manifest, ParityRecord
 from export.next_word import NextWords
 from export.people_file import PeopleManifest, load_people_file
 from export.personal_file import PersonalManifest, kind_of, load_personal_file
-from export.release import Release, read_authority
+from export.release import read_authority
+from export.reports import Report, exported, inspected, named, verified
 from export.runtime import NextWordGraph
 from export.speech_commands import (
     described_speech,
@@ -66,7 +65,7 @@ def export_keyboard_bundle(
     manifest = export_keyboard(
         release, target, precision=precision, languages=languages, signed_with=signer
     )
-    return _exported(target, release, manifest)
+    return exported(target, release, _described(manifest), _compared(manifest.parity))
 
 
 def export_image_bundle(
@@ -82,7 +81,7 @@ def export_image_bundle(
     release = release_in(source, which, authority)
     signer = coordinator_of(source, passphrase_file)
     manifest = export_image(release, target, precision=precision, signed_with=signer)
-    return _exported(target, release, manifest)
+    return exported(target, release, _described(manifest), _compared(manifest.parity))
 
 
 def export_personal(
@@ -216,17 +215,7 @@ def inspect(source: Path, *, authority: Path | None) -> Report:
     load = load_image_bundle if kind_of(source) == "image" else load_bundle
     bundle: Bundle | ImageBundle = load(source, authority=certificate)
     manifest = bundle.manifest
-    return {
-        "signed_by": named(bundle.signer),
-        "client": manifest.client or "everyone's",
-        **_described(manifest),
-        "personal_tensors": "none"
-        if manifest.personal is None
-        else list(manifest.personal.tensors),
-        "privacy_mode": manifest.privacy.mode,
-        "opset": manifest.opset,
-        "parity": _compared(manifest.parity),
-    }
+    return inspected(manifest, bundle.signer, _described(manifest), _compared(manifest.parity))
 
 
 def verify(source: Path, *, authority: Path | None) -> Report:
@@ -247,16 +236,9 @@ def verify(source: Path, *, authority: Path | None) -> Report:
     else:
         found = verify_bundle(source, authority=certificate)
         bundle, record = found.bundle, found.parity
-    return {
-        "bundle": str(source),
-        "digests": "fit",
-        "weights": "the release's, bit for bit"
-        if bundle.manifest.precision == "float32"
-        else "those the manifest names, rounded",
-        "parity": "not compared: torch is missing" if record is None else _compared(record),
-        "bundle_signed_by": named(bundle.signer),
-        **_described(bundle.manifest),
-    }
+    manifest = bundle.manifest
+    parity = None if record is None else _compared(record)
+    return verified(source, manifest, bundle.signer, _described(manifest), parity)
 
 
 def suggest(
@@ -284,15 +266,6 @@ def _trusted(source: Path, authority: Path | None) -> bytes:
     if path is None:
         raise ExportError("a published part is trusted by its signature: give --authority")
     return read_authority(path)
-
-
-def _exported(target: Path, release: Release, manifest: Manifest) -> Report:
-    return {
-        "bundle": str(target),
-        "release_signed_by": named(release.signer),
-        **_described(manifest),
-        "parity": _compared(manifest.parity),
-    }
 
 
 def _described_person(manifest: PersonalManifest) -> Report:

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from export.bundle_files import check_target
 from export.client_model import ClientModels
 from export.exporter import ExportError, exporter_for
-from export.manifest import FileDigest, personal_schema
+from export.manifest import personal_schema
+from export.manifest_base import FileDigest
 from export.people_file import PeopleManifest, encode_people, write_people_file
 from export.release import Release
 from export.released_model import personal_names

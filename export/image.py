@@ -13,7 +13,8 @@ from export.checked_graph import compare_again, make_graph
 from export.exporter import ExportError, Precision
 from export.image_parity import check_images
 from export.image_runtime import ImageGraph
-from export.manifest import MODEL_FILE, BundleError, Manifest, ParityRecord, decode_manifest
+from export.manifest import MODEL_FILE, Manifest, ParityRecord, decode_manifest
+from export.manifest_base import BundleError
 from export.release import Release
 from export.released_model import held_tensors, personal_names, release_manifest
 from export.signed_by import Signer

@@ -11,14 +11,8 @@ from export.bundle import Bundle, load_bundle, write_bundle
 from export.bundle_files import check_target
 from export.checked_graph import compare_again, make_graph, recover_parameters
 from export.exporter import ExportError, Precision
-from export.manifest import (
-    FORMAT_VERSION,
-    MODEL_FILE,
-    VOCABULARY_FILE,
-    FileDigest,
-    Manifest,
-    ParityRecord,
-)
+from export.manifest import FORMAT_VERSION, MODEL_FILE, VOCABULARY_FILE, Manifest, ParityRecord
+from export.manifest_base import FileDigest
 from export.parity import check_parity
 from export.release import Release, parameters_sha256
 from export.released_model import held_tensors, personal_names, release_manifest

@@ -1,21 +1,19 @@
 """Say what a bundle holds: which model, from which round, under which guarantee, file by file.
 
-The manifest is JSON and is decoded strictly. Everything else in a bundle is believed only as far
-as its size and SHA-256 stand here.
+How a manifest is written and read is in `export.manifest_base`; a voice's is another
+(`export.speech_manifest`).
 """
 
-import hashlib
-from collections.abc import Collection, Sequence
-from typing import Literal, TypeVar
+from collections.abc import Collection
+from typing import Literal
 
 import msgspec
 
 from export.exporter import Precision
+from export.manifest_base import FileDigest, ManifestBase, decode_versioned
 from models.model_settings import ModelSettings, schema_of
 from models.release_record import Metric
 from models.schema import Schema
-
-M = TypeVar("M")
 
 FORMAT_VERSION = 2
 _READABLE_VERSIONS = (1, FORMAT_VERSION)
@@ -29,27 +27,6 @@ _FILES: dict[Kind, tuple[str, ...]] = {"keyboard": CONTENT_FILES, "image": (MODE
 _HEX_DIGEST = 64
 # A graph is its weights and a few kilobytes of nodes and names.
 _GRAPH_ALLOWANCE_BYTES = 1 << 20
-
-
-class BundleError(ValueError):
-    """Raised when a bundle cannot be written, or is not to be trusted; the text says why."""
-
-
-class FileDigest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Pin one file.
-
-    Attributes:
-        sha256: Hex digest of the file.
-        size_bytes: Its exact size.
-    """
-
-    sha256: str
-    size_bytes: int
-
-    @classmethod
-    def of(cls, content: bytes) -> "FileDigest":
-        """Return the digest of the content."""
-        return cls(sha256=hashlib.sha256(content).hexdigest(), size_bytes=len(content))
 
 
 class PrivacyStatement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -91,7 +68,7 @@ class PersonalPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     tensors: tuple[str, ...]
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Manifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Describe a bundle.
 
     Attributes:
@@ -146,11 +123,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                 f"schema_sha256 must be {schema.sha256.hex()}, the schema of the model's "
                 f"settings, got {self.schema_sha256[:_HEX_DIGEST]}"
             )
-        if (self.precision == "float32") != (self.rounded_from is None):
-            raise ValueError(
-                f"rounded_from belongs to a rounded model, got precision {self.precision} and "
-                f"rounded_from {self.rounded_from}"
-            )
+        check_rounding(self.precision, self.rounded_from)
         # Weights kept outside the graph would escape its hash, so they must be in it.
         most_bytes = self.held_schema.payload_bytes + _GRAPH_ALLOWANCE_BYTES
         held_bytes = self.held_schema.payload_bytes
@@ -172,9 +145,18 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """Return the tensors that the graph holds."""
         return held_schema(self.model, self.personal_schema.slices)
 
-    def encode(self) -> bytes:
-        """Return the manifest as indented JSON, equal for equal manifests."""
-        return msgspec.json.format(msgspec.json.encode(self, order="deterministic")) + b"\n"
+
+def check_rounding(precision: Precision, rounded_from: str | None) -> None:
+    """Check that a rounded model, and no other, says what was rounded.
+
+    Raises:
+        ValueError: If it does not.
+    """
+    if (precision == "float32") != (rounded_from is None):
+        raise ValueError(
+            f"rounded_from belongs to a rounded model, got precision {precision} and "
+            f"rounded_from {rounded_from}"
+        )
 
 
 def personal_schema(model: ModelSettings, names: Collection[str]) -> Schema:
@@ -204,36 +186,3 @@ def decode_manifest(encoded: bytes) -> Manifest:
     return decode_versioned(
         encoded, Manifest, readable=_READABLE_VERSIONS, what="bundle", older="the bundle"
     )
-
-
-def decode_versioned(
-    encoded: bytes, kind: type[M], *, readable: Sequence[int], what: str, older: str
-) -> M:
-    """Decode what a file says of itself, strictly, its format version first.
-
-    Args:
-        encoded: JSON.
-        kind: What to decode.
-        readable: Versions that can be read, rising.
-        what: Name of the version, for the error.
-        older: What is too old where its version is, for the error.
-
-    Raises:
-        BundleError: If the bytes are none of such a version; says which side is older.
-    """
-    try:
-        version = msgspec.json.decode(encoded, type=_Versioned).format_version
-    except msgspec.DecodeError as error:
-        raise BundleError(f"manifest cannot be read: {error}") from None
-    if version not in readable:
-        late = "this sotto" if version > readable[-1] else older
-        known = " or ".join(map(str, readable))
-        raise BundleError(f"{what} format_version must be {known}, got {version}; {late} is older")
-    try:
-        return msgspec.json.decode(encoded, type=kind)
-    except msgspec.DecodeError as error:
-        raise BundleError(f"manifest cannot be read: {error}") from None
-
-
-class _Versioned(msgspec.Struct):
-    format_version: int

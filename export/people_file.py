@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from export.bundle_files import open_files, write_files
-from export.manifest import BundleError, FileDigest, Manifest, decode_versioned
+from export.manifest import Manifest
+from export.manifest_base import BundleError, FileDigest, ManifestBase, decode_versioned
+from export.person_fits import check_fits
 from export.runtime import NextWordGraph
 from export.signed_by import Signer
 from export.signed_files import SIGNED_NAMES, read_checked, read_manifest, signed_files
@@ -35,7 +37,7 @@ PEOPLE_FILES = (MAKER_FILE, NAMES_FILE)
 _PHI, _EMBEDDINGS, _PLACES = "phi", "embeddings", "places/"
 
 
-class PeopleManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PeopleManifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Describe everybody's file.
 
     Attributes:
@@ -61,10 +63,6 @@ class PeopleManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     def __post_init__(self) -> None:
         if sorted(self.files) != sorted(PEOPLE_FILES):
             raise ValueError(f"files must be {list(PEOPLE_FILES)}, got {sorted(self.files)}")
-
-    def encode(self) -> bytes:
-        """Return the manifest as indented JSON, equal for equal manifests."""
-        return msgspec.json.format(msgspec.json.encode(self, order="deterministic")) + b"\n"
 
 
 @dataclass(frozen=True)
@@ -94,20 +92,7 @@ class PeopleFile:
             BundleError: If the file is of another run, method or schema than the bundle, or does
                 not make what the graph takes.
         """
-        if bundle.personal is None:
-            raise BundleError(
-                "the bundle must take a person's tensors, but holds a whole model; the file of "
-                "everybody's embeddings is of no use to it"
-            )
-        for name, found, expected in (
-            ("run", self.manifest.run, bundle.run),
-            ("method", self.manifest.method, bundle.personal.method),
-            ("schema", self.manifest.schema_sha256, bundle.personal_schema.sha256.hex()),
-        ):
-            if found != expected:
-                raise BundleError(
-                    f"{name} of everybody's file must be {expected}, the bundle's, got {found}"
-                )
+        check_fits(self.manifest, bundle, whose="everybody's file")
         generated = bundle.personal_schema
         schema = hypernetwork_schema(self.manifest.hypernetwork, generated)
         shapes = {name: places.shape for name, places in self.places.items()}

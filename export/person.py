@@ -16,7 +16,8 @@ from export.bundle_files import check_target
 from export.client_model import ClientModels
 from export.exporter import ExportError, exporter_for
 from export.graph_face import PERSONAL
-from export.manifest import FileDigest, personal_schema
+from export.manifest import personal_schema
+from export.manifest_base import FileDigest
 from export.personal_file import ADAPTER_FILE, PersonalManifest, write_personal_file
 from export.release import Release
 from export.released_model import personal_names

@@ -14,8 +14,10 @@ import msgspec
 
 from export.adapter import Resting, decode_adapter
 from export.bundle_files import open_files, write_files
-from export.manifest import CONTENT_FILES, BundleError, FileDigest, Manifest, decode_versioned
+from export.manifest import CONTENT_FILES, Manifest
+from export.manifest_base import BundleError, FileDigest, ManifestBase, decode_versioned
 from export.people_file import PEOPLE_FILES
+from export.person_fits import check_fits
 from export.runtime import PersonalInputs
 from export.signed_by import Signer
 from export.signed_files import (
@@ -50,7 +52,7 @@ PERSONAL_VERSION = 1
 ADAPTER_FILE = "person.onnx_adapter"
 
 
-class PersonalManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PersonalManifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Describe one person's part of a model.
 
     Attributes:
@@ -81,10 +83,6 @@ class PersonalManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         if sorted(self.files) != [ADAPTER_FILE]:
             raise ValueError(f"files must be [{ADAPTER_FILE!r}], got {sorted(self.files)}")
 
-    def encode(self) -> bytes:
-        """Return the manifest as indented JSON, equal for equal manifests."""
-        return msgspec.json.format(msgspec.json.encode(self, order="deterministic")) + b"\n"
-
 
 @dataclass(frozen=True)
 class PersonalFile:
@@ -107,21 +105,7 @@ class PersonalFile:
             BundleError: If the file is of another run, method or schema than the bundle, or the
                 adapter does not hold what the graph takes.
         """
-        if bundle.personal is None:
-            raise BundleError(
-                f"the bundle must take a person's tensors, but holds a whole model; "
-                f"{self.manifest.client}'s file is of no use to it"
-            )
-        for name, found, expected in (
-            ("run", self.manifest.run, bundle.run),
-            ("method", self.manifest.method, bundle.personal.method),
-            ("schema", self.manifest.schema_sha256, bundle.personal_schema.sha256.hex()),
-        ):
-            if found != expected:
-                raise BundleError(
-                    f"{name} of {self.manifest.client}'s file must be {expected}, the bundle's, "
-                    f"got {found}"
-                )
+        check_fits(self.manifest, bundle, whose=f"{self.manifest.client}'s file")
         shapes = graph.personal_shapes
         return graph.for_person(decode_adapter(self.adapter, shapes, self.manifest.resting))
 

@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from export.checked_graph import CheckedGraph
 from export.graph_face import OPSET
-from export.manifest import MODEL_FILE, FileDigest, Kind, Manifest, PersonalPart, PrivacyStatement
+from export.manifest import MODEL_FILE, Kind, Manifest, PersonalPart, PrivacyStatement
+from export.manifest_base import FileDigest
 from export.release import Release, parameters_sha256
 from models.codec import named_tensors
 from models.model_settings import schema_of

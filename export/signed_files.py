@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from export.bundle_files import BundleFiles
-from export.manifest import BundleError, FileDigest
+from export.manifest_base import BundleError, FileDigest
 from export.signed_by import (
     LARGEST_CERTIFICATE_BYTES,
     LARGEST_SIGNATURE_BYTES,

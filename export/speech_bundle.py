@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from export.bundle_files import open_files
-from export.manifest import BundleError
+from export.manifest_base import BundleError
 from export.signed_by import Signer
 from export.signed_files import SIGNED_NAMES, read_checked, read_manifest
 from export.speech_face import VOCODER_FILE, VOICE_FILES

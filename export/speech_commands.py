@@ -6,9 +6,10 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from export.command_sources import Report, certificate_in, coordinator_of, named, release_in
+from export.command_sources import certificate_in, coordinator_of, release_in
 from export.exporter import Precision
 from export.personal_file import load_personal_file
+from export.reports import Report, exported, inspected, verified
 from export.sound_file import check_format, encode_sound, format_of
 from export.speech import open_voice
 from export.speech_bundle import load_speech_bundle
@@ -39,12 +40,7 @@ def export_speech_bundle(
     manifest = export_speech(
         release, target, vocoder=beside, precision=precision, signed_with=signer
     )
-    return {
-        "bundle": str(target),
-        "release_signed_by": named(release.signer),
-        **described_speech(manifest),
-        "parity": _compared_speech(manifest.parity),
-    }
+    return exported(target, release, described_speech(manifest), _compared_speech(manifest.parity))
 
 
 def speak(
@@ -116,18 +112,9 @@ def quantise_voice(
 def verify_speech_bundle(source: Path, authority: bytes | None) -> Report:
     """Check a speech bundle; errors as of ``export.commands.verify``."""
     bundle, found = verify_speech(source, authority=authority)
-    report: Report = {
-        "bundle": str(source),
-        "digests": "fit",
-        "weights": "the release's, bit for bit"
-        if bundle.manifest.precision == "float32"
-        else "those the manifest names, rounded",
-        "parity": "not compared: torch is missing"
-        if found.voice is None
-        else _compared_speech(found.voice),
-        "bundle_signed_by": named(bundle.signer),
-        **described_speech(bundle.manifest),
-    }
+    manifest = bundle.manifest
+    parity = None if found.voice is None else _compared_speech(found.voice)
+    report = verified(source, manifest, bundle.signer, described_speech(manifest), parity)
     if found.vocoder is not None:
         report["vocoder_parity"] = _compared_speech(found.vocoder)
     return report
@@ -136,18 +123,8 @@ def verify_speech_bundle(source: Path, authority: bytes | None) -> Report:
 def inspect_speech(source: Path, authority: bytes | None) -> Report:
     """Say what a speech bundle is; errors as of ``export.commands.inspect``."""
     bundle = load_speech_bundle(source, authority=authority)
-    manifest = bundle.manifest
-    return {
-        "signed_by": named(bundle.signer),
-        "client": manifest.client or "everyone's",
-        **described_speech(manifest),
-        "personal_tensors": "none"
-        if manifest.personal is None
-        else list(manifest.personal.tensors),
-        "privacy_mode": manifest.privacy.mode,
-        "opset": manifest.opset,
-        "parity": _compared_speech(manifest.parity),
-    }
+    parity = _compared_speech(bundle.manifest.parity)
+    return inspected(bundle.manifest, bundle.signer, described_speech(bundle.manifest), parity)
 
 
 def described_speech(manifest: SpeechManifest) -> Report:

@@ -22,11 +22,8 @@ from export.checked_voice import (
 )
 from export.exporter import ExportError, Precision
 from export.graph_face import OPSET
-from export.manifest import (
-    FileDigest,
-    PersonalPart,
-    PrivacyStatement,
-)
+from export.manifest import PersonalPart, PrivacyStatement
+from export.manifest_base import FileDigest
 from export.parity import TOLERANCE, is_torch_there
 from export.release import Release, parameters_sha256
 from export.released_model import held_tensors, personal_names

@@ -10,13 +10,13 @@ import msgspec
 
 from export.exporter import Precision
 from export.manifest import (
-    FileDigest,
     PersonalPart,
     PrivacyStatement,
-    decode_versioned,
+    check_rounding,
     held_schema,
     personal_schema,
 )
+from export.manifest_base import FileDigest, ManifestBase, decode_versioned
 from export.speech_face import (
     DECODER_FILE,
     ENCODER_FILE,
@@ -74,7 +74,7 @@ class VocoderPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     parity: SpeechParity
 
 
-class SpeechManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SpeechManifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Describe a speech bundle.
 
     Attributes:
@@ -129,11 +129,7 @@ class SpeechManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
                 f"schema_sha256 must be {expected}, the schema of the voice's settings, got "
                 f"{self.schema_sha256[: len(expected)]}"
             )
-        if (self.precision == "float32") != (self.rounded_from is None):
-            raise ValueError(
-                f"rounded_from belongs to a rounded model, got precision {self.precision} and "
-                f"rounded_from {self.rounded_from}"
-            )
+        check_rounding(self.precision, self.rounded_from)
         if self.vocoder is not None and self.vocoder.model.mel != self.model.mel:
             raise ValueError("the vocoder's mel settings must be the voice's, got others")
         for name, digest in self.files.items():
@@ -153,10 +149,6 @@ class SpeechManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     def held_schema(self) -> Schema:
         """Return the tensors that the voice's graphs hold."""
         return held_schema(self.model, self.personal_schema.slices)
-
-    def encode(self) -> bytes:
-        """Return the manifest as indented JSON, equal for equal manifests."""
-        return msgspec.json.format(msgspec.json.encode(self, order="deterministic")) + b"\n"
 
     def _check_size(self, name: str, size_bytes: int) -> None:
         """Check that a graph has room for its weights: elsewhere they would escape its hash."""

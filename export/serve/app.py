@@ -8,7 +8,7 @@ from fastapi.telemetry import TelemetryConfig
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
-from export.manifest import BundleError
+from export.manifest_base import BundleError
 from export.runtime import GraphError
 from export.serve import (
     api_page,

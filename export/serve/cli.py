@@ -82,8 +82,9 @@ def _prepare_page(arguments: argparse.Namespace) -> Mapping[str, object]:
 def _change(folder: "ServingFolder", arguments: argparse.Namespace) -> Mapping[str, object]:
     """Change what is served."""
     from export.personal_file import kind_of
+    from export.serve.people_changes import add_files
     from export.serve.promotion import promote, roll_back
-    from export.serve.voice_promotion import add_files, roll_back_voice
+    from export.serve.voice_promotion import roll_back_voice
 
     match arguments.command:
         case "promote" if kind_of(arguments.bundle) == "speech":

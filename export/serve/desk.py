@@ -11,6 +11,8 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from export.page.site import PageFile
+from export.serve.folder import ServingFolder
+from export.serve.keyboard_version import ServedModel
 from export.serve.metrics import ServingMetrics
 from export.serve.people import People
 from export.serve.rate_limit import RateLimit
@@ -28,6 +30,7 @@ class Desk:
     """Hold what a server works with.
 
     Attributes:
+        folder: What it serves, on the disk.
         shelf: The versions that are served.
         people: Everyone's models and texts.
         tokens: Whose token is whose; exchanged whole when the file changes.
@@ -39,7 +42,8 @@ class Desk:
         is_closing: Whether the server is about to stop.
     """
 
-    shelf: Shelf
+    folder: ServingFolder
+    shelf: Shelf[ServedModel]
     people: People
     tokens: KnownTokens
     rate_limit: RateLimit

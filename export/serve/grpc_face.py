@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Never
 
 import grpc
 
-from export.manifest import BundleError
+from export.manifest_base import BundleError
 from export.serve.desk import Desk
 from export.serve.folder import ServingError, ServingFolder
 from export.serve.people import MOST_SUGGESTIONS, Suggested

@@ -27,7 +27,8 @@ from export.graph_face import (
 from export.next_word import WordModel
 from export.runtime import GraphError, Prediction, State
 from export.serve.desk import ClientName, Desk, DeskOf
-from export.serve.shelf import NothingServedError, ServedModel
+from export.serve.keyboard_version import ServedModel
+from export.serve.shelf import NothingServedError
 
 MODEL_NAME = "keyboard"
 

@@ -14,8 +14,9 @@ from starlette.exceptions import HTTPException
 from export.manifest import MODEL_FILE
 from export.page.described import describe, personal_file
 from export.serve.desk import ClientName, Desk, DeskOf
+from export.serve.keyboard_version import ServedModel, read_served_file
 from export.serve.personal_models import NoPersonalModelError
-from export.serve.shelf import NothingServedError, ServedModel
+from export.serve.shelf import NothingServedError
 
 _FOREVER = "private, max-age=31536000, immutable"
 
@@ -64,7 +65,7 @@ async def shared_file(
     headers = {"ETag": tag, "Cache-Control": _FOREVER, "Vary": "Authorization"}
     if tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
-    content = await desk.on_thread(lambda: desk.shelf.read_file(served, name))
+    content = await desk.on_thread(lambda: read_served_file(desk.folder, served, name))
     media_type = "application/octet-stream" if name == MODEL_FILE else "text/plain; charset=utf-8"
     return Response(content, headers=headers, media_type=media_type)
 

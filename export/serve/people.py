@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from export.next_word import SLOTS, NextWords, Suggestion, WordModel
 from export.runtime import NextWordGraph
+from export.serve.keyboard_version import ServedModel
 from export.serve.personal_models import PersonalModels
-from export.serve.shelf import ServedModel
 from export.strip import Strip, cased_words, fill_strip, typed_word
 
 MOST_SUGGESTIONS = 10

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from math import prod
 from typing import Protocol
 
-from export.manifest import BundleError
+from export.manifest_base import BundleError
 from export.people_file import MadePeople
 from export.personal_file import load_personal_file
 from export.runtime import NextWordGraph
 from export.serve.folder import ServingFolder
+from export.serve.keyboard_version import ServedModel
 from export.serve.metrics import ServingMetrics
-from export.serve.shelf import ServedModel
 
 _FLOAT_BYTES = 4
 

@@ -5,29 +5,22 @@ promoted only if a figure is not worse than the present version's by more than s
 """
 
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 from export.bundle import load_bundle
-from export.people_file import load_people_file
-from export.personal_file import kind_of, load_personal_file
+from export.personal_file import kind_of
 from export.runtime import NextWordGraph
+from export.serve.changes import GateError, check_people, go_back
 from export.serve.copies import copied, keep, remove_all_but
 from export.serve.folder import ServingError, ServingFolder
+from export.serve.keyboard_version import ServedModel, load_version
 from export.serve.personal_models import load_person
 from export.serve.recall import measure_recall, read_held_out
 from export.serve.settings import ServeSettings, read_settings
-from export.serve.shelf import ServedModel, load_version
-from export.serve.tokens import checked_client
 from export.serve.versions import read_versions, version_name, write_versions
-from privacy.atomic import write_atomically
 
 _POINTS = 100
 _JUDGED_PEOPLE = 5
-
-
-class GateError(ServingError):
-    """Raised when a version is not good enough to be served."""
 
 
 def promote(
@@ -68,7 +61,11 @@ def promote(
         if everybody is not None:
             shutil.copyfile(everybody, folder.everybody(incoming.name))
         new = load_version(folder, settings, incoming.name)
-        _check_people(folder, new)
+        files_of_people = set(folder.people(new.version).glob("*"))
+        check_people(
+            files_of_people - {folder.everybody(new.version)},
+            lambda client: load_person(folder, new, client),
+        )
         version = version_name(new.manifest)
         versions = read_versions(folder)
         if version == versions.present:
@@ -84,56 +81,6 @@ def promote(
     return {"version": version, "before": changed.before, "gate": reason}
 
 
-def add_people(folder: ServingFolder, files: Sequence[Path]) -> dict[str, object]:
-    """Add or replace people's files on the present version; a server takes them at once.
-
-    Raises:
-        ServingError: If nothing is served, or the present version has one model for everyone.
-        BundleError: If a file is corrupt, unsigned where it must be signed, or not of this version.
-        OSError: If the disk refuses.
-    """
-    folder.check()
-    with folder.changing():
-        present = read_versions(folder).present
-        if present is None:
-            raise ServingError("no version is served yet; promote one first")
-        served = load_version(folder, read_settings(folder.settings), present)
-        authority = folder.authority_certificate()
-        folder.people(present).mkdir(mode=0o700, parents=True, exist_ok=True)
-        names = []
-        for file in files:
-            own = load_personal_file(file, authority=authority)
-            own.on(served.graph, served.manifest)
-            name = checked_client(own.manifest.client)
-            write_atomically(folder.person(present, name), file.read_bytes())
-            names.append(name)
-    return {"version": present, "people": names}
-
-
-def replace_everybody(folder: ServingFolder, file: Path) -> dict[str, object]:
-    """Make the present version's people of another file of embeddings; a server takes it at once.
-
-    Who is in it no longer is not made any more.
-
-    Raises:
-        ServingError: If nothing is served.
-        BundleError: If the file is corrupt, unsigned where it must be signed, or of another run,
-            method or schema.
-        OSError: If the disk refuses.
-    """
-    folder.check()
-    with folder.changing():
-        present = read_versions(folder).present
-        if present is None:
-            raise ServingError("no version is served yet; promote one first")
-        served = load_version(folder, read_settings(folder.settings), present)
-        everybody = load_people_file(file, authority=folder.authority_certificate())
-        made = everybody.on(served.graph, served.manifest)
-        folder.people(present).mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_atomically(folder.everybody(present), file.read_bytes())
-    return {"version": present, "people": len(made)}
-
-
 def roll_back(folder: ServingFolder, *, reason: str) -> dict[str, object]:
     """Serve the version before again; the present one is then the one before.
 
@@ -142,15 +89,14 @@ def roll_back(folder: ServingFolder, *, reason: str) -> dict[str, object]:
         ValueError: If its bundle is no longer what it was.
         OSError: If the disk refuses.
     """
-    folder.check()
     settings = read_settings(folder.settings)
-    with folder.changing():
-        versions = read_versions(folder)
-        if versions.before is None:
-            raise ServingError("there is no version before the present one to go back to")
-        load_version(folder, settings, versions.before)
-        write_versions(folder, versions.changed("rollback", versions.before, reason))
-    return {"version": versions.before, "before": versions.present}
+    return go_back(
+        folder,
+        folder,
+        lambda version: load_version(folder, settings, version),
+        what="version",
+        reason=reason,
+    )
 
 
 def _present(folder: ServingFolder, settings: ServeSettings, version: str) -> ServedModel:
@@ -206,14 +152,6 @@ def _sample(folder: ServingFolder, model: ServedModel) -> list[NextWordGraph]:
             "the bundles' own figures without --held-out"
         )
     return [load_person(folder, model, name) for name in names[:_JUDGED_PEOPLE]]
-
-
-def _check_people(folder: ServingFolder, new: ServedModel) -> None:
-    """Check that every personal file that came along can be used."""
-    for path in sorted(set(folder.people(new.version).glob("*")) - {folder.everybody(new.version)}):
-        if path.suffix != ".zip" or not path.is_file():
-            raise ServingError(f"{path.name} must be CLIENT.zip, a personal file")
-        load_person(folder, new, checked_client(path.stem))
 
 
 def _judge(metric: str, figures: list[float], largest_loss_points: float) -> str:

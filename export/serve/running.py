@@ -20,15 +20,16 @@ from export.serve.app import make_app
 from export.serve.connections import bounded_headers
 from export.serve.desk import Desk
 from export.serve.folder import ServingError, ServingFolder
+from export.serve.keyboard_version import keyboard_shelf
 from export.serve.metrics import ServingMetrics
 from export.serve.page import SERVED_FROM
 from export.serve.people import People
 from export.serve.personal_models import OwnModels
 from export.serve.rate_limit import RateLimit
 from export.serve.settings import ListenSettings, ServeSettings, read_settings
-from export.serve.shelf import NothingServedError, Shelf
+from export.serve.shelf import NothingServedError
 from export.serve.tokens import read_tokens
-from export.serve.voice_shelf import VoiceShelf
+from export.serve.voice_version import voice_shelf
 from export.serve.voices import Voices
 
 _LOG = logging.getLogger(__name__)
@@ -99,12 +100,13 @@ def make_desk(folder: ServingFolder, settings: ServeSettings) -> Desk:
         OSError: If a file cannot be read.
     """
     metrics = ServingMetrics()
-    shelf = Shelf(folder, settings)
+    shelf = keyboard_shelf(folder, settings)
     shelf.reload()
-    voices = VoiceShelf(folder, settings)
+    voices = voice_shelf(folder, settings)
     voices.reload()
     limits = settings.limits
     desk = Desk(
+        folder=folder,
         shelf=shelf,
         people=People(
             OwnModels(folder, metrics, largest_bytes=settings.personal_bytes),

@@ -5,20 +5,16 @@ real ones, as both bundles name it: what a server would have to measure that on 
 it does not have.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 
-from export.personal_file import PersonalFile, kind_of, load_personal_file
+from export.serve.changes import GateError, check_people, go_back
 from export.serve.copies import copied, keep, remove_all_but
 from export.serve.folder import ServingError, ServingFolder
-from export.serve.promotion import GateError, add_people, replace_everybody
 from export.serve.settings import read_settings
-from export.serve.tokens import checked_client
 from export.serve.versions import read_versions, version_name, write_versions
-from export.serve.voice_shelf import ServedVoice, load_voice, voice_of
+from export.serve.voice_version import load_voice, voice_of
 from export.speech_bundle import load_speech_bundle
 from export.speech_manifest import SpeechManifest
-from privacy.atomic import write_atomically
 
 METRIC = "perplexity"
 """What voices are compared by, unless another figure is named; of a voice it is e to the mel L1."""
@@ -59,7 +55,9 @@ def promote_voice(
         copied(voices, bundle, people, check=load_speech_bundle) as incoming,
     ):
         new = load_voice(folder, settings, incoming.name)
-        _check_people(folder, new)
+        check_people(
+            voices.people(new.version).glob("*"), lambda client: voice_of(folder, new, client)
+        )
         version = version_name(new.manifest)
         versions = read_versions(voices)
         if version == versions.present:
@@ -97,33 +95,6 @@ def judge_voice(
     return found
 
 
-def add_files(folder: ServingFolder, files: Sequence[Path]) -> dict[str, object]:
-    """Add or replace people's files, on the present voice if made for it, else on the keyboard.
-
-    One file of everybody's embeddings may stand alone; the keyboard's people are then made of it.
-
-    Raises:
-        ServingError: If nothing is served, or the present version has one model for everyone.
-        BundleError: If a file is corrupt, unsigned where it must be signed, or of neither.
-        OSError: If the disk refuses.
-    """
-    folder.check()
-    if len(files) == 1 and kind_of(files[0]) == "people":
-        return replace_everybody(folder, files[0])
-    authority = folder.authority_certificate()
-    owned = [(file, load_personal_file(file, authority=authority)) for file in files]
-    present = read_versions(folder.voices).present
-    if present is None:
-        return add_people(folder, files)
-    served = load_voice(folder, read_settings(folder.settings), present)
-    for_voice = [(file, own) for file, own in owned if _is_made_for(own, served.manifest)]
-    others = [file for file in files if file not in [taken for taken, _ in for_voice]]
-    report = add_people(folder, others) if others else {}
-    if for_voice:
-        report |= {"voice": present, "voices_of": _add_voices(folder, served, for_voice)}
-    return report
-
-
 def roll_back_voice(folder: ServingFolder, *, reason: str) -> dict[str, object]:
     """Serve the voice before again; the present one is then the one before.
 
@@ -132,36 +103,14 @@ def roll_back_voice(folder: ServingFolder, *, reason: str) -> dict[str, object]:
         ValueError: If its bundle is no longer what it was.
         OSError: If the disk refuses.
     """
-    folder.check()
-    settings, voices = read_settings(folder.settings), folder.voices
-    with folder.changing():
-        versions = read_versions(voices)
-        if versions.before is None:
-            raise ServingError("there is no voice before the present one to go back to")
-        load_voice(folder, settings, versions.before)
-        write_versions(voices, versions.changed("rollback", versions.before, reason))
-    return {"version": versions.before, "before": versions.present}
-
-
-def _add_voices(
-    folder: ServingFolder, served: ServedVoice, files: Sequence[tuple[Path, PersonalFile]]
-) -> list[str]:
-    """Put files beside the present voice, and return whose they are."""
-    names = []
-    with folder.changing():
-        people = folder.voices.people(served.version)
-        people.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for file, own in files:
-            own.on(served.voice, served.manifest)
-            name = checked_client(own.manifest.client)
-            write_atomically(folder.voices.person(served.version, name), file.read_bytes())
-            names.append(name)
-    return names
-
-
-def _is_made_for(own: PersonalFile, voice: SpeechManifest) -> bool:
-    schema = voice.personal_schema.sha256.hex()
-    return (own.manifest.run, own.manifest.schema_sha256) == (voice.run, schema)
+    settings = read_settings(folder.settings)
+    return go_back(
+        folder,
+        folder.voices,
+        lambda version: load_voice(folder, settings, version),
+        what="voice",
+        reason=reason,
+    )
 
 
 def _figure(metric: str, manifest: SpeechManifest) -> float:
@@ -173,11 +122,3 @@ def _figure(metric: str, manifest: SpeechManifest) -> float:
             "better"
         )
     return float(figure)
-
-
-def _check_people(folder: ServingFolder, new: ServedVoice) -> None:
-    """Check that every personal file that came along can be used."""
-    for path in sorted(folder.voices.people(new.version).glob("*")):
-        if path.suffix != ".zip" or not path.is_file():
-            raise ServingError(f"{path.name} must be CLIENT.zip, a personal file")
-        voice_of(folder, new, checked_client(path.stem))

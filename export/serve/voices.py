@@ -16,7 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from export.serve.folder import ServingFolder
 from export.serve.metrics import ServingMetrics
 from export.serve.settings import SpeechSettings
-from export.serve.voice_shelf import ServedVoice, VoiceShelf, voice_of
+from export.serve.shelf import Shelf
+from export.serve.voice_version import ServedVoice, voice_of
 from export.sound_file import SoundEncoder, SoundFormat
 from export.speech import Piece
 
@@ -96,7 +97,7 @@ class Voices:
     def __init__(
         self,
         folder: ServingFolder,
-        shelf: VoiceShelf,
+        shelf: Shelf[ServedVoice],
         metrics: ServingMetrics,
         limits: SpeechSettings,
     ) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from export.bundle import load_bundle, write_bundle
 from export.keyboard import export_keyboard, verify_bundle
-from export.manifest import BundleError
+from export.manifest_base import BundleError
 from export.release import read_release
 from export.runtime import GraphError
 from models.vocabulary import Vocabulary

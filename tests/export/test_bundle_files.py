@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from export.bundle_files import open_files, write_files
-from export.manifest import BundleError
+from export.manifest_base import BundleError
 
 FILES = {"a.txt": b"first", "b.bin": bytes(range(256))}
 ALLOWED = ("a.txt", "b.bin", "c.sig")

@@ -17,7 +17,7 @@ from export.image import export_image, load_image_bundle, verify_image
 from export.image_parity import BATCHES
 from export.image_runtime import ImageGraph
 from export.keyboard import export_keyboard
-from export.manifest import BundleError
+from export.manifest_base import BundleError
 from export.parity import ParityError
 from export.person import export_people
 from export.personal_file import load_personal_file

@@ -14,7 +14,7 @@ from export.keyboard import (
     quantise_bundle,
     verify_bundle,
 )
-from export.manifest import BundleError, FileDigest
+from export.manifest_base import BundleError, FileDigest
 from export.parity import SHAPES, ParityError
 from export.release import read_release
 from export.runtime import GraphError, NextWordGraph

@@ -2,7 +2,8 @@ import msgspec
 import pytest
 
 from export.bundle import Bundle
-from export.manifest import BundleError, decode_manifest
+from export.manifest import decode_manifest
+from export.manifest_base import BundleError
 from models.model_settings import schema_of
 
 Json = dict[str, object]

@@ -13,7 +13,7 @@ from export.cli import main
 from export.everybody import export_everybody
 from export.exporter import ExportError
 from export.keyboard import export_keyboard
-from export.manifest import BundleError, FileDigest
+from export.manifest_base import BundleError, FileDigest
 from export.people_file import (
     MAKER_FILE,
     NAMES_FILE,

@@ -18,7 +18,7 @@ from export.checked_graph import recover_parameters
 from export.client_model import client_parameters
 from export.exporter import ExportError, exporter_for
 from export.keyboard import export_keyboard, verify_bundle
-from export.manifest import BundleError, FileDigest
+from export.manifest_base import BundleError, FileDigest
 from export.person import export_people, export_published
 from export.personal_file import ADAPTER_FILE, load_personal_file, write_personal_file
 from export.release import Release, read_release

@@ -16,7 +16,7 @@ from export.bundle import load_bundle
 from export.checked_voice import build_voice
 from export.cli import main
 from export.exporter import ExportError
-from export.manifest import BundleError
+from export.manifest_base import BundleError
 from export.parity import ParityError
 from export.person import export_people, export_published
 from export.personal_file import load_personal_file

@@ -8,7 +8,7 @@ import pytest
 
 from export.bundle_files import open_files, write_files
 from export.everybody import export_everybody
-from export.manifest import FileDigest
+from export.manifest_base import FileDigest
 from export.people_file import (
     PEOPLE_FILES,
     encode_people,

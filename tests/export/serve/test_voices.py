@@ -14,7 +14,7 @@ from export.serve.folder import ServingFolder
 from export.serve.metrics import ServingMetrics
 from export.serve.settings import SpeechSettings, read_settings
 from export.serve.speech_api import SpokenResponse
-from export.serve.voice_shelf import ServedVoice, VoiceShelf
+from export.serve.voice_version import ServedVoice, voice_shelf
 from export.serve.voices import Speech, TooManySpeechesError, Voices
 from export.speech import Voice
 from export.speech_export import export_speech
@@ -40,7 +40,7 @@ def metrics() -> ServingMetrics:
 
 @pytest.fixture
 def voices(folder: ServingFolder, metrics: ServingMetrics) -> Iterator[Voices]:
-    shelf = VoiceShelf(folder, read_settings(folder.settings))
+    shelf = voice_shelf(folder, read_settings(folder.settings))
     shelf.reload()
     made = Voices(folder, shelf, metrics, LIMITS)
     yield made

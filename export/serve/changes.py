@@ -1,0 +1,91 @@
+"""Do what every change of a served version takes, of a keyboard and of a voice alike."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from export.personal_file import PersonalFile
+from export.serve.folder import ServingError, ServingFolder
+from export.serve.tokens import checked_client
+from export.serve.versions import read_versions, write_versions
+from privacy.atomic import write_atomically
+
+
+class GateError(ServingError):
+    """Raised when a version is not good enough to be served."""
+
+
+def check_people(files: Iterable[Path], load: Callable[[str], object]) -> None:
+    """Check that every personal file that came along with a bundle can be used.
+
+    Args:
+        files: CLIENT.zip each.
+        load: Given a client, loads the file as a server would; raises BundleError.
+
+    Raises:
+        ServingError: If something else lies among them.
+        BundleError: What ``load`` raises.
+    """
+    for path in sorted(files):
+        if path.suffix != ".zip" or not path.is_file():
+            raise ServingError(f"{path.name} must be CLIENT.zip, a personal file")
+        load(checked_client(path.stem))
+
+
+def put_people(
+    shelf: ServingFolder,
+    version: str,
+    files: Sequence[tuple[Path, PersonalFile]],
+    check: Callable[[PersonalFile], object],
+) -> list[str]:
+    """Put people's files beside a version, none before all are checked; return whose they are.
+
+    Args:
+        shelf: Where the version is.
+        version: Its name.
+        files: Each file, and what it holds.
+        check: Refuses a file that is not of this version; raises BundleError.
+
+    Raises:
+        ServingError: If a client's name is no name.
+        BundleError: What ``check`` raises.
+        OSError: If the disk refuses.
+    """
+    for _, own in files:
+        check(own)
+    names = [checked_client(own.manifest.client) for _, own in files]
+    shelf.people(version).mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name, (path, _) in zip(names, files, strict=True):
+        write_atomically(shelf.person(version, name), path.read_bytes())
+    return names
+
+
+def go_back(
+    folder: ServingFolder,
+    shelf: ServingFolder,
+    load: Callable[[str], object],
+    *,
+    what: str,
+    reason: str,
+) -> dict[str, object]:
+    """Serve the version before again; the present one is then the one before.
+
+    Args:
+        folder: The serving folder.
+        shelf: Where the versions are: the same folder, or that of its voices.
+        load: Loads a version as a server would, so that one that is gone is not gone back to.
+        what: What there is a version of, for the error.
+        reason: Why, in words.
+
+    Raises:
+        ServingError: If there is none.
+        ValueError: If its bundle is no longer what it was.
+        OSError: If the disk refuses.
+    """
+    folder.check()
+    with folder.changing():
+        versions = read_versions(shelf)
+        if versions.before is None:
+            raise ServingError(f"there is no {what} before the present one to go back to")
+        load(versions.before)
+        write_versions(shelf, versions.changed("rollback", versions.before, reason))
+    return {"version": versions.before, "before": versions.present}

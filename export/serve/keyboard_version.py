@@ -1,0 +1,116 @@
+"""Load one version of the keyboard, and make it ready for everybody."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from export.bundle import load_bundle
+from export.bundle_files import open_files
+from export.manifest import CONTENT_FILES, Manifest
+from export.next_word import NextWords
+from export.people_file import MadePeople, load_people_file
+from export.personal_ranking import PersonalRanking
+from export.runtime import NextWordGraph
+from export.serve.folder import ServingError, ServingFolder
+from export.serve.settings import ServeSettings
+from export.serve.shelf import Shelf
+from export.signed_files import SIGNED_NAMES, read_checked
+from export.strip import read_blocklist
+from export.word_index import WordIndex
+from models.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """Hold one version in memory.
+
+    Attributes:
+        version: Its name.
+        manifest: What it is.
+        vocabulary: The words of its rows.
+        index: Their index, shared by every text.
+        ranking: What ranks them, without blocked ones.
+        graph: What everyone shares.
+        made: What makes people's own parts where they have no file; None where nothing does.
+    """
+
+    version: str
+    manifest: Manifest
+    vocabulary: Vocabulary
+    index: WordIndex
+    ranking: PersonalRanking
+    graph: NextWordGraph
+    made: MadePeople | None = None
+
+
+def load_version(folder: ServingFolder, settings: ServeSettings, version: str) -> ServedModel:
+    """Load one version and ask it once.
+
+    Raises:
+        ValueError: If its bundle is corrupt, or unsigned where that is not accepted; or if the
+            graph cannot be loaded or run.
+        OSError: If it cannot be read.
+    """
+    authority = folder.authority_certificate()
+    if authority is None and not settings.accept_unsigned:
+        raise ServingError(
+            f"{folder.authority} must be there to check who signed {version}; put the "
+            "federation's authority.crt there, or set accept_unsigned"
+        )
+    bundle = load_bundle(folder.bundles / version, authority=authority)
+    index = WordIndex(bundle.vocabulary)
+    graph = NextWordGraph(bundle.graph)
+    if bundle.manifest.client is not None:
+        raise ServingError(
+            f"{version} is {bundle.manifest.client}'s whole model and may not be served to "
+            "everyone; promote the bundle that all share, with --people"
+        )
+    nobody = {name: np.zeros(shape, np.float32) for name, shape in graph.personal_shapes.items()}
+    NextWords(graph.for_person(nobody), bundle.vocabulary, index=index).suggest("")
+    ranking = _ranking(folder, bundle.vocabulary, index)
+    made = _made_people(folder, version, graph, bundle.manifest)
+    return ServedModel(version, bundle.manifest, bundle.vocabulary, index, ranking, graph, made)
+
+
+def _made_people(
+    folder: ServingFolder, version: str, graph: NextWordGraph, manifest: Manifest
+) -> MadePeople | None:
+    """Return what makes people of everybody's file, where there is one for the version."""
+    if not folder.everybody(version).exists():
+        return None
+    everybody = load_people_file(
+        folder.everybody(version), authority=folder.authority_certificate()
+    )
+    return everybody.on(graph, manifest)
+
+
+def _ranking(folder: ServingFolder, vocabulary: Vocabulary, index: WordIndex) -> PersonalRanking:
+    """Return what ranks words for everyone: the server keeps nobody's own words."""
+    blocked = read_blocklist(folder.blocklist) if folder.blocklist.exists() else ()
+    return PersonalRanking(vocabulary, index, blocked=blocked)
+
+
+def keyboard_shelf(folder: ServingFolder, settings: ServeSettings) -> Shelf[ServedModel]:
+    """Return an empty shelf for the keyboards of a folder."""
+
+    def load(name: str, held: ServedModel | None) -> ServedModel:
+        if held is None:
+            return load_version(folder, settings, name)
+        return replace(
+            held,
+            ranking=_ranking(folder, held.vocabulary, held.index),
+            made=_made_people(folder, name, held.graph, held.manifest),
+        )
+
+    return Shelf(folder, load, allowed="version must be one of")
+
+
+def read_served_file(folder: ServingFolder, served: ServedModel, name: str) -> bytes:
+    """Return one of the files that a version's manifest pins.
+
+    Raises:
+        BundleError: If it is no longer what the manifest says.
+        OSError: If it cannot be read.
+    """
+    files = open_files(folder.bundles / served.version, (*SIGNED_NAMES, *CONTENT_FILES))
+    return read_checked(files, served.manifest.files, name)
