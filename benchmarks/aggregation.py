@@ -22,19 +22,16 @@ no bit. The updates lie in a pool of buffers that is larger than any cache and i
 if each had just been opened; the stack gets memory of its own.
 """
 
-import argparse
-import json
 import math
 import resource
 import time
 from collections.abc import Callable, Iterator
 
 import torch
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 
 from benchmarks.comparators.stacked_attention import stacked_attention
+from benchmarks.parts.figures import benchmark_parser, show_figures
 from benchmarks.parts.robust_rules import robust_figures
 from models.schema import Schema, TensorSpec
 from privacy.settings import NoNoise
@@ -183,21 +180,13 @@ def measure(client_count: int, *, runs: int, stacked_runs: int) -> dict[str, flo
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="fewer runs (under a minute)")
-    parser.add_argument("--json", action="store_true", help="print one object of figures")
+    parser = benchmark_parser(__doc__, quick="fewer runs (under a minute)")
     parser.add_argument("--threads", type=int, default=1, help="threads of every side")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     runs, stacked_runs = (6, 1) if arguments.quick else (12, 3)
     figures = measure(100, runs=runs, stacked_runs=stacked_runs)
-    if arguments.json:
-        print(json.dumps(figures))
-        return
-    table = Table("figure", "value", title="Aggregation")
-    for name, value in figures.items():
-        table.add_row(name, f"{value:,.3f}" if isinstance(value, float) else f"{value:,}")
-    Console().print(table)
+    show_figures(figures, "Aggregation", as_json=arguments.json)
 
 
 if __name__ == "__main__":

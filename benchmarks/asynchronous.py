@@ -20,17 +20,13 @@ slow in one as in the other: the slowness of a client is drawn so that its logar
 1 and ``--slowest``. The rounds without buffering are this project's own, at the same size.
 """
 
-import argparse
-import json
 import statistics
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from rich.console import Console
-from rich.table import Table
-
+from benchmarks.parts.figures import benchmark_parser, show_figures
 from simulation.config import config_from, read_tables, with_settings
 from simulation.dealing import build_population
 from simulation.metrics import Figures, read_metrics
@@ -168,9 +164,7 @@ def measure(setting: Setting, seeds: Sequence[int]) -> dict[str, float]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="one seed, half the clients, 8 rounds")
-    parser.add_argument("--json", action="store_true", help="print one object of figures")
+    parser = benchmark_parser(__doc__, quick="one seed, half the clients, 8 rounds")
     parser.add_argument("--preset", default="keyboard-tiny", help="preset of the simulations")
     parser.add_argument("--data", type=Path, help="folder of the preset's data, if it has any")
     parser.add_argument(
@@ -208,13 +202,9 @@ def main() -> None:
     )
     seeds = range(1, 1 + (arguments.seeds or (1 if quick else 3)))
     figures = measure(setting, seeds)
-    if arguments.json:
-        print(json.dumps(figures))
-        return
-    table = Table("figure", "value", title=f"Devices 1 to {setting.slowest:g}, {setting.preset}")
-    for name, value in figures.items():
-        table.add_row(name, f"{value:,.3f}")
-    Console().print(table)
+    show_figures(
+        figures, f"Devices 1 to {setting.slowest:g}, {setting.preset}", as_json=arguments.json
+    )
 
 
 if __name__ == "__main__":

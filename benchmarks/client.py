@@ -24,8 +24,6 @@ all with the same number of threads (``--threads``); times are the best of sever
 taken in turns.
 """
 
-import argparse
-import json
 import math
 import multiprocessing
 import time
@@ -36,11 +34,10 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 
 from benchmarks.comparators.default_torch_round import train_clients
+from benchmarks.parts.figures import benchmark_parser, show_figures
 from benchmarks.parts.matmul_rates import Product, product_gflops
 from benchmarks.parts.resting_agent import measure_agent
 from edge_client.compute import prepare_compute
@@ -197,9 +194,7 @@ def check_losses(losses: dict[str, float]) -> None:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="8,860 tokens instead of 40,000")
-    parser.add_argument("--json", action="store_true", help="print one object of figures")
+    parser = benchmark_parser(__doc__, quick="8,860 tokens instead of 40,000")
     parser.add_argument("--data", type=Path, help="PTB folder; without it the embedded manual")
     parser.add_argument("--threads", type=int, default=1, help="threads of every side")
     arguments = parser.parse_args()
@@ -208,13 +203,7 @@ def main() -> None:
     figures = measure_agent(2 if arguments.quick else 3) | measure_training(
         tokens, repeats, arguments.threads, data
     )
-    if arguments.json:
-        print(json.dumps(figures))
-        return
-    table = Table("figure", "value", title="One device")
-    for name, value in figures.items():
-        table.add_row(name, f"{value:,.3f}" if isinstance(value, float) else f"{value:,}")
-    Console().print(table)
+    show_figures(figures, "One device", as_json=arguments.json)
 
 
 if __name__ == "__main__":

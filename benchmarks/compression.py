@@ -22,8 +22,6 @@ Speeds are processor time and the best of several turns, so other programs' turn
 are simulations of ``--preset`` with its own seeds; the bytes are those that would be sealed.
 """
 
-import argparse
-import json
 import statistics
 import tempfile
 import time
@@ -32,9 +30,8 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks.parts.figures import benchmark_parser, show_figures
 from models.compression.settings import CompressionSettings
 from models.compression.update_format import CompressedFormat
 from models.schema import Schema, TensorSpec
@@ -137,9 +134,7 @@ def measure(
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="one seed, 5 rounds, 16 MB")
-    parser.add_argument("--json", action="store_true", help="print one object of figures")
+    parser = benchmark_parser(__doc__, quick="one seed, 5 rounds, 16 MB")
     parser.add_argument("--preset", default="keyboard-tiny", help="preset of the simulations")
     parser.add_argument("--data", type=Path, help="folder of the preset's data, if it has any")
     parser.add_argument("--seeds", type=int, default=3, help="seeds, from 1 on (default: 3)")
@@ -149,13 +144,7 @@ def main() -> None:
     rounds = arguments.rounds or (5 if arguments.quick else None)
     elements = 4_000_000 if arguments.quick else 16_000_000
     figures = measure(arguments.preset, arguments.data, seeds, rounds, elements)
-    if arguments.json:
-        print(json.dumps(figures))
-        return
-    table = Table("figure", "value", title=f"Compressed updates, {arguments.preset}")
-    for name, value in figures.items():
-        table.add_row(name, f"{value:,.3f}")
-    Console().print(table)
+    show_figures(figures, f"Compressed updates, {arguments.preset}", as_json=arguments.json)
 
 
 if __name__ == "__main__":

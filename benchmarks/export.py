@@ -27,9 +27,7 @@ tied GRU of width 300 with 10,000 words after one client's round on 8,870 tokens
 inside CPython; ``--source`` takes a trained one. The text is the manual's test split.
 """
 
-import argparse
 import hashlib
-import json
 import subprocess
 import sys
 import tempfile
@@ -39,11 +37,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.client import CLIENT, MODEL, make_work
 from benchmarks.comparators.torch_step import TorchStep
+from benchmarks.parts.figures import benchmark_parser, show_figures
 from edge_client.datasets.registry import load_dataset
 from edge_client.local_round import run_training
 from export.bundle import Bundle, load_bundle
@@ -230,22 +227,13 @@ def measure(source: Path | None, steps: int) -> dict[str, float]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="500 steps instead of 5,000")
-    parser.add_argument("--json", action="store_true", help="print one object of figures")
+    parser = benchmark_parser(__doc__, quick="500 steps instead of 5,000")
     parser.add_argument(
         "--source", type=Path, help="coordinator's folder, run folder or release to measure"
     )
     arguments = parser.parse_args()
     figures = measure(arguments.source, 500 if arguments.quick else 5_000)
-    if arguments.json:
-        print(json.dumps(figures))
-        return
-    table = Table("figure", "value", title="An exported keyboard")
-    for name, value in figures.items():
-        small = f"{value:,.7f}".rstrip("0") if 0 < value < 1e-3 else f"{value:,.3f}"
-        table.add_row(name, small if isinstance(value, float) else f"{value:,}")
-    Console().print(table)
+    show_figures(figures, "An exported keyboard", as_json=arguments.json)
 
 
 if __name__ == "__main__":

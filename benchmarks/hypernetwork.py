@@ -19,17 +19,14 @@ Figures (``--json`` prints them as one object):
 ``--literal`` measures the published output layers instead: 0.9 GiB of φ, and about 5 GiB of memory.
 """
 
-import argparse
-import json
 import resource
 import time
 from collections.abc import Callable
 
 import torch
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 
+from benchmarks.parts.figures import benchmark_parser, show_figures
 from models.hypernetwork_settings import HypernetworkSettings, hypernetwork_schema
 from models.image_settings import VitSettings
 from models.model_settings import schema_of
@@ -125,21 +122,15 @@ def measure(output: str, rounds: int, client_count: int) -> dict[str, float]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="one round (under a minute)")
-    parser.add_argument("--json", action="store_true", help="print one object of figures")
+    parser = benchmark_parser(__doc__, quick="one round (under a minute)")
     parser.add_argument("--literal", action="store_true", help="measure the published outputs")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     output = "literal" if arguments.literal else "mixture"
     figures = measure(output, 1 if arguments.quick else 3, CLIENT_COUNT)
-    if arguments.json:
-        print(json.dumps(figures))
-        return
-    table = Table("figure", "value", title="FedTP's hypernetwork, a round of the coordinator")
-    for name, value in figures.items():
-        table.add_row(name, f"{value:,.3f}" if isinstance(value, float) else f"{value:,}")
-    Console().print(table)
+    show_figures(
+        figures, "FedTP's hypernetwork, a round of the coordinator", as_json=arguments.json
+    )
 
 
 if __name__ == "__main__":

@@ -25,8 +25,6 @@ changes no time. Browsers give times in steps of 0.1 ms, so fifty words are time
 browser (chromium on the PATH) or onnxruntime-web (`make page`), it says so and measures nothing.
 """
 
-import argparse
-import json
 import shutil
 import tempfile
 import time
@@ -38,9 +36,9 @@ from typing import Any
 import numpy as np
 from playwright.sync_api import Browser, Page, sync_playwright
 from rich.console import Console
-from rich.table import Table
 
 from benchmarks.export import test_sentences
+from benchmarks.parts.figures import benchmark_parser, show_figures
 from benchmarks.serving_http import SHARED, make_folder, make_release, put, running
 from export.bundle import load_bundle
 from export.keyboard import export_keyboard
@@ -182,9 +180,7 @@ def _compared(
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--quick", action="store_true", help="fewer words and openings")
+    parser = benchmark_parser(__doc__, quick="fewer words and openings")
     arguments = parser.parse_args()
     words, openings = (300, 1) if arguments.quick else (1000, 5)
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
@@ -197,13 +193,7 @@ def main() -> None:
         figures = measure(browser, Path(folder), words, openings)
         version = browser.version
         browser.close()
-    if arguments.json:
-        print(json.dumps(figures))
-        return
-    table = Table("figure", "value", title=f"the page in headless Chromium {version}")
-    for name, value in figures.items():
-        table.add_row(name, f"{value:.3g}")
-    Console().print(table)
+    show_figures(figures, f"the page in headless Chromium {version}", as_json=arguments.json)
 
 
 if __name__ == "__main__":

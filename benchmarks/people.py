@@ -27,8 +27,6 @@ each part its attention, 24,576 numbers; nobody trained it: sizes and times are 
 that we hold ourselves to: 9 GB, 1 GB, 60 ms, 1.6 MB.
 """
 
-import argparse
-import json
 import subprocess
 import sys
 import tempfile
@@ -37,9 +35,8 @@ from pathlib import Path
 
 import msgspec
 import torch
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks.parts.figures import benchmark_parser, show_figures
 from benchmarks.serving import make_people
 from export.bundle import load_bundle
 from export.everybody import export_everybody
@@ -216,18 +213,10 @@ def measure(*, quick: bool) -> dict[str, float]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="50 files and 200 embeddings")
-    parser.add_argument("--json", action="store_true", help="print one object of figures")
+    parser = benchmark_parser(__doc__, quick="50 files and 200 embeddings")
     arguments = parser.parse_args()
     figures = measure(quick=arguments.quick)
-    if arguments.json:
-        print(json.dumps(figures))
-        return
-    table = Table("figure", "value", title="Ten thousand people in one process")
-    for name, value in figures.items():
-        table.add_row(name, f"{value:,.2f}" if isinstance(value, float) else f"{value:,}")
-    Console().print(table)
+    show_figures(figures, "Ten thousand people in one process", as_json=arguments.json)
 
 
 if __name__ == "__main__":

@@ -15,18 +15,15 @@ Each time is the best of several runs, the sides taken in turns; on the clock wh
 otherwise.
 """
 
-import argparse
-import json
 import math
 import time
 from collections.abc import Callable
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.parts.example_privacy import measure_example_privacy
+from benchmarks.parts.figures import benchmark_parser, show_figures
 from privacy.clipping import clip
 from privacy.secure_noise import Draw, SystemKeys, add_gaussian, calibrate
 
@@ -72,21 +69,13 @@ def measure(runs: int) -> dict[str, float]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="fewer runs (a few seconds)")
-    parser.add_argument("--json", action="store_true", help="print one object of figures")
+    parser = benchmark_parser(__doc__, quick="fewer runs (a few seconds)")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     figures = measure(8 if arguments.quick else 40)
     step_count, repeats = (4, 3) if arguments.quick else (8, 5)
     figures |= measure_example_privacy(step_count, repeats)
-    if arguments.json:
-        print(json.dumps(figures))
-        return
-    table = Table("figure", "value", title="Privacy")
-    for name, value in figures.items():
-        table.add_row(name, f"{value:,.3f}" if isinstance(value, float) else f"{value:,}")
-    Console().print(table)
+    show_figures(figures, "Privacy", as_json=arguments.json)
 
 
 if __name__ == "__main__":

@@ -15,18 +15,14 @@ Devices and coordinator are processes of their own on loopback with full securit
 trains. The coordinator is killed when one of two updates of a round is in.
 """
 
-import argparse
-import json
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks.parts.deployment import BenchmarkError, Deployment, wait_until
+from benchmarks.parts.figures import benchmark_parser, show_figures
 
 TIMEOUT_S = 120.0
 OFTEN_S = 0.002
@@ -105,18 +101,10 @@ def measure(deadline_s: float) -> dict[str, float]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a deadline of 6 s instead of 20 s")
-    parser.add_argument("--json", action="store_true", help="print one object of figures")
+    parser = benchmark_parser(__doc__, quick="a deadline of 6 s instead of 20 s")
     arguments = parser.parse_args()
     figures = measure(6.0 if arguments.quick else 20.0)
-    if arguments.json:
-        print(json.dumps(figures))
-        return
-    table = Table("figure", "value", title="Devices and coordinators that die")
-    for name, value in figures.items():
-        table.add_row(name, f"{value:,.3f}")
-    Console().print(table)
+    show_figures(figures, "Devices and coordinators that die", as_json=arguments.json)
 
 
 if __name__ == "__main__":

@@ -15,20 +15,16 @@ Figures (``--json`` prints them as one object):
 Rounds are timed by the coordinator's own records, over and over in one run; the first are left out.
 """
 
-import argparse
 import itertools
-import json
 import statistics
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks.comparators.bare_exchange import exchange_seconds
 from benchmarks.parts.deployment import Deployment
+from benchmarks.parts.figures import benchmark_parser, show_figures
 
 WARM_UP_ROUNDS = 2
 TIMEOUT_S = 300.0
@@ -114,18 +110,10 @@ def measure(rounds: int, large_rounds: int, child_rounds: int) -> dict[str, floa
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="fewer rounds")
-    parser.add_argument("--json", action="store_true", help="print one object of figures")
+    parser = benchmark_parser(__doc__, quick="fewer rounds")
     arguments = parser.parse_args()
     figures = measure(15, 2, 1) if arguments.quick else measure(60, 10, 5)
-    if arguments.json:
-        print(json.dumps(figures))
-        return
-    table = Table("figure", "value", title="A deployed round without training")
-    for name, value in figures.items():
-        table.add_row(name, f"{value:,.3f}" if isinstance(value, float) else f"{value:,}")
-    Console().print(table)
+    show_figures(figures, "A deployed round without training", as_json=arguments.json)
 
 
 if __name__ == "__main__":

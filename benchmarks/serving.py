@@ -51,7 +51,6 @@ The people's attention is made by a hypernetwork that nobody trained: sizes and 
 
 import argparse
 import hashlib
-import json
 import subprocess
 import sys
 import tempfile
@@ -64,8 +63,6 @@ import numpy as np
 import onnxruntime
 import torch
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.comparators.torch_step import TorchStep
 from benchmarks.export import (
@@ -79,6 +76,7 @@ from benchmarks.export import (
     rest_rss_mb,
     test_sentences,
 )
+from benchmarks.parts.figures import benchmark_parser, show_figures
 from benchmarks.parts.speaking import measure_speech
 from edge_client.datasets.registry import load_dataset
 from export.bundle import Bundle, load_bundle
@@ -363,11 +361,7 @@ def _measure_keyboards(arguments: argparse.Namespace) -> dict[str, float]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--quick", action="store_true", help="500 steps, 1,000 words and 50 people, not 1,000"
-    )
-    parser.add_argument("--json", action="store_true", help="print one object of figures")
+    parser = benchmark_parser(__doc__, quick="500 steps, 1,000 words and 50 people, not 1,000")
     parser.add_argument("--only", choices=("keyboards", "voices"), help="measure no more than this")
     parser.add_argument(
         "--source", type=Path, help="coordinator's folder, run folder or release to measure"
@@ -376,13 +370,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="where that data set is")
     arguments = parser.parse_args()
     figures = measure(arguments)
-    if arguments.json:
-        print(json.dumps(figures))
-        return
-    table = Table("figure", "value", title="Models as they are served")
-    for name, value in figures.items():
-        table.add_row(name, f"{value:,.3f}" if isinstance(value, float) else f"{value:,}")
-    Console().print(table)
+    show_figures(figures, "Models as they are served", as_json=arguments.json)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,6 @@ of width 300 with 10,000 words; the personal one has the size of the preset ``fe
 Nobody trained them: it changes no time. The texts are the test split of the manual inside CPython.
 """
 
-import argparse
 import contextlib
 import hashlib
 import json
@@ -48,10 +47,9 @@ from typing import Any
 import msgspec
 import numpy as np
 import psutil
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.export import MB, test_sentences
+from benchmarks.parts.figures import benchmark_parser, show_figures
 from export.adapter import encode_adapter
 from export.bundle import load_bundle
 from export.exporter import exporter_for
@@ -369,20 +367,10 @@ def measure(client_count: int, seconds: float, parallel: int) -> dict[str, float
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--quick", action="store_true", help="200 people and 2 s each instead of 1,000 and 3 s"
-    )
-    parser.add_argument("--json", action="store_true", help="print one object of figures")
+    parser = benchmark_parser(__doc__, quick="200 people and 2 s each instead of 1,000 and 3 s")
     arguments = parser.parse_args()
     figures = measure(200, 2.0, 1_000) if arguments.quick else measure(1_000, 3.0, 5_000)
-    if arguments.json:
-        print(json.dumps(figures))
-        return
-    table = Table("figure", "value", title="A server of keyboards")
-    for name, value in figures.items():
-        table.add_row(name, f"{value:,.3f}" if isinstance(value, float) else f"{value:,}")
-    Console().print(table)
+    show_figures(figures, "A server of keyboards", as_json=arguments.json)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ Server and clients share the cores of this machine. The keyboard is the tied GRU
 sentences are cut off, since nobody trained any of them: it changes no time.
 """
 
-import argparse
 import hashlib
 import http.client
 import json
@@ -31,9 +30,8 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks.parts.figures import benchmark_parser, show_figures
 from benchmarks.parts.speaking import untrained
 from benchmarks.serving_http import (
     SHARED,
@@ -186,18 +184,10 @@ def measure(*, quick: bool) -> dict[str, float]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="3 s of typing instead of 8")
-    parser.add_argument("--json", action="store_true", help="print one object of figures")
+    parser = benchmark_parser(__doc__, quick="3 s of typing instead of 8")
     arguments = parser.parse_args()
     figures = measure(quick=arguments.quick)
-    if arguments.json:
-        print(json.dumps(figures))
-        return
-    table = Table("figure", "value", title="A server that speaks")
-    for name, value in figures.items():
-        table.add_row(name, f"{value:,.3f}" if isinstance(value, float) else f"{value:,}")
-    Console().print(table)
+    show_figures(figures, "A server that speaks", as_json=arguments.json)
 
 
 if __name__ == "__main__":

@@ -30,8 +30,6 @@ Figures (``--json`` prints them as one object):
 The text is the manual inside CPython, the images are the digits inside scikit-learn.
 """
 
-import argparse
-import json
 import multiprocessing
 import sys
 import time
@@ -40,12 +38,11 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 
 from benchmarks.comparators.bare_federated_loop import run_clients
 from benchmarks.comparators.default_torch_round import train_clients
+from benchmarks.parts.figures import benchmark_parser, show_figures
 from benchmarks.parts.memory_watch import MemoryWatch
 from edge_client.compute import prepare_compute
 from edge_client.datasets.registry import load_dataset
@@ -238,10 +235,8 @@ MEASUREMENTS: dict[str, Callable[[int], dict[str, float]]] = {
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="one repeat instead of three")
+    parser = benchmark_parser(__doc__, quick="one repeat instead of three")
     parser.add_argument("--only", choices=MEASUREMENTS, help="one measurement instead of all")
-    parser.add_argument("--json", action="store_true", help="print one object of figures")
     arguments = parser.parse_args()
     prepare_compute("cpu", threads=1)
     repeats = 1 if arguments.quick else 3
@@ -251,13 +246,7 @@ def main() -> None:
             figures |= measure(repeats)
     if not torch.cuda.is_available():
         print("no GPU was found: gpu_batched_speedup is not measured", file=sys.stderr)
-    if arguments.json:
-        print(json.dumps(figures))
-        return
-    table = Table("figure", "value", title="Simulation")
-    for name, value in figures.items():
-        table.add_row(name, f"{value:,.3f}" if isinstance(value, float) else f"{value:,}")
-    Console().print(table)
+    show_figures(figures, "Simulation", as_json=arguments.json)
 
 
 if __name__ == "__main__":

@@ -13,16 +13,13 @@ Figures (``--json`` prints them as one object); all are processor time of one th
                             a whole model's traffic; of the blocks alone in ``..._of_blocks``.
 """
 
-import argparse
-import json
 import time
 from collections.abc import Callable
 
 import msgspec
 import torch
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks.parts.figures import benchmark_parser, show_figures
 from edge_client.compute import prepare_compute
 from edge_client.local_round import LocalTrainer
 from models.griffin_lim import sound_of_mel
@@ -194,18 +191,10 @@ def measure(*, quick: bool) -> dict[str, float]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="fewer repeats (under a minute)")
-    parser.add_argument("--json", action="store_true", help="print one object of figures")
+    parser = benchmark_parser(__doc__, quick="fewer repeats (under a minute)")
     given = parser.parse_args()
     figures = measure(quick=given.quick)
-    if given.json:
-        print(json.dumps(figures))
-        return
-    table = Table("figure", "value")
-    for name, value in figures.items():
-        table.add_row(name, f"{value:,.3f}")
-    Console().print(table)
+    show_figures(figures, "Speech", as_json=given.json)
 
 
 if __name__ == "__main__":

@@ -25,9 +25,7 @@ the bare ones too, run in processes that keep freed memory, as coordinator and t
 the one message in processes as gRPC finds them.
 """
 
-import argparse
 import asyncio
-import json
 import multiprocessing
 import statistics
 import tempfile
@@ -39,10 +37,9 @@ from pathlib import Path
 
 import grpc
 import psutil
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.comparators import bare_stream, unary_message
+from benchmarks.parts.figures import benchmark_parser, show_figures
 from benchmarks.parts.sealed_stream import SEAL_NOW, Device, DiskSide, MemorySide
 from benchmarks.parts.stage_budget import stage_core_ms
 from benchmarks.parts.two_parties import Parties, drawn_vector, schema_of_size
@@ -240,9 +237,7 @@ def figures_of(costs: dict[str, Cost], size_mib: int) -> dict[str, float]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="64 MiB only, 7 runs instead of 15")
-    parser.add_argument("--json", action="store_true", help="print one object of figures")
+    parser = benchmark_parser(__doc__, quick="64 MiB only, 7 runs instead of 15")
     arguments = parser.parse_args()
     sizes = SIZES_MIB[:1] if arguments.quick else SIZES_MIB
     runs = 7 if arguments.quick else 15
@@ -253,13 +248,9 @@ def main() -> None:
     for size_mib in sizes:
         streams = measure(size_mib, runs, tuned=True)
         figures |= figures_of(streams | one_message[size_mib], size_mib)
-    if arguments.json:
-        print(json.dumps(figures))
-        return
-    table = Table("figure", "value", title=f"Transport of {' and '.join(map(str, sizes))} MiB")
-    for name, value in figures.items():
-        table.add_row(name, f"{value:,.3f}")
-    Console().print(table)
+    show_figures(
+        figures, f"Transport of {' and '.join(map(str, sizes))} MiB", as_json=arguments.json
+    )
 
 
 if __name__ == "__main__":

@@ -16,18 +16,15 @@ lower is better in all of them:
 of four voices that no client has.
 """
 
-import argparse
-import json
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 
+from benchmarks.parts.figures import benchmark_parser, show_figures
 from edge_client.compute import prepare_compute
 from edge_client.datasets.espeak import VOICES, espeak_recordings
 from edge_client.datasets.registry import load_speech
@@ -129,20 +126,12 @@ def measure(run: Path) -> dict[str, float]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = benchmark_parser(__doc__, quick="train a fifth as long")
     parser.add_argument("--run", type=Path, help="folder of a finished run (default: train one)")
-    parser.add_argument("--quick", action="store_true", help="train a fifth as long")
-    parser.add_argument("--json", action="store_true", help="print one object of figures")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         figures = measure(given.run or trained(Path(folder) / "run", quick=given.quick))
-    if given.json:
-        print(json.dumps(figures))
-        return
-    table = Table("figure", "value")
-    for name, value in figures.items():
-        table.add_row(name, f"{value:,.3f}")
-    Console().print(table)
+    show_figures(figures, "A vocoder", as_json=given.json)
 
 
 if __name__ == "__main__":
