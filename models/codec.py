@@ -12,7 +12,8 @@ only: no torch, no pickle.
 """
 
 import struct
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +25,6 @@ Payload: TypeAlias = bytes | bytearray | memoryview
 FlatVector: TypeAlias = NDArray[np.float32]
 
 CODEC_VERSION = 1
-_MAGIC = b"SOTTOPAR"
-_HEADER = struct.Struct("<8sII32s")
 # Finiteness is checked block by block: a mask over a whole model would be a quarter of its size.
 _BLOCK_ELEMENTS = 1 << 18
 
@@ -34,9 +33,62 @@ class CodecError(ValueError):
     """Raised when parameters do not fit their schema; the text names the rule."""
 
 
+@dataclass(frozen=True)
+class PayloadHeader:
+    """Begin a kind of payload: its magic, its version, a form and a SHA-256, 48 bytes in all.
+
+    Attributes:
+        what: What the payload is, for errors.
+        magic: Eight bytes.
+        version: Version of the layout behind the header.
+    """
+
+    what: str
+    magic: bytes
+    version: int
+
+    _LAYOUT: ClassVar = struct.Struct("<8sII32s")
+    SIZE: ClassVar = _LAYOUT.size
+
+    def encode(self, sha256: bytes, form: int = 0) -> bytes:
+        """Return the header of a payload of a form that belongs to what has the digest."""
+        return self._LAYOUT.pack(self.magic, self.version, form, sha256)
+
+    def decode(self, payload: memoryview) -> tuple[bytes, int]:
+        """Return the digest and the form of a payload of at least 48 bytes.
+
+        Raises:
+            CodecError: If the magic or the version is another; says which side is older.
+        """
+        magic, version, form, sha256 = self._LAYOUT.unpack_from(payload)
+        if magic != self.magic:
+            raise CodecError(f"{self.what} must start with {self.magic!r}, got {magic!r}")
+        if version != self.version:
+            older = "this side" if version > self.version else "the sender"
+            raise CodecError(
+                f"version of {self.what} must be {self.version}, got {version}; {older} is "
+                "older: update it"
+            )
+        return sha256, form
+
+    def decode_plain(self, payload: memoryview) -> bytes:
+        """Return the digest of a payload that has one form only.
+
+        Raises:
+            CodecError: If magic, version or form is another.
+        """
+        sha256, form = self.decode(payload)
+        if form:
+            raise CodecError(f"reserved field must be 0, got {form}")
+        return sha256
+
+
+_HEADER = PayloadHeader("a payload", b"SOTTOPAR", CODEC_VERSION)
+
+
 def payload_size(schema: Schema) -> int:
     """Return the exact size of a payload of this schema in bytes."""
-    return _HEADER.size + schema.payload_bytes
+    return _HEADER.SIZE + schema.payload_bytes
 
 
 def encode(schema: Schema, flat: FlatVector, *, into: memoryview | None = None) -> memoryview:
@@ -60,8 +112,8 @@ def encode(schema: Schema, flat: FlatVector, *, into: memoryview | None = None) 
     payload = fresh_memory(payload_size(schema)) if into is None else into
     if payload.nbytes != payload_size(schema):
         raise ValueError(f"into must have {payload_size(schema)} bytes, got {payload.nbytes}")
-    _HEADER.pack_into(payload, 0, _MAGIC, CODEC_VERSION, 0, schema.sha256)
-    np.frombuffer(payload, dtype="<f4", offset=_HEADER.size)[:] = flat
+    payload[: _HEADER.SIZE] = _HEADER.encode(schema.sha256)
+    np.frombuffer(payload, dtype="<f4", offset=_HEADER.SIZE)[:] = flat
     return payload.toreadonly()
 
 
@@ -74,7 +126,7 @@ def decode(schema: Schema, payload: Payload) -> FlatVector:
         CodecError: If the size, magic, version or schema is another, or a value is not finite.
     """
     check_layout(schema, payload)
-    flat = np.frombuffer(payload, dtype="<f4", offset=_HEADER.size)
+    flat = np.frombuffer(payload, dtype="<f4", offset=_HEADER.SIZE)
     flat.flags.writeable = False
     check_finite(schema, flat)
     return flat
@@ -122,16 +174,7 @@ def _check_header(schema: Schema, view: memoryview) -> None:
         raise CodecError(
             f"payload must be {payload_size(schema)} contiguous bytes, got {view.nbytes}"
         )
-    magic, version, zero, schema_sha256 = _HEADER.unpack_from(view)
-    if magic != _MAGIC:
-        raise CodecError(f"payload must start with {_MAGIC!r}, got {magic!r}")
-    if version != CODEC_VERSION:
-        older = "this side" if version > CODEC_VERSION else "the sender"
-        raise CodecError(
-            f"codec version must be {CODEC_VERSION}, got {version}; {older} is older: update it"
-        )
-    if zero:
-        raise CodecError(f"reserved field must be 0, got {zero}")
+    schema_sha256 = _HEADER.decode_plain(view)
     if schema_sha256 != schema.sha256:
         raise CodecError(
             f"schema must be {schema.sha256.hex()[:16]}…, got {schema_sha256.hex()[:16]}…; "

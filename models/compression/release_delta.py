@@ -15,19 +15,17 @@ digest that the message is about, so a wrong start is found out; that is the cal
 """
 
 import hashlib
-import struct
 
 import numpy as np
 from numpy.typing import NDArray
 
-from models.codec import CodecError, FlatVector, Payload
+from models.codec import CodecError, FlatVector, Payload, PayloadHeader
 from models.compression.entropy import largest_squeezed, squeeze, unsqueeze
 from models.compression.value_coder import PIECE_ELEMENTS
 from models.schema import BYTES_PER_ELEMENT, Schema
 
 DELTA_VERSION = 1
-_MAGIC = b"SOTTODLT"
-_HEADER = struct.Struct("<8sII32s")
+_HEADER = PayloadHeader("a moved release", b"SOTTODLT", DELTA_VERSION)
 _BY_BITS, _BY_STEPS = 0, 1
 _LARGEST_MOVE = 2**31 - 1
 # Beyond it a float64 holds no fraction of a step to find.
@@ -37,7 +35,7 @@ _Numbers = NDArray[np.uint32]
 
 def largest_delta(schema: Schema) -> int:
     """Return the size of the largest payload of this schema in bytes."""
-    return _HEADER.size + largest_squeezed(schema.payload_bytes)
+    return _HEADER.SIZE + largest_squeezed(schema.payload_bytes)
 
 
 def delta_sha256(schema: Schema, base_sha256: bytes | None) -> bytes:
@@ -49,7 +47,7 @@ def delta_sha256(schema: Schema, base_sha256: bytes | None) -> bytes:
         schema: What the release holds.
         base_sha256: Digest of the flat parameters that the way starts from; None for nothing.
     """
-    return hashlib.sha256(_MAGIC + schema.sha256 + (base_sha256 or bytes(32))).digest()
+    return hashlib.sha256(_HEADER.magic + schema.sha256 + (base_sha256 or bytes(32))).digest()
 
 
 def encode_delta(
@@ -72,8 +70,8 @@ def encode_delta(
     form = _BY_BITS if by_steps is None else _BY_STEPS
     numbers = _moved_bits(start, target) if by_steps is None else by_steps
     planes = numbers.astype("<u4", copy=False).view(np.uint8).reshape(-1, BYTES_PER_ELEMENT)
-    header = _HEADER.pack(_MAGIC, DELTA_VERSION, form, schema.sha256)
-    return header + squeeze(memoryview(planes.T.tobytes()), _HEADER.size)
+    header = _HEADER.encode(schema.sha256, form)
+    return header + squeeze(memoryview(planes.T.tobytes()), _HEADER.SIZE)
 
 
 def decode_delta(
@@ -95,7 +93,7 @@ def decode_delta(
     form = _checked_form(schema, view)
     if form == _BY_STEPS and step is None:
         raise CodecError("a release must move by bits where the plan names no downlink_step")
-    part = unsqueeze(view[_HEADER.size :], schema.payload_bytes, _HEADER.size)
+    part = unsqueeze(view[_HEADER.SIZE :], schema.payload_bytes, _HEADER.SIZE)
     planes = np.frombuffer(part, np.uint8).reshape(BYTES_PER_ELEMENT, -1)
     numbers = np.ascontiguousarray(planes.T).reshape(-1).view("<u4")
     if form == _BY_BITS or step is None:
@@ -104,20 +102,12 @@ def decode_delta(
 
 
 def _checked_form(schema: Schema, view: memoryview) -> int:
-    if not _HEADER.size < view.nbytes <= largest_delta(schema):
+    if not _HEADER.SIZE < view.nbytes <= largest_delta(schema):
         raise CodecError(
-            f"payload must be {_HEADER.size + 1} to {largest_delta(schema)} bytes, "
+            f"payload must be {_HEADER.SIZE + 1} to {largest_delta(schema)} bytes, "
             f"got {view.nbytes}"
         )
-    magic, version, form, schema_sha256 = _HEADER.unpack_from(view)
-    if magic != _MAGIC:
-        raise CodecError(f"a moved release must start with {_MAGIC!r}, got {magic!r}")
-    if version != DELTA_VERSION:
-        older = "this side" if version > DELTA_VERSION else "the sender"
-        raise CodecError(
-            f"version of a moved release must be {DELTA_VERSION}, got {version}; {older} is "
-            "older: update it"
-        )
+    schema_sha256, form = _HEADER.decode(view)
     if form not in (_BY_BITS, _BY_STEPS):
         raise CodecError(f"form of a moved release must be 0 or 1, got {form}")
     if schema_sha256 != schema.sha256:

@@ -15,7 +15,6 @@ like any other: it is measured, clipped and refused as one.
 """
 
 import hashlib
-import struct
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -26,6 +25,7 @@ from models.codec import (
     CodecError,
     FlatVector,
     Payload,
+    PayloadHeader,
     check_finite,
     check_layout,
     encode,
@@ -47,8 +47,7 @@ from models.schema import BYTES_PER_ELEMENT, SENT, Schema
 from privacy.fresh_memory import fresh_memory
 
 FORMAT_VERSION = 1
-_MAGIC = b"SOTTOUPD"
-_HEADER = struct.Struct("<8sII32s")
+_HEADER = PayloadHeader("a compressed update", b"SOTTOUPD", FORMAT_VERSION)
 
 
 class UpdateFormat(Protocol):
@@ -148,7 +147,7 @@ class CompressedFormat:
             spec for spec in schema.tensors if schema.slices[spec.name].stop <= self._value_count
         ]
         self._coder = build_value_coder(settings, Schema(tuple(values)))
-        self._start = _HEADER.size + told_count * BYTES_PER_ELEMENT
+        self._start = _HEADER.SIZE + told_count * BYTES_PER_ELEMENT
         self._coded_bytes = self._coder.byte_count(self._value_count)
         self._squeezes = settings.entropy == "zstd"
         self.payload_bytes = self.least_bytes = self._start + self._coded_bytes
@@ -170,7 +169,7 @@ class CompressedFormat:
             )
         check_finite(self.schema, update)
         payload = fresh_memory(self._start + self._coded_bytes)
-        _HEADER.pack_into(payload, 0, _MAGIC, FORMAT_VERSION, 0, self._sha256)
+        payload[: _HEADER.SIZE] = _HEADER.encode(self._sha256)
         self._told(payload)[:] = update[self._value_count :]
         draws = Draws(seed) if self._draws_at_random else None
         coded = payload[self._start :]
@@ -187,17 +186,7 @@ class CompressedFormat:
                 f"payload must be {self.least_bytes} to {self.payload_bytes} contiguous bytes, "
                 f"got {view.nbytes}"
             )
-        magic, version, zero, sha256 = _HEADER.unpack_from(view)
-        if magic != _MAGIC:
-            raise CodecError(f"a compressed update must start with {_MAGIC!r}, got {magic!r}")
-        if version != FORMAT_VERSION:
-            older = "this side" if version > FORMAT_VERSION else "the sender"
-            raise CodecError(
-                f"version of a compressed update must be {FORMAT_VERSION}, got {version}; "
-                f"{older} is older: update it"
-            )
-        if zero:
-            raise CodecError(f"reserved field must be 0, got {zero}")
+        sha256 = _HEADER.decode_plain(view)
         if sha256 != self._sha256:
             raise CodecError(
                 f"format must be {self._sha256.hex()[:16]}…, got {sha256.hex()[:16]}…; "
@@ -219,7 +208,7 @@ class CompressedFormat:
         return update
 
     def _told(self, payload: memoryview) -> FlatVector:
-        return np.frombuffer(payload, "<f4", count=self._told_count, offset=_HEADER.size)
+        return np.frombuffer(payload, "<f4", count=self._told_count, offset=_HEADER.SIZE)
 
 
 class LayerGroupFormat:
