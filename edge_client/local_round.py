@@ -26,7 +26,7 @@ from models.keystrokes import KeystrokeCounts, Sentences, keystroke_savings
 from models.language_model import use_generator
 from models.metrics import Counts
 from models.parameters import load_parameters
-from models.plan import Plan, plan_schema
+from models.plan import Plan, TrainingSettings, plan_schema
 from models.registry import build_network, word_network
 from models.scoring import chunked_logits
 from models.seeds import client_seed
@@ -158,25 +158,13 @@ class LocalTrainer:
         if keeps_state and optimiser_state is not None:
             optimiser.load_state(optimiser_state)
 
-        example_count = self._task.example_count(examples)
-        extras: Mapping[str, Tensor] = {}
         if self._by_example is None:
-            descent = Descent(
-                self._network,
-                self._task,
-                examples,
-                training,
-                generator=torch.Generator().manual_seed(seed),
-                device=self._device,
-            )
-            model = self._client.loaded(parameters)
-            beside = self._extras(personal, model)
-            mean_loss, extras = self._half.train(
-                ClientRound(descent, optimiser, self._client.schema, model, beside)
-            )
+            descent = self._descent(examples, training, seed)
+            mean_loss, extras = self._follow_method(descent, optimiser, parameters, personal)
+            example_count = self._task.example_count(examples)
         else:
             draws = SecretDraws(self._keys, f"round {round_number} client {client_name}")
-            mean_loss = self._by_example.descend(optimiser, examples, draws)
+            mean_loss, extras = self._by_example.descend(optimiser, examples, draws), {}
             example_count = self._by_example.example_count
 
         kept = self._kept(extras)
@@ -199,6 +187,29 @@ class LocalTrainer:
             personal=None if kept is None else replace(kept, residual=outgoing.residual),
             payload=outgoing.payload,
         )
+
+    def _descent(self, examples: Any, training: TrainingSettings, seed: int) -> Descent:
+        """Return the steps over a client's examples, in an order that the seed decides."""
+        return Descent(
+            self._network,
+            self._task,
+            examples,
+            training,
+            generator=torch.Generator().manual_seed(seed),
+            device=self._device,
+        )
+
+    def _follow_method(
+        self,
+        descent: Descent,
+        optimiser: Optimiser,
+        parameters: Tensor,
+        personal: PersonalState | None,
+    ) -> tuple[float, Mapping[str, Tensor]]:
+        """Train as the personalisation method does; return the mean loss and what it keeps."""
+        model = self._client.loaded(parameters)
+        beside = self._extras(personal, model)
+        return self._half.train(ClientRound(descent, optimiser, self._client.schema, model, beside))
 
     def evaluate(
         self,

@@ -22,7 +22,7 @@ from models.schema import RELEASED, SENT, Role, Schema
 from privacy.calibrated_settings import TreeNoise
 from privacy.clipping import UnusableUpdateError, clip
 from privacy.noise import noise_mode
-from privacy.noise_mode import Arrival, CalibratedRound
+from privacy.noise_mode import Arrival
 from privacy.secure_noise import NoiseKeys, SystemKeys
 from privacy.settings import PrivacySettings
 from server.aggregation.registry import build_rule
@@ -139,8 +139,7 @@ def close_round(
     shared = schema.with_roles(Role.SHARED)
     server_half = personalisation or NothingGenerated(sent)
     _check_parameters(parameters, released)
-    calibrated: CalibratedRound | None = None
-    taught: CalibratedRound | None = None
+    calibrated, taught = None, None
     if mode.adjacency is not None:
         calibrated, taught = calibrate_round(
             aggregate_sensitivity(
@@ -181,14 +180,11 @@ def close_round(
     _check_finite(after)
     if release_step is not None:
         after = round_at_random(after, release_step, generator)
-    if shared != released:
-        trained, after = after, parameters.clone()
-        put_part(after, released, shared, trained)
     server_half.close(
         None if taught is None else lambda gradient: mode.at_server(gradient, generator, taught)
     )
     return Closed(
-        after,
+        after if shared == released else _beside_frozen(after, parameters, released, shared),
         rule.contribution_count,
         rule.clipped_count,
         weights,
@@ -196,6 +192,13 @@ def close_round(
         {} if screen is None else screen.counts,
         None if screen is None else screen.next_typical_norm,
     )
+
+
+def _beside_frozen(trained: Tensor, before: Tensor, released: Schema, shared: Schema) -> Tensor:
+    """Return all that is released: what was trained, and the rest as it was."""
+    after = before.clone()
+    put_part(after, released, shared, trained)
+    return after
 
 
 def _check_roles(schema: Schema, privacy: PrivacySettings) -> None:
