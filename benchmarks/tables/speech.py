@@ -14,10 +14,10 @@ THREE = (1, 2, 3)
 ROUNDS = 60
 LAYERS = 4
 
-_VOICE = ("model.speaker_size=0", f"model.layer_count={LAYERS}", "rounds.quorum=1")
+_VOICE = (f"model.layer_count={LAYERS}", "rounds.quorum=1")
 _LENGTH = (
     f"rounds.cap={ROUNDS}",
-    "training.local_epochs=1",
+    f"training.decay={{last_round={ROUNDS}, final_share=0.05}}",
     f"evaluation.every_rounds={ROUNDS // 20}",
 )
 
@@ -59,7 +59,7 @@ def _table(
 ) -> TableDefinition:
     return TableDefinition(
         title=title,
-        preset="speech-espeak",
+        preset="speech-espeak-one",
         rows=rows,
         minutes=minutes,
         figures=figures,
@@ -111,7 +111,7 @@ TABLES = {
 QUICK = {
     "quick": TableDefinition(
         title="The machinery: a small voice for four rounds",
-        preset="speech-espeak",
+        preset="speech-espeak-one",
         rows=_pair("1:2", _dealt(1, 2, clips=24), _EQUAL, rounds=4, seeds=(1,)),
         minutes=1,
         figures=FIGURES,
@@ -120,7 +120,6 @@ QUICK = {
         settings=(
             *_VOICE,
             "rounds.cap=4",
-            "training.local_epochs=1",
             "evaluation.every_rounds=1",
         ),
     )

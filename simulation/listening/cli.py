@@ -58,6 +58,15 @@ def add_listen(parser: argparse.ArgumentParser, data: Path | None) -> None:
         metavar="OUT",
         help="folder of a finished run of task vocoder that makes the sound, not Griffin-Lim",
     )
+    parser.add_argument(
+        "--bundle",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="BUNDLE",
+        help="exported voice of the run to listen to besides, whole, with the same vocoder as all "
+        "others; give it once for each",
+    )
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.set_defaults(command=_listen)
 
@@ -78,8 +87,11 @@ def _listen(arguments: argparse.Namespace) -> int:
         training=TrainingSettings(epochs=arguments.epochs),
         iterations=arguments.iterations,
         vocoder=arguments.vocoder,
+        bundles=tuple(arguments.bundle),
     )
     if name:
+        if request.bundles:
+            raise ValueError("--bundle needs the folder of the run that the voice is from")
         report = listen_to_corpus(CorpusSettings(dataset=name), arguments.data, request)
     else:
         report = listen_to_run(arguments.run, arguments.data, request)

@@ -28,6 +28,7 @@ class ListenRequest:
         with_training: Whether to train it though there is one.
         iterations: Of Griffin-Lim.
         vocoder: Run whose vocoder makes the sound; None for Griffin-Lim.
+        bundles: Exported voices to listen to besides.
     """
 
     folder: Path
@@ -37,6 +38,7 @@ class ListenRequest:
     with_training: bool = False
     iterations: int = 60
     vocoder: Path | None = None
+    bundles: tuple[Path, ...] = ()
 
     @property
     def recogniser_path(self) -> Path:
@@ -54,10 +56,12 @@ def listen_to_corpus(
 
 def listen_to_run(run: Path, data: Path | None, request: ListenRequest) -> ListeningReport:
     """Listen to the voice of a finished run, one row for each release that it keeps."""
+    from simulation.listening.bundle_voices import open_bundle
     from simulation.listening.run_voices import open_voices
 
     corpus, voices, note = open_voices(run, data)
-    return _listen(corpus, voices, request, note)
+    exported = [open_bundle(bundle, corpus.mel) for bundle in request.bundles]
+    return _listen(corpus, [*voices, *exported], request, note)
 
 
 def ready_recogniser(corpus: Corpus, request: ListenRequest) -> SpeechRecogniser:

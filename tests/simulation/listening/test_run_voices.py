@@ -70,10 +70,8 @@ keep_best = false
 SINGERS = {"anna": "abcd", "ben": "ghij"}
 
 
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def finished_run(folder: Path, settings: str) -> tuple[Path, Path]:
     """Return a finished run of two singers' voices, and their recordings."""
-    folder = tmp_path_factory.mktemp("speech")
     data, toml, run = folder / "data", folder / "tiny.toml", folder / "run"
     for singer, letters in SINGERS.items():
         for turn in range(10):
@@ -81,10 +79,15 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
             path = data / singer / f"{turn}.wav"
             write_wav(path, torch.from_numpy(Sung(words).read().channels[:, 0]), RATE)
             path.with_suffix(".txt").write_text(words)
-    toml.write_text(TOML)
+    toml.write_text(settings)
     command = ["run", str(toml), "--data", str(data), "--workers", "1", "--out", str(run), "--json"]
     assert main(command) == 0
     return run, data
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return finished_run(tmp_path_factory.mktemp("speech"), TOML)
 
 
 def test_everyone_speaks_with_a_voice_of_their_own(folders: tuple[Path, Path]) -> None:
