@@ -57,6 +57,17 @@ class SpeechExamples:
     def __len__(self) -> int:
         return len(self.lengths)
 
+    def at_most(self, frame_count: int) -> "SpeechExamples":
+        """Return the first clips that together have no more frames than that, at least one."""
+        lasting = [self.clip(0)]
+        frames_left = frame_count - len(lasting[0].frames)
+        for place in range(1, len(self)):
+            frames_left -= int(self.lengths[place, 0])
+            if frames_left < 0:
+                break
+            lasting.append(self.clip(place))
+        return SpeechExamples.of(lasting)
+
     def clip(self, place: int) -> SpeechClip:
         """Return one clip."""
         frames, symbols = self._spans[place]

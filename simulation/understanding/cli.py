@@ -79,6 +79,13 @@ def add_novel(parser: argparse.ArgumentParser, data: Path | None) -> None:
         default=4,
         help="examples in one step of an embedding (default: %(default)s)",
     )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        metavar="S",
+        help="of a voice: seconds of speech of each novel speaker that it is fitted to (default: "
+        "all that the speaker trains on)",
+    )
     _add_png(parser, "novel.png")
     parser.add_argument("--json", action="store_true", help="print the curves as JSON")
     parser.set_defaults(command=_novel)
@@ -149,7 +156,13 @@ def _novel(arguments: argparse.Namespace) -> int:
         batch_size=arguments.batch_size,
         learning_rate=arguments.learning_rate,
     )
-    curves = novel(arguments.runs, arguments.png, settings=settings, data=arguments.data)
+    curves = novel(
+        arguments.runs,
+        arguments.png,
+        settings=settings,
+        data=arguments.data,
+        longest_s=arguments.seconds,
+    )
     if arguments.json:
         print(msgspec.json.encode(curves).decode())
     else:
@@ -162,7 +175,7 @@ def _novel(arguments: argparse.Namespace) -> int:
 def _tell(name: str, curve: "NovelCurve") -> None:
     print(f"{name}: method {curve.method}, {curve.novel_clients} novel clients")
     print(f"  numbers fitted for each   {curve.fitted_values:,}")
-    for epoch, accuracy in enumerate(curve.accuracy):
-        print(f"  accuracy after {epoch} epochs    {accuracy:.4f}")
-    print(f"  trained clients' accuracy {curve.trained_accuracy:.4f}")
+    for epoch, value in enumerate(curve.values):
+        print(f"  {curve.figure} after {epoch} epochs    {value:.4f}")
+    print(f"  trained clients' {curve.figure} {curve.trained_value:.4f}")
     print(f"  after 1 epoch over that   {curve.ratio:.3f}")

@@ -57,12 +57,18 @@ def histogram(folders: Sequence[Path], png: Path) -> None:
 
 
 def novel(
-    folders: Sequence[Path], png: Path, *, settings: EmbeddingFitSettings, data: Path | None
+    folders: Sequence[Path],
+    png: Path,
+    *,
+    settings: EmbeddingFitSettings,
+    data: Path | None,
+    longest_s: float | None = None,
 ) -> dict[str, NovelCurve]:
     """Fit the models of some runs to their novel clients, draw the curves and return them."""
     curves = {}
     for folder in folders:
         run = open_run(folder)
-        curves[str(folder)] = novel_curve(run, build_population(run.config, data), settings)
+        population = build_population(run.config, data)
+        curves[str(folder)] = novel_curve(run, population, settings, longest_s=longest_s)
     write_novel_curves(curves, png)
     return curves

@@ -1,12 +1,14 @@
 """Fit a finished run's model to the clients it never saw, and follow how well it serves them.
 
 What the run has learnt of everyone stays as it is. The first figure is that of the model before
-any fitting; beside the curve stands what the clients reach that were trained on.
+any fitting; beside the curve stands what the clients reach that were trained on. A voice is
+followed by the distance of its spectrograms, and can be fitted to a minute of each new speaker.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -15,12 +17,20 @@ from edge_client.local_round import LocalTrainer
 from edge_client.new_client import Fitted, NewClientFit
 from models.hypernetwork_settings import EmbeddingFitSettings
 from models.metrics import Counts
+from models.speech_examples import SpeechExamples
+from models.transformer_tts_settings import TransformerTtsSettings
 from simulation.plots import write_figure
 from simulation.population import NovelClient, Population
 from simulation.understanding.finished_run import FinishedRun
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+_FOLLOWED: Mapping[str, tuple[str, Callable[[Counts], float]]] = {
+    "speech": ("mel_l1", lambda own: own.mean_log_loss)
+}
+"""What tells how well a client is served, by the task; of all others it is accuracy."""
 
 
 class NovelCurve(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,21 +40,27 @@ class NovelCurve(msgspec.Struct, frozen=True, kw_only=True):
         method: The run's personalisation method.
         novel_clients: How many there are.
         fitted_values: Numbers that are fitted for each of them.
-        accuracy: Pooled over their test examples, after 0, 1, 2, ... epochs.
-        trained_accuracy: Pooled accuracy of the clients that were trained on.
-        ratio: Accuracy after one epoch over that of the trained clients.
+        figure: What is followed: ``accuracy``, or of voices ``mel_l1``, of which less is better.
+        values: It, pooled over their test examples, after 0, 1, 2, ... epochs.
+        trained_value: The same of the clients that were trained on.
+        ratio: The value after one epoch over that of the trained clients.
     """
 
     method: str
     novel_clients: int
     fitted_values: int
-    accuracy: tuple[float, ...]
-    trained_accuracy: float
+    figure: str
+    values: tuple[float, ...]
+    trained_value: float
     ratio: float
 
 
 def novel_curve(
-    run: FinishedRun, population: Population, settings: EmbeddingFitSettings
+    run: FinishedRun,
+    population: Population,
+    settings: EmbeddingFitSettings,
+    *,
+    longest_s: float | None = None,
 ) -> NovelCurve:
     """Fit the run's model to each novel client and return the curve.
 
@@ -52,12 +68,15 @@ def novel_curve(
         run: Whose model.
         population: The run's, with its novel clients.
         settings: Epochs, at least 1, and how an embedding steps.
+        longest_s: Seconds of speech that each novel client is fitted to; None for all that it has.
 
     Raises:
         DivergedFitError: If an embedding leaves the finite numbers.
-        ValueError: If nobody is novel, or the run has no accuracy of its clients.
+        ValueError: If nobody is novel, the run has no such figure of its clients, or seconds are
+            given where there is no speech.
     """
-    trained = run.final.get("accuracy")
+    figure, value_of = _FOLLOWED.get(run.plan.task, ("accuracy", lambda own: own.accuracy))
+    trained = run.final.get(figure)
     if not population.novel or not isinstance(trained, float):
         raise ValueError(
             f"{run.folder.folder} kept no client out of training; run it with "
@@ -68,32 +87,49 @@ def novel_curve(
     fit, trainer = NewClientFit(run.plan, hypernetwork), LocalTrainer(run.plan)
     counts = [Counts()] * (settings.epochs + 1)
     for name, client in population.novel.items():
+        own = client.train if longest_s is None else _shortened(run, client.train, longest_s)
 
         def score(
-            epoch: int, fitted: Fitted, name: str = name, client: NovelClient = client
+            epoch: int,
+            fitted: Fitted,
+            name: str = name,
+            client: NovelClient = client,
+            own: Any = own,
         ) -> None:
             counts[epoch] += trainer.evaluate(
                 fitted.parameters,
                 client.test,
                 client_name=name,
-                training_examples=client.train,
+                training_examples=own,
                 personal=fitted.personal,
             )
 
-        fit.fit(run.released, client.train, client_name=name, settings=settings, after_epoch=score)
-    accuracy = tuple(own.accuracy for own in counts)
+        fit.fit(run.released, own, client_name=name, settings=settings, after_epoch=score)
+    values = tuple(map(value_of, counts))
     return NovelCurve(
         method=run.plan.personalisation.method,
         novel_clients=len(population.novel),
         fitted_values=fit.fitted_count,
-        accuracy=accuracy,
-        trained_accuracy=trained,
-        ratio=accuracy[1] / trained,
+        figure=figure,
+        values=values,
+        trained_value=trained,
+        ratio=values[1] / trained,
     )
 
 
+def _shortened(run: FinishedRun, examples: object, longest_s: float) -> SpeechExamples:
+    """Return as many of a speaker's clips as last no longer than so many seconds, at least one."""
+    settings = run.config.model
+    if not isinstance(examples, SpeechExamples) or not isinstance(settings, TransformerTtsSettings):
+        raise ValueError("seconds of speech can be given for a run of voices alone")
+    if not 0 < longest_s < math.inf:
+        raise ValueError(f"seconds of speech must be > 0 and finite, got {longest_s}")
+    mel = settings.mel
+    return examples.at_most(int(longest_s * mel.sample_rate_hz / mel.hop_size))
+
+
 def write_novel_curves(curves: Mapping[str, NovelCurve], path: Path) -> None:
-    """Draw accuracy against tuning epochs, one line a run, and write it as PNG.
+    """Draw the figure that is followed by epochs of fitting, one line a run, and write it as PNG.
 
     A dashed line of the same colour stands at what the run's own clients reach.
 
@@ -105,15 +141,16 @@ def write_novel_curves(curves: Mapping[str, NovelCurve], path: Path) -> None:
     def draw(axes: "Axes") -> None:
         for colour, (name, curve) in enumerate(curves.items()):
             axes.plot(
-                range(len(curve.accuracy)),
-                curve.accuracy,
+                range(len(curve.values)),
+                curve.values,
                 marker="o",
                 color=f"C{colour}",
                 label=f"{name} ({curve.fitted_values:,} numbers fitted)",
             )
-            axes.axhline(curve.trained_accuracy, color=f"C{colour}", linestyle="--", linewidth=1)
+            axes.axhline(curve.trained_value, color=f"C{colour}", linestyle="--", linewidth=1)
         axes.set_xlabel("epochs of fitting; dashed: clients that were trained on")
-        axes.set_ylabel("accuracy of novel clients")
+        figures = " or ".join(sorted({curve.figure for curve in curves.values()}))
+        axes.set_ylabel(f"{figures} of novel clients")
         axes.locator_params(axis="x", integer=True)
 
     write_figure(path, draw)

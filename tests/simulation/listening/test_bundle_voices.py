@@ -10,7 +10,7 @@ from simulation.cli import main
 from simulation.listening.bundle_voices import open_bundle
 from simulation.listening.run_voices import open_voices
 from simulation.listening.table import ListeningReport
-from tests.simulation.listening.test_run_voices import TOML, finished_run
+from tests.simulation.listening.test_run_voices import SINGERS, TOML, finished_run
 
 QUICK = ("--clips", "1", "--epochs", "1", "--iterations", "2")
 # Without dropout torch and onnxruntime, which draw differently, say the same.
@@ -19,7 +19,7 @@ EVERYONES = TOML.replace("speaker_size = 4", "speaker_size = 0\nprenet_dropout =
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return finished_run(tmp_path_factory.mktemp("everyones"), EVERYONES)
+    return finished_run(tmp_path_factory.mktemp("everyones"), EVERYONES, SINGERS)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_a_voice_that_cannot_be_held_against_the_clips_is_refused(
     corpus, _, _ = open_voices(*folders)
     with pytest.raises(ValueError, match=r"its model.mel must be .*mel_count=21"):
         open_bundle(bundles[0], msgspec.structs.replace(corpus.mel, mel_count=21))
-    speakers, _ = finished_run(tmp_path, TOML)
+    speakers, _ = finished_run(tmp_path, TOML, SINGERS)
     export_speech(read_release(find_release(speakers)), tmp_path / "speakers.zip")
     with pytest.raises(ValueError, match="listen to a whole voice"):
         open_bundle(tmp_path / "speakers.zip", corpus.mel)

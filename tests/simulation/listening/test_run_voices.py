@@ -1,3 +1,4 @@
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -70,10 +71,10 @@ keep_best = false
 SINGERS = {"anna": "abcd", "ben": "ghij"}
 
 
-def finished_run(folder: Path, settings: str) -> tuple[Path, Path]:
-    """Return a finished run of two singers' voices, and their recordings."""
+def finished_run(folder: Path, settings: str, singers: Mapping[str, str]) -> tuple[Path, Path]:
+    """Return a finished run of singers' voices, and their recordings."""
     data, toml, run = folder / "data", folder / "tiny.toml", folder / "run"
-    for singer, letters in SINGERS.items():
+    for singer, letters in singers.items():
         for turn in range(10):
             words = letters[turn % 4 :] + letters[: turn % 4] + letters[turn // 4]
             path = data / singer / f"{turn}.wav"
@@ -87,7 +88,7 @@ def finished_run(folder: Path, settings: str) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return finished_run(tmp_path_factory.mktemp("speech"), TOML)
+    return finished_run(tmp_path_factory.mktemp("speech"), TOML, SINGERS)
 
 
 def test_everyone_speaks_with_a_voice_of_their_own(folders: tuple[Path, Path]) -> None:

@@ -166,12 +166,13 @@ def test_novel_clients_are_followed_epoch_by_epoch(
     fedtp, fedrod = curves.values()
     for curve in (fedtp, fedrod):
         assert curve["novel_clients"] == 2
-        assert len(curve["accuracy"]) == 3
-        assert curve["ratio"] == pytest.approx(curve["accuracy"][1] / curve["trained_accuracy"])
+        assert curve["figure"] == "accuracy"
+        assert len(curve["values"]) == 3
+        assert curve["ratio"] == pytest.approx(curve["values"][1] / curve["trained_value"])
     # An embedding, and a head of 8 features and 10 classes.
     assert (fedtp["fitted_values"], fedrod["fitted_values"]) == (32, 90)
     # Of two classes a client, one each of ten guessed: fitting the head is what helps.
-    assert fedrod["accuracy"][2] > fedrod["accuracy"][0]
+    assert fedrod["values"][2] > fedrod["values"][0]
 
 
 def test_a_run_without_novel_clients_is_refused(
