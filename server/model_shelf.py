@@ -9,37 +9,31 @@ next start does them.
 import asyncio
 import dataclasses
 import logging
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
-import msgspec
 import torch
 from torch import Tensor
 
-from models.codec import Payload, encode, payload_size
+from models.codec import Payload, encode
 from models.layer_growth import grow
 from models.metrics import Counts
 from models.plan import Plan, PlanKind, released_schema
-from models.plan_stages import describe_stage, next_stage, plan_at_stage
-from models.release_record import Metric, ReleaseError, ReleaseRecord
+from models.plan_stages import describe_stage, next_stage
+from models.release_record import Metric, ReleaseError
 from models.schema import RELEASED, Schema
 from models.vocabulary import Vocabulary
 from privacy.certificates import Certificates
-from privacy.fresh_memory import fresh_memory
 from privacy.identity import Identity
-from privacy.settings import PrivacySettings
-from server.config import FederationConfig, make_plan
-from server.convergence import ConvergenceTracker
+from server.config import FederationConfig
 from server.failpoints import Failpoint, Failpoints
-from server.guarantee_rules import event_of, sampled_places
-from server.ledger import prepare_entry
+from server.judge import Judge, figures_of, in_words
 from server.method_state import MethodState, method_state_of
 from server.metrics_log import MetricsLog
 from server.public_evaluation import PublicText
 from server.release_files import NewRelease, ReleaseFolder, parameters_digest
+from server.release_writer import Model, ReleaseWriter, clipping_norm_after
 from server.releases import (
     NO_PREVIOUS,
     add_metrics,
@@ -50,6 +44,7 @@ from server.releases import (
     release_round,
 )
 from server.round_in_hand import RoundInHand
+from server.round_plan import round_plan
 from server.sealed_model import ModelSealer, SealedModel
 from server.starting_model import starting_parameters
 from server.store import Store
@@ -58,52 +53,12 @@ from server.threads import Threads
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Model:
-    """Hold the parameters that the next round starts from.
-
-    Attributes:
-        round_number: Round that ended in them; 0 for the initial ones.
-        parameters: The released ones, grown where the next round starts with new layers; flat
-            float32, shape ``(elements,)``.
-        sha256: Their digest, 32 bytes.
-        released_sha256: Digest of the release, 32 bytes; another one where they have grown since.
-        growth_stage: Their stage; None where the model does not grow.
-        clipping_norm: Of the next round, where it follows the clients'; else None.
-    """
-
-    round_number: int
-    parameters: Tensor
-    sha256: bytes
-    released_sha256: bytes
-    growth_stage: int | None = None
-    clipping_norm: float | None = None
-
-
-@dataclass(frozen=True)
-class _Written:
-    """Hold a release whose files are on the disk and which is not recorded yet.
-
-    Attributes:
-        new: The release, with its entry of the ledger.
-        record: What its files say.
-        model: It, as the next round's model.
-        sealing: Ends in its sealed forms.
-    """
-
-    new: NewRelease
-    record: ReleaseRecord
-    model: Model
-    sealing: asyncio.Task[SealedModel]
-
-
 class ModelShelf:
     """Keep the current model of one federation.
 
     Attributes:
         guarantee: What the noise mode promises, in words.
         travel: The personalisation method, and what travels under it.
-        has_converged: Whether the run has met its convergence criterion.
     """
 
     def __init__(
@@ -140,7 +95,6 @@ class ModelShelf:
         """
         self.guarantee = config.privacy.guarantee
         self.travel = config.travel
-        self.has_converged = False
         self._config = config
         self._run = run
         self._vocabulary = vocabulary
@@ -150,13 +104,12 @@ class ModelShelf:
         self._identity = identity
         self._method = method
         self._on_stage = on_stage
-        self._public_text = public_text
         self._threads = threads
         self._failpoints = failpoints
-        self._tracker = ConvergenceTracker(config.convergence)
+        self._judge = Judge(config, public_text)
         self._model: Model | None = None
-        self._payload: memoryview | None = None
         self._sealing: asyncio.Task[SealedModel] | None = None
+        self._writer = ReleaseWriter(config, run, store, releases, threads)
         self._sealer = ModelSealer(bytes.fromhex(run), config.compression)
         self._behind: asyncio.Task[None] | None = None
 
@@ -170,6 +123,11 @@ class ModelShelf:
         if self._model is None:
             raise RuntimeError("the model must be loaded first")
         return self._model
+
+    @property
+    def has_converged(self) -> bool:
+        """Return whether the run has met its convergence criterion."""
+        return self._judge.has_converged
 
     def load(self) -> None:
         """Load the newest release, or make the first one; blocks.
@@ -196,11 +154,11 @@ class ModelShelf:
             sha256,
             sha256,
             stage,
-            _clipping_norm_after(last.metrics),
+            clipping_norm_after(last.metrics),
         )
         self._remember_before(last.round_number)
         for release in list_releases(self._store):
-            self._observe(release.round_number, release.metrics)
+            self._judge.observe(release.round_number, release.metrics)
 
     def _remember_before(self, last_round: int) -> None:
         """Take up the releases before the newest that devices may hold, as far as they are kept."""
@@ -274,25 +232,16 @@ class ModelShelf:
             members: The cohort, or None for ``first-come``.
             kind: What they do.
         """
-        config = self._config
-        # How many were drawn by secret coins is secret; the places are not.
-        places = sampled_places(config.rounds, config.privacy)
-        size = config.rounds.cohort_size if places is None else places
-        if self._model is not None and self._model.clipping_norm is not None:
-            privacy = msgspec.structs.replace(
-                config.privacy, clipping_norm=self._model.clipping_norm
-            )
-            config = msgspec.structs.replace(config, privacy=privacy)
-        drawn = 1 if members is None else len(members)
-        plan = make_plan(
-            config,
+        model = self._model
+        return round_plan(
+            self._config,
             self._run,
-            kind,
-            cohort_size=drawn if size is None else size,
-            vocabulary=self._vocabulary,
+            self._vocabulary,
+            members,
+            kind=kind,
+            clipping_norm=None if model is None else model.clipping_norm,
+            growth_stage=None if model is None else model.growth_stage,
         )
-        stage = None if self._model is None else self._model.growth_stage
-        return plan if stage is None else plan_at_stage(plan, stage)
 
     async def release(
         self,
@@ -313,7 +262,7 @@ class ModelShelf:
             OSError: If the disk is full; the current model stays.
         """
         new = await self._threads.run(lambda: self._described(in_hand, parameters, figures))
-        written = await self._write(new, in_hand.plan.privacy, parameters)
+        written = await self._writer.write(new, in_hand.plan.privacy, self._identity, self._seal)
         self._failpoints.reach(Failpoint.NOISED)
         await self.finish()
         opened_at = in_hand.opened_at
@@ -326,8 +275,8 @@ class ModelShelf:
         self._model, self._sealing = written.model, written.sealing
         duration_s = time.time() - opened_at
         number, metrics = new.round_number, new.metrics
-        _LOG.info("round %s released in %.1f s: %s", number, duration_s, _in_words(metrics))
-        is_best = self._observe(number, metrics)
+        _LOG.info("round %s released in %.1f s: %s", number, duration_s, in_words(metrics))
+        is_best = self._judge.observe(number, metrics)
 
         def follow_up() -> None:
             self._publish(new, is_best=is_best)
@@ -349,48 +298,18 @@ class ModelShelf:
     ) -> NewRelease:
         """Evaluate a round's outcome and return what its release says of it."""
         number = in_hand.round_number
-        metrics = {**figures, **self._evaluate(number, parameters)}
+        metrics = {**figures, **self._judge.evaluate(number, self.plan(None), parameters)}
         previous = self.current.released_sha256
         return self._new_release(number, in_hand.attempt, parameters, previous, metrics)
 
-    async def _write(
-        self, new: NewRelease, privacy: PrivacySettings, parameters: Tensor
-    ) -> "_Written":
-        """Write and flush a release's files and begin to seal its model.
-
-        The parameters are hashed while the ledger's entry is made, and flushed while they are
-        sealed and described.
-        """
-        run, number = self._threads.run, new.round_number
-        hashing = asyncio.create_task(run(lambda: parameters_digest(new.parameters)))
-        event = event_of(number, self._config.rounds, privacy)
-        entry, payload = await asyncio.gather(
-            run(
-                lambda: prepare_entry(
-                    self._store, event, run=self._run, round_number=number, now=time.time()
-                )
-            ),
-            run(lambda: self._begin(number, parameters)),
-        )
-        new = dataclasses.replace(new, entry=entry)
-        writing = asyncio.create_task(run(lambda: self._releases.write_parameters(number, payload)))
-        sha256 = await hashing
-        stage, norm = self.current.growth_stage, _clipping_norm_after(new.metrics)
-        model = Model(number, parameters, sha256, sha256, stage, norm)
-        sealing = asyncio.create_task(run(lambda: self._seal(model, payload)))
-        describing = run(lambda: self._releases.describe(new, self._identity, sha256))
-        record, _ = await asyncio.gather(describing, writing)
-        await run(lambda: self._releases.complete(number))
-        return _Written(new, record, model, sealing)
-
     async def observe(self, round_number: int, counts: Counts) -> None:
         """Record what devices counted on the model of a round."""
-        figures = _figures(counts)
+        figures = figures_of(counts)
         await self.finish()
         await self._threads.run(lambda: add_metrics(self._store, round_number, figures))
-        if self._observe(round_number, figures) and self._config.evaluation.keep_best:
+        if self._judge.observe(round_number, figures) and self._config.evaluation.keep_best:
             await self._threads.run(lambda: self._releases.point("best", round_number))
-        _LOG.info("round %s on devices: %s", round_number, _in_words(figures))
+        _LOG.info("round %s on devices: %s", round_number, in_words(figures))
 
     async def finish(self) -> None:
         """Wait for what follows behind the last round."""
@@ -399,7 +318,8 @@ class ModelShelf:
 
     def _release_initial(self) -> Model:
         parameters = starting_parameters(self._config, self.plan(None))
-        new = self._new_release(0, 0, parameters, NO_PREVIOUS, self._evaluate(0, parameters))
+        figures = self._judge.evaluate(0, self.plan(None), parameters)
+        new = self._new_release(0, 0, parameters, NO_PREVIOUS, figures)
         now = time.time()
         record = release_round(
             self._store, self._releases, new, self._identity, opened_at=now, now=now
@@ -414,30 +334,6 @@ class ModelShelf:
             self._releases.point("best", new.round_number)
         first_kept = new.round_number + 1 - self._config.store.keep_releases
         self._releases.prune(range(first_kept, new.round_number + 1))
-
-    def _observe(self, round_number: int, figures: Mapping[str, Metric]) -> bool:
-        """Take in an evaluation, if there was one; return whether it is the best so far."""
-        if round_number < 1 or "perplexity" not in figures:
-            return False
-        perplexity = figures["perplexity"]
-        # JSON has no infinity: what is missing was too large.
-        value = math.inf if perplexity is None else float(perplexity)
-        verdict = self._tracker.observe(round_number, value)
-        self.has_converged = verdict.has_converged
-        return verdict.is_best
-
-    def _evaluate(self, round_number: int, parameters: Tensor) -> dict[str, Metric]:
-        if self._public_text is None or not self._config.evaluation.is_due(round_number):
-            return {}
-        return _figures(self._public_text.score(self.plan(None), parameters))
-
-    def _begin(self, round_number: int, parameters: Tensor) -> Payload:
-        """Make the folder of a release and return its payload, in the memory of the one before."""
-        self._releases.begin(round_number)
-        schema = self._released
-        if self._payload is None or len(self._payload) != payload_size(schema):
-            self._payload = fresh_memory(payload_size(schema))
-        return encode(schema, parameters.numpy(), into=self._payload)
 
     def _encode(self, parameters: Tensor) -> Payload:
         return encode(self._released, parameters.numpy())
@@ -480,25 +376,3 @@ class ModelShelf:
             guarantee=self.guarantee,
             personalisation=self._method.encoded(),
         )
-
-
-def _clipping_norm_after(figures: Mapping[str, Metric]) -> float | None:
-    """Return where a round left the clipping norm; None where it stays that of the settings."""
-    norm = figures.get("next_clipping_norm")
-    return None if norm is None else float(norm)
-
-
-def _figures(counts: Counts) -> dict[str, Metric]:
-    perplexity = counts.perplexity
-    return {
-        "perplexity": perplexity if math.isfinite(perplexity) else None,
-        "top1_recall": counts.top1_recall,
-        "top3_recall": counts.top3_recall,
-    }
-
-
-def _in_words(figures: Mapping[str, Metric]) -> str:
-    return ", ".join(
-        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in figures.items()
-    )

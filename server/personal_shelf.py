@@ -18,8 +18,8 @@ from server.downlink import Downlink
 from server.erasing import erase_client, replace_state
 from server.generated_parts import GeneratedParts
 from server.method_state import MethodState, method_state_of
-from server.model_shelf import Model
 from server.release_files import ReleaseFolder
+from server.release_writer import Model
 from server.round_in_hand import SealedHypernetwork
 from server.threads import Threads
 

@@ -18,10 +18,10 @@ from privacy.identity import Identity
 from server.config import make_plan
 from server.erasing import erase_client
 from server.method_state import MethodState, method_state_of
-from server.model_shelf import Model
 from server.personal_shelf import PersonalShelf
 from server.personalisation.round_terms import RoundTerms
 from server.release_files import NewRelease, ReleaseFolder
+from server.release_writer import Model
 from server.releases import NO_PREVIOUS
 from server.threads import Threads
 from tests.server.sealing import RUN, configure, make_parties
