@@ -17,12 +17,9 @@ import torch
 
 from edge_client.compute import prepare_compute
 from models.growth import growth_rounds
-from models.keystrokes import keystroke_savings
 from models.metrics import Counts
-from models.model_settings import schema_of
-from models.parameters import load_parameters, parameters_sha256
+from models.parameters import parameters_sha256
 from models.plan import Plan
-from models.registry import WordNetwork, build_network, word_network
 from privacy.budget import BudgetExceededError
 from privacy.ledger_chain import LedgerError
 from privacy.secure_noise import NoiseKeys
@@ -33,16 +30,16 @@ from server.release_files import NewRelease
 from server.releases import NO_PREVIOUS
 from server.starting_model import starting_parameters
 from simulation.attack_settings import check_attack
-from simulation.attacks import Attackers, backdoor_figures, backdoor_words
+from simulation.attacks import Attackers
 from simulation.checkpoint import CheckpointError, RunDescription, RunFolder
-from simulation.client_figures import keystroke_figures
 from simulation.config import SimulationConfig
 from simulation.device_speeds import device_seconds
 from simulation.federation import Federation, Start
 from simulation.guarded_run import GuardedRun
+from simulation.last_figures import LastFigures
 from simulation.measuring import Measures
 from simulation.metrics import Figures, MetricsWriter, Value, read_metrics
-from simulation.population import Population, as_text
+from simulation.population import Population
 from simulation.progress import Quiet, Reporter, tell
 from simulation.threshold import Threshold
 from simulation.workers import WorkerPool
@@ -158,6 +155,9 @@ class _Run:
         self._guarded = guarded
         self._options = options
         self._measures = Measures(plan, population, pool)
+        self._last_figures = LastFigures(
+            config, population, folder=folder, measures=self._measures, attackers=attackers
+        )
         self._tracker = ConvergenceTracker(config.convergence)
         self._stage_ends = _stage_ends(config)
         self._seconds = (
@@ -199,7 +199,7 @@ class _Run:
                 self._options.reporter.round_finished(figures)
                 if self._guarded is None:
                     self._save(figures, before, is_best=is_best)
-        final = self._final_figures()
+        final = self._last_figures.measure(federation, self._tracker.best_round)
         self._folder.finish(final)
         return final
 
@@ -346,91 +346,6 @@ class _Run:
             personalisation=federation.method.encoded(),
         )
 
-    @property
-    def _may_tell_of_clients(self) -> bool:
-        """Return whether figures of single clients are written: under a guarantee none are."""
-        return self._guarded is None
-
-    def _final_figures(self) -> dict[str, Value]:
-        """Measure the best model, or the last where none is kept, on the test split."""
-        federation, tracker = self._federation, self._tracker
-        kept = tracker.best_round if self._config.evaluation.keep_best else None
-        final: dict[str, Value] = {
-            "round": federation.round_number,
-            "model_round": kept or federation.round_number,
-            **({} if self._guarded else _totals(federation)),
-            "clients": len(self._population.clients),
-        }
-        model_round = kept or federation.round_number
-        if model_round != federation.round_number:
-            stored = self._folder.read(model_round)
-            federation.go_back(torch.tensor(stored.parameters), stored.personalisation, stored.plan)
-        own = {split: self._own(split, model_round) for split in ("valid", "test")}
-        for split, counts in own.items():
-            final |= self._measures.figures(federation, split, counts)
-        final |= self._measures.of_clients(own["test"])
-        if own["test"] and self._may_tell_of_clients:
-            self._folder.save_clients(own["test"])
-        if self._config.data.keystrokes:
-            final |= self._own_keystrokes(model_round) if own["test"] else self._keystrokes()
-        return final | self._fine_tuned(model_round) | self._attacked()
-
-    def _own_keystrokes(self, model_round: int) -> dict[str, Value]:
-        """Return what clients' own models save them on their own text."""
-        keys = self._measures.keystrokes(self._federation, round_number=model_round)
-        if self._may_tell_of_clients:
-            self._folder.save_keystrokes(keys)
-        return keystroke_figures(keys)
-
-    def _fine_tuned(self, model_round: int) -> dict[str, Value]:
-        """Return what clients come to who train the current model on, each by itself."""
-        data = self._config.data
-        if not data.fine_tuning_epochs:
-            return {}
-        scores = self._measures.fine_tuned(
-            self._federation,
-            data.fine_tuning_epochs,
-            round_number=model_round,
-            with_keys=data.keystrokes,
-        )
-        if self._may_tell_of_clients:
-            self._folder.save_fine_tuned(scores)
-        return {
-            f"fine_tuned_{epochs}_{name}": value
-            for epochs, own in scores.items()
-            for name, value in self._measures.of_scores(own).items()
-        }
-
-    def _attacked(self) -> dict[str, Value]:
-        """Return who attacked, what became of what they sent, and whether a backdoor is in."""
-        attack, attackers = self._config.attack, self._attackers
-        if attack is None or attackers is None:
-            return {}
-        rows = read_metrics(self._folder.folder)
-        figures: dict[str, Value] = {"attack": attack.kind, "attackers": len(attackers.names)}
-        if self._may_tell_of_clients:
-            figures["attacks_sent"] = sum(int(row.get("attackers") or 0) for row in rows)
-            figures["attacks_screened"] = sum(
-                int(row.get("attackers_screened") or 0) for row in rows
-            )
-        if attack.kind == "backdoor":
-            words = backdoor_words(attack, self._population.vocabulary)
-            figures |= backdoor_figures(self._word_network(), words)
-        return figures
-
-    def _keystrokes(self) -> dict[str, Value]:
-        """Return what the current model saves those who typed the test text."""
-        population = as_text(self._population)
-        counts = keystroke_savings(self._word_network(), population.vocabulary, population.typed)
-        return {"keystroke_savings": counts.savings, "keystroke_ceiling": counts.ceiling}
-
-    def _word_network(self) -> WordNetwork:
-        """Return the released model, which must be a whole one."""
-        model = self._federation.plan.model
-        network = word_network(build_network(model))
-        load_parameters(network, schema_of(model), self._federation.parameters)
-        return network
-
 
 def _attackers(config: SimulationConfig, population: Population) -> Attackers | None:
     """Draw who attacks; more than the rule stands in a cohort of this population are refused."""
@@ -440,15 +355,6 @@ def _attackers(config: SimulationConfig, population: Population) -> Attackers | 
     cohort_size = config.rounds.cohort_size_of(len(clients))
     check_attack(config.attack, config.task, config.aggregation, cohort_size)
     return Attackers(config.attack, clients, seed=config.seed)
-
-
-def _totals(federation: Federation) -> dict[str, Value]:
-    """Return what a run cost its clients: tokens trained, bytes received and sent."""
-    return {
-        "tokens": federation.tokens_trained,
-        "bytes_down": federation.bytes_down,
-        "bytes_up": federation.bytes_up,
-    }
 
 
 def _stage_ends(config: SimulationConfig) -> frozenset[int]:
