@@ -36,6 +36,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import psutil
 import torch
 
 from benchmarks.client import CLIENT, MODEL, make_work
@@ -62,7 +63,6 @@ MB = 1e6
 REST_PROCESS = """
 import sys
 from pathlib import Path
-import psutil
 from export.bundle import load_bundle
 from export.next_word import NextWords
 from export.runtime import NextWordGraph
@@ -71,7 +71,8 @@ keyboard = NextWords(NextWordGraph(bundle.graph), bundle.vocabulary)
 for end in range(40):
     keyboard.suggest("the value of the first item is returned"[:end])
 del bundle
-print(psutil.Process().memory_info().rss)
+print("ready", flush=True)
+sys.stdin.read()
 """
 
 
@@ -199,8 +200,15 @@ def measure_sizes(release: Release, target: Path) -> dict[str, float]:
 def rest_rss_mb(target: Path) -> float:
     """Return the resident memory of a process that suggests from a bundle, in MB."""
     rest = [sys.executable, "-P", "-c", REST_PROCESS, str(target)]
-    printed = subprocess.run(rest, capture_output=True, check=True, text=True).stdout
-    return int(printed) / MB
+    pipe = subprocess.PIPE
+    with subprocess.Popen(rest, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        # From outside: what measures would be a part of it.
+        resident: int = psutil.Process(process.pid).memory_info().rss
+        process.stdin.close()
+    return resident / MB
 
 
 def measure(source: Path | None, steps: int) -> dict[str, float]:

@@ -217,6 +217,8 @@ def load_session(graph: bytes, thread_count: int) -> "onnxruntime.InferenceSessi
         )
     except _runtime_errors() as error:
         raise GraphError(f"the graph cannot be loaded: {error}") from None
+    # Kept for a change of providers, which none of ours sees: a second copy of every weight.
+    session._model_bytes = None
     return session
 
 

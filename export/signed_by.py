@@ -3,17 +3,16 @@
 The signature is over one small file that holds the digests of all others. Dates are not looked
 at: a release stays what it was when the certificate of its key has run out. Without the
 federation's authority a good signature only says that nothing changed since somebody signed.
+
+Cryptography, 10 MB, is loaded where there is a signature: a device may have got its bundle by a way
+that it trusts, and keeps the memory.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from privacy.certificates import (
-    CertificateError,
-    KeyUse,
-    check_issuer,
-    read_certificate,
-)
-from privacy.signatures import Purpose, SignatureError, verify
+if TYPE_CHECKING:
+    from privacy.signatures import Purpose
 
 # The longest is RSA-4096's, 512 bytes; a certificate of such a key has some 1,500.
 LARGEST_SIGNATURE_BYTES = 1 << 10
@@ -53,7 +52,7 @@ def check_signature(
     signature: bytes,
     certificate: bytes,
     *,
-    purpose: Purpose,
+    purpose: "Purpose",
     authority: bytes | None,
 ) -> Signer:
     """Check a coordinator's signature.
@@ -69,6 +68,9 @@ def check_signature(
         UntrustedError: If the key is no coordinator's signing key, is not the authority's, or did
             not sign the message for this purpose.
     """
+    from privacy.certificates import CertificateError, KeyUse, check_issuer, read_certificate
+    from privacy.signatures import SignatureError, verify
+
     try:
         certified = read_certificate(certificate)
         if (certified.use, certified.role) != (KeyUse.SIGNING, "coordinator"):

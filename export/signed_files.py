@@ -17,7 +17,6 @@ from export.signed_by import (
     UntrustedError,
     check_signature,
 )
-from privacy.signatures import Purpose
 
 if TYPE_CHECKING:
     from privacy.identity import Identity
@@ -41,6 +40,8 @@ def signed_files(
     """
     files = {MANIFEST_FILE: manifest, **contents}
     if signed_with is not None:
+        from privacy.signatures import Purpose
+
         files[SIGNATURE_FILE] = signed_with.sign(manifest, purpose=Purpose.BUNDLE)
         files[SIGNER_FILE] = signed_with.certificates.signing
     return files
@@ -60,6 +61,8 @@ def read_manifest(files: BundleFiles, *, authority: bytes | None) -> tuple[bytes
     manifest = files.read(MANIFEST_FILE, limit_bytes=LARGEST_MANIFEST_BYTES)
     if authority is None and not files.names & {SIGNATURE_FILE, SIGNER_FILE}:
         return manifest, None
+    from privacy.signatures import Purpose
+
     try:
         signer = check_signature(
             manifest,

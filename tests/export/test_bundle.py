@@ -1,5 +1,7 @@
 import hashlib
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from privacy.signatures import Purpose
 from tests.export.conftest import WORDS, Federation
 
 Json = dict[str, object]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -204,3 +207,23 @@ def test_a_manifest_of_other_files_is_not_written(bundle_folder: Path, tmp_path:
             tmp_path / "new", bundle.manifest, graph=b"other", vocabulary=bundle.vocabulary
         )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unsigned_bundle_is_used_without_cryptography(
+    release_folder: Path, tmp_path: Path
+) -> None:
+    bundle = tmp_path / "bundle.zip"
+    export_keyboard(read_release(release_folder), bundle)
+    script = (
+        "import sys; from pathlib import Path; from export.bundle import load_bundle; "
+        "from export.next_word import NextWords; from export.runtime import NextWordGraph; "
+        f"bundle = load_bundle(Path({str(bundle)!r})); "
+        "words = NextWords(NextWordGraph(bundle.graph), bundle.vocabulary).suggest('we '); "
+        "print(len(words), sorted({'cryptography', 'torch', 'onnx'} & set(sys.modules)))"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout == "3 []\n"
