@@ -16,7 +16,8 @@ class EvaluationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         public_text: Text file for ``public``, one sentence a line; relative to the federation's
             file.
         every_rounds: Rounds from one evaluation to the next.
-        keep_best: Whether ``releases/best`` follows the lowest perplexity.
+        keep_best: Whether ``releases/best`` follows the lowest perplexity, which of a voice is e to
+            its loss.
         cohort_size: Devices asked in one evaluation; for ``devices``.
         quorum: Fewest reports that count as an evaluation; for ``devices``.
         deadline_s: Seconds that devices have to report; for ``devices``.

@@ -24,7 +24,7 @@ from privacy.budget import BudgetExceededError
 from privacy.ledger_chain import LedgerError
 from privacy.secure_noise import NoiseKeys
 from server.config import make_plan
-from server.convergence import ConvergenceTracker
+from server.convergence import ConvergenceTracker, Verdict
 from server.guarantee_rules import budget_of, sampled_places
 from server.release_files import NewRelease
 from server.releases import NO_PREVIOUS
@@ -35,6 +35,7 @@ from simulation.checkpoint import CheckpointError, RunDescription, RunFolder
 from simulation.config import SimulationConfig
 from simulation.device_speeds import device_seconds
 from simulation.federation import Federation, Start
+from simulation.followed import followed_perplexity
 from simulation.guarded_run import GuardedRun
 from simulation.last_figures import LastFigures
 from simulation.measuring import Measures
@@ -305,12 +306,11 @@ class _Run:
         return self._measures.clients(self._federation, split, round_number=round_number)
 
     def _observe(self, figures: Figures) -> bool:
-        """Follow the validation perplexity; end the run where it says so."""
-        perplexity = figures.get("valid_perplexity")
-        if not isinstance(perplexity, int | float):
-            return False
-        verdict = self._tracker.observe(int(figures["round"] or 0), perplexity)
-        until = self._options.until
+        """Follow the model on the validation split; end the run where it says so."""
+        until, perplexity = self._options.until, followed_perplexity(figures)
+        verdict = Verdict(is_best=False, has_converged=False)
+        if perplexity is not None:
+            verdict = self._tracker.observe(int(figures["round"] or 0), perplexity)
         if verdict.has_converged or (until is not None and until.is_reached(figures)):
             self._federation.finish()
         return verdict.is_best
