@@ -21,6 +21,7 @@ import msgspec
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from benchmarks.tables.maker import flat
 from models.model_settings import schema_of
 from models.parameters import initial_parameters
 from privacy.audit import gaussian_epsilon
@@ -169,7 +170,7 @@ def main() -> None:
     """Measure every row and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="two modes, one round")
-    parser.add_argument("--json", action="store_true", help="print the rows as JSON")
+    parser.add_argument("--json", action="store_true", help="print one object of figures")
     parser.add_argument("--out", type=Path, help="folder to write leakage.md, .json and .png to")
     parser.add_argument("--runs", type=Path, help="folder of the runs (default: a temporary one)")
     parser.add_argument("--workers", type=int, default=processor_count())
@@ -183,9 +184,14 @@ def main() -> None:
     if arguments.out is not None:
         _write(rows, arguments.out, command, rounds)
     if arguments.json:
-        print(msgspec.json.encode(rows).decode())
+        figures = {row.mode: _figures(row) for row in rows}
+        print(json.dumps(flat({NAME: figures})))
     else:
         print(markdown(rows, command, rounds), end="")
+
+
+def _figures(row: Row) -> dict[str, float | None]:
+    return {name: value for name, value in msgspec.structs.asdict(row).items() if name != "mode"}
 
 
 def _settings(privacy: Privacy, rounds: int) -> list[Override]:
