@@ -4,10 +4,12 @@ Figures (``--json`` prints them as one object; times are medians, ``_p99`` besid
 
     step_int8_ms, step_fp32_ms
                      One word read and every word ranked, state carried, by both bundles.
-    plain_ms         The same by a bare onnxruntime call on the float32 graph, its feeds ready.
+    plain_ms, plain_int8_ms
+                     The same by a bare onnxruntime call, its feeds ready, on either graph.
     torch_ms         The same by torch, eagerly, in inference mode.
-    int8_versus_torch, fp32_versus_plain
-                     torch_ms over step_int8_ms; step_fp32_ms over plain_ms: what the runtime adds.
+    int8_versus_torch, fp32_versus_plain, int8_versus_plain
+                     torch_ms over step_int8_ms; either step over its plain one: what the runtime
+                     adds.
     suggestion_ms    From a text typed key by key to three suggestions, int8.
     small_int8_mb, small_fp32_mb
                      ``model.onnx`` of the tied GRU of width 300 with 10,000 words; 1 MB = 10^6.
@@ -130,6 +132,7 @@ def measure_steps(release: Release, bundles: dict[str, Bundle], steps: int) -> d
         "step_int8": _Carried(NextWordGraph(bundles["int8"].graph)),
         "step_fp32": _Carried(NextWordGraph(bundles["fp32"].graph)),
         "plain": _Plain(bundles["fp32"].graph),
+        "plain_int8": _Plain(bundles["int8"].graph),
         "torch": _Torch({name: torch.from_numpy(tensor) for name, tensor in tensors.items()}),
     }
     stream = release.vocabulary.token_stream(test_sentences()) if release.vocabulary else []
@@ -146,6 +149,7 @@ def measure_steps(release: Release, bundles: dict[str, Bundle], steps: int) -> d
         figures[f"{name}_ms"], figures[f"{name}_ms_p99"] = percentiles_ms(taken)
     figures["int8_versus_torch"] = figures["torch_ms"] / figures["step_int8_ms"]
     figures["fp32_versus_plain"] = figures["step_fp32_ms"] / figures["plain_ms"]
+    figures["int8_versus_plain"] = figures["step_int8_ms"] / figures["plain_int8_ms"]
     return figures
 
 

@@ -8,14 +8,12 @@ that arrived. Folders are made 0700 and files 0600, since a person's bundle is p
 import io
 import shutil
 import stat
-import tempfile
 import zipfile
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
 from export.manifest_base import BundleError
-from privacy.atomic import sync_folder, write_atomically
 
 _OWNER_ONLY_FILE = 0o600
 # A constant date keeps equal bundles equal, byte for byte; it is the first one .zip can hold.
@@ -48,6 +46,8 @@ def write_files(target: Path, files: Mapping[str, bytes]) -> None:
         BundleError: If the target cannot be made there.
         OSError: If the disk is full or refuses; nothing is left under ``target`` then.
     """
+    from privacy.atomic import write_atomically  # A device that only reads goes without.
+
     check_target(target)
     if target.suffix == ".zip":
         write_atomically(target, _zipped(files), mode=_OWNER_ONLY_FILE)
@@ -125,6 +125,10 @@ class _Zip:
 
 
 def _write_folder(target: Path, files: Mapping[str, bytes]) -> None:
+    import tempfile
+
+    from privacy.atomic import sync_folder, write_atomically
+
     parent = target.absolute().parent
     staging = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=parent))  # mode 0700
     try:
