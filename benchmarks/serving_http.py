@@ -369,7 +369,7 @@ def main() -> None:
     """Measure and print."""
     parser = benchmark_parser(__doc__, quick="200 people and 2 s each instead of 1,000 and 3 s")
     arguments = parser.parse_args()
-    figures = measure(200, 2.0, 1_000) if arguments.quick else measure(1_000, 3.0, 5_000)
+    figures = measure(200, 2.0, 1_000) if arguments.quick else measure(1_000, 3.0, 10_000)
     show_figures(figures, "A server of keyboards", as_json=arguments.json)
 
 
