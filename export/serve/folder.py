@@ -109,6 +109,25 @@ class ServingFolder:
         """
         return read_authority(self.authority) if self.authority.exists() else None
 
+    def authority_of(self, version: str, *, accept_unsigned: bool) -> bytes | None:
+        """Return the certificate that who signed a version is checked against, DER.
+
+        Args:
+            version: Name of the version, for the error.
+            accept_unsigned: Whether bundles that nobody signed may be served; then None is right.
+
+        Raises:
+            ServingError: If there is none, and unsigned bundles may not be served.
+            ReleaseError: If the file is there and holds no certificate.
+        """
+        certificate = self.authority_certificate()
+        if certificate is None and not accept_unsigned:
+            raise ServingError(
+                f"{self.authority} must be there to check who signed {version}; put the "
+                "federation's authority.crt there, or set accept_unsigned"
+            )
+        return certificate
+
     @contextlib.contextmanager
     def changing(self) -> Iterator[None]:
         """Keep other commands from changing the folder meanwhile; waits for its turn.

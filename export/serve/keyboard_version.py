@@ -51,12 +51,7 @@ def load_version(folder: ServingFolder, settings: ServeSettings, version: str) -
             graph cannot be loaded or run.
         OSError: If it cannot be read.
     """
-    authority = folder.authority_certificate()
-    if authority is None and not settings.accept_unsigned:
-        raise ServingError(
-            f"{folder.authority} must be there to check who signed {version}; put the "
-            "federation's authority.crt there, or set accept_unsigned"
-        )
+    authority = folder.authority_of(version, accept_unsigned=settings.accept_unsigned)
     bundle = load_bundle(folder.bundles / version, authority=authority)
     index = WordIndex(bundle.vocabulary)
     graph = NextWordGraph(bundle.graph)

@@ -40,12 +40,7 @@ def load_voice(folder: ServingFolder, settings: ServeSettings, version: str) -> 
             graphs cannot be loaded or run, or num2words is missing.
         OSError: If it cannot be read.
     """
-    authority = folder.authority_certificate()
-    if authority is None and not settings.accept_unsigned:
-        raise ServingError(
-            f"{folder.authority} must be there to check who signed {version}; put the "
-            "federation's authority.crt there, or set accept_unsigned"
-        )
+    authority = folder.authority_of(version, accept_unsigned=settings.accept_unsigned)
     bundle = load_speech_bundle(folder.voices.bundles / version, authority=authority)
     if bundle.manifest.client is not None:
         raise ServingError(
