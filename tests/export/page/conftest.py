@@ -60,8 +60,12 @@ class Served:
         return f"http://{self.server.address}/"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """A headless browser, for one module: while it is open this process runs an event loop.
+
+    No other test of the process could start one of its own.
+    """
     found = next(filter(None, map(shutil.which, _BROWSERS)), None)
     if found is None:
         pytest.skip(f"there is no browser: none of {', '.join(_BROWSERS)} is on the PATH")
@@ -83,7 +87,7 @@ def household(tmp_path_factory: pytest.TempPathFactory, vocabulary: Vocabulary) 
     return Household(folder, load_bundle(folder / "shared.zip"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def served(
     browser: Browser, tmp_path_factory: pytest.TempPathFactory, household: Household
 ) -> Iterator[Served]:
