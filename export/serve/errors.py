@@ -37,6 +37,7 @@ class Answer:
         message: The same for people.
         retry_after_s: Seconds after which to ask again; None where that would not help.
         asks_for_token: Whether a bearer token would help.
+        is_logged: Whether the error goes to the log: only one that is about a file, not a text.
     """
 
     status: int
@@ -44,6 +45,7 @@ class Answer:
     message: str
     retry_after_s: int | None = None
     asks_for_token: bool = False
+    is_logged: bool = False
 
     @property
     def headers(self) -> dict[str, str]:
@@ -60,9 +62,10 @@ def add_error_answers(app: FastAPI) -> None:
 
 def _handler(answer: Answer | Callable[[Any], Answer]) -> _Handler:
     async def handle(request: Request, error: Exception) -> Response:
-        if isinstance(error, BundleError):
-            _LOG.error("request %s: %s", request.state.request_id, error)  # of a file, not a text
-        return _respond(request, answer if isinstance(answer, Answer) else answer(error))
+        told = answer if isinstance(answer, Answer) else answer(error)
+        if told.is_logged:
+            _LOG.error("request %s: %s", request.state.request_id, error)
+        return _respond(request, told)
 
     return handle
 
@@ -130,6 +133,7 @@ _ANSWERS: dict[type[Exception], Answer | Callable[[Any], Answer]] = {
         503,
         "unusable_model",
         "this client's own model cannot be used; the server's log has this request's id",
+        is_logged=True,
     ),
     NoPersonalModelError: Answer(
         404,

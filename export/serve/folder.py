@@ -74,6 +74,10 @@ class ServingFolder:
         """Return where everybody's embeddings for one version are; no client's name begins so."""
         return self.people(version) / "_everybody.zip"
 
+    def files_of_people(self, version: str) -> list[Path]:
+        """Return what lies in that folder but everybody's embeddings, in order of name."""
+        return sorted(set(self.people(version).glob("*")) - {self.everybody(version)})
+
     @property
     def versions(self) -> Path:
         """Return the file that says which version is served."""

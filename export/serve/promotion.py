@@ -61,10 +61,8 @@ def promote(
         if everybody is not None:
             shutil.copyfile(everybody, folder.everybody(incoming.name))
         new = load_version(folder, settings, incoming.name)
-        files_of_people = set(folder.people(new.version).glob("*"))
         check_people(
-            files_of_people - {folder.everybody(new.version)},
-            lambda client: load_person(folder, new, client),
+            folder.files_of_people(new.version), lambda client: load_person(folder, new, client)
         )
         version = version_name(new.manifest)
         versions = read_versions(folder)
@@ -137,8 +135,8 @@ def _sample(folder: ServingFolder, model: ServedModel) -> list[NextWordGraph]:
     """Return everyone's model, or the models of a few people; the same people for every version."""
     if model.manifest.personal is None:
         return [model.graph]
-    files = set(folder.people(model.version).glob("*.zip")) - {folder.everybody(model.version)}
-    names = sorted(path.stem for path in files)
+    files = folder.files_of_people(model.version)
+    names = sorted(path.stem for path in files if path.suffix == ".zip")
     if model.made is not None:
         made = [name for name in model.made.names if name not in names][:_JUDGED_PEOPLE]
         judged = sorted([*names, *made])[:_JUDGED_PEOPLE]

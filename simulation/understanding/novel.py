@@ -8,7 +8,7 @@ followed by the distance of its spectrograms, and can be fitted to a minute of e
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -86,25 +86,23 @@ def novel_curve(
     hypernetwork = run.hypernetwork()[0] if run.method.generated.tensors else None
     fit, trainer = NewClientFit(run.plan, hypernetwork), LocalTrainer(run.plan)
     counts = [Counts()] * (settings.epochs + 1)
-    for name, client in population.novel.items():
-        own = client.train if longest_s is None else _shortened(run, client.train, longest_s)
+    novel = population.novel
+    if longest_s is not None:
+        novel = {name: _shortened(run, client, longest_s) for name, client in novel.items()}
+    for name, client in novel.items():
 
         def score(
-            epoch: int,
-            fitted: Fitted,
-            name: str = name,
-            client: NovelClient = client,
-            own: Any = own,
+            epoch: int, fitted: Fitted, name: str = name, client: NovelClient = client
         ) -> None:
             counts[epoch] += trainer.evaluate(
                 fitted.parameters,
                 client.test,
                 client_name=name,
-                training_examples=own,
+                training_examples=client.train,
                 personal=fitted.personal,
             )
 
-        fit.fit(run.released, own, client_name=name, settings=settings, after_epoch=score)
+        fit.fit(run.released, client.train, client_name=name, settings=settings, after_epoch=score)
     values = tuple(map(value_of, counts))
     return NovelCurve(
         method=run.plan.personalisation.method,
@@ -117,15 +115,16 @@ def novel_curve(
     )
 
 
-def _shortened(run: FinishedRun, examples: object, longest_s: float) -> SpeechExamples:
-    """Return as many of a speaker's clips as last no longer than so many seconds, at least one."""
-    settings = run.config.model
+def _shortened(run: FinishedRun, client: NovelClient, longest_s: float) -> NovelClient:
+    """Let a speaker be fitted to no more seconds of speech than that, but at least to one clip."""
+    settings, examples = run.config.model, client.train
     if not isinstance(examples, SpeechExamples) or not isinstance(settings, TransformerTtsSettings):
         raise ValueError("seconds of speech can be given for a run of voices alone")
     if not 0 < longest_s < math.inf:
         raise ValueError(f"seconds of speech must be > 0 and finite, got {longest_s}")
     mel = settings.mel
-    return examples.at_most(int(longest_s * mel.sample_rate_hz / mel.hop_size))
+    most = int(longest_s * mel.sample_rate_hz / mel.hop_size)
+    return client._replace(train=examples.at_most(most))
 
 
 def write_novel_curves(curves: Mapping[str, NovelCurve], path: Path) -> None:
