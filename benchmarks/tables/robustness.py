@@ -125,7 +125,7 @@ TABLES = {
         f"Digits, {_TITLE}; a fifth of the clients attack",
         "fedtp-digits",
         _rows(_rules(2.0) | _krum(4, 9), ATTACKS, THREE),
-        minutes=180,
+        minutes=50,
         figures=_OUTCOME,
         settings=_DIGITS,
     ),
@@ -142,15 +142,20 @@ TABLES = {
         settings=(*_DIGITS, "rounds.cap=12"),
     ),
     "attacks-keyboard": _table(
-        "NUS SMS, every phone user a client, 15 rounds of 20; a fifth of the clients attack",
+        "NUS SMS, every phone user a client, 2,000 words, width 96, 15 rounds of 20; a fifth "
+        "of the clients attack",
         "keyboard-sms",
-        _rows(_rules(40.0) | _krum(4, 5), ATTACKS | _BACKDOOR, THREE),
-        minutes=800,
+        _rows(_rules(15.0) | _krum(4, 5), ATTACKS | _BACKDOOR, THREE),
+        minutes=130,
         figures=("test_perplexity", "test_top3_recall", "attacks_screened"),
         settings=(
             "rounds={cap=15, cohort_size=20, quorum=11, deadline_s=600.0}",
             "evaluation.every_rounds=15",
             "data.keystrokes=false",
+            # The preset's 10,000 words and width 300 take six times as long, for 324 runs.
+            "vocabulary.size=2000",
+            "model.vocabulary_size=2000",
+            "model.hidden_size=96",
         ),
     ),
 }
