@@ -48,8 +48,8 @@ class LocalResult:
             the layout of ``models.plan.upload_schema``.
         update_norm: L2 norm before clipping and noise; never sent.
         example_count: Target tokens in one pass over the client's examples, whatever
-            ``local_epochs`` says, at most the plan's ``example_cap``; with ``example_privacy`` the
-            same for every client.
+            ``local_epochs`` says; with ``example_privacy`` the same for every client. Whoever
+            tells it, or weighs by it, keeps to the plan's ``example_cap``.
         mean_loss: Mean of the local objective over every target of every pass, in nats; measured
             while training, and never sent. NaN where ``example_privacy`` drew no example.
         optimiser_state: To be given to the client's next round where the plan keeps it, else None.
@@ -181,7 +181,7 @@ class LocalTrainer:
         return LocalResult(
             update=outgoing.update,
             update_norm=outgoing.norm,
-            example_count=min(example_count, training.example_cap),
+            example_count=example_count,
             mean_loss=mean_loss,
             optimiser_state=optimiser.state() if keeps_state else None,
             personal=None if kept is None else replace(kept, residual=outgoing.residual),

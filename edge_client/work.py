@@ -150,7 +150,8 @@ class _Work:
             write_state(waiting, trainer.layout, result.personal)
         own.delete_trained()
         # Under a guarantee nobody is told how much this person writes.
-        told = 0 if self.plan.privacy.guarantees_privacy else result.example_count
+        count = min(result.example_count, self.plan.training.example_cap)
+        told = 0 if self.plan.privacy.guarantees_privacy else count
         return Trained(example_count=told, message_id=message_id)
 
     def evaluate(self) -> Evaluated:

@@ -298,7 +298,7 @@ class BatchedTrainer:
         return LocalResult(
             update=outgoing.update,
             update_norm=outgoing.norm,
-            example_count=min(len(client.examples), self._plan.training.example_cap),
+            example_count=len(client.examples),
             mean_loss=loss,
             optimiser_state=None,
             personal=PersonalState(personal, {}, lost) if keeps else None,

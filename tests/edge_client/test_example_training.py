@@ -190,7 +190,6 @@ def test_the_example_count_does_not_tell_how_much_a_person_typed() -> None:
     # 3 / 0.25 examples of up to 4 tokens.
     assert train(plan, make_text(50)).example_count == 48
     assert train(plan, make_text(7)).example_count == 48
-    assert train(private_plan(sampling_rate=0.25, example_cap=10)).example_count == 10
 
 
 def test_a_batch_larger_than_memory_is_summed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

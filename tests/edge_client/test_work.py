@@ -67,6 +67,15 @@ def test_the_coordinator_opens_the_very_update_that_the_text_trains(scene: Scene
     assert scene.update.stat().st_mode & 0o077 == 0
 
 
+def test_a_device_that_has_typed_much_tells_the_cap(scene: Scene) -> None:
+    training = msgspec.structs.replace(scene.plan.training, example_cap=5)
+
+    outcome = do_job(scene.job(msgspec.structs.replace(scene.plan, training=training)))
+
+    assert isinstance(outcome, Trained)
+    assert outcome.example_count == 5
+
+
 def test_an_evaluation_counts_on_the_held_out_text_and_sends_no_update(scene: Scene) -> None:
     plan = msgspec.structs.replace(scene.plan, kind="evaluate")
 

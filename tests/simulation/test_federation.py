@@ -64,6 +64,24 @@ def test_a_round_is_what_the_devices_and_the_coordinator_compute_one_by_one(
     assert torch.equal(federation.parameters, closed.parameters)
 
 
+def test_a_cap_limits_what_a_client_weighs_and_not_what_was_trained(
+    configured: Configured, population: Population
+) -> None:
+    tokens, parameters = [], []
+    for cap in (1_000_000, 3):
+        config, _ = configured(
+            'aggregation={rule="mean"}', 'privacy={mode="none"}', f"training.example_cap={cap}"
+        )
+        with pool_of(config, population) as pool:
+            federation = federation_of(config, population, pool)
+            tokens.append(federation.run_round()["tokens"])
+            parameters.append(federation.parameters)
+
+    assert tokens[0] == tokens[1]
+    # Capped at three tokens all three weigh the same.
+    assert not torch.equal(*parameters)
+
+
 def test_a_client_that_is_away_leaves_its_slot_empty(
     configured: Configured, population: Population
 ) -> None:
