@@ -21,7 +21,7 @@ from server.admin_client import AdminCallError, NotRunningError
 from server.backup import BackupError, create_backup, restore_backup
 from server.clients import UnknownClientError
 from server.commands import Federation
-from server.config import ConfigError, preset_names, preset_text
+from server.config import ConfigError, preset_names, preset_text, settings_text
 from server.disk_full import DiskFullError
 from server.folder import ServerFolder
 from server.founding import FoundingError, found, write_invites
@@ -68,8 +68,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _init(arguments: argparse.Namespace) -> None:
     preset, config = arguments.preset, arguments.config
-    text = preset_text(preset) if config is None else config.read_text(encoding="utf-8")
-    founded = found(arguments.folder, text, arguments.hostname)
+    text = preset_text(preset) if config is None else settings_text(config)
+    source = f"preset {preset}" if config is None else str(config)
+    founded = found(arguments.folder, text, arguments.hostname, source=source)
     print(f"founded a federation in {arguments.folder}")
     print(f"devices reach it at {founded.listen.advertised_host}; settings: federation.toml there")
     print(f"next: sotto-server token {arguments.folder} --count 1")

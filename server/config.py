@@ -254,13 +254,21 @@ def read_config(path: Path) -> FederationConfig:
     Raises:
         ConfigError: If the file cannot be read or its settings cannot be used.
     """
+    return rooted(parse_config(settings_text(path), str(path)), path.parent.absolute())
+
+
+def settings_text(path: Path) -> str:
+    """Return the text of a file of settings.
+
+    Raises:
+        ConfigError: If it cannot be read.
+    """
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not UTF-8 text") from None
-    return _rooted(parse_config(text, str(path)), path.parent.absolute())
 
 
 def parse_config(text: str, source: str) -> FederationConfig:
@@ -386,8 +394,8 @@ def _described(
     return None if settings is None or words is None else settings.describe(words)
 
 
-def _rooted(config: FederationConfig, folder: Path) -> FederationConfig:
-    """Return the settings with every path in them absolute."""
+def rooted(config: FederationConfig, folder: Path) -> FederationConfig:
+    """Return the settings with every path in them absolute, as it lies in ``folder``."""
     words, evaluation = config.vocabulary, config.evaluation
     if words is not None and words.path is not None:
         words = msgspec.structs.replace(words, path=str(folder / words.path))

@@ -17,7 +17,7 @@ from privacy.identity import Identity
 from privacy.invite import Invite
 from privacy.keys import make_private_folder
 from privacy.random import SecureSource
-from server.config import FederationConfig, make_plan, parse_config, read_config
+from server.config import FederationConfig, make_plan, parse_config, rooted
 from server.folder import ServerFolder
 from server.lease_nonces import SECRET_BYTES
 from server.store import check_run, open_store, start_run
@@ -39,7 +39,9 @@ class FoundingError(Exception):
     """Raised when a federation cannot be founded or extended; the text says why."""
 
 
-def found(root: Path, settings: str, hostnames: Sequence[str]) -> FederationConfig:
+def found(
+    root: Path, settings: str, hostnames: Sequence[str], *, source: str = "the settings"
+) -> FederationConfig:
     """Make the folder of a new federation and return its settings.
 
     Args:
@@ -47,6 +49,7 @@ def found(root: Path, settings: str, hostnames: Sequence[str]) -> FederationConf
         settings: The federation's TOML.
         hostnames: Further names and addresses under which devices reach the coordinator; those
             of the settings and the loopback's are certified anyway.
+        source: What error messages call the settings: the name of the file they came from.
 
     Raises:
         FoundingError: If the folder is not empty.
@@ -59,49 +62,53 @@ def found(root: Path, settings: str, hostnames: Sequence[str]) -> FederationConf
     root = root.absolute()
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise FoundingError(f"{root} is not empty; a federation needs a folder of its own")
+    text = _with_host(settings, hostnames, source)
+    config = parse_config(text, source)
+    # Paths in it as they will be: the folder that is being built has another name.
+    founded = rooted(config, root)
+    _check(founded)
     building = ServerFolder(root.with_name(f".{root.name}.new"))
     shutil.rmtree(building.root, ignore_errors=True)
     try:
-        _fill(building, settings, hostnames)
+        _fill(building, text, config, hostnames)
         if root.exists():
             root.rmdir()
         building.root.rename(root)
     finally:
         shutil.rmtree(building.root, ignore_errors=True)
     sync_folder(root.parent)
-    return read_config(ServerFolder(root).config)
+    return founded
 
 
-def _fill(folder: ServerFolder, settings: str, hostnames: Sequence[str]) -> None:
-    make_private_folder(folder.root)
-    write_atomically(folder.config, _with_host(settings, hostnames).encode())
-    config = read_config(folder.config)
+def _check(config: FederationConfig) -> None:
+    """Refuse, before anything is made, settings that the first round would fail with."""
     if config.listen.advertised_host in _EVERYWHERE:
         raise FoundingError(
             f"devices cannot be told to connect to {config.listen.advertised_host}; "
             "give the name or address of this machine with --hostname"
         )
-    # Loaded once here, so that a word list that cannot be used is refused now and not later.
     config.load_vocabulary()
-    _check_start(config)
+    if config.start_from is not None:
+        from server.starting_model import starting_parameters  # Here: it imports torch.
+
+        starting_parameters(config, make_plan(config, "0" * 32, cohort_size=1))
+
+
+def _fill(
+    folder: ServerFolder, settings: str, config: FederationConfig, hostnames: Sequence[str]
+) -> None:
+    make_private_folder(folder.root)
+    write_atomically(folder.config, settings.encode())
     source = SecureSource()
     run = source.bytes(_RUN_BYTES).hex()
     write_atomically(folder.lease_secret, source.bytes(SECRET_BYTES))
     authority = CertificateAuthority.create(folder.authority, run)
     _certify(folder, authority, config, hostnames)
-    store = open_store(config.store)
+    store = open_store(config.store.rooted(folder.root))
     try:
         start_run(store, run, config.seed, config.run_digest, now=time.time())
     finally:
         store.close()
-
-
-def _check_start(config: FederationConfig) -> None:
-    """Refuse now, and not at the first round, a starting model that cannot be used."""
-    if config.start_from is not None:
-        from server.starting_model import starting_parameters  # Here: it imports torch.
-
-        starting_parameters(config, make_plan(config, "0" * 32, cohort_size=1))
 
 
 def rotate_keys(
@@ -181,9 +188,9 @@ def write_invites(
     return written
 
 
-def _with_host(settings: str, hostnames: Sequence[str]) -> str:
+def _with_host(settings: str, hostnames: Sequence[str], source: str) -> str:
     """Return the settings with the first host name as ``public_host``, unless they name one."""
-    if not hostnames or parse_config(settings, "the settings").listen.public_host is not None:
+    if not hostnames or parse_config(settings, source).listen.public_host is not None:
         return settings
     head, table, tail = settings.partition("[listen]\n")
     if not table:

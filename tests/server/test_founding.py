@@ -1,13 +1,16 @@
 """The folder of a new federation, and the invites into it."""
 
+import re
 import time
 from pathlib import Path
 
 import pytest
 
 from models.model_settings import schema_of
+from models.vocabulary import VocabularyError
 from privacy.identity import Identity
 from privacy.invite import read_invite
+from server.cli import main
 from server.config import ConfigError, preset_text
 from server.folder import ServerFolder
 from server.founding import FoundingError, found, rotate_keys, write_invites
@@ -76,6 +79,28 @@ def test_a_folder_in_use_is_left_alone(tmp_path: Path) -> None:
 def test_settings_that_cannot_be_used_found_nothing(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="quorom"):
         found(tmp_path / "f", TINY.replace("quorum", "quorom"), [])
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("hosts", [[], ["--hostname", "sotto.test"]], ids=["alone", "with a host"])
+def test_the_command_names_the_file_that_has_the_typo(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], hosts: list[str]
+) -> None:
+    typo = tmp_path / "t.toml"
+    typo.write_text(TINY.replace("quorum", "quorom"))
+
+    assert main(["init", str(tmp_path / "f"), "--config", str(typo), *hosts]) == 1
+
+    assert capsys.readouterr().err.startswith(f"sotto-server: {typo}: ")
+    assert list(tmp_path.iterdir()) == [typo]
+
+
+def test_a_missing_word_list_is_looked_for_where_the_federation_will_lie(tmp_path: Path) -> None:
+    text = TINY.replace('name = "english-10k"', 'path = "words.txt"')
+
+    with pytest.raises(VocabularyError, match=re.escape(str(tmp_path / "f" / "words.txt"))):
+        found(tmp_path / "f", text, [])
 
     assert list(tmp_path.iterdir()) == []
 
