@@ -297,7 +297,8 @@ def _described(manifest: Manifest) -> Report:
         "bytes": {name: digest.size_bytes for name, digest in manifest.files.items()},
         "precision": manifest.precision,
         "metrics": manifest.metrics,
-        "privacy": manifest.privacy.guarantee,
+        "privacy_spent": manifest.privacy.spent_after(manifest.round_number),
+        "promise_for_the_whole_run": manifest.privacy.guarantee,
         "languages": " ".join(manifest.languages) or "not said",
     }
 

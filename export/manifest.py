@@ -4,6 +4,7 @@ How a manifest is written and read is in `export.manifest_base`; a voice's is an
 (`export.speech_manifest`).
 """
 
+import math
 from collections.abc import Collection
 from typing import Literal
 
@@ -15,11 +16,14 @@ from models.model_settings import ModelSettings, schema_of
 from models.release_record import Metric
 from models.schema import Schema
 
-FORMAT_VERSION = 2
-_READABLE_VERSIONS = (1, FORMAT_VERSION)
+FORMAT_VERSION = 3
+_READABLE_VERSIONS = (1, 2, FORMAT_VERSION)
 MODEL_FILE = "model.onnx"
 VOCABULARY_FILE = "vocabulary.txt"
 CONTENT_FILES = (MODEL_FILE, VOCABULARY_FILE)
+
+PROMISING_NOTHING = ("none", "paper", "paper-server")
+"""The modes of `privacy.settings` without a guarantee; what serves need not load them all."""
 
 Kind = Literal["keyboard", "image"]
 _FILES: dict[Kind, tuple[str, ...]] = {"keyboard": CONTENT_FILES, "image": (MODEL_FILE,)}
@@ -30,15 +34,36 @@ _GRAPH_ALLOWANCE_BYTES = 1 << 20
 
 
 class PrivacyStatement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say what training promised to the people whose text the model saw.
+    """Say what training promised to the people whose text the model saw, and what it has spent.
 
     Attributes:
         mode: Name of the noise mode, such as ``none`` or ``paper``.
-        guarantee: The promise in words, as the release states it.
+        guarantee: The promise for the whole run in words, as the release states it.
+        epsilon: ε at ``delta`` of all releases up to this one; None where nothing is promised, and
+            where the release or an older bundle does not say.
+        delta: δ, the chance that the bound on ε fails; None without one.
     """
 
     mode: str
     guarantee: str
+    epsilon: float | None = None
+    delta: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.epsilon is None) != (self.delta is None):
+            raise ValueError(
+                f"epsilon and delta belong together, got {self.epsilon} and {self.delta}"
+            )
+        if self.epsilon is not None and not 0 <= self.epsilon < math.inf:
+            raise ValueError(f"epsilon must be >= 0 and finite, got {self.epsilon}")
+        if self.delta is not None and not 0 < self.delta < 1:
+            raise ValueError(f"delta must be > 0 and < 1, got {self.delta}")
+
+    def spent_after(self, round_number: int) -> str:
+        """Say what the releases up to that of a round have spent, for people."""
+        if self.epsilon is not None:
+            return f"epsilon {self.epsilon:.4g} at delta {self.delta:g}, after round {round_number}"
+        return "none promised" if self.mode in PROMISING_NOTHING else "not said"
 
 
 class ParityRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -72,7 +97,8 @@ class Manifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Describe a bundle.
 
     Attributes:
-        format_version: Version of this struct and of the files beside it; 1 knew no personal part.
+        format_version: Version of this struct and of the files beside it; 1 knew no personal part,
+            1 and 2 not what privacy was spent.
         kind: What the bundle predicts.
         files: Digest of every content file, by name.
         model: Settings of the model; its schema follows from them.
@@ -84,7 +110,7 @@ class Manifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         run: Identifier of the run, 32 hex digits.
         round_number: Round whose release this is.
         metrics: Figures of the release, by name.
-        privacy: What training promised.
+        privacy: What training promised, and what it has spent.
         languages: BCP 47 tags of the word list; empty if nobody said.
         opset: ONNX operator set of the graph.
         parity: The comparison with torch at export.

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from export.checked_graph import CheckedGraph
+from export.exporter import ExportError
 from export.graph_face import OPSET
 from export.manifest import MODEL_FILE, Kind, Manifest, PersonalPart, PrivacyStatement
 from export.manifest_base import FileDigest
@@ -13,6 +15,7 @@ from export.release import Release, parameters_sha256
 from models.codec import named_tensors
 from models.model_settings import schema_of
 from models.plan import Plan, plan_schema, released_schema
+from models.release_record import Metric
 from models.schema import RELEASED
 
 
@@ -28,6 +31,25 @@ def held_tensors(release: Release, client: str | None) -> Mapping[str, NDArray[n
     from export.client_model import client_parameters  # Loads torch.
 
     return named_tensors(schema_of(release.plan.model), client_parameters(release, client))
+
+
+def privacy_of(release: Release) -> PrivacyStatement:
+    """Return what a release says of privacy: the promise for its run, and what was spent so far.
+
+    Raises:
+        ExportError: If its figures cannot be what was spent.
+    """
+    privacy, metrics = release.plan.privacy, release.record.metrics
+    stated: dict[str, Metric] = {
+        "mode": privacy.__struct_config__.tag,
+        "guarantee": release.record.guarantee,
+    }
+    if privacy.guarantees_privacy:
+        stated |= {"epsilon": metrics.get("epsilon"), "delta": metrics.get("delta")}
+    try:
+        return msgspec.convert(stated, PrivacyStatement)
+    except msgspec.ValidationError as error:
+        raise ExportError(f"the release's figures of privacy are refused: {error}") from None
 
 
 def release_manifest(
@@ -68,9 +90,7 @@ def release_manifest(
         run=record.run,
         round_number=record.round,
         metrics=record.metrics,
-        privacy=PrivacyStatement(
-            mode=str(plan.privacy.__struct_config__.tag), guarantee=record.guarantee
-        ),
+        privacy=privacy_of(release),
         languages=tuple(languages),
         opset=OPSET,
         parity=made.parity,

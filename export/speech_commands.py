@@ -140,14 +140,16 @@ def described_speech(manifest: SpeechManifest) -> Report:
         "bytes": {name: digest.size_bytes for name, digest in manifest.files.items()},
         "precision": manifest.precision,
         "metrics": manifest.metrics,
-        "privacy": manifest.privacy.guarantee,
+        "privacy_spent": manifest.privacy.spent_after(manifest.round_number),
+        "promise_for_the_whole_run": manifest.privacy.guarantee,
         "languages": " ".join(manifest.languages),
         "vocoder": "none: Griffin-Lim makes the sound",
     }
     if part is not None:
         report["vocoder"] = f"run {part.run}, round {part.round_number}"
         report["vocoder_metrics"] = part.metrics
-        report["vocoder_privacy"] = part.privacy.guarantee
+        report["vocoder_privacy_spent"] = part.privacy.spent_after(part.round_number)
+        report["vocoder_promise"] = part.privacy.guarantee
     return report
 
 

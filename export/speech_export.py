@@ -22,15 +22,16 @@ from export.checked_voice import (
 )
 from export.exporter import ExportError, Precision
 from export.graph_face import OPSET
-from export.manifest import PersonalPart, PrivacyStatement
+from export.manifest import PersonalPart
 from export.manifest_base import FileDigest
 from export.parity import TOLERANCE, is_torch_there
 from export.release import Release, parameters_sha256
-from export.released_model import held_tensors, personal_names
+from export.released_model import held_tensors, personal_names, privacy_of
 from export.signed_files import signed_files
 from export.speech_bundle import SpeechBundle, load_speech_bundle
 from export.speech_face import VOCODER_FILE
 from export.speech_manifest import (
+    SPEECH_VERSION,
     SpeechManifest,
     SpeechParity,
     VocoderPart,
@@ -102,7 +103,7 @@ def export_speech(
         round_number=record.round,
         growth_stage=plan.growth_stage,
         metrics=record.metrics,
-        privacy=_privacy(release),
+        privacy=privacy_of(release),
         opset=OPSET,
         parity=made.parity,
         personal=PersonalPart(method=plan.personalisation.method, tensors=personal)
@@ -152,6 +153,7 @@ def quantise_speech(
     graphs = {**bundle.graphs, **made.graphs}
     rounded = msgspec.structs.replace(
         manifest,
+        format_version=SPEECH_VERSION,
         files={name: FileDigest.of(content) for name, content in graphs.items()},
         parameters_sha256=made.parameters_sha256,
         parity=made.parity,
@@ -222,7 +224,7 @@ def _vocoder_part(release: Release, voice: TransformerTtsSettings) -> tuple[byte
         run=record.run,
         round_number=record.round,
         metrics=record.metrics,
-        privacy=_privacy(release),
+        privacy=privacy_of(release),
         parity=parity,
     )
 
@@ -241,8 +243,3 @@ def _vocoder_settings(plan: Plan, voice: TransformerTtsSettings) -> VocoderSetti
             f'"{plan.personalisation.method}"'
         )
     return plan.model
-
-
-def _privacy(release: Release) -> PrivacyStatement:
-    mode = str(release.plan.privacy.__struct_config__.tag)
-    return PrivacyStatement(mode=mode, guarantee=release.record.guarantee)

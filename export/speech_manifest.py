@@ -29,7 +29,8 @@ from models.schema import Schema
 from models.transformer_tts_settings import TransformerTtsSettings
 from models.vocoder_settings import VocoderSettings
 
-SPEECH_VERSION = 1
+SPEECH_VERSION = 2
+_READABLE_VERSIONS = (1, SPEECH_VERSION)
 LANGUAGES = ("en",)
 """What `models.speech_text` reads aloud."""
 
@@ -61,7 +62,7 @@ class VocoderPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         run: Identifier of the run that trained it, 32 hex digits.
         round_number: Round whose release it is.
         metrics: Figures of that release, by name.
-        privacy: What that training promised.
+        privacy: What that training promised, and what it has spent.
         parity: The comparison with torch at export.
     """
 
@@ -78,7 +79,8 @@ class SpeechManifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_fie
     """Describe a speech bundle.
 
     Attributes:
-        format_version: Version of this struct and of the files beside it.
+        format_version: Version of this struct and of the files beside it; 1 did not know what
+            privacy was spent.
         kind: What the bundle is.
         files: Digest of every content file, by name.
         model: Settings of the voice, its alphabet and its audio among them.
@@ -89,7 +91,7 @@ class SpeechManifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_fie
         round_number: Round whose release this is.
         growth_stage: Stage of a run that grows its layers; None without growth.
         metrics: Figures of the release, by name.
-        privacy: What training promised.
+        privacy: What training promised, and what it has spent.
         languages: BCP 47 tags of the texts that it reads.
         opset: ONNX operator set of the graphs.
         parity: The comparison with torch at export.
@@ -189,5 +191,5 @@ def decode_speech_manifest(encoded: bytes) -> SpeechManifest:
         BundleError: If the bytes are no manifest of this version; says which side is older.
     """
     return decode_versioned(
-        encoded, SpeechManifest, readable=(SPEECH_VERSION,), what="speech", older="the bundle"
+        encoded, SpeechManifest, readable=_READABLE_VERSIONS, what="speech", older="the bundle"
     )

@@ -37,6 +37,7 @@ def describe(
         "languages": manifest.languages,
         "metrics": manifest.metrics,
         "privacy": manifest.privacy,
+        "privacy_spent": manifest.privacy.spent_after(manifest.round_number),
         "precision": manifest.precision,
         "words": graph.vocabulary_size,
         "context_size": graph.context_size,

@@ -50,7 +50,8 @@ def test_export_verify_suggest(
     suggested = report_of(capsys)
 
     assert exported["round"] == 3
-    assert exported["privacy"] == "no privacy guarantee"
+    assert exported["privacy_spent"] == "none promised"
+    assert exported["promise_for_the_whole_run"] == "no privacy guarantee"
     assert str(exported["release_signed_by"]).startswith("coordinator (")
     assert str(exported["parity"]).startswith("equals torch to")
     assert verified["weights"] == "the release's, bit for bit"

@@ -1,12 +1,19 @@
+from typing import get_args
+
 import msgspec
 import pytest
 
 from export.bundle import Bundle
-from export.manifest import decode_manifest
+from export.manifest import PrivacyStatement, decode_manifest
 from export.manifest_base import BundleError
 from models.model_settings import schema_of
+from privacy.settings import PrivacySettings
 
 Json = dict[str, object]
+
+
+def _spent(**changes: float) -> Json:
+    return {"privacy": {"mode": "central", "guarantee": "a promise", **changes}}
 
 
 @pytest.fixture
@@ -22,7 +29,12 @@ def test_a_manifest_says_where_the_model_comes_from(fields: Json) -> None:
     assert fields["run"] == "0123456789abcdef0123456789abcdef"
     assert fields["round"] == 3
     assert fields["metrics"] == {"perplexity": 12.5}
-    assert fields["privacy"] == {"mode": "none", "guarantee": "no privacy guarantee"}
+    assert fields["privacy"] == {
+        "mode": "none",
+        "guarantee": "no privacy guarantee",
+        "epsilon": None,
+        "delta": None,
+    }
     assert fields["languages"] == ["en"]
     assert fields["opset"] == 21
 
@@ -30,8 +42,8 @@ def test_a_manifest_says_where_the_model_comes_from(fields: Json) -> None:
 @pytest.mark.parametrize(
     ("changes", "rule"),
     [
-        ({"format_version": 3}, "must be 1 or 2, got 3; this sotto is older"),
-        ({"format_version": 0}, "must be 1 or 2, got 0; the bundle is older"),
+        ({"format_version": 4}, "must be 1 or 2 or 3, got 4; this sotto is older"),
+        ({"format_version": 0}, "must be 1 or 2 or 3, got 0; the bundle is older"),
         ({"format_version": "1"}, r"\$.format_version"),
         ({"kind": "speech"}, r"\$.kind"),
         ({"round": 1.5}, r"\$.round"),
@@ -43,6 +55,10 @@ def test_a_manifest_says_where_the_model_comes_from(fields: Json) -> None:
         ({"rounded_from": "0" * 64}, "rounded_from belongs to a rounded model"),
         ({"precision": "int8"}, "rounded_from belongs to a rounded model, got precision int8"),
         ({"precision": "int4"}, r"\$.precision"),
+        (_spent(epsilon=1.0), r"epsilon and delta belong together, got 1.0 and None.*\$.privacy"),
+        (_spent(delta=1e-3), "epsilon and delta belong together, got None and 0.001"),
+        (_spent(epsilon=-1.0, delta=1e-3), "epsilon must be >= 0 and finite, got -1.0"),
+        (_spent(epsilon=1.0, delta=1.0), "delta must be > 0 and < 1, got 1.0"),
         (
             {"personal": {"method": "fedper", "tensors": ["output.weight"]}},
             r"personal tensors must be the model's, got \['output.weight'\]",
@@ -56,14 +72,32 @@ def test_what_breaks_a_rule_is_refused_with_its_place(
         decode_manifest(msgspec.json.encode(fields | changes))
 
 
-def test_a_manifest_of_the_version_before_is_still_read(fields: Json, bundle: Bundle) -> None:
-    for name in ("personal", "client", "precision", "rounded_from"):
+@pytest.mark.parametrize(
+    ("version", "unknown"), [(1, ("personal", "client", "precision", "rounded_from")), (2, ())]
+)
+def test_a_manifest_of_a_version_before_is_still_read(
+    fields: Json, bundle: Bundle, version: int, unknown: tuple[str, ...]
+) -> None:
+    for name in unknown:
         del fields[name]
+    told = {"mode": "central", "guarantee": "(8, 0.001)-differential privacy"}
 
-    found = decode_manifest(msgspec.json.encode(fields | {"format_version": 1}))
+    found = decode_manifest(
+        msgspec.json.encode(fields | {"format_version": version, "privacy": told})
+    )
 
-    assert (found.format_version, found.personal, found.client) == (1, None, None)
+    assert (found.format_version, found.personal, found.client) == (version, None, None)
     assert found.held_schema == schema_of(bundle.manifest.model)
+    assert found.privacy.spent_after(3) == "not said"
+
+
+def test_what_was_spent_is_said_of_modes_that_promise_something() -> None:
+    spent = PrivacyStatement(mode="central", guarantee="a promise", epsilon=77.24, delta=0.001)
+
+    assert spent.spent_after(1) == "epsilon 77.24 at delta 0.001, after round 1"
+    for mode in get_args(PrivacySettings):
+        said = PrivacyStatement(mode=mode.__struct_config__.tag, guarantee="").spent_after(1)
+        assert said == ("not said" if mode.guarantees_privacy else "none promised")
 
 
 def test_what_is_personal_is_not_looked_for_in_the_graph(fields: Json) -> None:

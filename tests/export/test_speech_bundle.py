@@ -141,6 +141,18 @@ def changed_manifest(**changes: object) -> Callable[[Path], None]:
     return tampered("manifest.json", change)
 
 
+def test_a_bundle_of_the_version_before_is_still_read(tmp_path: Path, folder: Path) -> None:
+    shutil.copytree(folder, tmp_path / "copy")
+    told = {"mode": "local", "guarantee": "(8, 0.001)-differential privacy"}
+    changed_manifest(format_version=1, privacy=told)(tmp_path / "copy")
+
+    found = load_speech_bundle(tmp_path / "copy").manifest
+
+    assert (found.format_version, found.privacy.spent_after(3)) == (1, "not said")
+    quantise_speech(tmp_path / "copy", tmp_path / "rounded")
+    assert load_speech_bundle(tmp_path / "rounded").manifest.format_version == 2
+
+
 @pytest.mark.parametrize(
     ("spoil", "rule"),
     [
@@ -148,7 +160,7 @@ def changed_manifest(**changes: object) -> Callable[[Path], None]:
         (tampered("postnet.onnx", lambda old: old[:-9]), "postnet.onnx must have"),
         (lambda folder: (folder / "vocoder.onnx").unlink(), "vocoder.onnx must be a regular file"),
         (lambda folder: (folder / "more.onnx").touch(), "a bundle holds only"),
-        (changed_manifest(format_version=2), "speech format_version must be 1, got 2"),
+        (changed_manifest(format_version=3), "speech format_version must be 1 or 2, got 3"),
         (changed_manifest(vocoder=None), r"files must be \['encoder.onnx', .*got"),
         (changed_manifest(schema_sha256="0"), "schema_sha256 must be"),
         (changed_manifest(rounded_from="0"), "rounded_from belongs to a rounded model"),

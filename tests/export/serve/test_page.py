@@ -85,7 +85,9 @@ def test_a_client_gets_the_files_that_its_bundle_holds(
     assert words.body == bundle.vocabulary.to_bytes()
     assert version["files"]["model.onnx"]["sha256"] == hashlib.sha256(model.body).hexdigest()
     assert version["round"] == 3
-    assert version["privacy"] == {"mode": "none", "guarantee": "no privacy guarantee"}
+    promised = {"mode": "none", "guarantee": "no privacy guarantee"}
+    assert version["privacy"] == promised | {"epsilon": None, "delta": None}
+    assert version["privacy_spent"] == "none promised"
     assert version["languages"] == ["en"]
     assert version["never"] == [0, 1]
     assert version["personal"] is None
