@@ -11,6 +11,7 @@ import msgspec
 
 from privacy.installation import InstallationError, check_installation
 from simulation.auditing.cli import add_audit, run_audit_command
+from simulation.data_argument import add_data
 from simulation.listening.cli import add_listen
 from simulation.partition_command import add_partition, run_partition
 from simulation.tuning.cli import add_tune, run_tune
@@ -162,17 +163,15 @@ def _add_speed(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_partition(partition: argparse.ArgumentParser) -> None:
-    _add_data(partition)
+    _add_settled(partition)
     partition.add_argument("--json", action="store_true", help="print the figures as JSON")
     add_partition(partition)
     partition.set_defaults(command=_partition)
 
 
-def _add_data(parser: argparse.ArgumentParser) -> None:
+def _add_settled(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="PRESET_OR_FILE", help="preset, or a file ending in .toml")
-    parser.add_argument(
-        "--data", type=Path, help=f"where the data set lies (default: ${DATA_VARIABLE})"
-    )
+    add_data(parser)
     parser.add_argument(
         "--set",
         action="append",
@@ -184,7 +183,7 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_common(parser: argparse.ArgumentParser, *, with_until: bool = True) -> None:
-    _add_data(parser)
+    _add_settled(parser)
     parser.add_argument("--rounds", type=int, help="largest number of rounds (sets rounds.cap)")
     if with_until:
         parser.add_argument(

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import msgspec
 
+from simulation.data_argument import add_data
+
 
 def add_listen(parser: argparse.ArgumentParser, data: Path | None) -> None:
     """Add the flags of ``listen``; ``data`` is where data sets lie unless it is told."""
@@ -19,9 +21,7 @@ def add_listen(parser: argparse.ArgumentParser, data: Path | None) -> None:
         help="listen to no voice but to a data set's own clips, as espeak, ljspeech, an4 or fsdd, "
         "made again from their spectrograms",
     )
-    parser.add_argument(
-        "--data", type=Path, default=data, help="where the data set lies (default: $SOTTO_DATA)"
-    )
+    add_data(parser, data)
     parser.add_argument(
         "--to",
         type=Path,

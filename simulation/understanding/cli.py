@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from simulation.data_argument import add_data
+
 if TYPE_CHECKING:
     from simulation.understanding.novel import NovelCurve
 
@@ -19,7 +21,7 @@ def add_attention(parser: argparse.ArgumentParser, data: Path | None) -> None:
         metavar="OUT",
         help="folder of a run that is over; several are compared on images of the first",
     )
-    _add_data(parser, data)
+    add_data(parser, data)
     parser.add_argument(
         "--client",
         action="append",
@@ -52,7 +54,7 @@ def add_clients(parser: argparse.ArgumentParser) -> None:
 def add_novel(parser: argparse.ArgumentParser, data: Path | None) -> None:
     """Add the flags of ``novel``; ``data`` is where data sets lie unless it is told."""
     parser.add_argument("runs", nargs="+", type=Path, metavar="OUT", help="folder of a run")
-    _add_data(parser, data)
+    add_data(parser, data)
     parser.add_argument(
         "--epochs",
         type=int,
@@ -89,15 +91,6 @@ def add_novel(parser: argparse.ArgumentParser, data: Path | None) -> None:
     _add_png(parser, "novel.png")
     parser.add_argument("--json", action="store_true", help="print the curves as JSON")
     parser.set_defaults(command=_novel)
-
-
-def _add_data(parser: argparse.ArgumentParser, data: Path | None) -> None:
-    parser.add_argument(
-        "--data",
-        type=Path,
-        default=data,
-        help="where the run's data set lies (default: $SOTTO_DATA)",
-    )
 
 
 def _add_png(parser: argparse.ArgumentParser, name: str) -> None:

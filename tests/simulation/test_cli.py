@@ -46,6 +46,23 @@ def test_a_method_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) 
     assert "method must be one of" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "command",
+    [["run", "keyboard-tiny"], ["novel", "RUN"], ["listen", "--copy-synthesis", "espeak"]],
+    ids=lambda command: command[0],
+)
+def test_a_data_set_that_is_not_there_is_refused_even_where_none_is_needed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    missing = tmp_path / "missing"
+
+    with pytest.raises(SystemExit) as exited:
+        main([*command, "--data", str(missing)])
+
+    assert exited.value.code == 2
+    assert f"argument --data: there is no {missing}" in capsys.readouterr().err
+
+
 def test_images_are_trained_together_to_the_same_figures(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
