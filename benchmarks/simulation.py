@@ -25,7 +25,8 @@ Figures (``--json`` prints them as one object):
     rss_mb_100_clients, rss_mb_1000_clients
                      Largest memory of all processes of a run in which every client keeps a model
                      and an optimiser of its own, MB; ``kept_mb_...`` is what they keep on disk,
-                     ``run_s_...`` the time of both rounds of a thousand.
+                     ``run_s_...`` the time of both rounds of a thousand. ``--quick`` has 20 and
+                     200 of them.
 
 The text is the manual inside CPython, the images are the digits inside scikit-learn.
 """
@@ -33,9 +34,8 @@ The text is the manual inside CPython, the images are the digits inside scikit-l
 import multiprocessing
 import sys
 import time
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -206,27 +206,31 @@ def _seconds(federation: Federation) -> float:
 
 # Worker processes import this module: what they do not need is imported where it is used, or it
 # would count in the memory of each.
-def _measure_bare_loop(repeats: int) -> dict[str, float]:
+def _measure_bare_loop(*, quick: bool) -> dict[str, float]:
     from benchmarks.parts.image_rounds import measure_versus_bare_loop
 
-    return measure_versus_bare_loop(3 * repeats, WORKERS)
+    return measure_versus_bare_loop(3 if quick else 9, WORKERS)
 
 
-def _measure_together(repeats: int) -> dict[str, float]:
+def _measure_together(*, quick: bool) -> dict[str, float]:
     from benchmarks.parts.image_rounds import measure_together
 
-    return measure_together(3 * repeats, WORKERS)
+    return measure_together(3 if quick else 9, WORKERS)
 
 
-def _measure_many_clients(_repeats: int) -> dict[str, float]:
+def _measure_many_clients(*, quick: bool) -> dict[str, float]:
     from benchmarks.parts.many_clients import measure_many_clients
 
-    return measure_many_clients(WORKERS)
+    return measure_many_clients(20 if quick else 100, WORKERS)
 
 
-MEASUREMENTS: dict[str, Callable[[int], dict[str, float]]] = {
-    "overhead": lambda repeats: measure_overhead(1000, repeats),
-    "gru": measure_gru_round,
+class _Measurement(Protocol):
+    def __call__(self, *, quick: bool) -> dict[str, float]: ...
+
+
+MEASUREMENTS: dict[str, _Measurement] = {
+    "overhead": lambda *, quick: measure_overhead(1000, 1 if quick else 3),
+    "gru": lambda *, quick: measure_gru_round(1 if quick else 3),
     "bare-loop": _measure_bare_loop,
     "together": _measure_together,
     "many-clients": _measure_many_clients,
@@ -235,15 +239,14 @@ MEASUREMENTS: dict[str, Callable[[int], dict[str, float]]] = {
 
 def main() -> None:
     """Measure and print."""
-    parser = benchmark_parser(__doc__, quick="one repeat instead of three")
+    parser = benchmark_parser(__doc__, quick="one repeat, not three; 200 clients, not 1,000")
     parser.add_argument("--only", choices=MEASUREMENTS, help="one measurement instead of all")
     arguments = parser.parse_args()
     prepare_compute("cpu", threads=1)
-    repeats = 1 if arguments.quick else 3
     figures: dict[str, float] = {}
     for name, measure in MEASUREMENTS.items():
         if arguments.only in {None, name}:
-            figures |= measure(repeats)
+            figures |= measure(quick=arguments.quick)
     if not torch.cuda.is_available():
         print("no GPU was found: gpu_batched_speedup is not measured", file=sys.stderr)
     show_figures(figures, "Simulation", as_json=arguments.json)

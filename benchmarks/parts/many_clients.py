@@ -1,4 +1,4 @@
-"""Run federations of a hundred and of a thousand clients, each with a model of its own on disk.
+"""Run federations of few and of ten times as many clients, each with a model of its own on disk.
 
 The method is Ditto with kept momentum: after every round each client has a whole model and a state
 of its optimiser that only it needs. All clients take part in both rounds. Each run is
@@ -24,7 +24,7 @@ from simulation.population import Population, client_name
 from simulation.runner import RunOptions, run_simulation
 
 IMAGES, ROUNDS = 20, 2
-FEW, MANY = 100, 1000
+FACTOR = 10
 _MEGABYTE = 1e6
 
 
@@ -42,15 +42,16 @@ class Run(NamedTuple):
     seconds: float
 
 
-def measure_many_clients(worker_count: int) -> dict[str, float]:
-    """Return the memory of a run with few clients and of one with ten times as many."""
-    few, many = (_in_fresh_process(count, worker_count) for count in (FEW, MANY))
+def measure_many_clients(fewest: int, worker_count: int) -> dict[str, float]:
+    """Return the memory of a run with the fewest clients and of one with ten times as many."""
+    most = FACTOR * fewest
+    few, many = (_in_fresh_process(count, worker_count) for count in (fewest, most))
     return {
-        f"rss_mb_{FEW}_clients": few.peak_bytes / _MEGABYTE,
-        f"rss_mb_{MANY}_clients": many.peak_bytes / _MEGABYTE,
-        f"kept_mb_{MANY}_clients": many.kept_bytes / _MEGABYTE,
-        f"run_s_{MANY}_clients": many.seconds,
-        f"clients_per_s_{MANY}_clients": ROUNDS * MANY / many.seconds,
+        f"rss_mb_{fewest}_clients": few.peak_bytes / _MEGABYTE,
+        f"rss_mb_{most}_clients": many.peak_bytes / _MEGABYTE,
+        f"kept_mb_{most}_clients": many.kept_bytes / _MEGABYTE,
+        f"run_s_{most}_clients": many.seconds,
+        f"clients_per_s_{most}_clients": ROUNDS * most / many.seconds,
     }
 
 

@@ -33,7 +33,7 @@ class TableDefinition:
         title: One line.
         preset: What the rows start from.
         rows: The runs.
-        minutes: What all runs together take on two quiet cores, about.
+        minutes: What all runs together take on two quiet cores, about; None where nobody knows.
         figures: Final figures to report; the picture shows the first.
         curve: Figure of the rounds that the picture follows, or None for bars of the final ones.
         references: Rows that the others are compared with below the table; ``unigram`` and
@@ -47,7 +47,7 @@ class TableDefinition:
     title: str
     preset: str
     rows: tuple[Row, ...]
-    minutes: float
+    minutes: float | None
     figures: tuple[str, ...] = RANKED
     curve: str | None = "valid_perplexity"
     references: tuple[str, ...] = ("bigram", "central")

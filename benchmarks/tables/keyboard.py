@@ -33,15 +33,30 @@ def _rows(epochs: tuple[int, ...], seeds: tuple[int, ...]) -> tuple[Row, ...]:
     )
 
 
-TABLES = {
-    "keyboard-personalisation": TableDefinition(
-        title="Personal keyboards: NUS SMS, the 50 most active phone users",
+def _table(
+    title: str, seeds: tuple[int, ...], minutes: float, settings: tuple[str, ...] = ()
+) -> TableDefinition:
+    return TableDefinition(
+        title=title,
         preset="fedtp-keyboard",
-        rows=_rows(EPOCHS, (1, 2, 3)),
+        rows=_rows(EPOCHS, seeds),
         figures=FIGURES,
-        minutes=60.0,
+        minutes=minutes,
         curve=None,
         references=("bigram",),
+        settings=settings,
+    )
+
+
+TABLES = {
+    "keyboard-personalisation": _table(
+        "Personal keyboards: NUS SMS, the 50 most active phone users", (1, 2, 3), 60.0
+    ),
+    "keyboard-personalisation-irc": _table(
+        "Personal keyboards: Ubuntu IRC, the 50 most active nicknames, one seed",
+        (1,),
+        20.0,
+        ('data.dataset="irc"',),
     ),
 }
 

@@ -42,7 +42,13 @@ class Maker:
         self._runs: Path = arguments.runs
         self._out: Path = arguments.out
         self._workers: int = arguments.workers or processor_count()
+        self._together: int = arguments.together
+        self._device: str = arguments.device
+        self._rounds: tuple[str, ...] = (
+            () if arguments.rounds is None else (f"rounds.cap={arguments.rounds}",)
+        )
         self._module = module
+        self._said = "" if arguments.rounds is None else f" --rounds {arguments.rounds}"
         self._populations: dict[object, Population] = {}
 
     def make(self, name: str, table: TableDefinition) -> dict[str, dict[str, float | None]]:
@@ -51,7 +57,7 @@ class Maker:
         rows = dict(floors)
         folders: dict[str, list[Path]] = {row.name: [] for row in table.rows}
         finals: dict[str, list[Figures]] = {row.name: [] for row in table.rows}
-        command = f"python -m {self._module} --data DATA --only {name}"
+        command = f"python -m {self._module} --data DATA --only {name}{self._said}"
         for row, seed in seed_by_seed(table):
             folder = self._runs / (row.run or f"{name}/{_folder_name(row)}") / f"seed-{seed}"
             finals[row.name].append(self._run(table, row, seed, folder))
@@ -68,20 +74,25 @@ class Maker:
         """Return what counting words comes to, where the table is about words."""
         if not table.counts_words:
             return {}
-        population = self._population(_configured(table)[0])
+        population = self._population(configured(table)[0])
         return {
             floor: dict(figures) for floor, figures in baseline_figures(as_text(population)).items()
         }
 
     def _run(self, table: TableDefinition, row: Row, seed: int, folder: Path) -> Figures:
-        config, tables = _configured(table, *row.settings, f"seed={seed}")
+        config, tables = configured(table, *row.settings, *self._rounds, f"seed={seed}")
         population = self._population(config)
         if population.partition is not None:
             keep_partition(folder, population.partition)
         with ProgressReport(
             f"{row.name}, seed {seed}", first_round=1, last_round=config.rounds.cap
         ) as report:
-            options = RunOptions(worker_count=self._workers, reporter=report)
+            options = RunOptions(
+                worker_count=self._workers,
+                reporter=report,
+                together=self._together,
+                device=self._device,
+            )
             try:
                 final = run_simulation(config, tables, population, folder, options)
             except SimulationError as error:
@@ -99,8 +110,12 @@ class Maker:
 
 
 # The dictionary holds TOML tables: values of any TOML type.
-def _configured(table: TableDefinition, *settings: str) -> tuple[SimulationConfig, dict[str, Any]]:
-    """Return the table's preset with its own and some more settings changed."""
+def configured(table: TableDefinition, *settings: str) -> tuple[SimulationConfig, dict[str, Any]]:
+    """Return the table's preset with its own and some more settings changed.
+
+    Raises:
+        SettingsError: If a setting does not exist or cannot be.
+    """
     overrides = [parse_override(text) for text in (*table.settings, *settings)]
     tables = with_settings(read_tables(table.preset), overrides)
     return config_from(tables, table.preset), tables
@@ -154,7 +169,7 @@ def make_tables(
         arguments.data = Path(os.environ["SOTTO_DATA"])
     if arguments.list:
         for name, table in tables.items():
-            print(f"{name:22} about {table.minutes:4.0f} min on 2 cores: {table.title}")
+            print(f"{name:22} {_time(table):>23}: {table.title}")
         return
     with tempfile.TemporaryDirectory() as scratch:
         chosen = {name: tables[name] for name in arguments.only or tables}
@@ -170,6 +185,13 @@ def make_tables(
             print((arguments.out / f"{name}.md").read_text())
 
 
+def _time(table: TableDefinition) -> str:
+    """Say how long a table takes."""
+    return (
+        "time not known" if table.minutes is None else f"about {table.minutes:4.0f} min on 2 cores"
+    )
+
+
 def _parser(description: str, tables: Mapping[str, TableDefinition]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--only", action="append", choices=sorted(tables), help="make this table")
@@ -179,6 +201,17 @@ def _parser(description: str, tables: Mapping[str, TableDefinition]) -> argparse
     )
     parser.add_argument("--out", type=Path, default=Path("docs/results"), help="folder of tables")
     parser.add_argument("--workers", type=int, help="processes that train (default: one a core)")
+    parser.add_argument(
+        "--rounds", type=int, help="rounds of every run, where the time allows no more"
+    )
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where to train")
+    parser.add_argument(
+        "--together",
+        type=int,
+        default=1,
+        metavar="N",
+        help="clients that one process trains at once, for images (default: 1)",
+    )
     parser.add_argument("--list", action="store_true", help="show the tables and their time")
     parser.add_argument("--quick", action="store_true", help="under a minute, embedded data")
     parser.add_argument("--json", action="store_true", help="print one object of figures")

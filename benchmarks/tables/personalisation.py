@@ -74,6 +74,55 @@ def _images(
     )
 
 
+# What FedTP's Table IV compares, by the name it has here.
+IN_THE_PAPER = (
+    "Local",
+    "FedAvg",
+    "FedProx",
+    "FedPer",
+    "pFedMe",
+    "FedRoD",
+    "pFedGP",
+    "pFedHN",
+    "vanilla",
+    "FedTP",
+)
+
+
+def _paper(dataset: str, client_count: int, deal: str) -> TableDefinition:
+    """Return a setting of FedTP's Table IV: deal, size and length are the paper's.
+
+    Args:
+        dataset: ``cifar10`` or ``cifar100``.
+        client_count: 50 or 100.
+        deal: Name of the partition with its setting, as in ``[data]``.
+    """
+    data = f'data={{dataset="{dataset}", client_count={client_count}, {deal}}}'
+    share = 0.1 if client_count == 50 else 0.05
+    return TableDefinition(
+        title=f"{dataset}, {client_count} clients, {deal}, ViT of eight blocks, 1,500 rounds",
+        preset=f"fedtp-{dataset}-paper",
+        rows=tuple(_row(name, METHODS[name], (1,)) for name in IN_THE_PAPER),
+        minutes=None,
+        figures=ACCURACY,
+        curve=None,
+        references=(),
+        settings=(data, f"rounds.participation_rate={share}"),
+    )
+
+
+_DIRICHLET = 'partition="dirichlet-labels", concentration=0.3'
+PAPER_TABLES = {
+    f"{dataset}-{client_count}-{name}": _paper(dataset, client_count, deal)
+    for dataset, classes in (("cifar10", 2), ("cifar100", 10))
+    for client_count in (50, 100)
+    for name, deal in (
+        ("pathological", f'partition="pathological", classes_per_client={classes}'),
+        ("dirichlet", _DIRICHLET),
+    )
+}
+"""The settings of FedTP's Table IV. They want a GPU and have not been run."""
+
 TABLES = {
     "fedtp-digits": _images(
         "Digits, 20 clients of two classes each, 60 rounds of 5 local epochs, half of them a round",

@@ -45,6 +45,7 @@ def _noisy(noise_multiplier: float) -> Row:
     return Row(
         f"z = {noise_multiplier:g}",
         (
+            _dealt(1, 1, 1),
             _ATTENTIVE,
             f'privacy={{mode="central", clipping_norm={CLIPPING_NORM}, delta=1e-5, '
             f'noise_multiplier={noise_multiplier}, epsilon_budget=1e12, adjacency="zero-out"}}',
@@ -70,7 +71,7 @@ def _table(
 
 
 _EQUAL = 'aggregation={rule="mean", weighting="equal"}'
-_ATTENTIVE = 'aggregation={rule="attentive", weighting="equal", attention_strength=0.5}'
+_ATTENTIVE = 'aggregation={rule="attentive", attention_strength=0.5}'
 CLIPPING_NORM = 5.0
 
 TABLES = {

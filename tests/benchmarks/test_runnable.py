@@ -1,0 +1,53 @@
+"""Benchmarks are run by hand, so nothing else would notice that one can no longer be started."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+import benchmarks
+from benchmarks.tables import attention, compression, keyboard, personalisation, robustness, speech
+from benchmarks.tables.definition import TableDefinition
+from benchmarks.tables.maker import configured
+
+NAMES = sorted(
+    path.stem for path in Path(str(benchmarks.__file__)).parent.glob("[a-z]*.py") if path.stem
+)
+TABLES: dict[str, TableDefinition] = {
+    **attention.TABLES,
+    **compression.TABLES,
+    **keyboard.TABLES,
+    **personalisation.TABLES,
+    **personalisation.PAPER_TABLES,
+    **robustness.TABLES,
+    **speech.TABLES,
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_benchmark_starts_and_has_a_short_form(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = importlib.import_module(f"benchmarks.{name}")
+    monkeypatch.setattr(sys, "argv", [name, "--help"])
+
+    with pytest.raises(SystemExit) as ended:
+        module.main()
+
+    assert ended.value.code == 0
+    said = capsys.readouterr().out
+    assert "--quick" in said
+    assert "--json" in said
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_row_of_a_table_can_be_configured(name: str) -> None:
+    table = TABLES[name]
+
+    for row in table.rows:
+        config, _ = configured(table, *row.settings)
+        assert config.rounds.cap >= 1
+
+    names = [row.name for row in table.rows]
+    assert len(set(names)) == len(names)
