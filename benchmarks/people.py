@@ -122,7 +122,7 @@ def _promoted(root: Path, bundle: Path, people: Path) -> ServingFolder:
         metric="top3_recall",
         held_out=None,
         people=people,
-        largest_loss_points=0.5,
+        largest_loss=0.5,
     )
     return folder
 

@@ -166,9 +166,7 @@ def make_folder(root: Path, bundle: Path, people: Path | None = None) -> Serving
 
 def put(folder: ServingFolder, bundle: Path, people: Path | None = None) -> None:
     """Promote a bundle."""
-    promote(
-        folder, bundle, metric="top3_recall", held_out=None, people=people, largest_loss_points=0
-    )
+    promote(folder, bundle, metric="top3_recall", held_out=None, people=people, largest_loss=0)
 
 
 class Server:

@@ -97,7 +97,7 @@ def serving(root: Path) -> ServingFolder:
     voice = release_of(TransformerTtsSettings(), "speech")
     vocoder = release_of(VocoderSettings(), "vocoder")
     export_speech(voice, root / "voice.zip", vocoder=vocoder, precision="int8")
-    promote_voice(folder, root / "voice.zip", largest_loss_percent=0)
+    promote_voice(folder, root / "voice.zip", largest_loss=0)
     return folder
 
 

@@ -10,10 +10,6 @@ from export.serve.versions import read_versions, write_versions
 from privacy.atomic import write_atomically
 
 
-class GateError(ServingError):
-    """Raised when a version is not good enough to be served."""
-
-
 def check_people(files: Iterable[Path], load: Callable[[str], object]) -> None:
     """Check that every personal file that came along with a bundle can be used.
 

@@ -96,7 +96,7 @@ def _change(folder: "ServingFolder", arguments: argparse.Namespace) -> Mapping[s
                 metric=arguments.metric or "top3_recall",
                 held_out=arguments.held_out,
                 people=arguments.people,
-                largest_loss_points=arguments.largest_loss,
+                largest_loss=arguments.largest_loss,
             )
         case "person":
             return add_files(folder, arguments.file)
@@ -117,7 +117,7 @@ def _promote_voice(folder: "ServingFolder", arguments: argparse.Namespace) -> Ma
         arguments.bundle,
         metric=arguments.metric or METRIC,
         people=arguments.people,
-        largest_loss_percent=arguments.largest_loss,
+        largest_loss=arguments.largest_loss,
     )
 
 
@@ -227,16 +227,16 @@ def _add_promote(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metric",
         metavar="NAME",
-        help="of a keyboard the share in [0, 1] that is compared, more being better (default: "
-        "top3_recall); of a voice a figure of its bundle, less being better (default: perplexity)",
+        help="the figure that is compared, one that says how good a model is (default: top3_recall "
+        "of a keyboard, perplexity of a voice)",
     )
     parser.add_argument(
         "--largest-loss",
         type=float,
         default=0.5,
-        metavar="POINTS",
-        help="how much worse it may be, in percentage points, of a voice in per cent of the "
-        "figure (default: %(default)s)",
+        metavar="LOSS",
+        help="how much worse it may be: of a share, such as recall, in percentage points, of any "
+        "other figure, such as perplexity, in per cent of it (default: %(default)s)",
     )
 
 

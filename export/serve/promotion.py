@@ -1,7 +1,7 @@
 """Bring a new version into service, or the one before it back.
 
 A bundle is copied first and the copy is checked, so what was judged is what is served. It is
-promoted only if a figure is not worse than the present version's by more than so many points.
+promoted only if a figure is not worse than the present version's by more than so much.
 """
 
 import shutil
@@ -10,16 +10,16 @@ from pathlib import Path
 from export.bundle import load_bundle
 from export.personal_file import kind_of
 from export.runtime import NextWordGraph
-from export.serve.changes import GateError, check_people, go_back
+from export.serve.changes import check_people, go_back
 from export.serve.copies import copied, keep, remove_all_but
 from export.serve.folder import ServingError, ServingFolder
+from export.serve.gate import GateError, believed_figure, judge
 from export.serve.keyboard_version import ServedModel, load_version
 from export.serve.personal_models import load_person
 from export.serve.recall import measure_recall, read_held_out
 from export.serve.settings import ServeSettings, read_settings
 from export.serve.versions import read_versions, version_name, write_versions
 
-_POINTS = 100
 _JUDGED_PEOPLE = 5
 
 
@@ -30,19 +30,20 @@ def promote(
     metric: str,
     held_out: Path | None,
     people: Path | None = None,
-    largest_loss_points: float,
+    largest_loss: float,
 ) -> dict[str, object]:
     """Serve a bundle from now on, if it passes the gate.
 
     Args:
         folder: The serving folder.
         bundle: Bundle folder or ``.zip``; copied.
-        metric: The figure that the gate compares, a share in [0, 1] of which more is better: with
-            held-out text ``top1_recall`` or ``top3_recall``, else one that both bundles name.
+        metric: The figure that the gate compares: with held-out text ``top1_recall`` or
+            ``top3_recall``, else one that both bundles name and `models.figures` knows.
         held_out: UTF-8 text that no device trained on; None believes the bundles' own figures.
         people: For a bundle of which a part is each person's own: folder of personal files,
             ``.zip``, or the file of everybody's embeddings; copied.
-        largest_loss_points: How much worse the figure may be, in percentage points.
+        largest_loss: How much worse the figure may be: of a share in percentage points, of any
+            other in per cent of the present one.
 
     Returns:
         The version, and what the gate found.
@@ -69,9 +70,9 @@ def promote(
         if version == versions.present:
             raise ServingError(f"version {version} is served already")
         old = None if versions.present is None else _present(folder, settings, versions.present)
-        judged = [model for model in (old, new) if model is not None]
-        figures = [_figure(folder, model, metric, sentences) for model in judged]
-        reason = _judge(metric, figures, largest_loss_points)
+        before = None if old is None else _figure(folder, old, metric, sentences)
+        figure = _figure(folder, new, metric, sentences)
+        reason = judge(metric, before, figure, largest_loss=largest_loss)
         keep(folder, incoming, version)
         changed = versions.changed("promote", version, reason)
         write_versions(folder, changed)
@@ -121,14 +122,12 @@ def _figure(
             one.top1_recall if metric == "top1_recall" else one.top3_recall for one in recalls
         ]
         return sum(figures) / len(figures)
-    figure = model.manifest.metrics.get(metric)
-    if not isinstance(figure, int | float):
-        names = sorted(model.manifest.metrics)
-        raise GateError(
-            f"metric {metric!r} must be a figure of round {model.manifest.round_number}'s bundle, "
-            f"which has {names}; give held-out text with --held-out, or one of these with --metric"
-        )
-    return float(figure)
+    return believed_figure(
+        metric,
+        model.manifest.metrics,
+        round_number=model.manifest.round_number,
+        otherwise="; or give held-out text with --held-out",
+    )
 
 
 def _sample(folder: ServingFolder, model: ServedModel) -> list[NextWordGraph]:
@@ -150,19 +149,3 @@ def _sample(folder: ServingFolder, model: ServedModel) -> list[NextWordGraph]:
             "the bundles' own figures without --held-out"
         )
     return [load_person(folder, model, name) for name in names[:_JUDGED_PEOPLE]]
-
-
-def _judge(metric: str, figures: list[float], largest_loss_points: float) -> str:
-    """Return in words why the last figure is good enough beside the first."""
-    new = figures[-1]
-    if len(figures) == 1:
-        return f"{metric} {new:.4f}; nothing was served before"
-    old = figures[0]
-    found = f"{metric} {new:.4f}, the present version has {old:.4f}"
-    # Written so that NaN is refused too.
-    if not (old - new) * _POINTS <= largest_loss_points:
-        raise GateError(
-            f"{found}: it may be at most {largest_loss_points:g} points worse; "
-            "the present version goes on"
-        )
-    return found

@@ -1,15 +1,15 @@
 """Bring a new voice into service, or the one before it back.
 
-A voice is judged by a figure of which less is better, such as the distance of its spectrograms from
-real ones, as both bundles name it: what a server would have to measure that on is recordings, which
-it does not have.
+A voice is judged by a figure such as the distance of its spectrograms from real ones, as both
+bundles name it: what a server would have to measure that on is recordings, which it does not have.
 """
 
 from pathlib import Path
 
-from export.serve.changes import GateError, check_people, go_back
+from export.serve.changes import check_people, go_back
 from export.serve.copies import copied, keep, remove_all_but
 from export.serve.folder import ServingError, ServingFolder
+from export.serve.gate import believed_figure, judge
 from export.serve.settings import read_settings
 from export.serve.versions import read_versions, version_name, write_versions
 from export.serve.voice_version import load_voice, voice_of
@@ -19,8 +19,6 @@ from export.speech_manifest import SpeechManifest
 METRIC = "perplexity"
 """What voices are compared by, unless another figure is named; of a voice it is e to the mel L1."""
 
-_PER_CENT = 100
-
 
 def promote_voice(
     folder: ServingFolder,
@@ -28,17 +26,19 @@ def promote_voice(
     *,
     metric: str = METRIC,
     people: Path | None = None,
-    largest_loss_percent: float,
+    largest_loss: float,
 ) -> dict[str, object]:
     """Serve a voice from now on, if it passes the gate.
 
     Args:
         folder: The serving folder.
         bundle: Speech bundle folder or ``.zip``; copied.
-        metric: The figure that the gate compares, which both bundles name; less is better.
+        metric: The figure that the gate compares, which both bundles name and `models.figures`
+            knows.
         people: Folder of personal files, ``.zip``, for a voice of which a part is each person's
             own; copied.
-        largest_loss_percent: How much worse the figure may be, in per cent of the present one.
+        largest_loss: How much worse the figure may be: of a share in percentage points, of any
+            other in per cent of the present one.
 
     Returns:
         The version, and what the gate found.
@@ -62,37 +62,17 @@ def promote_voice(
         versions = read_versions(voices)
         if version == versions.present:
             raise ServingError(f"voice {version} is served already")
-        old = None
+        before = None
         if versions.present is not None:
             old = load_speech_bundle(voices.bundles / versions.present).manifest
-        reason = judge_voice(metric, old, new.manifest, largest_loss_percent)
+            before = _figure(metric, old)
+        figure = _figure(metric, new.manifest)
+        reason = judge(metric, before, figure, largest_loss=largest_loss, what="voice")
         keep(voices, incoming, version)
         changed = versions.changed("promote", version, reason)
         write_versions(voices, changed)
         remove_all_but(voices, {version, changed.before})
     return {"version": version, "before": changed.before, "gate": reason}
-
-
-def judge_voice(
-    metric: str, old: SpeechManifest | None, new: SpeechManifest, largest_loss_percent: float
-) -> str:
-    """Return in words why a voice is good enough beside the present one.
-
-    Raises:
-        GateError: If it is not, or a bundle does not name the figure.
-    """
-    figure = _figure(metric, new)
-    if old is None:
-        return f"{metric} {figure:.4f}; no voice was served before"
-    before = _figure(metric, old)
-    found = f"{metric} {figure:.4f}, the present voice has {before:.4f}"
-    # Written so that NaN is refused too.
-    if not (figure - before) * _PER_CENT <= largest_loss_percent * abs(before):
-        raise GateError(
-            f"{found}: it may be at most {largest_loss_percent:g} % worse; "
-            "the present voice goes on"
-        )
-    return found
 
 
 def roll_back_voice(folder: ServingFolder, *, reason: str) -> dict[str, object]:
@@ -114,11 +94,4 @@ def roll_back_voice(folder: ServingFolder, *, reason: str) -> dict[str, object]:
 
 
 def _figure(metric: str, manifest: SpeechManifest) -> float:
-    figure = manifest.metrics.get(metric)
-    if not isinstance(figure, int | float):
-        raise GateError(
-            f"metric {metric!r} must be a figure of round {manifest.round_number}'s bundle, which "
-            f"has {sorted(manifest.metrics)}; give one of these with --metric, of which less is "
-            "better"
-        )
-    return float(figure)
+    return believed_figure(metric, manifest.metrics, round_number=manifest.round_number)
