@@ -7,8 +7,8 @@ Figures (``--json`` prints them as one object; times are medians, ``_p99`` besid
     plain_ms, plain_int8_ms
                      The same by a bare onnxruntime call, its feeds ready, on either graph.
     torch_ms         The same by torch, eagerly, in inference mode.
-    int8_versus_torch, fp32_versus_plain, int8_versus_plain
-                     torch_ms over step_int8_ms; either step over its plain one: what the runtime
+    int8_versus_torch, fp32_versus_torch, fp32_versus_plain, int8_versus_plain
+                     torch_ms over either step; either step over its plain one: what the runtime
                      adds.
     suggestion_ms    From a text typed key by key to three suggestions, int8.
     small_int8_mb, small_fp32_mb
@@ -34,15 +34,16 @@ Figures (``--json`` prints them as one object; times are medians, ``_p99`` besid
                      the neural vocoder, at the paper's size (27.7 M parameters) and at that of the
                      preset ``speech-espeak`` (1.4 M); with ``_fp32`` the same in float32, with
                      ``_torch`` by torch in inference mode.
-    paper_size_versus_torch
-                     rtf_paper_size_torch over rtf_paper_size.
+    paper_size_versus_torch, small_versus_torch, vocoder_versus_torch
+                     What torch takes over what the exported graphs take.
     first_audio_ms, first_audio_fp32_ms
                      From the text to the first stretch of sound, at the paper's size.
     vocoder_rtf, griffin_lim_rtf
                      Seconds that make a second of sound of its spectrogram: the neural vocoder of
                      2.4 M parameters, and 60 iterations of Griffin-Lim in numpy.
 
-One thread on each side; the sides take turns, a hundred steps each. ``--only`` leaves the rest
+One thread on each side; the sides take turns, a hundred steps each, or one sentence each, of which
+there are few: their ``_p99`` is next to the slowest. ``--only`` leaves the rest
 out. Voices are untrained (`benchmarks.parts.speaking`), which changes neither sizes nor times. The
 GRU is that of
 `benchmarks.export`, trained for one client's round on the manual inside CPython, and the text is
@@ -148,6 +149,7 @@ def measure_steps(release: Release, bundles: dict[str, Bundle], steps: int) -> d
     for name, taken in seconds.items():
         figures[f"{name}_ms"], figures[f"{name}_ms_p99"] = percentiles_ms(taken)
     figures["int8_versus_torch"] = figures["torch_ms"] / figures["step_int8_ms"]
+    figures["fp32_versus_torch"] = figures["torch_ms"] / figures["step_fp32_ms"]
     figures["fp32_versus_plain"] = figures["step_fp32_ms"] / figures["plain_ms"]
     figures["int8_versus_plain"] = figures["step_int8_ms"] / figures["plain_int8_ms"]
     return figures

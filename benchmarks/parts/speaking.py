@@ -44,15 +44,20 @@ def measure_speech(*, quick: bool) -> dict[str, float]:
     paper = TransformerTtsSettings()
     for name, settings in (("paper_size", paper), ("small", small)):
         int8, fp32 = (_voice(settings, vocoder, one) for one in ("int8", "float32"))
-        taken = _in_turn(
-            {"": _speaking(int8), "_fp32": _speaking(fp32), "_torch": _torch_speaking(settings)},
+        rtf = f"rtf_{name}"
+        figures |= _in_turn(
+            {
+                rtf: _speaking(int8),
+                f"{rtf}_fp32": _speaking(fp32),
+                f"{rtf}_torch": _torch_speaking(settings),
+            },
             repeats,
+            per_s=1 / SPOKEN_S,
         )
-        figures |= {f"rtf_{name}{side}": median / SPOKEN_S for side, median in taken.items()}
+        figures[f"{name}_versus_torch"] = figures[f"{rtf}_torch"] / figures[rtf]
         if settings is paper:
-            first = _in_turn({"": _first(int8), "_fp32": _first(fp32)}, repeats)
-            figures |= {f"first_audio{side}_ms": 1e3 * median for side, median in first.items()}
-    figures["paper_size_versus_torch"] = figures["rtf_paper_size_torch"] / figures["rtf_paper_size"]
+            first = {"first_audio_ms": _first(int8), "first_audio_fp32_ms": _first(fp32)}
+            figures |= _in_turn(first, repeats, per_s=1e3)
     return figures
 
 
@@ -62,14 +67,31 @@ def _sound(vocoder: VocoderRunner, repeats: int) -> dict[str, float]:
     frames = _frames(settings.mel.sample_rate_hz / settings.mel.hop_size)
     draws = np.random.default_rng(1)
     log_mels = (-5 + 2 * draws.standard_normal((frames, settings.mel.mel_count))).astype(np.float32)
-    taken = _in_turn(
+    sound = _torch_vocoder()
+    mel = torch.from_numpy(log_mels).t().unsqueeze(0)
+
+    @torch.inference_mode()
+    def by_torch() -> None:
+        sound(mel)
+
+    figures = _in_turn(
         {
             "vocoder_rtf": lambda: vocoder.sound(log_mels[np.newaxis]),
+            "vocoder_rtf_torch": by_torch,
             "griffin_lim_rtf": lambda: sound_of_mel(log_mels, settings.mel, draws=draws),
         },
         repeats,
+        per_s=1 / SPOKEN_S,
     )
-    return {name: median / SPOKEN_S for name, median in taken.items()}
+    figures["vocoder_versus_torch"] = figures["vocoder_rtf_torch"] / figures["vocoder_rtf"]
+    return figures
+
+
+def _torch_vocoder() -> torch.nn.Module:
+    sound = vocoder_network(build_network(VocoderSettings())).eval()
+    parameters = torch.from_numpy(untrained(VocoderSettings()))
+    load_parameters(sound, schema_of(VocoderSettings()), parameters)
+    return sound
 
 
 def _voice(settings: TransformerTtsSettings, vocoder: VocoderRunner, precision: Precision) -> Voice:
@@ -99,9 +121,7 @@ def _torch_speaking(settings: TransformerTtsSettings) -> Callable[[], object]:
     """Return what says the same with torch, in inference mode."""
     network = voice_network(build_network(settings))
     load_parameters(network, schema_of(settings), torch.from_numpy(untrained(settings)))
-    sound = vocoder_network(build_network(VocoderSettings())).eval()
-    parameters = torch.from_numpy(untrained(VocoderSettings()))
-    load_parameters(sound, schema_of(VocoderSettings()), parameters)
+    sound = _torch_vocoder()
     draws = torch.Generator().manual_seed(1)
     steps = settings.steps_of(_frames(settings.mel.sample_rate_hz / settings.mel.hop_size))
 
@@ -119,8 +139,16 @@ def _frames(frames_per_s: float) -> int:
     return round(SPOKEN_S * frames_per_s)
 
 
-def _in_turn(sides: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Return the median seconds of each side, after one turn that does not count."""
+def _in_turn(
+    sides: dict[str, Callable[[], object]], repeats: int, *, per_s: float
+) -> dict[str, float]:
+    """Return each side's median and 99th percentile, after one turn that does not count.
+
+    Args:
+        sides: What is timed, by the name of its figure.
+        repeats: Turns that count.
+        per_s: What a second comes to in the figures' unit.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for turn in range(repeats + 1):
         for name, work in sides.items():
@@ -128,4 +156,8 @@ def _in_turn(sides: dict[str, Callable[[], object]], repeats: int) -> dict[str, 
             work()
             if turn:
                 seconds[name].append(time.perf_counter() - started)
-    return {name: float(np.median(taken)) for name, taken in seconds.items()}
+    return {
+        f"{name}{suffix}": per_s * float(np.percentile(taken, percent))
+        for name, taken in seconds.items()
+        for suffix, percent in (("", 50), ("_p99", 99))
+    }
