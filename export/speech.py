@@ -125,6 +125,11 @@ class Voice:
         own._graphs = self._graphs.for_person(personal)
         return own
 
+    @property
+    def can_be_nobody(self) -> bool:
+        """Return whether nothing is personal but who speaks."""
+        return set(self.personal_shapes) <= {_SPEAKER}
+
     def for_nobody(self) -> "Voice":
         """Return the voice of nobody in particular: the one that everybody's began with.
 
@@ -133,7 +138,7 @@ class Voice:
         """
         if not self.personal_shapes:
             return self
-        if set(self.personal_shapes) != {_SPEAKER}:
+        if not self.can_be_nobody:
             raise GraphError(
                 "more of this voice is each person's own than who speaks, so there is none of "
                 f"nobody: give a person's tensors, {sorted(self.personal_shapes)[:3]} and so on"

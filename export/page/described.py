@@ -1,10 +1,11 @@
-"""Say to the page what a person's keyboard is, and hand over their tensors."""
+"""Say to the page what a person's keyboard and voice are, and hand over their tensors."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from export.manifest import Manifest
 from export.personal_ranking import PersonalRanking
 from export.runtime import NextWordGraph
+from export.speech_manifest import SpeechManifest
 from models.tensor_file import encode_tensors
 
 PERSONAL_FILE = "personal.safetensors"
@@ -27,6 +28,47 @@ def describe(
         ranking: What ranks its words; says which are never suggested.
         has_own_part: Whether there is a file of the person's own part.
     """
+    return {
+        **_facts(version, manifest, has_own_part=has_own_part),
+        "words": graph.vocabulary_size,
+        "context_size": graph.context_size,
+        "never": sorted(ranking.never),
+        "files": manifest.files,
+    }
+
+
+def describe_voice(
+    version: str, manifest: SpeechManifest, *, voices: Sequence[str], has_own_part: bool
+) -> dict[str, object]:
+    """Return what the page needs to know of the voice that is served.
+
+    Args:
+        version: Its name.
+        manifest: What it is.
+        voices: Names of the voices that the person may ask for.
+        has_own_part: Whether there is a file of the person's own part.
+    """
+    part, vocoder = manifest.vocoder, None
+    if part is not None:
+        spent = part.privacy.spent_after(part.round_number)
+        vocoder = {
+            "round": part.round_number,
+            "run": part.run,
+            "privacy": part.privacy,
+            "privacy_spent": spent,
+        }
+    return {
+        **_facts(version, manifest, has_own_part=has_own_part),
+        "mel": manifest.model.mel,
+        "vocoder": vocoder,
+        "voices": voices,
+    }
+
+
+def _facts(
+    version: str, manifest: Manifest | SpeechManifest, *, has_own_part: bool
+) -> dict[str, object]:
+    """Return what is said of words and voices alike."""
     personal: Mapping[str, object] | None = None
     if manifest.personal is not None:
         personal = {"method": manifest.personal.method, "available": has_own_part}
@@ -39,10 +81,6 @@ def describe(
         "privacy": manifest.privacy,
         "privacy_spent": manifest.privacy.spent_after(manifest.round_number),
         "precision": manifest.precision,
-        "words": graph.vocabulary_size,
-        "context_size": graph.context_size,
-        "never": sorted(ranking.never),
-        "files": manifest.files,
         "personal": personal,
     }
 

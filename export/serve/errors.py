@@ -18,6 +18,7 @@ from export.serve.inference_protocol import UnknownModelError, UnusableTensorErr
 from export.serve.personal_models import NoPersonalModelError
 from export.serve.shelf import NothingServedError, UnknownVersionError
 from export.serve.speech_api import NotYoursError
+from export.serve.voice_version import SHARED_VOICE, NoSharedVoiceError
 from export.serve.voices import TooManySpeechesError
 from export.sound_file import SoundFormatError
 from models.speech_text import SpeechTextError
@@ -116,7 +117,15 @@ _ANSWERS: dict[type[Exception], Answer | Callable[[Any], Answer]] = {
     SpeechTextError: _told(422, "unusable"),
     SoundFormatError: _told(400, "unknown_format"),
     NotYoursError: Answer(
-        403, "not_yours", "voice must be the name of the client whose token this is"
+        403,
+        "not_yours",
+        f'voice must be the name of the client whose token this is, or "{SHARED_VOICE}"',
+    ),
+    NoSharedVoiceError: Answer(
+        404,
+        "no_shared_voice",
+        "more of this voice is each person's own than who speaks, so there is none of everybody's; "
+        "ask with the client's own name",
     ),
     TooManySpeechesError: _too_many_speeches,
     GraphError: _FAILED,

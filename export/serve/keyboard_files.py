@@ -12,11 +12,12 @@ from fastapi import APIRouter, Request, Response
 from starlette.exceptions import HTTPException
 
 from export.manifest import MODEL_FILE
-from export.page.described import describe, personal_file
+from export.page.described import describe, describe_voice, personal_file
 from export.serve.desk import ClientName, Desk, DeskOf
 from export.serve.keyboard_version import ServedModel, read_served_file
 from export.serve.personal_models import NoPersonalModelError
 from export.serve.shelf import NothingServedError
+from export.serve.voice_version import voices_of
 
 _FOREVER = "private, max-age=31536000, immutable"
 
@@ -27,13 +28,12 @@ router = APIRouter(prefix="/v1/keyboard", tags=["keyboard"])
 async def keyboard(client: ClientName, desk: DeskOf) -> Response:
     """Say what the client's keyboard is: each version, its round, privacy, words and files.
 
-    If a voice is served too, its version and spectrogram stand beside it.
+    If a voice is served too, the same is said of it, with the voices that the client may ask for.
     """
     versions = [desk.shelf.version(name) for name in desk.shelf.versions]
     described = await desk.on_thread(lambda: [_described(desk, client, one) for one in versions])
-    content = msgspec.json.encode(
-        {"client": client, "versions": described, "voice": _described_voice(desk)}
-    )
+    voice = await desk.on_thread(lambda: _described_voice(desk, client))
+    content = msgspec.json.encode({"client": client, "versions": described, "voice": voice})
     return Response(content, media_type="application/json")
 
 
@@ -70,12 +70,15 @@ async def shared_file(
     return Response(content, headers=headers, media_type=media_type)
 
 
-def _described_voice(desk: Desk) -> dict[str, object] | None:
+def _described_voice(desk: Desk, client: str) -> dict[str, object] | None:
     try:
         served = desk.voices.shelf.version(None)
     except NothingServedError:
         return None
-    return {"version": served.version, "mel": served.manifest.model.mel}
+    voices = voices_of(desk.folder, served, client)
+    return describe_voice(
+        served.version, served.manifest, voices=voices, has_own_part=client in voices
+    )
 
 
 def _described(desk: Desk, client: str, served: ServedModel) -> dict[str, object]:

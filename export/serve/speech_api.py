@@ -1,4 +1,6 @@
-"""Answer ``POST /v1/audio/speech``, as OpenAI's clients ask it: a text in the client's own voice.
+"""Answer ``POST /v1/audio/speech``, as OpenAI's clients ask it: a text in a voice.
+
+The voice is the client's own or the one that all share, never another client's.
 
 Sound is sent while it is made. What cannot be said, or not in that format, is an error with a
 status; what fails later ends the connection, so that nobody takes half a file for a whole one.
@@ -16,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.types import Message, Receive, Scope, Send
 
 from export.serve.desk import ClientName, DeskOf
+from export.serve.voice_version import SHARED_VOICE
 from export.serve.voices import Speech
 from export.sound_file import MEDIA_TYPES, SoundFormat, SoundFormatError
 from export.speech import FASTEST, SLOWEST
@@ -27,6 +30,7 @@ TAKEN_WITHIN_S = 30.0
 """Longest time that a client may leave a piece of sound untaken, in seconds."""
 
 _PRESENT = "voice"
+_VOICE = f"the client's own name, or \"{SHARED_VOICE}\" for everybody's"
 # Any: what FastAPI takes for a part of an OpenAPI document.
 _FILES: dict[str, Any] = {
     name: {"schema": {"type": "string", "format": "binary"}} for name in MEDIA_TYPES.values()
@@ -34,7 +38,7 @@ _FILES: dict[str, Any] = {
 
 
 class NotYoursError(Exception):
-    """Raised when a request names another voice than its client's own."""
+    """Raised when a request names a voice that is neither its client's own nor everybody's."""
 
 
 class SpeechRequest(BaseModel):
@@ -44,7 +48,7 @@ class SpeechRequest(BaseModel):
 
     model: Annotated[str, Field(description='"voice", or a version of it that is served')]
     input: Annotated[str, Field(description="written English")]
-    voice: Annotated[str, Field(description="the client's own name")]
+    voice: Annotated[str, Field(description=_VOICE)]
     response_format: Annotated[
         Literal["mp3", "opus", "aac", "flac", "wav", "pcm"],
         Field(description="pcm: 16 bits, little-endian, at the voice's own sampling rate"),
@@ -83,14 +87,15 @@ class SpokenResponse(StreamingResponse):
 
 @router.post("/speech", response_class=StreamingResponse, responses={200: {"content": _FILES}})
 async def speak(asked: SpeechRequest, client: ClientName, desk: DeskOf) -> SpokenResponse:
-    """Say a text in the client's own voice.
+    """Say a text in the client's own voice, or in the one that all share.
 
     Raises:
         NotYoursError: If another voice is asked for.
+        NoSharedVoiceError: If the shared one is, and more is each person's own than who speaks.
         SpeechTextError: If the text cannot be said, or is too long.
         SoundFormatError: If it cannot be encoded so.
     """
-    if asked.voice != client:
+    if asked.voice not in (client, SHARED_VOICE):
         raise NotYoursError
     longest = desk.voices.limits.characters
     if len(asked.input) > longest:
@@ -99,7 +104,10 @@ async def speak(asked: SpeechRequest, client: ClientName, desk: DeskOf) -> Spoke
         )
     served = desk.voices.shelf.version(None if asked.model == _PRESENT else asked.model)
     wanted = _known(asked.response_format)
-    speech = await desk.voices.speak(client, served, asked.input, wanted=wanted, speed=asked.speed)
+    is_own = asked.voice != SHARED_VOICE
+    speech = await desk.voices.speak(
+        client, served, asked.input, own=is_own, wanted=wanted, speed=asked.speed
+    )
     media_type = MEDIA_TYPES[wanted]
     if wanted == "pcm":
         media_type += f";rate={served.voice.sample_rate_hz};channels=1"

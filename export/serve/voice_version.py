@@ -12,9 +12,16 @@ from export.speech import Voice, open_voice
 from export.speech_bundle import load_speech_bundle
 from export.speech_manifest import SpeechManifest
 
+SHARED_VOICE = "@shared"
+"""Asks for everybody's voice; no client's name begins so."""
+
 # Has a number in it, so that what puts numbers into words is asked too.
 _TRIAL = "1."
 _TRIAL_S = 0.1
+
+
+class NoSharedVoiceError(Exception):
+    """Raised when everybody's voice is asked for, but more than who speaks is each person's own."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +60,22 @@ def load_voice(folder: ServingFolder, settings: ServeSettings, version: str) -> 
     return ServedVoice(version, bundle.manifest, voice)
 
 
-def voice_of(folder: ServingFolder, served: ServedVoice, client: str) -> Voice:
-    """Return one client's voice.
+def voices_of(folder: ServingFolder, served: ServedVoice, client: str) -> list[str]:
+    """Return the names of the voices that a client may ask for: its own if it has one, the shared.
+
+    A voice that is whole is everybody's.
+    """
+    if served.manifest.personal is None:
+        return [SHARED_VOICE]
+    own = [client] if folder.voices.person(served.version, client).is_file() else []
+    return [*own, SHARED_VOICE] if served.voice.can_be_nobody else own
+
+
+def voice_of(folder: ServingFolder, served: ServedVoice, client: str | None) -> Voice:
+    """Return one client's voice; everybody's for None.
 
     Raises:
+        NoSharedVoiceError: If everybody's is asked for and there is none.
         NoPersonalModelError: If the version needs a personal file and there is none.
         BundleError: If it is corrupt, unsigned where it must be signed, another person's, or not of
             this version.
@@ -64,6 +83,10 @@ def voice_of(folder: ServingFolder, served: ServedVoice, client: str) -> Voice:
     """
     if served.manifest.personal is None:
         return served.voice
+    if client is None:
+        if not served.voice.can_be_nobody:
+            raise NoSharedVoiceError
+        return served.voice.for_nobody()
     path = folder.voices.person(served.version, client)
     if not path.is_file():
         raise NoPersonalModelError

@@ -114,20 +114,29 @@ class Voices:
         self._speaking: Counter[str] = Counter()
 
     async def speak(
-        self, client: str, served: ServedVoice, text: str, *, wanted: SoundFormat, speed: float
+        self,
+        client: str,
+        served: ServedVoice,
+        text: str,
+        *,
+        own: bool,
+        wanted: SoundFormat,
+        speed: float,
     ) -> Speech:
-        """Begin to say a text in a client's own voice.
+        """Begin to say a text in a client's own voice, or in everybody's.
 
         Args:
             client: Whom the token named.
             served: The version that speaks.
             text: Written English.
+            own: Whether in the client's own voice.
             wanted: The format of the sound.
             speed: How much faster than the voice learnt to speak.
 
         Raises:
             SpeechTextError: If the text cannot be said.
             SoundFormatError: If the sound cannot be encoded so.
+            NoSharedVoiceError: If everybody's is asked for and there is none.
             NoPersonalModelError: If the version needs a personal file and there is none.
             BundleError: If it is corrupt, another person's, or not of this version.
             TooManySpeechesError: If the client, or all together, have too many texts said.
@@ -144,7 +153,7 @@ class Voices:
 
         try:
             voice = await loop.run_in_executor(
-                self._threads, lambda: voice_of(self._folder, served, client)
+                self._threads, lambda: voice_of(self._folder, served, client if own else None)
             )
             rate_hz = voice.sample_rate_hz
             encoder = SoundEncoder(rate_hz, wanted)

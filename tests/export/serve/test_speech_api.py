@@ -113,6 +113,37 @@ def test_each_client_hears_their_own_voice(
     assert np.abs(heard["ann"] - heard["bob"]).max() > 0.01
 
 
+def test_whoever_has_a_token_may_hear_everybodys_voice(
+    server: RunningServer, tokens: dict[str, str], bundle: Path
+) -> None:
+    nobody = open_voice(load_speech_bundle(bundle)).for_nobody()
+    expected = np.concatenate([said.sound for said in nobody.speak("Hi there.")])
+
+    for client in ("ann", "eve"):
+        found = speak(server, tokens[client], voice="@shared")
+
+        assert found.status == 200
+        heard, _ = soundfile.read(io.BytesIO(found.body))
+        assert np.abs(heard - np.clip(expected, -1, 1)).max() < 1e-3
+    assert np.abs(heard - expected_sound(bundle, "ann", "Hi there.")).max() > 0.01
+
+
+def test_a_client_is_told_which_voices_it_may_ask_for(
+    server: RunningServer, tokens: dict[str, str]
+) -> None:
+    told = {name: server.get("/v1/keyboard", tokens[name]).json["voice"] for name in tokens}
+
+    voices, personal = {}, {}
+    for client, voice in told.items():
+        assert isinstance(voice, dict)
+        assert (voice["round"], voice["run"], voice["privacy_spent"]) == (3, RUN, "none promised")
+        assert voice["vocoder"]["round"] == 3
+        assert voice["mel"]["sample_rate_hz"] == 8000
+        voices[client], personal[client] = voice["voices"], voice["personal"]["available"]
+    assert voices == {"ann": ["ann", "@shared"], "bob": ["bob", "@shared"], "eve": ["@shared"]}
+    assert personal == {"ann": True, "bob": True, "eve": False}
+
+
 @pytest.mark.parametrize(
     ("wanted", "answer"),
     [

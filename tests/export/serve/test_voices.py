@@ -5,22 +5,33 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from starlette.types import Message
 
 from export.serve.folder import ServingFolder
 from export.serve.metrics import ServingMetrics
 from export.serve.settings import SpeechSettings, read_settings
 from export.serve.speech_api import SpokenResponse
-from export.serve.voice_version import ServedVoice, voice_shelf
+from export.serve.voice_version import (
+    SHARED_VOICE,
+    NoSharedVoiceError,
+    ServedVoice,
+    voice_of,
+    voice_shelf,
+    voices_of,
+)
 from export.serve.voices import Speech, TooManySpeechesError, Voices
-from export.speech import Voice
+from export.speech import Voice, open_voice
+from export.speech_bundle import load_speech_bundle
 from export.speech_export import export_speech
+from models.personalisation_settings import FedPerSettings
 from models.speech_text import SpeechTextError
 from tests.export.serve.running_server import serving_folder
-from tests.export.voices import speech_plan, speech_release
+from tests.export.voices import ONE_VOICE, speech_plan, speech_release
 
 LIMITS = SpeechSettings(at_once=3, at_once_of_one=2)
 
@@ -49,7 +60,22 @@ def voices(folder: ServingFolder, metrics: ServingMetrics) -> Iterator[Voices]:
 
 async def begin(voices: Voices, client: str, text: str = "Hi. Ho.") -> Speech:
     served: ServedVoice = voices.shelf.version(None)
-    return await voices.speak(client, served, text, wanted="pcm", speed=1.0)
+    return await voices.speak(client, served, text, own=True, wanted="pcm", speed=1.0)
+
+
+def test_where_more_than_who_speaks_is_personal_nobody_speaks(
+    tmp_path: Path, folder: ServingFolder, voices: Voices
+) -> None:
+    settings = replace(ONE_VOICE, speaker_size=3)
+    plan = speech_plan(settings, personalisation=FedPerSettings())
+    export_speech(speech_release(tmp_path, plan), tmp_path / "voice.zip")
+    bundle = load_speech_bundle(tmp_path / "voice.zip")
+    personal = ServedVoice("personal", bundle.manifest, open_voice(bundle))
+
+    assert voices_of(folder, voices.shelf.version(None), "ann") == [SHARED_VOICE]
+    assert voices_of(folder, personal, "ann") == []
+    with pytest.raises(NoSharedVoiceError):
+        voice_of(folder, personal, None)
 
 
 def speeches(metrics: ServingMetrics) -> float:
