@@ -69,16 +69,21 @@ def keep(folder: ServingFolder, incoming: Path, version: str) -> None:
         for path in (*(source.iterdir() if source.is_dir() else ()), source):
             path.chmod(0o700 if path.is_dir() else 0o600)
             sync_file(path)
-        _remove(target)
+        if target.exists():
+            _remove(target.rename(target.with_name(f"gone-{secrets.token_hex(8)}")))
         source.rename(target)
         sync_folder(target.parent)
 
 
-def remove_all_but(folder: ServingFolder, versions: set[str | None]) -> None:
-    """Remove the bundles and people of all other versions."""
+def remove_all_but(folder: ServingFolder, versions: set[str]) -> None:
+    """Remove the bundles and people of all other versions.
+
+    Each folder goes at once, under another name: half a folder would look as if the people whose
+    files are missing had been taken out of it.
+    """
     for path in (*folder.bundles.iterdir(), *folder.all_people.iterdir()):
         if path.name not in versions:
-            _remove(path)
+            _remove(path.rename(path.with_name(f"gone-{secrets.token_hex(8)}")))
 
 
 def _remove(path: Path) -> None:

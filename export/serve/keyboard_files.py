@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from export.manifest import MODEL_FILE
 from export.page.described import describe, describe_voice, personal_file
 from export.serve.desk import ClientName, Desk, DeskOf
-from export.serve.keyboard_version import ServedModel, read_served_file
+from export.serve.keyboard_version import ServedModel
 from export.serve.personal_models import NoPersonalModelError
 from export.serve.shelf import NothingServedError
 from export.serve.voice_version import voices_of
@@ -65,9 +65,8 @@ async def shared_file(
     headers = {"ETag": tag, "Cache-Control": _FOREVER, "Vary": "Authorization"}
     if tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
-    content = await desk.on_thread(lambda: read_served_file(desk.folder, served, name))
     media_type = "application/octet-stream" if name == MODEL_FILE else "text/plain; charset=utf-8"
-    return Response(content, headers=headers, media_type=media_type)
+    return Response(served.files[name], headers=headers, media_type=media_type)
 
 
 def _described_voice(desk: Desk, client: str) -> dict[str, object] | None:

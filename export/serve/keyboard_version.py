@@ -1,12 +1,12 @@
 """Load one version of the keyboard, and make it ready for everybody."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from export.bundle import load_bundle
-from export.bundle_files import open_files
-from export.manifest import CONTENT_FILES, Manifest
+from export.manifest import MODEL_FILE, VOCABULARY_FILE, Manifest
 from export.next_word import NextWords
 from export.people_file import MadePeople, load_people_file
 from export.personal_ranking import PersonalRanking
@@ -14,7 +14,7 @@ from export.runtime import NextWordGraph
 from export.serve.folder import ServingError, ServingFolder
 from export.serve.settings import ServeSettings
 from export.serve.shelf import Shelf
-from export.signed_files import SIGNED_NAMES, read_checked
+from export.signed_files import check_digest
 from export.strip import read_blocklist
 from export.word_index import WordIndex
 from models.vocabulary import Vocabulary
@@ -31,6 +31,7 @@ class ServedModel:
         index: Their index, shared by every text.
         ranking: What ranks them, without blocked ones.
         graph: What everyone shares.
+        files: What the manifest pins, by name, for programs that suggest by themselves.
         made: What makes people's own parts where they have no file; None where nothing does.
     """
 
@@ -40,6 +41,7 @@ class ServedModel:
     index: WordIndex
     ranking: PersonalRanking
     graph: NextWordGraph
+    files: Mapping[str, bytes]
     made: MadePeople | None = None
 
 
@@ -62,9 +64,18 @@ def load_version(folder: ServingFolder, settings: ServeSettings, version: str) -
         )
     nobody = {name: np.zeros(shape, np.float32) for name, shape in graph.personal_shapes.items()}
     NextWords(graph.for_person(nobody), bundle.vocabulary, index=index).suggest("")
-    ranking = _ranking(folder, bundle.vocabulary, index)
-    made = _made_people(folder, version, graph, bundle.manifest)
-    return ServedModel(version, bundle.manifest, bundle.vocabulary, index, ranking, graph, made)
+    files = {MODEL_FILE: bundle.graph, VOCABULARY_FILE: bundle.vocabulary.to_bytes()}
+    check_digest(bundle.manifest.files, VOCABULARY_FILE, files[VOCABULARY_FILE])
+    return ServedModel(
+        version,
+        bundle.manifest,
+        bundle.vocabulary,
+        index,
+        _ranking(folder, bundle.vocabulary, index),
+        graph,
+        files,
+        _made_people(folder, version, graph, bundle.manifest),
+    )
 
 
 def _made_people(
@@ -91,21 +102,9 @@ def keyboard_shelf(folder: ServingFolder, settings: ServeSettings) -> Shelf[Serv
     def load(name: str, held: ServedModel | None) -> ServedModel:
         if held is None:
             return load_version(folder, settings, name)
-        return replace(
-            held,
-            ranking=_ranking(folder, held.vocabulary, held.index),
-            made=_made_people(folder, name, held.graph, held.manifest),
-        )
+        made = held.made
+        if folder.people(name).is_dir():  # Else the version went from the disk and is still served.
+            made = _made_people(folder, name, held.graph, held.manifest)
+        return replace(held, ranking=_ranking(folder, held.vocabulary, held.index), made=made)
 
     return Shelf(folder, load, allowed="version must be one of")
-
-
-def read_served_file(folder: ServingFolder, served: ServedModel, name: str) -> bytes:
-    """Return one of the files that a version's manifest pins.
-
-    Raises:
-        BundleError: If it is no longer what the manifest says.
-        OSError: If it cannot be read.
-    """
-    files = open_files(folder.bundles / served.version, (*SIGNED_NAMES, *CONTENT_FILES))
-    return read_checked(files, served.manifest.files, name)

@@ -2,7 +2,9 @@
 
 A personal file lies beside the version it was made for. It is loaded when its person first asks,
 or made then of the person's embedding, where everybody's file lies there and no file of their own;
-and the ones longest unused go when there are too many; all share one session.
+and the ones longest unused go when there are too many; all share one session. A file that is
+replaced or taken away counts at once; where the version's whole folder is gone, who is in memory
+stays there.
 """
 
 import threading
@@ -77,7 +79,7 @@ class OwnModels:
         self._lock = threading.Lock()
 
     def load(self, client: str, served: ServedModel) -> NextWordGraph:
-        """Return the client's model, from memory if its file is still the one that was loaded."""
+        """Return the client's model, from memory unless its file was replaced or taken away."""
         if served.manifest.personal is None:
             return served.graph
         key = (client, served.version)
@@ -104,6 +106,10 @@ class OwnModels:
         try:
             found = self._folder.person(served.version, client).stat()
         except FileNotFoundError:
+            held = self._held.get((client, served.version))
+            is_file = held is not None and not isinstance(held.source, MadePeople)
+            if held is not None and is_file and not self._folder.people(served.version).is_dir():
+                return held.source  # The version went from the disk, which takes no model away.
             made = served.made
             return made if made is not None and client in made else None
         return found.st_ino, found.st_mtime_ns, found.st_size

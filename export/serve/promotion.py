@@ -5,6 +5,7 @@ promoted only if a figure is not worse than the present version's by more than s
 """
 
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 from export.bundle import load_bundle
@@ -76,7 +77,7 @@ def promote(
         keep(folder, incoming, version)
         changed = versions.changed("promote", version, reason)
         write_versions(folder, changed)
-        remove_all_but(folder, {version, changed.before})
+        remove_all_but(folder, changed.still_needed(datetime.now(UTC)))
     return {"version": version, "before": changed.before, "gate": reason}
 
 

@@ -29,6 +29,7 @@ from export.serve.rate_limit import RateLimit
 from export.serve.settings import ListenSettings, ServeSettings, read_settings
 from export.serve.shelf import NothingServedError
 from export.serve.tokens import read_tokens
+from export.serve.versions import read_versions
 from export.serve.voice_version import voice_shelf
 from export.serve.voices import Voices
 
@@ -163,13 +164,24 @@ class _Follower:
         """Take over what changed since the last look."""
         if self._changed(self._folder.tokens) or anyway:
             await self._take(self._read_tokens, "tokens")
-        watched = [self._folder.versions, self._folder.blocklist, self._folder.voices.versions]
-        watched += [self._folder.everybody(name) for name in self._desk.shelf.versions]
+        folder = self._folder
+        watched = (folder.versions, folder.blocklist, folder.voices.versions)
         changed = [self._changed(path) for path in watched]
+        # With those of a version that is about to come: it needs no second reload then.
+        names = sorted({*self._desk.shelf.versions, *(self._wanted() if changed[0] else ())})
+        changed += [self._changed(folder.everybody(name)) for name in names]
         if any(changed) or anyway:
             taken = await self._take(self._reload, "versions")
             self._desk.metrics.reloads.labels("served" if taken else "refused").inc()
         _show(self._desk)
+
+    def _wanted(self) -> list[str]:
+        """Return the versions that the folder says are to be served."""
+        try:
+            wanted = read_versions(self._folder)
+        except ServingError:
+            return []  # The reload says what is wrong.
+        return [name for name in (wanted.present, wanted.before) if name is not None]
 
     async def _take(self, work: Callable[[], None], what: str) -> bool:
         try:

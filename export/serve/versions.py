@@ -5,7 +5,7 @@ SHA-256. The file is replaced in one step, so a server that reads it sees the ol
 """
 
 import hashlib
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 import msgspec
@@ -17,6 +17,7 @@ from privacy.atomic import write_atomically
 
 _DIGEST_LENGTH = 12
 _KEPT_CHANGES = 1000
+_STILL_ANSWERED = timedelta(minutes=1)
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -52,13 +53,40 @@ class Versions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         self, action: Literal["promote", "rollback"], version: str, reason: str
     ) -> "Versions":
         """Return the state in which ``version`` is served."""
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        change = Change(action=action, version=version, at=now, reason=reason)
+        change = Change(
+            action=action, version=version, at=_written(datetime.now(UTC)), reason=reason
+        )
         return Versions(
             present=version,
             before=self.present if version != self.present else self.before,
             history=(*self.history, change)[-_KEPT_CHANGES:],
         )
+
+    def still_needed(self, now: datetime) -> set[str]:
+        """Return the versions whose folders must stay.
+
+        A server takes a moment to take a change over, and may be asked meanwhile for a person's
+        file of what it still serves. So it is the present version and the one before it, and what
+        was one of them less than a minute ago.
+
+        Args:
+            now: With its time zone.
+        """
+        since = _written(now.astimezone(UTC) - _STILL_ANSWERED)
+        present: str | None = None
+        before: str | None = None
+        needed = {self.present, self.before}
+        for change in self.history:
+            if change.at >= since:
+                needed |= {present, before}
+            if change.version != present:
+                present, before = change.version, present
+        return {version for version in needed if version is not None}
+
+
+def _written(time: datetime) -> str:
+    """Return a time in UTC as the history has it: earlier ones come first in order of letters."""
+    return time.isoformat(timespec="seconds")
 
 
 def version_name(manifest: Manifest | SpeechManifest) -> str:

@@ -4,6 +4,7 @@ A voice is judged by a figure such as the distance of its spectrograms from real
 bundles name it: what a server would have to measure that on is recordings, which it does not have.
 """
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 from export.serve.changes import check_people, go_back
@@ -71,7 +72,7 @@ def promote_voice(
         keep(voices, incoming, version)
         changed = versions.changed("promote", version, reason)
         write_versions(voices, changed)
-        remove_all_but(voices, {version, changed.before})
+        remove_all_but(voices, changed.still_needed(datetime.now(UTC)))
     return {"version": version, "before": changed.before, "gate": reason}
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from export.bundle import load_bundle
 from export.serve.cli import main
 from tests.export.serve.conftest import new_client
 from tests.export.serve.running_server import RunningServer, serving_folder, wait_until
@@ -68,6 +69,21 @@ def test_versions_are_exchanged_under_load_and_no_request_is_dropped(
     assert {word for _, word in seen} == {"go", "we", "a"}
 
 
+def test_a_promotion_is_taken_over_once(
+    server: RunningServer, ann: str, bundles: dict[int, Path]
+) -> None:
+    taken = 'sotto_reloads_total{outcome="served"}'
+    wait_until(lambda: server.metric(taken) > 0)  # At the start nothing counts as seen.
+    before = server.metric(taken)
+
+    promote(server, bundles[4])
+    wait_until(lambda: first_word(server, ann) == "we")
+    for name in ("bob", "eve"):  # A token that is known shows that the server looked once more.
+        new_client(server, name)
+
+    assert server.metric(taken) == before + 1
+
+
 def test_the_version_before_is_served_to_who_asks_for_it(
     server: RunningServer, ann: str, bundles: dict[int, Path]
 ) -> None:
@@ -117,11 +133,16 @@ def test_a_blocklist_is_taken_over_while_the_server_runs(server: RunningServer, 
 
 
 def test_the_folder_of_a_version_can_vanish_while_it_is_served(
-    server: RunningServer, ann: str
+    server: RunningServer, ann: str, bundles: dict[int, Path]
 ) -> None:
+    version = str(server.next(ann, "").json["version"])
     shutil.rmtree(server.folder.bundles)
 
     assert first_word(server, ann) == "go"
+    bundle = load_bundle(bundles[3])
+    place = f"/v1/keyboard/{version}"
+    assert server.get(f"{place}/model.onnx", ann).body == bundle.graph
+    assert server.get(f"{place}/vocabulary.txt", ann).body == bundle.vocabulary.to_bytes()
     assert first_word(server, ann, incognito=True) == "go"
 
 
