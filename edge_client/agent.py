@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 
 from edge_client.backoff import delays
+from edge_client.data_at_hand import check_data_at_hand
+from edge_client.datasets.federated_text import DatasetError
 from edge_client.device import Device
 from edge_client.enrolling import renew_certificates
 from edge_client.policy import PolicySettings, Verdict, Wait, decide
@@ -25,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 # How often the sensors are read while a lease is held; a device must be given back soon.
 SENSOR_INTERVAL_S = 15.0
+# How often a device without data looks again: a keyboard writes some within the hour.
+DATA_INTERVAL_S = 600.0
 
 
 class Agent:
@@ -58,11 +62,14 @@ class Agent:
         self._clock = clock
         self._renew = False
 
-    async def run(self, *, once: bool) -> None:
+    async def run(self, *, once: bool) -> Ended:
         """Serve leases; with ``once``, return after one lease or at the end of the run.
+
+        No place in a round is taken while there is no data.
 
         Raises:
             CertificateError: If the device's certificates have expired, or its clock is wrong.
+            DatasetError: With ``once``, if there is no data.
             KeyFileError: If its keys cannot be read.
             RefusedError: If the coordinator refuses for a reason that waiting cannot cure.
         """
@@ -72,7 +79,13 @@ class Agent:
             while True:
                 await self._until_allowed()
                 try:
+                    check_data_at_hand(self._device.data)
                     ended = await self._session(once=once)
+                except DatasetError as error:
+                    if once:
+                        raise
+                    logger.warning("no data, so no round: %s", error)
+                    await _pause(DATA_INTERVAL_S, str(error))
                 except (UnreachableError, OSError) as error:
                     # A full disk is no reason to stop: what is sealed is kept for the next try.
                     await _pause(next(waits), str(error))
@@ -84,7 +97,7 @@ class Agent:
                     await _pause(next(waits), str(refusal))
                 else:
                     if once and ended.reason in {"served", "finished"}:
-                        return
+                        return ended
                     waits = delays(random.SystemRandom())
                     await _pause(_spread(ended.retry_after_s), ended.reason)
         finally:

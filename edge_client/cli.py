@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import contextlib
 import json
 import logging
 import os
@@ -19,9 +18,12 @@ from edge_client.client_settings import (
     read_client_settings,
     write_starting_settings,
 )
+from edge_client.data_at_hand import check_data_at_hand
+from edge_client.datasets.federated_text import DatasetError
 from edge_client.device import Device
 from edge_client.device_folder import DeviceFolder, DeviceFolderError
 from edge_client.enrolling import enrol_device
+from edge_client.exit_status import DATA_UNUSABLE, NO_ROUND, SERVED, STATUSES
 from edge_client.floor import (
     FloorError,
     PlanBelowFloorError,
@@ -32,6 +34,7 @@ from edge_client.floor import (
 from edge_client.publishing_job import PublishingError, publish_elsewhere
 from edge_client.refusal import RefusedError, UnreachableError
 from edge_client.sensors import system_sensors
+from edge_client.session import Ended
 from edge_client.traffic import Traffic
 from edge_client.trainer import ChildTrainer
 from privacy.certificates import CertificateError
@@ -71,6 +74,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         check_installation()
         status: int = arguments.run(arguments)
+    except DatasetError as error:
+        print(f"sotto-client: {error}", file=sys.stderr)
+        return DATA_UNUSABLE
     except _FAILURES as error:
         print(f"sotto-client: {error}", file=sys.stderr)
         return 1
@@ -95,8 +101,9 @@ def _run(arguments: argparse.Namespace) -> int:
     folder = DeviceFolder(arguments.folder)
     enrolment = folder.enrolment()
     settings = read_client_settings(folder.client_settings)
-    if not arguments.data.exists():
-        raise DeviceFolderError(f"--data must be a folder or a file that exists: {arguments.data}")
+    if arguments.once or not arguments.data.exists():
+        # Told now: the agent may wait for hours until it looks itself.
+        check_data_at_hand(arguments.data)
     floor = read_floor(folder.floor)
     check_data(arguments.data, floor)
     passphrase = _passphrase(arguments)
@@ -120,8 +127,21 @@ def _run(arguments: argparse.Namespace) -> int:
         sensors=system_sensors(),
     )
     with folder.sole_agent():
-        asyncio.run(_until_stopped(agent, once=arguments.once))
-    return 0
+        ended = asyncio.run(_until_stopped(agent, once=arguments.once))
+    return _told(ended) if arguments.once else 0
+
+
+def _told(ended: Ended | None) -> int:
+    """Say in one line why no round was served, if none was; return the exit status."""
+    if ended is None or ended.reason == "finished":
+        why = "stopped before a round was served" if ended is None else "the run is over"
+        print(f"sotto-client: {why}", file=sys.stderr)
+        return NO_ROUND
+    if ended.not_served is None:
+        return SERVED
+    code, reason = ended.not_served.code, ended.not_served.reason
+    print(f"sotto-client: the round was not served ({code}): {reason}", file=sys.stderr)
+    return ended.not_served.exit_status
 
 
 def _passphrase(arguments: argparse.Namespace) -> bytes | None:
@@ -129,13 +149,19 @@ def _passphrase(arguments: argparse.Namespace) -> bytes | None:
     return None if path is None else read_passphrase(path)
 
 
-async def _until_stopped(agent: Agent, *, once: bool) -> None:
-    """Run the agent; SIGTERM and Ctrl-C end it, and with it its training process."""
+async def _until_stopped(agent: Agent, *, once: bool) -> Ended | None:
+    """Run the agent; SIGTERM and Ctrl-C end it, and with it its training process.
+
+    Returns:
+        How it ended by itself, or None if it was stopped.
+    """
     running = asyncio.ensure_future(agent.run(once=once))
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, running.cancel)
-    with contextlib.suppress(asyncio.CancelledError):
-        await running
+    try:
+        return await running
+    except asyncio.CancelledError:
+        return None
 
 
 def _publish(arguments: argparse.Namespace) -> int:
@@ -189,7 +215,12 @@ def _parser() -> argparse.ArgumentParser:
     _add_passphrase(enrol, "encrypts the key files")
     enrol.set_defaults(run=_enrol)
 
-    run = commands.add_parser("run", help="check in and train until stopped")
+    run = commands.add_parser(
+        "run",
+        help="check in and train until stopped",
+        epilog=STATUSES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     run.add_argument("folder", type=Path, metavar="DIR", help="the device's folder")
     run.add_argument(
         "--data",
@@ -204,7 +235,9 @@ def _parser() -> argparse.ArgumentParser:
         default="auto",
         help="where to train (default: auto, CUDA where there is one)",
     )
-    run.add_argument("--once", action="store_true", help="stop after one round")
+    run.add_argument(
+        "--once", action="store_true", help="stop after one round; the status says what came of it"
+    )
     _add_passphrase(run, "opens the key files")
     run.set_defaults(run=_run)
 

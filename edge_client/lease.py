@@ -17,6 +17,7 @@ from edge_client.acceptance import PlanRefusedError, accept_plan
 from edge_client.backoff import delays
 from edge_client.coordinator_keys import take_up_keys
 from edge_client.device import Device
+from edge_client.exit_status import NotServed
 from edge_client.job import Evaluated, Failed, Fitted, Job, Trained
 from edge_client.outbox import KeptUpdate
 from edge_client.refusal import UNSEAL_FAILED, RefusedError
@@ -37,8 +38,11 @@ WAIT_CODES = frozenset({"disk_full", "rate_limited", "commit_running", "buffer_c
 HOPELESS_CODES = frozenset({"malformed_update", "example_count", "wrong_size", "chunk_size"})
 
 
-async def serve_lease(lease: wire.Lease, device: Device, transport: Transport) -> None:
+async def serve_lease(lease: wire.Lease, device: Device, transport: Transport) -> NotServed | None:
     """Do what a lease asks for, and return once the coordinator has the answer.
+
+    Returns:
+        None if it was done, else why not; the coordinator knows it too.
 
     Raises:
         UnreachableError: If the connection broke; check in again and go on.
@@ -58,10 +62,11 @@ async def serve_lease(lease: wire.Lease, device: Device, transport: Transport) -
     except PlanRefusedError as refusal:
         logger.warning("round %d: plan refused (%s): %s", lease.round_number, refusal.code, refusal)
         await transport.refuse_plan(lease.nonce, refusal.code, str(refusal))
-        return
+        return NotServed(refusal.code, str(refusal))
     if kept is not None:
         await _deliver(kept, device, transport)
         logger.info("round %d: update delivered", lease.round_number)
+    return None
 
 
 async def _kept_for(lease: wire.Lease, device: Device, transport: Transport) -> KeptUpdate | None:

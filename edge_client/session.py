@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edge_client.device import Device
+from edge_client.exit_status import NotServed
 from edge_client.refusal import UNSEAL_FAILED, RefusedError, UnreachableError
 from edge_client.transport import Transport
 from protos import federation_pb2 as wire
@@ -28,10 +29,12 @@ class Ended:
         retry_after_s: Seconds to wait before the next check-in.
         reason: ``finished`` when the run is over, ``served`` after one lease with ``once``,
             ``policy`` when the device is needed elsewhere, else the coordinator's reason.
+        not_served: Why that one lease was not done; None if it was.
     """
 
     retry_after_s: float
     reason: str
+    not_served: NotServed | None = None
 
 
 class Session:
@@ -41,7 +44,7 @@ class Session:
         self._device = device
         self._transport = transport
         self._once = once
-        self._work: asyncio.Task[None] | None = None
+        self._work: asyncio.Task[NotServed | None] | None = None
         self._nonce = b""
 
     async def run(self, until_needed_elsewhere: Callable[[], Awaitable[None]]) -> Ended:
@@ -70,8 +73,10 @@ class Session:
         try:
             while True:
                 done = await self._first_of(following, leave)
-                if self._work in done and self._finish_work() and self._once:
-                    return Ended(0.0, "served")
+                if self._work in done:
+                    ended = self._finish_work()
+                    if ended is not None and self._once:
+                        return ended
                 if leave in done:
                     leave.result()
                     return Ended(0.0, "policy")
@@ -108,25 +113,23 @@ class Session:
                 return Ended(float(order.retry_after.seconds), order.retry_after.reason)
         return None
 
-    def _finish_work(self) -> bool:
-        """Collect the finished lease; return whether it was served."""
+    def _finish_work(self) -> Ended | None:
+        """Collect the finished lease; return what ends here with ``once``, None if it was lost."""
         work, self._work = self._work, None
         try:
-            if work is not None:
-                work.result()
+            return None if work is None else Ended(0.0, "served", work.result())
         except RefusedError as refusal:
             if refusal.is_fatal or refusal.code == UNSEAL_FAILED:
                 raise
             # The lease is lost, the stream is not: the next order may be a new lease.
             logger.warning("lease lost: %s", refusal)
-            return False
-        return True
+            return None
 
-    async def _serve_lease(self, lease: wire.Lease) -> None:
+    async def _serve_lease(self, lease: wire.Lease) -> NotServed | None:
         # Loaded with the first lease: a device that waits for work knows no plans and no models.
         from edge_client.lease import serve_lease
 
-        await serve_lease(lease, self._device, self._transport)
+        return await serve_lease(lease, self._device, self._transport)
 
     async def _stop_work(self) -> None:
         work, self._work = self._work, None

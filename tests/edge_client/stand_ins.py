@@ -145,6 +145,7 @@ def make_device(folder: Path, trainer: StandInTrainer, floor: Floor = FLOOR) -> 
     """Return a device in a fresh folder."""
     device_folder = DeviceFolder(folder)
     device_folder.create()
+    (folder / "text").write_text("good morning\n")
     device_folder.empty_work()
     return Device(
         folder=device_folder,

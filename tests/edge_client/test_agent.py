@@ -10,10 +10,13 @@ import pytest
 
 import edge_client.agent as agent_module
 from edge_client.agent import Agent
+from edge_client.datasets.federated_text import DatasetError
+from edge_client.exit_status import NotServed
 from edge_client.job import Evaluated, Failed, Outcome, Trained
 from edge_client.policy import PolicySettings
 from edge_client.refusal import FATAL_CODES, RefusedError
 from edge_client.sensors import Reading
+from edge_client.session import Ended
 from edge_client.transport import Transport
 from privacy.authority import CertificateAuthority
 from privacy.certificates import CertificateError
@@ -121,11 +124,11 @@ class Scene:
         self._sensors = sensors or FakeSensors()
         shutil.copytree(enrolled.identity, self.device.folder.identity)
 
-    def run(self, *orders: wire.WorkOrder) -> None:
-        """Run the agent once; each of its streams brings the next of these orders."""
-        asyncio.run(asyncio.wait_for(self._run(orders), 20))
+    def run(self, *orders: wire.WorkOrder, once: bool = True) -> Ended:
+        """Run the agent; each of its streams brings the next of these orders."""
+        return asyncio.run(asyncio.wait_for(self._run(orders, once=once), 20))
 
-    async def _run(self, orders: tuple[wire.WorkOrder, ...]) -> None:
+    async def _run(self, orders: tuple[wire.WorkOrder, ...], *, once: bool) -> Ended:
         self.transport.one_a_stream = list(orders)
         agent = _Agent(
             self.device,
@@ -136,7 +139,7 @@ class Scene:
             clock=lambda: self.now,
         )
         agent.transport = self.transport
-        await agent.run(once=True)
+        return await agent.run(once=once)
 
 
 class _Agent(Agent):
@@ -312,8 +315,42 @@ def test_a_full_disk_is_waited_out(
 
 
 def test_a_plan_that_the_device_refuses_does_not_end_it(tmp_path: Path, enrolled: Enrolled) -> None:
-    scene = Scene(tmp_path, enrolled, Failed(code="data_unusable", reason="empty"))
+    scene = Scene(tmp_path, enrolled, Failed(code="data_unusable", reason="no known word"))
 
-    scene.run(lease())
+    ended = scene.run(lease())
 
     assert scene.transport.named == ["check_in", "fetch_model", "refuse_plan", "closed"]
+    assert ended.not_served == NotServed("data_unusable", "no known word")
+
+
+def test_without_data_no_place_in_a_round_is_taken(tmp_path: Path, enrolled: Enrolled) -> None:
+    scene = Scene(tmp_path, enrolled)
+    scene.device.data.write_text("")
+
+    with pytest.raises(DatasetError, match="is empty"):
+        scene.run(lease())
+
+    assert scene.transport.calls == []
+    assert scene.trainer.closed
+
+
+def test_an_agent_that_stays_waits_until_there_is_data(
+    tmp_path: Path, enrolled: Enrolled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(tmp_path, enrolled)
+    scene.device.data.write_text("")
+    waited: list[float] = []
+
+    async def pause(seconds: float, reason: str) -> None:
+        waited.append(seconds)
+        scene.device.data.write_text("good morning\n")
+
+    monkeypatch.setattr(agent_module, "_pause", pause)
+    # What a person must mend is the one way in which such an agent ends by itself.
+    scene.transport.refusals["check_in"] = ["certificate_revoked"]
+
+    with pytest.raises(RefusedError):
+        scene.run(lease(), once=False)
+
+    assert waited == [agent_module.DATA_INTERVAL_S]
+    assert scene.transport.named == ["check_in", "closed"]

@@ -11,11 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from edge_client.agent import Agent
 from edge_client.cli import main
 from edge_client.client_settings import write_starting_settings
 from edge_client.device_folder import CoordinatorKeys, DeviceFolder, Enrolment
 from edge_client.example_ledger import ExampleSpending, write_spending
+from edge_client.exit_status import NotServed
 from edge_client.floor import write_starting_floor
+from edge_client.session import Ended
 from privacy.authority import CertificateAuthority
 from privacy.example_settings import ExampleEvent
 from tests.privacy.conftest import RUN, enrol
@@ -40,6 +43,10 @@ class Device:
 
     def run(self, *more: str) -> int:
         return main(["run", str(self.folder.path), "--data", str(self.data), "--once", *more])
+
+
+def not_served(code: str) -> Ended:
+    return Ended(0.0, "served", NotServed(code, "as told"))
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +131,6 @@ def test_an_invite_that_is_none_is_refused_and_leaves_no_folder(
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lambda device: shutil.rmtree(device.data), "--data must be a folder or a file"),
         (lambda device: device.folder.floor.unlink(), "floor.toml"),
         (lambda device: device.folder.floor.write_text("modes = 1"), "modes"),
         (
@@ -140,7 +146,7 @@ def test_an_invite_that_is_none_is_refused_and_leaves_no_folder(
         (lambda device: shutil.rmtree(device.folder.identity), "identity"),
         (lambda device: device.folder.identity.chmod(0o755), "chmod"),
     ],
-    ids=["no-data", "no-floor", "bad-floor", "typo", "data-folder", "no-identity", "open-keys"],
+    ids=["no-floor", "bad-floor", "typo", "data-folder", "no-identity", "open-keys"],
 )
 def test_what_is_wrong_on_the_device_is_told_in_one_line(
     device: Device,
@@ -152,6 +158,76 @@ def test_what_is_wrong_on_the_device_is_told_in_one_line(
 
     assert device.run() == 1
     assert said in failure(capsys)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda device: shutil.rmtree(device.data), "--data must be a folder or a file"),
+        (lambda device: (device.data / "messages.txt").unlink(), "is empty"),
+        (lambda device: (device.data / "messages.txt").rename(device.data / ".hidden"), "is empty"),
+        (lambda device: as_file(device, "text.jsonl", b""), "is empty"),
+        (lambda device: as_file(device, "text.txt", b"good\0morning"), "byte 4 is zero"),
+    ],
+    ids=["missing", "empty-folder", "hidden", "empty-file", "binary"],
+)
+def test_data_that_cannot_be_used_is_told_before_anything_is_asked_of_anybody(
+    device: Device,
+    capsys: pytest.CaptureFixture[str],
+    spoil: Callable[[Device], object],
+    said: str,
+) -> None:
+    spoil(device)
+
+    # Nobody listens at this device's coordinator: had it asked, it would wait for an answer.
+    assert device.run() == 3
+    assert said in failure(capsys)
+
+
+def as_file(device: Device, name: str, content: bytes) -> None:
+    """Put one file where the folder of text was."""
+    shutil.rmtree(device.data)
+    file = device.data.with_name(name)
+    file.write_bytes(content)
+    device.data.symlink_to(file)
+
+
+@pytest.mark.parametrize(
+    ("ended", "told"),
+    [
+        (Ended(0.0, "served"), (0, "")),
+        (not_served("data_unusable"), (3, "(data_unusable): as told")),
+        (not_served("floor_cohort"), (4, "(floor_cohort): as told")),
+        (not_served("schema_mismatch"), (4, "(schema_mismatch): as told")),
+        (not_served("floor_unusable"), (1, "(floor_unusable): as told")),
+        (not_served("out_of_memory"), (1, "(out_of_memory): as told")),
+        (Ended(3600.0, "finished"), (5, "the run is over")),
+    ],
+)
+def test_once_tells_by_its_status_what_came_of_the_round(
+    device: Device,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    ended: Ended,
+    told: tuple[int, str],
+) -> None:
+    async def run(_agent: Agent, *, once: bool) -> Ended:
+        assert once
+        return ended
+
+    monkeypatch.setattr(Agent, "run", run)
+    status, said = told
+
+    assert device.run() == status
+    assert said in (failure(capsys) if status else "")
+
+
+def test_the_help_documents_the_statuses(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["run", "--help"])
+
+    shown = capsys.readouterr().out
+    assert all(f"\n  {status}  " in shown for status in range(6))
 
 
 def test_an_expired_device_is_told_so(

@@ -128,18 +128,26 @@ def test_devices_that_refuse_the_plan_are_counted_and_not_waited_for(
     federation.start()
     willing, careful, silent = make_devices(federation, 3)
     set_floor(careful, least_cohort=50)
-    (silent.data / "messages.txt").unlink()
+    (silent.data / "messages.txt").write_text("zzyzx qwrtp\n")
 
-    for device in (silent, careful, willing):
-        device.start()
+    silent.start("--once")
+    careful.start()
+    willing.start("--once")
     await_rounds(federation, 1)
 
     (release,) = federation.releases()
     assert release.contribution_count == 1
     assert release.metrics["refused_floor_cohort"] == 1
     assert release.metrics["refused_data_unusable"] == 1
-    # A refusal is no failure: the agents wait for a plan that they accept.
-    assert all(device.process and device.process.poll() is None for device in (careful, silent))
+    # A refusal is no failure: an agent that stays waits for a plan that it accepts.
+    assert careful.process is not None
+    assert careful.process.poll() is None
+    # One that shall end after a round says what came of it.
+    status, last_line = ended(silent)
+    assert (status, "(data_unusable)" in last_line) == (3, True)
+    assert ended(willing)[0] == 0
+    willing.start("--once")
+    assert ended(willing) == (5, "sotto-client: the run is over")
 
 
 def test_a_device_outside_the_round_scores_its_model_on_held_out_text(
