@@ -131,13 +131,13 @@ _ANSWERS: dict[type[Exception], Answer | Callable[[Any], Answer]] = {
     GraphError: _FAILED,
     RequestValidationError: _invalid,
     UnknownVersionError: _told(404, "unknown_version"),
-    UnknownModelError: Answer(404, "unknown_model", "the model must be keyboard"),
-    NothingServedError: Answer(
-        503,
-        "nothing_served",
-        "no version is served yet; promote one with `sotto-serve promote`",
-        retry_after_s=5,
+    UnknownModelError: Answer(
+        404,
+        "unknown_model",
+        f"the one model that takes tensors is {inference_protocol.MODEL_NAME}; "
+        "a voice is asked at /v1/audio/speech",
     ),
+    NothingServedError: lambda error: Answer(503, "nothing_served", str(error), retry_after_s=5),
     BundleError: Answer(
         503,
         "unusable_model",

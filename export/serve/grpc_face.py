@@ -96,9 +96,8 @@ class KeyboardService(pb_grpc.KeyboardServicer):
         except NoPersonalModelError:
             message = "this client has no model of its own on this version"
             raise _RefusedError(grpc.StatusCode.NOT_FOUND, message) from None
-        except NothingServedError:
-            message = "no version is served yet"
-            raise _RefusedError(grpc.StatusCode.UNAVAILABLE, message) from None
+        except NothingServedError as error:
+            raise _RefusedError(grpc.StatusCode.UNAVAILABLE, str(error)) from None
         except BundleError as error:
             _LOG.error("gRPC: %s", error)  # about a file, not a text
             message = "this client's own model cannot be used; the server's log says why"

@@ -81,12 +81,15 @@ class InferRequest(BaseModel):
     outputs: list[WantedOutput] | None = None
 
 
+# Uptime checks ask by HEAD, which is the same without a body.
+@router.head("/health/live", include_in_schema=False)
 @router.get("/health/live")
 async def live() -> dict[str, bool]:
     """Say that the process answers."""
     return {"live": True}
 
 
+@router.head("/health/ready", include_in_schema=False)
 @router.get("/health/ready")
 async def ready(desk: DeskOf) -> Response:
     """Say whether requests can be answered: 200 or 503."""
@@ -128,6 +131,7 @@ async def model_metadata(
     )
 
 
+@router.head("/models/{model}/ready", include_in_schema=False)
 @router.get("/models/{model}/ready")
 @router.get("/models/{model}/versions/{version}/ready")
 async def model_ready(model: str, desk: DeskOf, version: str | None = None) -> Response:
@@ -189,6 +193,7 @@ def _run(model: WordModel, given: list[RequestTensor]) -> dict[str, NDArray[np.g
         state[name] = array
     _check_context(model, tokens, state)
     found = _stepped(model, tokens, state, int(k[0]))
+    _check_outcome(found)
     return {
         WORDS: found.words,
         LOG_PROBABILITIES: found.log_probabilities,
@@ -217,6 +222,21 @@ def _check_context(model: WordModel, tokens: NDArray[np.int64], state: State) ->
         )
 
 
+def _check_outcome(found: Prediction) -> None:
+    """Check that every output is a number: JSON has no other, and a model makes no other itself.
+
+    Raises:
+        UnusableTensorError: If one is not; a state of huge numbers can do that.
+    """
+    state = {NEXT + name: array for name, array in found.state.items()}
+    for name, array in {DISTRIBUTION: found.distribution, **state}.items():
+        if not np.isfinite(array).all():
+            raise UnusableTensorError(
+                f"the state must be one that a step before gave: with this one {name!r} would not "
+                "be finite"
+            )
+
+
 def _stepped(model: WordModel, tokens: NDArray[np.int64], state: State, k: int) -> Prediction:
     try:
         return model.step(tokens, state, k=k)
@@ -236,11 +256,19 @@ def _numbers(tensor: RequestTensor | None, name: str, dtype: type[_Number]) -> N
         flat = np.array(tensor.data, dtype=object).ravel()
         if not all(isinstance(value, kinds) and not isinstance(value, bool) for value in flat):
             raise ValueError
-        return flat.astype(dtype).reshape(tensor.shape)
+        with np.errstate(over="ignore"):  # Refused below, with its value.
+            found = flat.astype(dtype).reshape(tensor.shape)
     except (ValueError, OverflowError, TypeError):
         raise UnusableTensorError(
             f"data of {name[:80]!r} must be {datatype} numbers that fill the shape {tensor.shape}"
         ) from None
+    outside = ~np.isfinite(found).ravel()
+    if outside.any():
+        raise UnusableTensorError(
+            f"data of {name[:80]!r} must be finite and at most {np.finfo(np.float32).max:.7g} in "
+            f"magnitude, got {flat[outside][0]}"
+        )
+    return found
 
 
 def _fits(given: NDArray[np.generic], fresh: NDArray[np.float32]) -> bool:

@@ -107,4 +107,4 @@ def keyboard_shelf(folder: ServingFolder, settings: ServeSettings) -> Shelf[Serv
             made = _made_people(folder, name, held.graph, held.manifest)
         return replace(held, ranking=_ranking(folder, held.vocabulary, held.index), made=made)
 
-    return Shelf(folder, load, allowed="version must be one of")
+    return Shelf(folder, load, what="keyboard", allowed="version must be one of")

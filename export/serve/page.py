@@ -22,18 +22,21 @@ _ASK_FIRST = "no-cache"
 router = APIRouter(include_in_schema=False)
 
 
+@router.head("/")
 @router.get("/")
 async def index(desk: DeskOf, request: Request) -> Response:
     """Return the page."""
     return _answer(desk.page[INDEX], request)
 
 
+@router.head("/service_worker.js")
 @router.get("/service_worker.js")
 async def service_worker(desk: DeskOf, request: Request) -> Response:
     """Return what keeps the page in the browser; it must lie above what it keeps."""
     return _answer(desk.page[SERVICE_WORKER], request)
 
 
+@router.head("/page/{name:path}")
 @router.get("/page/{name:path}")
 async def part(name: str, desk: DeskOf, request: Request) -> Response:
     """Return one of the page's files, and never another of the disk: they are in memory, by name.

@@ -23,7 +23,7 @@ class UnknownVersionError(ValueError):
 
 
 class NothingServedError(Exception):
-    """Raised when no version has been promoted yet."""
+    """Raised when no version has been promoted yet; the text says of what, and how to."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Shelf(Generic[V]):
     """Hold the version that is served and the one before it; readers never wait."""
 
     def __init__(
-        self, folder: ServingFolder, load: Callable[[str, V | None], V], *, allowed: str
+        self, folder: ServingFolder, load: Callable[[str, V | None], V], *, what: str, allowed: str
     ) -> None:
         """Begin with nothing; ``reload`` fills it.
 
@@ -46,10 +46,12 @@ class Shelf(Generic[V]):
             folder: Where ``versions.json`` is.
             load: Given a version's name and what is held of it, or None, return it as it is to be
                 served from now on; raises ValueError or OSError where it cannot be.
+            what: What there are versions of, for the error: ``keyboard`` or ``voice``.
             allowed: What names a version, for the error, such as ``version must be one of``.
         """
         self._folder = folder
         self._load = load
+        self._what = what
         self._allowed = allowed
         self._served = _Served[V]()
 
@@ -62,7 +64,9 @@ class Shelf(Generic[V]):
         """
         served = self._served
         if served.present is None:
-            raise NothingServedError
+            raise NothingServedError(
+                f"no {self._what} is served here yet; promote one with `sotto-serve promote`"
+            )
         return served.versions[served.present]
 
     @property

@@ -102,4 +102,4 @@ def voice_shelf(folder: ServingFolder, settings: ServeSettings) -> Shelf[ServedV
     def load(name: str, held: ServedVoice | None) -> ServedVoice:
         return load_voice(folder, settings, name) if held is None else held
 
-    return Shelf(folder.voices, load, allowed='model must be "voice" or one of')
+    return Shelf(folder.voices, load, what="voice", allowed='model must be "voice" or one of')

@@ -1,5 +1,6 @@
 """The Open Inference Protocol as a common client speaks it."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -117,10 +118,48 @@ def test_a_tensor_that_cannot_be_used_is_told_why(
     assert told in str(found.json["error"])
 
 
+@pytest.mark.parametrize(
+    ("value", "told"), [("NaN", "nan"), ("-Infinity", "-inf"), ("1e39", "1e+39"), ("-1e300", "-1")]
+)
+def test_a_state_that_is_no_float_is_refused_with_its_value(
+    server: RunningServer, ann: str, value: str, told: str
+) -> None:
+    state = {"name": "state", "shape": [1, 2, 6], "datatype": "FP32", "data": [0] * 11 + ["X"]}
+    body = json.dumps({"inputs": [TOKENS, TOP, state]}).replace('"X"', value)
+
+    found = server.ask("POST", INFER, body.encode(), token=ann)
+
+    assert found.status == 422
+    assert "data of 'state' must be finite and at most 3.402823e+38" in str(found.json["error"])
+    assert f"got {told}" in str(found.json["error"])
+
+
+def test_a_state_of_which_nothing_follows_is_refused(server: RunningServer, ann: str) -> None:
+    state = {"name": "state", "shape": [1, 2, 6], "datatype": "FP32", "data": [-3e38] * 12}
+
+    found = server.post(INFER, {"inputs": [TOKENS, TOP, state]}, ann)
+
+    assert found.status == 422
+    assert "'distribution' would not be finite" in str(found.json["error"])
+
+
+def test_uptime_checks_may_ask_by_head(server: RunningServer) -> None:
+    for path in ("/", "/v2/health/live", "/v2/health/ready", "/v2/models/keyboard/ready"):
+        asked, whole = server.ask("HEAD", path), server.get(path)
+
+        assert (asked.status, asked.body) == (200, b"")
+        for name in ("content-type", "content-length"):
+            assert asked.headers[name] == whole.headers[name]
+    assert server.ask("HEAD", "/page/absent.js").status == 404
+    assert server.ask("HEAD", "/v1/next").status == 405
+
+
 def test_unknown_models_versions_and_outputs_are_refused(server: RunningServer, ann: str) -> None:
     asked = {"inputs": [TOKENS, TOP]}
 
-    assert server.post("/v2/models/voice/infer", asked, ann).status == 404
+    voice = server.post("/v2/models/voice/infer", asked, ann)
+    assert voice.status == 404
+    assert "takes tensors is keyboard; a voice is asked at /v1/audio/speech" in str(voice.json)
     assert server.post("/v2/models/keyboard/versions/9/infer", asked, ann).status == 404
     wrong = server.post(INFER, asked | {"outputs": [{"name": "weights"}]}, ann)
     assert wrong.status == 422

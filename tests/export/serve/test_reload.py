@@ -12,7 +12,12 @@ import pytest
 from export.bundle import load_bundle
 from export.serve.cli import main
 from tests.export.serve.conftest import new_client
-from tests.export.serve.running_server import RunningServer, serving_folder, wait_until
+from tests.export.serve.running_server import (
+    RunningServer,
+    serving_folder,
+    token_of,
+    wait_until,
+)
 
 
 @pytest.fixture
@@ -163,6 +168,13 @@ def new_client_when_ready(server: RunningServer, bundle: Path) -> str:
     assert server.get("/v2/health/live").status == 200
     assert server.get("/v2/health/ready").status == 503
     assert server.get("/v2/models/keyboard/ready").status == 503
+    token = token_of(server.folder, "ann")
+    wait_until(lambda: server.next(token, "").status == 503)
+    assert b"no keyboard is served here yet; promote one" in server.next(token, "").body
     promote(server, bundle)
     wait_until(lambda: server.get("/v2/health/ready").status == 200)
-    return new_client(server, "ann")
+    speech = {"model": "voice", "voice": "ann", "input": "Hi."}
+    silent = server.post("/v1/audio/speech", speech, token)
+    assert silent.status == 503
+    assert b"no voice is served here yet; promote one" in silent.body
+    return token
