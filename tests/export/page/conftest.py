@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from export.bundle import Bundle, load_bundle
 from export.keyboard import export_keyboard
@@ -21,6 +21,7 @@ from export.serve.tokens import make_tokens
 from export.strip import Keyboard
 from models.vocabulary import Vocabulary
 from tests.export.people import PEOPLE, release_with_people
+from tests.export.promised import promising
 from tests.export.serve.running_server import RunningServer, serving_folder, wait_until
 
 _BROWSERS = ("chromium", "chromium-browser", "chromium-headless-shell", "google-chrome")
@@ -41,10 +42,14 @@ class Household:
     def people(self) -> Path:
         return self.folder / "people"
 
-    def keyboard(self, name: str) -> Keyboard:
+    def graph(self, name: str) -> NextWordGraph:
         own = load_personal_file(self.people / f"{name}.zip")
-        graph = own.on(NextWordGraph(self.bundle.graph), self.bundle.manifest)
-        return Keyboard(graph, self.bundle.vocabulary, languages=self.bundle.manifest.languages)
+        return own.on(NextWordGraph(self.bundle.graph), self.bundle.manifest)
+
+    def keyboard(self, name: str) -> Keyboard:
+        return Keyboard(
+            self.graph(name), self.bundle.vocabulary, languages=self.bundle.manifest.languages
+        )
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="session")
 def household(tmp_path_factory: pytest.TempPathFactory, vocabulary: Vocabulary) -> Household:
     folder = tmp_path_factory.mktemp("household")
-    release = release_with_people(folder / "run", vocabulary)
+    release = promising(release_with_people(folder / "run", vocabulary))
     export_keyboard(release, folder / "shared.zip", languages=["en"])
     (folder / "people").mkdir()
     export_people(release, [(name, folder / "people" / f"{name}.zip") for name in PEOPLE])
@@ -115,6 +120,16 @@ def plain_files(tmp_path: Path) -> Iterator[tuple[Path, str]]:
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+def shown_facts(page: Page, place: str) -> dict[str, str]:
+    """Return what a list of facts shows, once it does."""
+    facts = page.locator(place)
+    expect(facts.locator("dd").first).to_be_visible()
+    names = "[...list.querySelectorAll('dt')].map((name) => name.textContent)"
+    values = names.replace("dt", "dd")
+    found: tuple[list[str], list[str]] = facts.evaluate(f"(list) => [{names}, {values}]")
+    return dict(zip(*found, strict=True))
 
 
 class _QuietHandler(http.server.SimpleHTTPRequestHandler):

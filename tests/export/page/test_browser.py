@@ -4,17 +4,36 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
+from export.next_word import NextWords
 from export.page.device_site import write_site
 from export.page.site import page_files
 from export.serve.page import SERVED_FROM
 from export.strip import Keyboard
-from tests.export.page.conftest import Household, Served
+from tests.export.page.conftest import Household, Served, shown_facts
+from tests.export.promised import PROMISE
 
 _KEYS = {" ": "space", "\n": "enter"}
 _KEPT = "caches.keys().then((names) => names.includes('sotto-kept'))"
+# Asks the page's own modules what they expect after each text.
+_DISTRIBUTIONS = """async ({ token, texts }) => {
+    const { Library } = await import("./page/library.js");
+    const { openKeyboard } = await import("./page/opening.js");
+    const { DESCRIPTION, FILES, ONNXRUNTIME } = await import("./page/source.js");
+    const library = new Library(DESCRIPTION, FILES, token);
+    const description = await library.describe();
+    const [version] = description.versions;
+    const opened = await openKeyboard(library, description, version, ONNXRUNTIME, () => {});
+    const found = [];
+    for (const text of texts) {
+        found.push(Array.from((await opened.keyboard.words.read(text)).distribution));
+    }
+    await opened.close();
+    return found;
+}"""
 _NO_SIMD = "WebAssembly.validate = () => false;"
 
 # One worker: what they need is costly to make.
@@ -224,6 +243,57 @@ def test_another_version_can_be_chosen(page: Page, served: Served) -> None:
 
     expect(page.locator("#facts")).to_contain_text("77")
     _expect_strip(page, served.household.keyboard("ada"), "we ")
+
+
+def test_a_person_sees_which_model_suggests_and_what_its_privacy_has_cost(
+    page: Page, served: Served
+) -> None:
+    _open(page, served, "ada")
+
+    manifest = served.household.bundle.manifest
+    shown = shown_facts(page, "#facts")
+    assert shown["Person"] == "ada"
+    assert shown["Model"].startswith("000001-")
+    assert shown["Round"] == "1"
+    assert shown["Own part"] == "yes, fedtp"
+    assert shown["Privacy spent"] == "epsilon 77.2 at delta 0.001, after round 1"
+    assert shown["Promise for the whole run"] == manifest.privacy.guarantee == PROMISE
+    expect(page.locator("#voice")).to_be_hidden()
+
+
+def test_where_a_voice_is_served_too_each_says_its_own_round_and_privacy(
+    page: Page, served: Served
+) -> None:
+    described: dict[str, Any] = dict(served.server.get("/v1/keyboard", served.tokens["ada"]).json)
+    voice = described["versions"][0] | {
+        "version": "a-voice",
+        "round": 9,
+        "privacy_spent": "none promised",
+        "mel": {"sample_rate_hz": 8000},
+        "vocoder": None,
+        "voices": ["ada"],
+    }
+    page.route("**/v1/keyboard", lambda route: route.fulfill(json=described | {"voice": voice}))
+    _open(page, served, "ada")
+
+    words, spoken = shown_facts(page, "#facts"), shown_facts(page, "#voice [data-part=facts]")
+    assert (words["Round"], words["Privacy spent"][:7]) == ("1", "epsilon")
+    assert (spoken["Model"], spoken["Round"]) == ("a-voice", "9")
+    assert spoken["Privacy spent"] == "none promised"
+    assert spoken["Sound"] == "8000 Hz, made by Griffin-Lim"
+    expect(page.locator("[data-part=choice]")).to_contain_text("no voice of everybody's")
+
+
+def test_every_probability_in_the_browser_is_the_native_one(page: Page, served: Served) -> None:
+    texts = ["", "I see", "I see the sea. W", "you don't see the café and the sea and then you s"]
+    words = NextWords(served.household.graph("ada"), served.household.bundle.vocabulary)
+
+    found = page.evaluate(_DISTRIBUTIONS, {"token": served.tokens["ada"], "texts": texts})
+
+    for text, distribution in zip(texts, found, strict=True):
+        reading = words.read(text)
+        assert reading is not None
+        np.testing.assert_allclose(distribution, reading.distribution, atol=1e-4)
 
 
 def test_a_damaged_model_is_not_run(page: Page, served: Served) -> None:

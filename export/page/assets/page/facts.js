@@ -1,23 +1,55 @@
-/** Say which model suggests, from which round, and what training it has cost in privacy. */
+/** Say which model suggests or speaks, from which round, and what its training cost in privacy. */
 
-const QUALITY = /recall|perplexity/;
+const QUALITY = /recall|perplexity|mel_l1/;
+const MODEL = { spent: "Privacy spent", promise: "Promise for the whole run" };
+const VOCODER = { spent: "Privacy spent on the vocoder", promise: "Promise for the vocoder's run" };
 const PERCENT = /recall/;
 
-/** Return names and values to be shown. */
+/** Return names and values to be shown of a keyboard. */
 export function factsOf({ description, version, graph, bytes, openedMs }) {
   return [
-    ["Person", description.client],
-    ["Model", version.version],
-    ["Round", String(version.round)],
-    ["Own part", version.personal ? `yes, ${version.personal.method}` : "no, everyone's"],
-    ["Privacy spent", version.privacy.guarantee],
-    ...Object.entries(version.metrics)
-      .filter(([name]) => QUALITY.test(name))
-      .map(([name, value]) => [name.replaceAll("_", " "), figure(name, value)]),
+    ...factsOfModel(description.client, version),
     ["Words", `${version.words} in ${version.languages.join(", ") || "a language nobody named"}`],
     ["Fetched", `${(bytes / 1e6).toFixed(1)} MB, opened in ${(openedMs / 1000).toFixed(1)} s`],
     ["A word takes", graph.lastStepMs === null ? "" : `${graph.lastStepMs.toFixed(2)} ms`],
   ];
+}
+
+/** Return names and values to be shown of a voice. */
+export function factsOfVoice({ client, voice }) {
+  const { mel, vocoder } = voice;
+  const maker = vocoder ? `the vocoder of round ${vocoder.round}` : "Griffin-Lim";
+  return [
+    ...factsOfModel(client, voice),
+    ["Sound", `${mel.sample_rate_hz} Hz, made by ${maker}`],
+    ...(vocoder ? factsOfPrivacy(vocoder, VOCODER) : []),
+  ];
+}
+
+function factsOfModel(client, one) {
+  return [
+    ["Person", client],
+    ["Model", one.version],
+    ["Round", String(one.round)],
+    ["Own part", ownPart(one)],
+    ...factsOfPrivacy(one),
+    ...Object.entries(one.metrics)
+      .filter(([name]) => QUALITY.test(name))
+      .map(([name, value]) => [name.replaceAll("_", " "), figure(name, value)]),
+  ];
+}
+
+/** What this release has spent, and below it what the run will not pass. */
+function factsOfPrivacy({ privacy, privacy_spent }, { spent, promise } = MODEL) {
+  return [
+    [spent, privacy_spent ?? "not said"], // a keyboard that an older page kept has none
+    [promise, privacy.guarantee],
+  ];
+}
+
+function ownPart({ personal }) {
+  if (personal === null) return "no, everyone's";
+  return personal.available ? `yes, ${personal.method}` : "not yet";
 }
 
 export function showFacts(list, facts) {

@@ -82,7 +82,8 @@ async function signIn(token) {
     const description = await library.describe();
     if (description.voice) showVoice(library, description);
     if (description.versions.length) await open(library, description);
-    else if (!description.voice) throw new Error("Nothing is served yet: `sotto-serve promote`.");
+    else if (description.voice) voiceBox.focus();
+    else throw new Error("Nothing is served yet: `sotto-serve promote`.");
   } catch (error) {
     tellFailure(error);
   }

@@ -1,13 +1,18 @@
-/** Let a person hear a text in their own voice; the server makes the sound. */
+/** Let a person hear a text in their own voice or everybody's; the server makes the sound. */
 
+import { factsOfVoice, showFacts } from "./facts.js";
 import { logMel } from "./log_mel.js";
 import { samplesOf, wavOf } from "./sound.js";
 import { drawMels, drawWave } from "./sound_pictures.js";
 
+const SHARED = "@shared";
+const NOT_YOURS = "There is no voice of yours on this version; `sotto-serve person` adds one.";
+const NOT_SHARED =
+  "There is no voice of everybody's: more of this one is each person's own than who speaks.";
+
 export class VoiceBox {
   #library = null;
   #voice = null;
-  #client = "";
   #asked = null;
 
   /** @param {HTMLElement} place with the form, the sound and its pictures */
@@ -23,17 +28,35 @@ export class VoiceBox {
     });
   }
 
-  /** Speak as a person from now on; without a voice nothing is shown. */
-  use(library, { client, voice }) {
+  /** Speak for a person from now on; without a voice nothing is shown. */
+  use(library, description) {
     this.#forget();
-    [this.#library, this.#client, this.#voice] = [library, client, voice];
-    this.place.hidden = voice === null;
+    [this.#library, this.#voice] = [library, description.voice];
+    this.place.hidden = this.#voice === null;
+    if (this.#voice === null) return;
+    this.#offer(description.client, this.#voice);
+    showFacts(this.at("facts"), factsOfVoice(description));
+  }
+
+  focus() {
+    this.at("text").focus();
   }
 
   /** Forget the person, what was said and how it sounded. */
   leave() {
-    this.use(null, { client: "", voice: null });
+    this.use(null, { voice: null });
     this.at("text").value = "";
+  }
+
+  /** Offer the voices that the person may ask for, and say why another is missing. */
+  #offer(client, { voices, personal }) {
+    const named = (name) => (name === SHARED ? "Everybody's" : `${name}'s own`);
+    this.at("voice").replaceChildren(...voices.map((name) => new Option(named(name), name)));
+    const missing = personal === null ? [] : [client, SHARED].filter((name) => !voices.includes(name));
+    this.at("choice").textContent = missing
+      .map((name) => (name === SHARED ? NOT_SHARED : NOT_YOURS))
+      .join(" ");
+    for (const name of ["voice", "say"]) this.at(name).disabled = voices.length === 0;
   }
 
   #forget() {
@@ -64,7 +87,7 @@ export class VoiceBox {
     let isFirst = true;
     const question = {
       model: this.#voice.version,
-      voice: this.#client,
+      voice: this.at("voice").value,
       input: this.at("text").value,
       response_format: "pcm",
       speed: Number(this.at("speed").value),
