@@ -1,0 +1,50 @@
+"""The one device with which the README says how to try preset ``keyboard``."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from edge_client.acceptance import PlanRefusedError, accept_plan
+from edge_client.client_settings import read_client_settings, write_starting_settings
+from edge_client.floor import read_floor, write_starting_floor
+from edge_client.traffic import Traffic
+from protos import federation_pb2 as pb
+from server.config import make_plan, parse_config, preset_text
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def changed_lines() -> dict[str, str]:
+    """Return the lines that the README changes in files of settings, by their key."""
+    blocks = re.findall(r"```toml\n(.*?)```", README.read_text(), re.DOTALL)
+    return {line.partition(" = ")[0]: line for block in blocks for line in block.splitlines()}
+
+
+def changed(text: str, *keys: str) -> str:
+    """Return settings with the README's lines in place of theirs."""
+    for key in keys:
+        text, count = re.subn(rf"^{key} = .*$", changed_lines()[key], text, flags=re.MULTILINE)
+        assert count == 1, key
+    return text
+
+
+def test_the_readmes_lines_let_one_device_serve_rounds_that_its_floor_would_refuse(
+    tmp_path: Path,
+) -> None:
+    floor, settings = tmp_path / "floor.toml", tmp_path / "client.toml"
+    write_starting_floor(floor, accepts_no_guarantee=True)
+    write_starting_settings(settings)
+    traffic = Traffic(tmp_path / "traffic.json")
+
+    config = parse_config(changed(preset_text("keyboard"), "cohort_size", "quorum"), "the preset")
+    plan = make_plan(config, "ab" * 16)
+
+    assert (config.rounds.quorum, plan.cohort_size) == (1, 1)
+    with pytest.raises(PlanRefusedError) as refused:
+        accept_plan(pb.Lease(plan=plan.encode()), read_floor(floor), traffic)
+    assert refused.value.code == "floor_cohort"
+    floor.write_text(changed(floor.read_text(), "least_cohort"))
+    assert accept_plan(pb.Lease(plan=plan.encode()), read_floor(floor), traffic) == plan
+    settings.write_text(changed(settings.read_text(), "idle"))
+    assert not read_client_settings(settings).policy.idle
