@@ -4,7 +4,7 @@ import numpy as np
 
 from export.image_runtime import ImageGraph
 from export.manifest import ParityRecord
-from export.parity import check_difference, torch_network
+from export.parity import check_distributions, torch_network
 from export.runtime import PersonalInputs
 from models.codec import FlatVector
 from models.model_settings import ModelSettings
@@ -38,8 +38,7 @@ def check_images(
         with torch.inference_mode():
             scores = network.head(network.features(torch.from_numpy(pixels)))
             expected = torch.log_softmax(scores, dim=-1).numpy()
-        difference = float(np.abs(graph.classify(pixels) - expected).max())
-        check_difference(difference, tolerance, f"batch {batch}")
-        largest = max(largest, difference)
+        found = graph.classify(pixels)
+        largest = max(largest, check_distributions(found, expected, tolerance, f"batch {batch}"))
     shapes = tuple((batch, graph.image_shape[0]) for batch in BATCHES)
     return ParityRecord(shapes=shapes, largest_difference=largest)

@@ -8,7 +8,7 @@ from onnx import numpy_helper
 
 from export.bundle import Bundle
 from export.exporter import exporter_for, parse_graph
-from export.parity import SHAPES, TOLERANCE, ParityError, check_parity
+from export.parity import SHAPES, TOLERANCE, ParityError, check_distributions, check_parity
 from export.runtime import NextWordGraph, Prediction, State
 from models.codec import FlatVector, named_tensors
 from models.model_settings import GruLmSettings, schema_of
@@ -87,6 +87,50 @@ def test_a_wrong_graph_is_refused(
 
     with pytest.raises(ParityError, match=rule):
         check_parity(NextWordGraph(model.SerializeToString()), SETTINGS, parameters)
+
+
+# As noise that destroys a model leaves it: its log-probabilities are in the hundreds.
+LOUD = GruLmSettings(vocabulary_size=50, hidden_size=24, tied=False)
+
+
+def loud_parameters() -> FlatVector:
+    parameters = random_parameters(LOUD, seed=1)
+    for name in ("output.weight", "output.bias"):
+        parameters[schema_of(LOUD).slices[name]] *= 300
+    return parameters
+
+
+def test_a_right_graph_agrees_to_what_its_own_numbers_can_hold() -> None:
+    parameters = loud_parameters()
+    model = exporter_for(LOUD).build(named_tensors(schema_of(LOUD), parameters))
+
+    record = check_parity(NextWordGraph(model.SerializeToString()), LOUD, parameters)
+
+    # One rounding of float32 is 1.2e-4 of a nat at 1000.
+    assert TOLERANCE < record.largest_difference < 1e-2
+
+
+@pytest.mark.parametrize(
+    "fault", [change_one_weight, swap_two_gates, reset_before_the_product, forget_the_state]
+)
+def test_a_wrong_graph_of_large_numbers_is_refused(
+    fault: Callable[[onnx.ModelProto], None],
+) -> None:
+    parameters = loud_parameters()
+    model = exporter_for(LOUD).build(named_tensors(schema_of(LOUD), parameters))
+    fault(model)
+
+    with pytest.raises(ParityError, match="must agree with torch"):
+        check_parity(NextWordGraph(model.SerializeToString()), LOUD, parameters)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_what_is_no_number_agrees_with_nothing(number: float) -> None:
+    good, bad = (np.array([-1, last], dtype=np.float32) for last in (-2, number))
+
+    for found, expected in ((good, bad), (bad, good), (bad, bad)):
+        with pytest.raises(ParityError), np.errstate(invalid="ignore"):
+            check_distributions(found, expected, 1e-4, "one place")
 
 
 class FrozenGraph(NextWordGraph):
