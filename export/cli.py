@@ -11,23 +11,23 @@ from pathlib import Path
 import msgspec
 
 from privacy.certificates import CertificateError
+from privacy.command import command, failed
 from privacy.installation import InstallationError, check_installation
 from privacy.keys import KeyFileError
 
 
+@command("sotto-export")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return 0, or 1 after one line on stderr. Wrong usage exits with 2."""
     arguments = _parser().parse_args(argv)
     try:
         check_installation()
-        report = _run(arguments)
+        _print(_run(arguments), as_json=arguments.json)
     except ImportError as error:
         print(f"sotto-export: {error.name} is missing; install sotto[export]", file=sys.stderr)
         return 1
     except (ValueError, OSError, KeyFileError, CertificateError, InstallationError) as error:
-        print(f"sotto-export: {error}", file=sys.stderr)
-        return 1
-    _print(report, as_json=arguments.json)
+        return failed("sotto-export", error)
     return 0
 
 
@@ -67,7 +67,7 @@ def _run(arguments: argparse.Namespace) -> Mapping[str, object]:
 
 def _make(arguments: argparse.Namespace) -> Mapping[str, object]:
     """Do what writes a file."""
-    from export import commands, speech_commands
+    from export import commands, personal_commands, speech_commands
 
     keys = {"authority": arguments.authority, "passphrase_file": arguments.passphrase_file}
     match arguments.command:
@@ -102,10 +102,10 @@ def _make(arguments: argparse.Namespace) -> Mapping[str, object]:
                 arguments.source, arguments.out, which=arguments.round, **keys
             )
         case "personal":
-            return commands.export_personal(
+            return personal_commands.export_personal(
                 arguments.source,
                 arguments.out,
-                arguments.client,
+                client=arguments.client,
                 whole=arguments.whole,
                 published=arguments.published,
                 resting=arguments.at_rest,
@@ -180,12 +180,12 @@ def _add_speech(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_source(parser: argparse.ArgumentParser) -> None:
+def _add_source(parser: argparse.ArgumentParser, *, more: str = "") -> None:
     parser.add_argument(
         "source",
         type=Path,
         metavar="SOURCE",
-        help="folder of a coordinator, of a simulated run, or of one release",
+        help=f"folder of a coordinator, of a simulated run, or of one release{more}",
     )
     parser.add_argument(
         "--round", default="latest", help="round number, latest or best (default: %(default)s)"
@@ -221,9 +221,16 @@ def _add_quantise(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_personal(parser: argparse.ArgumentParser) -> None:
-    _add_source(parser)
+    parser.description = (
+        "Make the file of one client's own part. The coordinator makes it of a release. A device "
+        "that keeps a part makes it by itself, without torch: of everyone's bundle and of what "
+        "`sotto-client publish` wrote, which need not leave the device then."
+    )
+    _add_source(parser, more="; or, with --published, everyone's bundle")
     parser.add_argument(
-        "--client", required=True, metavar="ID", help="the client's name, given at enrolment"
+        "--client",
+        metavar="ID",
+        help="the client's name, given at enrolment (default: whoever --published it)",
     )
     parser.add_argument(
         "--at-rest",

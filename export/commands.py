@@ -5,7 +5,6 @@ from pathlib import Path
 
 import msgspec
 
-from export.adapter import Resting
 from export.bundle import Bundle, load_bundle
 from export.command_sources import (
     certificate_in,
@@ -13,24 +12,28 @@ from export.command_sources import (
     identity_in,
     release_in,
 )
-from export.exporter import ExportError, Precision
+from export.exporter import Precision
 from export.image import ImageBundle, export_image, load_image_bundle, verify_image
 from export.keyboard import export_keyboard, quantise_bundle, verify_bundle
-from export.manifest import Manifest, ParityRecord
+from export.manifest import ParityRecord
 from export.next_word import NextWords
 from export.people_file import PeopleManifest, load_people_file
-from export.personal_file import PersonalManifest, kind_of, load_personal_file
-from export.release import read_authority
-from export.reports import Report, exported, inspected, named, verified
+from export.personal_file import kind_of, load_personal_file
+from export.reports import (
+    Report,
+    described,
+    described_person,
+    exported,
+    inspected,
+    named,
+    verified,
+)
 from export.runtime import NextWordGraph
 from export.speech_commands import (
-    described_speech,
     inspect_speech,
     quantise_voice,
     verify_speech_bundle,
 )
-from export.speech_export import export_speech
-from models.published_part import decode_published
 
 
 def export_keyboard_bundle(
@@ -65,7 +68,7 @@ def export_keyboard_bundle(
     manifest = export_keyboard(
         release, target, precision=precision, languages=languages, signed_with=signer
     )
-    return exported(target, release, _described(manifest), _compared(manifest.parity))
+    return exported(target, release, described(manifest), _compared(manifest.parity))
 
 
 def export_image_bundle(
@@ -81,62 +84,7 @@ def export_image_bundle(
     release = release_in(source, which, authority)
     signer = coordinator_of(source, passphrase_file)
     manifest = export_image(release, target, precision=precision, signed_with=signer)
-    return exported(target, release, _described(manifest), _compared(manifest.parity))
-
-
-def export_personal(
-    source: Path,
-    target: Path,
-    client: str,
-    *,
-    whole: bool,
-    published: Path | None,
-    resting: Resting,
-    which: str,
-    authority: Path | None,
-    passphrase_file: Path | None,
-) -> Report:
-    """Export what is one client's own, or that client's whole model as a bundle.
-
-    Args:
-        source: Folder of a coordinator, of a simulated run, or of one release.
-        target: New folder, or a ``.zip``.
-        client: Name given at enrolment.
-        whole: Whether to write a bundle with the client's whole model.
-        published: The file that the client's device published; None where it keeps nothing.
-        resting: How the tensors of a personal file are kept.
-        which: Round number, ``latest`` or ``best``.
-        authority: ``authority.crt``; None takes the coordinator's, if that is the source.
-        passphrase_file: Opens the coordinator's keys.
-
-    Raises:
-        ValueError: If the release, the client or the target is refused.
-        KeyFileError: If the coordinator's keys cannot be opened.
-        CertificateError: If the coordinator's keys and certificates do not belong together.
-        OSError: If the disk refuses.
-    """
-    from export.person import export_people, export_published  # Loads torch.
-
-    release = release_in(source, which, authority)
-    signer = coordinator_of(source, passphrase_file)
-    if published is not None:
-        part = decode_published(published.read_bytes(), authority=_trusted(source, authority))
-        if part.record.client != client or whole:
-            raise ExportError(
-                f"a published part makes the personal file of {part.record.client}, whose it is; "
-                f"got --client {client}{' --whole' if whole else ''}"
-            )
-        own = export_published(release, part, target, resting=resting, signed_with=signer)
-        return {"file": str(target), **_described_person(own)}
-    if whole:
-        if release.plan.task == "speech":
-            voice = export_speech(release, target, client=client, signed_with=signer)
-            return {"bundle": str(target), "client": client, **described_speech(voice)}
-        export = export_image if release.plan.task == "image_classification" else export_keyboard
-        manifest = export(release, target, client=client, signed_with=signer)
-        return {"bundle": str(target), "client": client, **_described(manifest)}
-    made = export_people(release, [(client, target)], resting=resting, signed_with=signer)
-    return {"file": str(target), **_described_person(made[0])}
+    return exported(target, release, described(manifest), _compared(manifest.parity))
 
 
 def export_people_file(
@@ -189,7 +137,7 @@ def quantise(
     manifest = quantise_bundle(source, target, authority=certificate, signed_with=signer)
     return {
         "bundle": str(target),
-        **_described(manifest),
+        **described(manifest),
         "parity": _compared(manifest.parity),
         "rounding": f"moves a log-probability by up to {manifest.parity.rounding_difference:.1e} "
         "nats more",
@@ -206,7 +154,7 @@ def inspect(source: Path, *, authority: Path | None) -> Report:
     certificate = certificate_in(authority)
     if kind_of(source) == "personal":
         person = load_personal_file(source, authority=certificate)
-        return {"signed_by": named(person.signer), **_described_person(person.manifest)}
+        return {"signed_by": named(person.signer), **described_person(person.manifest)}
     if kind_of(source) == "people":
         people = load_people_file(source, authority=certificate)
         return {"signed_by": named(people.signer), **_described_people(people.manifest)}
@@ -215,7 +163,7 @@ def inspect(source: Path, *, authority: Path | None) -> Report:
     load = load_image_bundle if kind_of(source) == "image" else load_bundle
     bundle: Bundle | ImageBundle = load(source, authority=certificate)
     manifest = bundle.manifest
-    return inspected(manifest, bundle.signer, _described(manifest), _compared(manifest.parity))
+    return inspected(manifest, bundle.signer, described(manifest), _compared(manifest.parity))
 
 
 def verify(source: Path, *, authority: Path | None) -> Report:
@@ -238,7 +186,7 @@ def verify(source: Path, *, authority: Path | None) -> Report:
         bundle, record = found.bundle, found.parity
     manifest = bundle.manifest
     parity = None if record is None else _compared(record)
-    return verified(source, manifest, bundle.signer, _described(manifest), parity)
+    return verified(source, manifest, bundle.signer, described(manifest), parity)
 
 
 def suggest(
@@ -259,47 +207,12 @@ def suggest(
     return {"suggestions": [msgspec.to_builtins(word) for word in keyboard.suggest(text)]}
 
 
-def _trusted(source: Path, authority: Path | None) -> bytes:
-    """Return the certificate that a device's signature must lead to."""
-    kept = source / "authority" / "authority.crt"
-    path = kept if authority is None and kept.is_file() else authority
-    if path is None:
-        raise ExportError("a published part is trusted by its signature: give --authority")
-    return read_authority(path)
-
-
-def _described_person(manifest: PersonalManifest) -> Report:
-    return {
-        "client": manifest.client,
-        "origin": manifest.origin,
-        "run": manifest.run,
-        "round": manifest.round_number,
-        "method": manifest.method,
-        "at_rest": manifest.resting,
-        "bytes": {name: digest.size_bytes for name, digest in manifest.files.items()},
-    }
-
-
 def _described_people(manifest: PeopleManifest) -> Report:
     return {
         "run": manifest.run,
         "round": manifest.round_number,
         "method": manifest.method,
         "bytes": {name: digest.size_bytes for name, digest in manifest.files.items()},
-    }
-
-
-def _described(manifest: Manifest) -> Report:
-    return {
-        "run": manifest.run,
-        "round": manifest.round_number,
-        "model": msgspec.to_builtins(manifest.model),
-        "bytes": {name: digest.size_bytes for name, digest in manifest.files.items()},
-        "precision": manifest.precision,
-        "metrics": manifest.metrics,
-        "privacy_spent": manifest.privacy.spent_after(manifest.round_number),
-        "promise_for_the_whole_run": manifest.privacy.guarantee,
-        "languages": " ".join(manifest.languages) or "not said",
     }
 
 

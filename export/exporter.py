@@ -83,8 +83,13 @@ def exporter_for(settings: ModelSettings) -> Exporter:
                 return VitGraph(settings)
     except ImportError as error:
         raise missing(error) from None
+    raise not_exportable(settings)
+
+
+def not_exportable(settings: ModelSettings) -> ExportError:
+    """Return the error of a family that cannot be exported."""
     family = settings.__struct_config__.tag
-    raise ExportError(
+    return ExportError(
         f"model family must be gru_lm, transformer_lm or vit to be exported, got {family}"
     )
 

@@ -15,17 +15,11 @@ import onnx
 from export.exporter import ExportError, Precision
 from export.graph_face import BATCH, NEXT, PERSONAL, TIME, TOKENS, write_ranking
 from export.graph_writer import Array, GraphWriter, held_tensor
+from export.gru_weights import MADE_OF, as_weights, reorder_gates
 from models.model_settings import GruLmSettings, schema_of
 
 _EMBEDDING = "embedding.weight"
 _STATE = "state"
-_TORCH_TO_ONNX = (1, 0, 2)  # torch stacks gates r, z, n; ONNX z, r, h. Its own inverse.
-_BIASES = ("gru.bias_ih_l0", "gru.bias_hh_l0")
-_MADE_OF = {
-    "gru.W": ("gru.weight_ih_l0",),
-    "gru.R": ("gru.weight_hh_l0",),
-    "gru.B": _BIASES,
-}
 
 
 class GruGraph:
@@ -78,13 +72,13 @@ class GruGraph:
         last = self._steps(writer, embedded) if steps else self._operator(writer, embedded)
         logits = writer.scores(last, self._output, "output.bias")
         write_ranking(writer, logits, self._settings.vocabulary_size)
-        return writer.model("gru_lm", dict(tensors) if steps else _as_weights(tensors))
+        return writer.model("gru_lm", dict(tensors) if steps else as_weights(tensors))
 
     def _operator(self, writer: GraphWriter, embedded: str) -> str:
         """Return the output after the last token, shape ``(batch, hidden)``."""
         writer.nodes(
             "GRU",
-            *(embedded, *(writer.weight(name) for name in _MADE_OF), "", _STATE),
+            *(embedded, *(writer.weight(name) for name in MADE_OF), "", _STATE),
             named=("", NEXT + _STATE),
             hidden_size=self._settings.hidden_size,
             # torch multiplies by the reset gate after the recurrent bias is added.
@@ -129,53 +123,37 @@ class GruGraph:
         inputs = self._personal_weights(personal)
         tensors: dict[str, Array] = {}
         for name, shape in self._shapes.items():
-            parts = _MADE_OF.get(name, (name,))
+            parts = MADE_OF.get(name, (name,))
             if name in inputs:
                 continue
-            if name in _MADE_OF and name not in held:  # Its steps are written out.
+            if name in MADE_OF and name not in held:  # Its steps are written out.
                 tensors |= {
                     part: held_tensor(held, part, self._torch_shapes[part]) for part in parts
                 }
                 continue
             weight = held_tensor(held, name, shape)
-            if name in _MADE_OF:
+            if name in MADE_OF:
                 stacked = weight.reshape(len(parts), -1, *shape[2:])
-                tensors |= dict(zip(parts, map(_reorder_gates, stacked), strict=True))
+                tensors |= dict(zip(parts, map(reorder_gates, stacked), strict=True))
             else:
                 tensors[name] = weight
         return tensors
 
     def personal_inputs(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
         """Return one person's tensors by the names of the graph's inputs."""
-        return {PERSONAL + name: tensor for name, tensor in _as_weights(tensors).items()}
+        return {PERSONAL + name: tensor for name, tensor in as_weights(tensors).items()}
 
     def _personal_weights(self, personal: Collection[str]) -> set[str]:
         """Return which of the graph's weights are made of personal tensors."""
-        known = {name for made_of in _MADE_OF.values() for name in made_of} | self._shapes.keys()
-        foreign = sorted(set(personal) - (known - _MADE_OF.keys()))
+        known = {name for made_of in MADE_OF.values() for name in made_of} | self._shapes.keys()
+        foreign = sorted(set(personal) - (known - MADE_OF.keys()))
         if foreign:
             raise ExportError(f"personal tensors must be the model's, got {foreign}")
         found = set()
         for name in self._shapes:
-            parts = set(_MADE_OF.get(name, (name,)))
+            parts = set(MADE_OF.get(name, (name,)))
             if parts & set(personal) and not parts <= set(personal):
                 raise ExportError(f"{sorted(parts)} must be personal together, got {personal}")
             if parts <= set(personal):
                 found.add(name)
         return found
-
-
-def _as_weights(tensors: Mapping[str, Array]) -> dict[str, Array]:
-    """Return tensors by state-dict name as the graph holds them, its gates in ONNX's order."""
-    weights = {name: tensor for name, tensor in tensors.items() if not name.startswith("gru.")}
-    for name, parts in _MADE_OF.items():
-        if tensors.keys() >= set(parts):
-            gates = [_reorder_gates(tensors[part]) for part in parts]
-            weights[name] = np.concatenate(gates)[np.newaxis]
-    return weights
-
-
-def _reorder_gates(stacked: Array) -> Array:
-    """Exchange torch's order of the gates for ONNX's, or back; axis 0 has extent 3 * hidden."""
-    gates = stacked.reshape(3, -1, *stacked.shape[1:])[list(_TORCH_TO_ONNX)]
-    return gates.reshape(stacked.shape)

@@ -67,7 +67,7 @@ def check_parity(
             torch is missing.
     """
     network = _word_network(settings, parameters)
-    shapes = _fitting(shapes, network.context_size)
+    shapes = fitting(shapes, network.context_size)
     generator = np.random.default_rng(_SEED)
     largest = 0.0
     for batch, time in shapes:
@@ -78,7 +78,7 @@ def check_parity(
     return ParityRecord(shapes=shapes, largest_difference=largest)
 
 
-def _fitting(shapes: Shapes, context_size: int | None) -> Shapes:
+def fitting(shapes: Shapes, context_size: int | None) -> Shapes:
     """Return the shapes, no longer than a model with a limited context can read in two calls."""
     if context_size is None:
         return shapes

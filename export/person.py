@@ -4,27 +4,24 @@ The coordinator makes what the run's method generates. A part that a method keep
 comes from that device alone, in a file that its owner published (`models.published_part`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from export.adapter import Resting, encode_adapter
+from export.adapter import Resting
 from export.bundle_files import check_target
 from export.client_model import ClientModels
-from export.exporter import ExportError, exporter_for
-from export.graph_face import PERSONAL
 from export.manifest import personal_schema
-from export.manifest_base import FileDigest
-from export.personal_file import ADAPTER_FILE, PersonalManifest, write_personal_file
+from export.personal_file import PersonalManifest, write_personal_file
+from export.published_person import PersonOf, check_published, encode_person
 from export.release import Release
 from export.released_model import personal_names
-from models.plan import Plan, plan_schema
+from models.plan import plan_schema
 from models.published_part import PublishedPart
 from models.schema import Role
-from models.transformer_tts_settings import TransformerTtsSettings
 
 if TYPE_CHECKING:
     from privacy.identity import Identity
@@ -53,11 +50,13 @@ def export_people(
         BundleError: If a target cannot be made there.
         OSError: If the disk is full or refuses; the file under way is not left half.
     """
-    models = ClientModels(release)
+    models, made_for = ClientModels(release), _made_for(release)
     made = []
     for client, target in targets:
         check_target(target)
-        manifest, adapter = _person(release, client, models.generated(client), resting)
+        manifest, adapter = encode_person(
+            made_for, client, models.generated(client), resting, origin="generated"
+        )
         write_personal_file(target, manifest, adapter, signed_with=signed_with)
         made.append(manifest)
     return made
@@ -88,67 +87,35 @@ def export_published(
     """
     check_target(target)
     tensors = _with_generated(release, published)
-    client = published.record.client
-    manifest, adapter = _person(release, client, tensors, resting, origin="published")
+    manifest, adapter = encode_person(
+        _made_for(release), published.record.client, tensors, resting, origin="published"
+    )
     write_personal_file(target, manifest, adapter, signed_with=signed_with)
     return manifest
 
 
 def _with_generated(release: Release, published: PublishedPart) -> dict[str, NDArray[np.float32]]:
     """Return all that is the client's own, in schema order."""
-    plan, record = release.plan, published.record
-    schema = plan_schema(plan)
-    for name, found, expected in (
-        ("run", record.run, release.record.run),
-        ("method", record.method, plan.personalisation.method),
-        ("schema", record.schema_sha256, schema.sha256.hex()),
-    ):
-        if found != expected:
-            raise ExportError(
-                f"{name} of {record.client}'s published part must be {expected}, the release's, "
-                f"got {found}"
-            )
-    personal = schema.with_roles(Role.PERSONAL)
-    shapes = {spec.name: spec.shape for spec in personal.tensors}
-    found_shapes = {name: tensor.shape for name, tensor in published.tensors.items()}
-    if not shapes or found_shapes != shapes:
-        raise ExportError(
-            f"{record.client}'s published part must hold {sorted(shapes)} in the model's shapes, "
-            f"got {sorted(found_shapes)}"
-        )
+    plan, schema = release.plan, plan_schema(release.plan)
+    check_published(
+        published,
+        schema,
+        run=release.record.run,
+        method=plan.personalisation.method,
+        whose="the release's",
+    )
     own = dict(published.tensors)
     if schema.with_roles(Role.GENERATED).tensors:
-        own |= ClientModels(release, with_published=True).generated(record.client)
+        own |= ClientModels(release, with_published=True).generated(published.record.client)
     return {name: own[name] for name in personal_names(plan)}
 
 
-def _inputs(
-    plan: Plan, tensors: Mapping[str, NDArray[np.float32]]
-) -> Mapping[str, NDArray[np.float32]]:
-    """Return one person's tensors as the graphs take them, by their inputs' names."""
-    if isinstance(plan.model, TransformerTtsSettings):
-        return {PERSONAL + name: tensor for name, tensor in tensors.items()}
-    return exporter_for(plan.model).personal_inputs(tensors)
-
-
-def _person(
-    release: Release,
-    client: str,
-    tensors: Mapping[str, NDArray[np.float32]],
-    resting: Resting,
-    *,
-    origin: Literal["generated", "published"] = "generated",
-) -> tuple[PersonalManifest, bytes]:
+def _made_for(release: Release) -> PersonOf:
     plan = release.plan
-    adapter = encode_adapter(_inputs(plan, tensors), resting)
-    manifest = PersonalManifest(
-        client=client,
-        origin=origin,
+    return PersonOf(
         run=release.record.run,
         round_number=release.record.round,
         method=plan.personalisation.method,
-        schema_sha256=personal_schema(plan.model, personal_names(plan)).sha256.hex(),
-        resting=resting,
-        files={ADAPTER_FILE: FileDigest.of(adapter)},
+        model=plan.model,
+        schema=personal_schema(plan.model, personal_names(plan)),
     )
-    return manifest, adapter

@@ -51,6 +51,9 @@ PersonalGraph = TypeVar("PersonalGraph", bound=TakesPerson)
 PERSONAL_VERSION = 1
 ADAPTER_FILE = "person.onnx_adapter"
 
+Origin = Literal["generated", "published"]
+"""Where a person's tensors come from: the coordinator, or the person's own device."""
+
 
 class PersonalManifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Describe one person's part of a model.
@@ -59,7 +62,7 @@ class PersonalManifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_f
         format_version: Version of this struct and of the adapter beside it.
         kind: What the file is.
         client: Whose it is.
-        origin: ``generated`` by the coordinator, or ``published`` by the client's own device.
+        origin: Where its tensors come from.
         run: Identifier of the run, 32 hex digits.
         round_number: Round whose release it was made with.
         method: Personalisation method.
@@ -71,7 +74,7 @@ class PersonalManifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_f
     format_version: int = PERSONAL_VERSION
     kind: Literal["personal"] = "personal"
     client: str
-    origin: Literal["generated", "published"]
+    origin: Origin
     run: str
     round_number: int = msgspec.field(name="round")
     method: str

@@ -3,11 +3,14 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from export.release import Release
 from export.signed_by import Signer
 
 if TYPE_CHECKING:
     from export.manifest import Manifest
+    from export.personal_file import PersonalManifest
     from export.speech_manifest import SpeechManifest
 
 Report = dict[str, object]
@@ -17,6 +20,34 @@ Report = dict[str, object]
 def named(signer: Signer | None) -> str:
     """Say who signed."""
     return "nobody" if signer is None else signer.describe()
+
+
+def described(manifest: "Manifest") -> Report:
+    """Say what a keyboard's or a classifier's manifest holds that people want to know."""
+    return {
+        "run": manifest.run,
+        "round": manifest.round_number,
+        "model": msgspec.to_builtins(manifest.model),
+        "bytes": {name: digest.size_bytes for name, digest in manifest.files.items()},
+        "precision": manifest.precision,
+        "metrics": manifest.metrics,
+        "privacy_spent": manifest.privacy.spent_after(manifest.round_number),
+        "promise_for_the_whole_run": manifest.privacy.guarantee,
+        "languages": " ".join(manifest.languages) or "not said",
+    }
+
+
+def described_person(manifest: "PersonalManifest") -> Report:
+    """Say the same of a person's file."""
+    return {
+        "client": manifest.client,
+        "origin": manifest.origin,
+        "run": manifest.run,
+        "round": manifest.round_number,
+        "method": manifest.method,
+        "at_rest": manifest.resting,
+        "bytes": {name: digest.size_bytes for name, digest in manifest.files.items()},
+    }
 
 
 def exported(target: Path, release: Release, described: Report, parity: str) -> Report:
