@@ -140,7 +140,7 @@ def test_without_a_keyboard_the_page_still_says_which_model_speaks(
     _sign_in(page, server, "ann")
 
     shown = shown_facts(page, "#voice [data-part=facts]")
-    assert (shown["Person"], shown["Round"], shown["Own part"]) == ("ann", "3", "yes, global")
+    assert (shown["Person"], shown["Round"], shown["Own part"]) == ("ann", "3", "yes, who speaks")
     assert shown["Model"].startswith("000003-")
     assert shown["Privacy spent"] == "none promised"
     assert shown["Promise for the whole run"] == "no privacy guarantee"

@@ -1,6 +1,6 @@
 /** Say which model suggests or speaks, from which round, and what its training cost in privacy. */
 
-const QUALITY = /recall|perplexity|mel_l1/;
+const QUALITY = /recall|perplexity|^mel_l1$/;
 const MODEL = { spent: "Privacy spent", promise: "Promise for the whole run" };
 const VOCODER = { spent: "Privacy spent on the vocoder", promise: "Promise for the vocoder's run" };
 const PERCENT = /recall/;
@@ -49,7 +49,8 @@ function factsOfPrivacy({ privacy, privacy_spent }, { spent, promise } = MODEL) 
 
 function ownPart({ personal }) {
   if (personal === null) return "no, everyone's";
-  return personal.available ? `yes, ${personal.method}` : "not yet";
+  if (!personal.available) return "not yet";
+  return personal.method === "global" ? "yes, who speaks" : `yes, ${personal.method}`;
 }
 
 export function showFacts(list, facts) {
