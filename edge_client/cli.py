@@ -38,6 +38,7 @@ from edge_client.session import Ended
 from edge_client.traffic import Traffic
 from edge_client.trainer import ChildTrainer
 from privacy.certificates import CertificateError
+from privacy.command import command, failed
 from privacy.identity import Identity
 from privacy.installation import InstallationError, check_installation
 from privacy.invite import InviteError, read_invite
@@ -62,6 +63,7 @@ _FAILURES = (
 )
 
 
+@command("sotto-client")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     arguments = _parser().parse_args(argv)
@@ -78,8 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"sotto-client: {error}", file=sys.stderr)
         return DATA_UNUSABLE
     except _FAILURES as error:
-        print(f"sotto-client: {error}", file=sys.stderr)
-        return 1
+        return failed("sotto-client", error)
     except KeyboardInterrupt:
         return 0
     return status

@@ -10,6 +10,7 @@ from privacy import budget_commands, budget_flags
 from privacy.accountant import AccountantsDisagreeError
 from privacy.answer import Answer
 from privacy.audit_flags import add_audit_flags
+from privacy.command import command, failed
 from privacy.explanation import explain
 from privacy.federation_tables import read_tables
 from privacy.identity import Identity
@@ -28,14 +29,15 @@ _FAILURES = (
 )
 
 
+@command("sotto-privacy")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return 0, or 1 after one line on stderr. Wrong usage exits with 2."""
     parser = _parser()
     arguments = parser.parse_args(argv)
-    command: Callable[[argparse.Namespace], None] = arguments.command
+    run: Callable[[argparse.Namespace], None] = arguments.command
     try:
         check_installation()
-        command(arguments)
+        run(arguments)
     except budget_flags.UsageError as error:
         parser.error(str(error))
     except ModuleNotFoundError as error:
@@ -43,8 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"sotto-privacy: {error.name} is missing; install sotto[server]", file=sys.stderr)
         return 1
     except _FAILURES as error:
-        print(f"sotto-privacy: {error}", file=sys.stderr)
-        return 1
+        return failed("sotto-privacy", error)
     return 0
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from privacy.accountant import AccountantsDisagreeError
 from privacy.certificates import CertificateError
+from privacy.command import command, failed
 from privacy.fresh_memory import keep_freed_memory
 from privacy.installation import InstallationError, check_installation
 from privacy.keys import KeyFileError
@@ -53,16 +54,16 @@ _FAILURES = (
 )
 
 
+@command("sotto-server")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return 0, or 1 after one line on stderr. Wrong usage exits with 2."""
     arguments = _parser().parse_args(argv)
-    command: Callable[[argparse.Namespace], None] = arguments.command
+    run: Callable[[argparse.Namespace], None] = arguments.command
     try:
         check_installation()
-        command(arguments)
+        run(arguments)
     except _FAILURES as error:
-        print(f"sotto-server: {error}", file=sys.stderr)
-        return 1
+        return failed("sotto-server", error)
     return 0
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from privacy.command import command, failed
 from privacy.installation import InstallationError, check_installation
 from simulation.auditing.cli import add_audit, run_audit_command
 from simulation.data_argument import add_data
@@ -33,6 +34,7 @@ examples:
 """
 
 
+@command("sotto-simulate")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
     parser = _parser()
@@ -47,8 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     # Torch is imported below this point; its errors and ours are RuntimeError and ValueError.
     except (ValueError, RuntimeError, OSError, InstallationError) as error:
-        print(f"sotto-simulate: {error}", file=sys.stderr)
-        return 1
+        return failed("sotto-simulate", error)
     except KeyboardInterrupt:
         print("sotto-simulate: stopped; the same command goes on from here", file=sys.stderr)
         return 1

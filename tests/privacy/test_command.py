@@ -1,0 +1,81 @@
+"""A command ends quietly when nobody reads on, and says in one line what else went wrong."""
+
+import os
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+from privacy.command import failed
+
+PROGRAM = """
+import argparse, sys
+from privacy.command import command, failed
+
+def helps():
+    argparse.ArgumentParser().parse_args(["--help"])
+
+def prints_little():
+    print("a line")
+
+def prints_much():
+    print("a line\\n" * 100_000)
+
+@command("program")
+def main(argv):
+    try:
+        globals()[argv[0]]()
+    except OSError as error:
+        return failed("program", error)
+    return 0
+
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("what", ["helps", "prints_little", "prints_much"])
+def test_a_command_is_silent_when_its_reader_has_gone(what: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", PROGRAM, what],
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            env={key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"},
+            check=False,
+            timeout=60,
+        )
+    finally:
+        os.close(writer)
+
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize(
+    "program", ["sotto-privacy", "sotto-server", "sotto-client", "sotto-simulate", "sotto-export"]
+)
+def test_output_that_a_full_disk_does_not_take_is_told_in_one_line(
+    program: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (entry,) = entry_points(group="console_scripts", name=program)
+    main = entry.load()
+
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        status = main(["--help"])
+        monkeypatch.undo()
+        # What was not written is tried again when the file is closed.
+        with pytest.raises(OSError, match="No space"):
+            full.close()
+
+    assert status == 1
+    assert capsys.readouterr().err == f"{program}: [Errno 28] No space left on device\n"
+
+
+def test_another_pipe_that_breaks_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert failed("sotto-simulate", BrokenPipeError(32, "Broken pipe")) == 1
+
+    assert capsys.readouterr().err == "sotto-simulate: [Errno 32] Broken pipe\n"
