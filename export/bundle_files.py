@@ -44,15 +44,18 @@ def write_files(target: Path, files: Mapping[str, bytes]) -> None:
 
     Raises:
         BundleError: If the target cannot be made there.
-        OSError: If the disk is full or refuses; nothing is left under ``target`` then.
+        FullDiskError: If the disk is full; what was there before is untouched.
+        OSError: If the disk refuses; the same.
     """
-    from privacy.atomic import write_atomically  # A device that only reads goes without.
+    from export.full_disk import naming_the_disk  # A device that only reads goes without.
+    from privacy.atomic import write_atomically
 
     check_target(target)
-    if target.suffix == ".zip":
-        write_atomically(target, _zipped(files), mode=_OWNER_ONLY_FILE)
-    else:
-        _write_folder(target, files)
+    with naming_the_disk(target.absolute().parent):
+        if target.suffix == ".zip":
+            write_atomically(target, _zipped(files), mode=_OWNER_ONLY_FILE)
+        else:
+            _write_folder(target, files)
 
 
 def check_target(target: Path) -> None:

@@ -1,12 +1,14 @@
 """Do what every change of a served version takes, of a keyboard and of a voice alike."""
 
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from export.personal_file import PersonalFile
+from export.serve.copies import keep, remove_all_but
 from export.serve.folder import ServingError, ServingFolder
 from export.serve.tokens import checked_client
-from export.serve.versions import read_versions, write_versions
+from export.serve.versions import Versions, read_versions, write_versions
 from privacy.atomic import write_atomically
 
 
@@ -53,6 +55,32 @@ def put_people(
     for name, (path, _) in zip(names, files, strict=True):
         write_atomically(shelf.person(version, name), path.read_bytes())
     return names
+
+
+def serve_from_now(shelf: ServingFolder, incoming: Path, version: str, reason: str) -> Versions:
+    """Serve a copy that was judged, and remove the versions that nobody is answered from any more.
+
+    Args:
+        shelf: Where the versions are.
+        incoming: The copy, beside them.
+        version: Its name from now on.
+        reason: What the gate found, in words.
+
+    Returns:
+        What is served from now on.
+
+    Raises:
+        OSError: If the disk refuses; what was served goes on, and nothing of the copy stays.
+    """
+    served = read_versions(shelf)
+    changed = served.changed("promote", version, reason)
+    try:
+        keep(shelf, incoming, version)
+        write_versions(shelf, changed)
+        served = changed
+    finally:
+        remove_all_but(shelf, served.still_needed(datetime.now(UTC)))
+    return served
 
 
 def go_back(

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from export.full_disk import naming_the_disk
 from export.release import read_authority
 
 
@@ -137,11 +138,13 @@ class ServingFolder:
         """Keep other commands from changing the folder meanwhile; waits for its turn.
 
         Raises:
+            FullDiskError: If there is no room for what the block writes.
             OSError: If the folder cannot be written.
         """
-        descriptor = os.open(self.root / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
+        with naming_the_disk(self.root):
+            descriptor = os.open(self.root / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                yield
+            finally:
+                os.close(descriptor)

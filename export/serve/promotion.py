@@ -5,21 +5,20 @@ promoted only if a figure is not worse than the present version's by more than s
 """
 
 import shutil
-from datetime import UTC, datetime
 from pathlib import Path
 
 from export.bundle import load_bundle
 from export.personal_file import kind_of
 from export.runtime import NextWordGraph
-from export.serve.changes import check_people, go_back
-from export.serve.copies import copied, keep, remove_all_but
+from export.serve.changes import check_people, go_back, serve_from_now
+from export.serve.copies import copied
 from export.serve.folder import ServingError, ServingFolder
 from export.serve.gate import GateError, believed_figure, judge
 from export.serve.keyboard_version import ServedModel, load_version
 from export.serve.personal_models import load_person
 from export.serve.recall import measure_recall, read_held_out
 from export.serve.settings import ServeSettings, read_settings
-from export.serve.versions import read_versions, version_name, write_versions
+from export.serve.versions import read_versions, version_name
 
 _JUDGED_PEOPLE = 5
 
@@ -74,10 +73,7 @@ def promote(
         before = None if old is None else _figure(folder, old, metric, sentences)
         figure = _figure(folder, new, metric, sentences)
         reason = judge(metric, before, figure, largest_loss=largest_loss)
-        keep(folder, incoming, version)
-        changed = versions.changed("promote", version, reason)
-        write_versions(folder, changed)
-        remove_all_but(folder, changed.still_needed(datetime.now(UTC)))
+        changed = serve_from_now(folder, incoming, version, reason)
     return {"version": version, "before": changed.before, "gate": reason}
 
 

@@ -4,15 +4,14 @@ A voice is judged by a figure such as the distance of its spectrograms from real
 bundles name it: what a server would have to measure that on is recordings, which it does not have.
 """
 
-from datetime import UTC, datetime
 from pathlib import Path
 
-from export.serve.changes import check_people, go_back
-from export.serve.copies import copied, keep, remove_all_but
+from export.serve.changes import check_people, go_back, serve_from_now
+from export.serve.copies import copied
 from export.serve.folder import ServingError, ServingFolder
 from export.serve.gate import believed_figure, judge
 from export.serve.settings import read_settings
-from export.serve.versions import read_versions, version_name, write_versions
+from export.serve.versions import read_versions, version_name
 from export.serve.voice_version import load_voice, voice_of
 from export.speech_bundle import load_speech_bundle
 from export.speech_manifest import SpeechManifest
@@ -69,10 +68,7 @@ def promote_voice(
             before = _figure(metric, old)
         figure = _figure(metric, new.manifest)
         reason = judge(metric, before, figure, largest_loss=largest_loss, what="voice")
-        keep(voices, incoming, version)
-        changed = versions.changed("promote", version, reason)
-        write_versions(voices, changed)
-        remove_all_but(voices, changed.still_needed(datetime.now(UTC)))
+        changed = serve_from_now(voices, incoming, version, reason)
     return {"version": version, "before": changed.before, "gate": reason}
 
 
