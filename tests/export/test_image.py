@@ -84,7 +84,9 @@ def torch_log_probabilities(
     return found
 
 
-@pytest.mark.parametrize("layer_count", [1, 6])
+@pytest.mark.parametrize(
+    "layer_count", [1, 6, *(pytest.param(stage, marks=pytest.mark.papers) for stage in range(2, 6))]
+)
 @pytest.mark.parametrize("channel_count", [1, 3])
 def test_a_classifier_gives_what_torch_gives(layer_count: int, channel_count: int) -> None:
     settings = msgspec.structs.replace(
