@@ -53,20 +53,20 @@ def build_image_population(config: SimulationConfig, path: Path | None) -> Popul
     noise = [noise_level(place, len(shares), data.pixel_noise) for place in range(len(shares))]
     taken = [
         (
-            share,
+            (share, level),
             _own(images.train, share.train, level, generator),
             _own(images.test, share.test, level, generator),
         )
         for share, level in zip(shares, noise, strict=True)
     ]
-    trained = [entry for entry in taken if len(entry[0].train)]
+    trained = [entry for entry in taken if len(entry[1])]
     named = {client_name(number): entry for number, entry in enumerate(trained, start=1)}
     return Population(
         clients={name: train for name, (_, train, _) in named.items()},
         own_test={name: test for name, (_, _, test) in named.items() if len(test)},
         held_out={},
         notes=[*images.notes, *_notes(shares)],
-        partition=_record(data, images, {name: share for name, (share, _, _) in named.items()}),
+        partition=_record(data, images, {name: dealt for name, (dealt, _, _) in named.items()}),
     )
 
 
@@ -162,7 +162,10 @@ def _notes(shares: Sequence[Share]) -> list[str]:
     return notes
 
 
-def _record(data: DataSettings, images: ImageSet, shares: dict[str, Share]) -> PartitionRecord:
+def _record(
+    data: DataSettings, images: ImageSet, dealt: dict[str, tuple[Share, float]]
+) -> PartitionRecord:
+    """Return who got what; ``dealt`` has each client's places and the noise of its camera."""
     class_count = len(images.class_names)
 
     def counts(labels: Tensor, places: Indices) -> list[int]:
@@ -177,8 +180,9 @@ def _record(data: DataSettings, images: ImageSet, shares: dict[str, Share]) -> P
             test_counts=tuple(counts(images.test.labels, share.test)),
             train=tuple(share.train.tolist()),
             test=tuple(share.test.tolist()),
+            pixel_noise=level if data.pixel_noise else msgspec.UNSET,
         )
-        for name, share in shares.items()
+        for name, (share, level) in dealt.items()
     )
     return PartitionRecord(
         dataset=data.dataset,

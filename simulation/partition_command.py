@@ -18,7 +18,10 @@ def add_partition(partition: argparse.ArgumentParser) -> None:
     """Add what only ``partition`` takes; what it shares with ``run`` is there already."""
     partition.add_argument("--out", type=Path, help="JSON file to write: every client's examples")
     partition.add_argument(
-        "--plot", type=Path, metavar="PNG", help="picture to write: clients against classes"
+        "--plot",
+        type=Path,
+        metavar="PNG",
+        help="picture to write: clients against classes, and the noise of their cameras",
     )
 
 
@@ -54,18 +57,18 @@ def _show(record: "PartitionRecord") -> None:
     from rich.table import Table
 
     table = Table(title=f"{record.dataset}, {record.partition}, seed {record.seed}")
-    for heading in (
-        "client",
-        "to train on",
-        "to test on",
-        "classes" if record.classes else "owner",
-    ):
+    headings = ["client", "to train on", "to test on", "classes" if record.classes else "owner"]
+    if record.pixel_noise:
+        headings.append("pixel noise, σ")
+    for heading in headings:
         table.add_column(heading, justify="left" if heading in ("client", "owner") else "right")
     for client in record.clients[:_SHOWN_CLIENTS]:
-        last = client.owner
+        last = [client.owner]
         if record.classes:
-            last = str(sum(count > 0 for count in client.train_counts))
-        table.add_row(client.name, str(client.train_size), str(client.test_size), last)
+            last = [str(sum(count > 0 for count in client.train_counts))]
+        if client.pixel_noise is not msgspec.UNSET:
+            last.append(f"{client.pixel_noise:.3g}")
+        table.add_row(client.name, str(client.train_size), str(client.test_size), *last)
     console = Console(file=sys.stdout)
     console.print(table)
     hidden = len(record.clients) - _SHOWN_CLIENTS

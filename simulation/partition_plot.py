@@ -1,5 +1,9 @@
-"""Draw who got what: clients against classes as bubbles, or clients' sizes as bars."""
+"""Draw who got what: clients against classes as bubbles, or clients' sizes as bars.
 
+The noise of their cameras, if any adds some, is a line over both.
+"""
+
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
 _LARGEST_BUBBLE = 220.0
 _ROOMY = 20
 _NAMED_CLASSES = 20
+_NOISE_COLOUR = "tab:red"
 
 
 def plot_partition(record: PartitionRecord, path: Path) -> None:
@@ -30,6 +35,8 @@ def plot_partition(record: PartitionRecord, path: Path) -> None:
             _draw_bubbles(axes, record)
         else:
             _draw_sizes(axes, record)
+        if record.pixel_noise:
+            _draw_noise(axes, record.pixel_noise)
         axes.set_xlabel("client")
         axes.locator_params(axis="x", integer=True)
         axes.set_title(f"{record.dataset}, {record.partition}, {len(record.clients)} clients")
@@ -47,6 +54,14 @@ def _draw_bubbles(axes: "Axes", record: PartitionRecord) -> None:
     axes.set_ylabel(f"class (largest bubble: {held.max()} training images)")
     if len(record.classes) <= _NAMED_CLASSES:
         axes.set_yticks(range(len(record.classes)), record.classes)
+
+
+def _draw_noise(axes: "Axes", levels: Sequence[float]) -> None:
+    """Draw the noise of each client's camera as a line, against an axis of its own."""
+    right = axes.twinx()
+    right.plot(range(1, len(levels) + 1), levels, color=_NOISE_COLOUR, marker=".")
+    right.set_ylabel("noise of the camera, σ in pixel levels of 0 to 255", color=_NOISE_COLOUR)
+    right.set_ylim(bottom=0)
 
 
 def _draw_sizes(axes: "Axes", record: PartitionRecord) -> None:

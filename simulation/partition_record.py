@@ -30,6 +30,8 @@ class ClientRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         test_counts: Test images of each class; empty for text.
         train: Places among the data set's training images; empty for text.
         test: Places among its test images.
+        pixel_noise: σ of the noise that its camera adds, in levels of 0 to 255; absent where no
+            camera adds any.
     """
 
     name: str
@@ -40,6 +42,8 @@ class ClientRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     test_counts: tuple[int, ...] = ()
     train: tuple[int, ...] = ()
     test: tuple[int, ...] = ()
+    # Left out where it says nothing: records of older runs stay what they were.
+    pixel_noise: float | msgspec.UnsetType = msgspec.UNSET
 
 
 class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -67,6 +71,12 @@ class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         """Return the record as JSON bytes, equal for equal records."""
         return msgspec.json.encode(self, order="deterministic")
 
+    @property
+    def pixel_noise(self) -> list[float]:
+        """Return the σ of every client's camera, in pixel levels; empty where none adds noise."""
+        levels = [client.pixel_noise for client in self.clients]
+        return [level for level in levels if level is not msgspec.UNSET]
+
     def figures(self) -> dict[str, object]:
         """Return sizes in figures: the smallest, the median and the largest client."""
         figures: dict[str, object] = {
@@ -83,6 +93,8 @@ class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             held = [sum(count > 0 for count in client.train_counts) for client in self.clients]
             figures["classes"] = len(self.classes)
             figures["classes_per_client"] = _spread(held)
+        if self.pixel_noise:
+            figures["pixel_noise"] = [min(self.pixel_noise), max(self.pixel_noise)]
         return figures
 
 

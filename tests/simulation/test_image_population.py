@@ -211,15 +211,16 @@ def test_cameras_get_noisier_from_the_first_client_to_the_last() -> None:
 
     clean, noisy = build(0.0), build(20.0)
 
-    assert record_of(clean).clients == record_of(noisy).clients
+    before, after = record_of(clean).clients, record_of(noisy).clients
+    assert [client.train for client in before] == [client.train for client in after]
     spreads = []
     for name in clean.clients:
-        before, after = clean.own_test[name], noisy.own_test[name]
-        assert isinstance(before, LabelledImages)
-        assert isinstance(after, LabelledImages)
+        exact, seen = clean.own_test[name], noisy.own_test[name]
+        assert isinstance(exact, LabelledImages)
+        assert isinstance(seen, LabelledImages)
         # Pixels near the middle are not clamped: what is left is the noise.
-        middle = (before.pixels > 80) & (before.pixels < 175)
-        spreads.append(float((after.pixels[middle].double() - before.pixels[middle]).std()))
+        middle = (exact.pixels > 80) & (exact.pixels < 175)
+        spreads.append(float((seen.pixels[middle].double() - exact.pixels[middle]).std()))
     assert spreads[0] == 0.0
     # Some 1,000 draws each: within a tenth of sigma 10 and 20.
     assert abs(spreads[1] - 10) < 1

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -35,6 +36,38 @@ def test_digits_are_dealt_told_written_and_drawn(
         assert drawn.width > 500
         # Two bubbles for each of 20 clients: some hundred dark pixels at the least.
         assert sum(drawn.histogram()[:200]) > 400
+
+
+def red_pixels(png: Path) -> int:
+    """Return how many pixels have the colour of the line that shows noise."""
+    with Image.open(png) as picture:
+        pixels = np.asarray(picture.convert("RGB"))
+    return int(((pixels[..., 0] > 180) & (pixels[..., 1:].max(axis=-1) < 90)).sum())
+
+
+def test_the_noise_of_each_camera_is_told_kept_and_drawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def deal(noise: float) -> PartitionRecord:
+        data = f'data={{dataset="digits",partition="iid",client_count=5,pixel_noise={noise}}}'
+        out, png = tmp_path / f"{noise}.json", tmp_path / f"{noise}.png"
+        asked = ["partition", "fedtp-digits", "--set", data, "--plot", str(png), "--out", str(out)]
+        assert main(asked) == 0
+        return msgspec.json.decode(out.read_bytes(), type=PartitionRecord)
+
+    noisy = deal(20.0)
+    told = capsys.readouterr().out
+    clean = deal(0.0)
+
+    # From a clean camera to the noisiest in equal steps.
+    assert noisy.pixel_noise == [0.0, 5.0, 10.0, 15.0, 20.0]
+    assert noisy.figures()["pixel_noise"] == [0.0, 20.0]
+    assert "pixel noise" in told
+    assert "pixel noise" not in capsys.readouterr().out
+    # What is not there is not in the file: records of older runs stay what they were.
+    assert clean.pixel_noise == []
+    assert b"pixel_noise" not in (tmp_path / "0.0.json").read_bytes()
+    assert red_pixels(tmp_path / "20.0.png") > 300 + red_pixels(tmp_path / "0.0.png")
 
 
 def test_a_text_is_dealt_too_and_shown_as_a_table(
