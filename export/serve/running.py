@@ -100,6 +100,12 @@ def make_desk(folder: ServingFolder, settings: ServeSettings) -> Desk:
         ValueError: If its present version, its tokens or the page are not what they must be.
         OSError: If a file cannot be read.
     """
+    runtime = runtime_files()
+    if not runtime:
+        _LOG.warning(
+            "onnxruntime-web is not installed here, so the page at / says so and runs no keyboard; "
+            "run `sotto-serve fetch`, which needs npm, and start again"
+        )
     metrics = ServingMetrics()
     shelf = keyboard_shelf(folder, settings)
     shelf.reload()
@@ -118,7 +124,7 @@ def make_desk(folder: ServingFolder, settings: ServeSettings) -> Desk:
         metrics=metrics,
         threads=ThreadPoolExecutor(_cores(), thread_name_prefix="model"),
         voices=Voices(folder, voices, metrics, settings.speech),
-        page=page_files(SERVED_FROM, runtime_files()),
+        page=page_files(SERVED_FROM, runtime),
     )
     _show(desk)
     return desk

@@ -8,7 +8,9 @@ import pytest
 
 from export.bundle import load_bundle
 from export.page.onnxruntime_web import runtime_files
-from tests.export.serve.running_server import RunningServer
+from export.serve.running import make_desk
+from export.serve.settings import read_settings
+from tests.export.serve.running_server import RunningServer, serving_folder
 
 
 def _version(server: RunningServer, token: str) -> dict[str, Any]:
@@ -69,6 +71,25 @@ def test_onnxruntime_comes_compressed_and_stays(server: RunningServer) -> None:
     assert "immutable" in plain.headers["cache-control"]
     assert small.headers["content-encoding"] == "gzip"
     assert len(small.body) < len(plain.body) / 3
+
+
+def test_a_server_without_onnxruntime_tells_its_operator_which_command_is_missing(
+    tmp_path: Path,
+    bundles: dict[int, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    folder = serving_folder(tmp_path / "folder", bundles[3])
+    # As in a wheel that was built before `make page`.
+    monkeypatch.setattr("export.serve.running.runtime_files", dict)
+
+    desk = make_desk(folder, read_settings(folder.settings))
+    desk.threads.shutdown()
+    desk.voices.shut_down()
+
+    assert b"ONNXRUNTIME = null" in desk.page["page/source.js"].content
+    (told,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "run `sotto-serve fetch`, which needs npm, and start again" in told
 
 
 def test_a_client_gets_the_files_that_its_bundle_holds(
