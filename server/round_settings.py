@@ -117,6 +117,28 @@ class RoundSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             return self.cohort_size
         return max(1, round((self.participation_rate or 0) * population_size))
 
+    def shortage(self, population_size: int) -> str | None:
+        """Say why no round can open among that many enrolled devices, and what to do about it.
+
+        Returns:
+            The reason in a sentence, or None if a round can open.
+        """
+        if self.selection == "sampled":
+            return None
+        size = self.cohort_size_of(population_size)
+        if size > population_size:
+            return (
+                f"rounds.cohort_size must be <= the {population_size} clients that may take part, "
+                f"got {size}; lower it and rounds.quorum"
+            )
+        if size < self.quorum:
+            return (
+                f"rounds.quorum must be <= the cohort, got {self.quorum}, and "
+                f"participation_rate {self.participation_rate:g} of {population_size} clients "
+                f"makes a cohort of {size}; lower rounds.quorum or raise rounds.participation_rate"
+            )
+        return None
+
     def lease_count_of(self, cohort_size: int) -> int:
         """Return how many leases a cohort of that size gives, over-selection included."""
         # Rounded first: 10 * 1.1 is 11.000000000000002, and that is not twelve leases.

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from server.config import ConfigError
 from server.outlook import outlook
 from simulation.config import SimulationConfig, config_from, read_tables, with_settings
 from simulation.dealing import build_population
@@ -82,6 +83,7 @@ def run_one(request: Request, *, out: Path | None) -> Figures:
     """
     tables = with_settings(request.tables(), request.settings)
     config = config_from(tables, request.name)
+    _check_cohort(config)
     folder = out or Path("runs") / f"{request.short_name}-seed-{config.seed}"
     population = build_population(config, request.data)
     tell(population.notes)
@@ -97,7 +99,7 @@ def sweep(request: Request, *, seeds: Sequence[int], out: Path | None, figure: s
     populations = _PopulationCache(request.data)
     for cell in grid:
         # A typo in the last cell is found now, not tonight.
-        config_from(cell.tables, cell.name)
+        _checked(cell)
 
     def run_cell(cell: Cell, seed: int, folder: Path) -> Figures:
         seeded = {**cell.tables, "seed": seed}
@@ -106,6 +108,29 @@ def sweep(request: Request, *, seeds: Sequence[int], out: Path | None, figure: s
 
     folder = out or Path("runs") / f"{request.short_name}-sweep"
     return run_sweep(grid, seeds, folder, figure=figure, threshold=request.until, run_cell=run_cell)
+
+
+def _checked(cell: Cell) -> None:
+    config = config_from(cell.tables, cell.name)
+    try:
+        _check_cohort(config)
+    except ValueError as error:
+        raise ConfigError(f"{cell.name}: {error}") from None
+
+
+def _check_cohort(config: SimulationConfig) -> None:
+    """Check, before any data set is loaded, that rounds can open with as many clients as there are.
+
+    Who gets nothing to train on is found out later, and can only make them fewer.
+
+    Raises:
+        ValueError: If the quorum is larger than the cohort.
+    """
+    data, rounds = config.data, config.rounds
+    most = data.client_count if data.ratio is None else len(data.ratio)
+    why = None if most is None else rounds.shortage(most)
+    if why is not None:
+        raise ValueError(why)
 
 
 def plot(folders: Sequence[Path], path: Path, *, figure: str) -> None:

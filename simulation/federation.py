@@ -299,11 +299,8 @@ class Federation:
         except PopulationTooLargeError as error:
             raise SimulationError(str(error)) from None
         if order is None:
-            raise SimulationError(
-                f"round {self._machine.round_number} needs a larger population than "
-                f"{len(names)} clients that may take part; lower rounds.cohort_size and "
-                "rounds.quorum"
-            )
+            number, why = self._machine.round_number, self._config.rounds.shortage(len(names))
+            raise SimulationError(f"round {number} cannot open: {why}")
         if isinstance(order, Close):
             try:
                 return self._close(order, tally)

@@ -46,14 +46,14 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         seeds: Seeds that reached the figure.
         mean: Mean over those seeds; None if none reached it.
         spread: Sample standard deviation; 0 for one seed, None if none reached it.
-        missed: Seeds that never reached the figure (a threshold not met within the rounds).
+        missed: Seeds that never met the threshold within the rounds; absent without one.
     """
 
     choices: dict[str, str]
     seeds: list[int]
     mean: float | None
     spread: float | None
-    missed: list[int]
+    missed: list[int] | msgspec.UnsetType = msgspec.UNSET
 
 
 # Runs one cell with a seed in a folder, resuming what lies there, and returns its final figures.
@@ -103,7 +103,7 @@ def run_sweep(
                 if threshold is None
                 else rounds_to(read_metrics(folder), threshold)
             )
-        rows.append(_row(cell, values))
+        rows.append(_row(cell, values, has_threshold=threshold is not None))
         # Written after every cell, so that a long sweep can be read while it runs.
         write_results(rows, out, figure=threshold.name if threshold else figure)
     return rows
@@ -130,15 +130,17 @@ def write_results(rows: Sequence[Row], out: Path, *, figure: str) -> None:
 def markdown(rows: Sequence[Row], figure: str) -> str:
     """Return the rows as a Markdown table: mean ± sample standard deviation over seeds."""
     names = list(rows[0].choices)
-    lines = [
-        "| " + " | ".join([*names, figure, "seeds", "seeds that missed"]) + " |",
-        "| " + " | ".join("---" for _ in range(len(names) + 3)) + " |",
-    ]
+    headings = [*names, figure, "seeds"]
+    if rows[0].missed is not msgspec.UNSET:
+        headings.append("seeds that missed")
+    lines = ["| " + " | ".join(headings) + " |", "| " + " | ".join("---" for _ in headings) + " |"]
     for row in rows:
         value = "-" if row.mean is None else f"{row.mean:.4g}"
         if row.spread is not None and len(row.seeds) > 1:
             value += f" ± {row.spread:.2g}"
-        cells_of_row = [*row.choices.values(), value, str(len(row.seeds)), str(len(row.missed))]
+        cells_of_row = [*row.choices.values(), value, str(len(row.seeds))]
+        if row.missed is not msgspec.UNSET:
+            cells_of_row.append(str(len(row.missed)))
         lines.append("| " + " | ".join(cells_of_row) + " |")
     return "\n".join(lines) + "\n"
 
@@ -159,7 +161,7 @@ def _cell(
     return Cell(choices, changed, _UNSAFE.sub("-", name))
 
 
-def _row(cell: Cell, values: Mapping[int, float | None]) -> Row:
+def _row(cell: Cell, values: Mapping[int, float | None], *, has_threshold: bool) -> Row:
     reached = {seed: value for seed, value in values.items() if value is not None}
     numbers = list(reached.values())
     spread = statistics.stdev(numbers) if len(numbers) > 1 else 0.0
@@ -168,7 +170,7 @@ def _row(cell: Cell, values: Mapping[int, float | None]) -> Row:
         seeds=list(reached),
         mean=statistics.fmean(numbers) if numbers else None,
         spread=spread if numbers else None,
-        missed=[seed for seed in values if seed not in reached],
+        missed=[seed for seed in values if seed not in reached] if has_threshold else msgspec.UNSET,
     )
 
 

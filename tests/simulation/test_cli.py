@@ -41,6 +41,25 @@ def test_a_method_takes_the_place_of_the_presets(
     assert list((tmp_path / "run" / "states").glob("device-*/*.bin"))
 
 
+@pytest.mark.parametrize("rates", ["0.1", "0.5,0.1"])
+def test_a_quorum_larger_than_the_cohort_is_told_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], rates: str
+) -> None:
+    # A tenth of 20 clients are 2; the preset's quorum is 5.
+    command = "sweep" if "," in rates else "run"
+    out = tmp_path / "out"
+
+    status = main(
+        [command, "fedtp-digits", "--set", f"rounds.participation_rate={rates}", "--out", str(out)]
+    )
+
+    told = capsys.readouterr().err
+    assert status == 1
+    assert "rounds.quorum must be <= the cohort, got 5" in told
+    assert "participation_rate 0.1 of 20 clients makes a cohort of 2; lower rounds.quorum" in told
+    assert not out.exists()
+
+
 def test_a_method_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "keyboard-tiny", "--method", "fedtp2"]) == 1
     assert "method must be one of" in capsys.readouterr().err

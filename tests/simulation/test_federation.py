@@ -154,10 +154,8 @@ def test_a_population_smaller_than_the_cohort_is_refused(
 ) -> None:
     config, _ = configured("rounds.cohort_size=7")
 
-    with (
-        pool_of(config, population) as pool,
-        pytest.raises(SimulationError, match="needs a larger population than 6 clients"),
-    ):
+    told = r"round 1 cannot open: rounds.cohort_size must be <= the 6 clients .*, got 7"
+    with pool_of(config, population) as pool, pytest.raises(SimulationError, match=told):
         federation_of(config, population, pool).run_round()
 
 

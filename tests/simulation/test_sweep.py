@@ -53,7 +53,11 @@ def test_a_table_gives_the_mean_and_the_spread_over_seeds(tmp_path: Path) -> Non
 
     # 101, 102, 103 and 111, 112, 113: means 102 and 112, sample standard deviation 1.
     assert [(row.mean, row.spread) for row in rows] == [(102.0, 1.0), (112.0, 1.0)]
-    assert "| 0 | 102 ± 1 | 3 | 0 |" in (tmp_path / "sweep.md").read_text()
+    table = (tmp_path / "sweep.md").read_text()
+    assert "| 0 | 102 ± 1 | 3 |\n" in table
+    # Without a threshold no seed can miss one.
+    assert "missed" not in table
+    assert "missed" not in (tmp_path / "sweep.json").read_text()
     assert (tmp_path / "sweep.png").exists()
     assert (tmp_path / "sweep.json").exists()
 
@@ -96,3 +100,4 @@ def test_a_run_that_misses_the_threshold_is_counted_and_not_averaged(tmp_path: P
     )
 
     assert (row.mean, row.seeds, row.missed) == (2.0, [1], [2])
+    assert "| 2 | 1 | 1 |" in (tmp_path / "sweep.md").read_text()
