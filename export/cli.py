@@ -137,9 +137,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_bundle(commands.add_parser("inspect", help="say what a bundle or a personal file is"))
     _add_suggest(commands.add_parser("suggest", help="suggest the next word of a text"))
     _add_speak(commands.add_parser("speak", help="say a text with a voice's bundle"))
-    for command in commands.choices.values():
-        command.add_argument("--json", action="store_true", help="print one JSON object")
-        command.add_argument(
+    for one in commands.choices.values():
+        one.add_argument("--json", action="store_true", help="print one JSON object")
+        one.add_argument(
             "--authority",
             type=Path,
             metavar="FILE",

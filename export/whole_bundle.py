@@ -59,8 +59,8 @@ def export_whole(bundle: Bundle | ImageBundle, published: PublishedPart, target:
     before = bundle.manifest
     if before.precision != "float32":
         raise ExportError(
-            f"a whole model must be made of a float32 bundle, got {before.precision}; a person's file "
-            "goes onto this one, or round the whole bundle later"
+            f"a whole model must be made of a float32 bundle, got {before.precision}; a person's "
+            "file goes onto this one, or round the whole bundle later"
         )
     own = own_tensors(before, published)
     tensors = {**named_tensors(before.held_schema, recover_parameters(bundle)), **own}
