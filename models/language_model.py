@@ -4,6 +4,7 @@ A network ends in features; the loss and the metrics multiply them with the outp
 themselves, in chunks, because logits over a whole vocabulary are the largest tensor of a step.
 """
 
+from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -74,12 +75,14 @@ class Dropout(nn.Module):
     Attributes:
         probability: Probability in [0, 1) that an element becomes zero while training.
         generator: Source of the draws, on the device of the input; ``use_generator`` sets it.
+        masks: What is taken, call by call, instead of drawing; ``use_masks`` sets it.
     """
 
     def __init__(self, probability: float) -> None:
         super().__init__()
         self.probability = probability
         self.generator: torch.Generator | None = None
+        self.masks: Iterator[Tensor] | None = None
 
     def forward(self, values: Tensor) -> Tensor:
         """Return the values with some elements dropped and the rest scaled up to match.
@@ -92,9 +95,9 @@ class Dropout(nn.Module):
         """
         if not self.training or self.probability == 0:
             return values
-        kept = 1 - self.probability
-        mask = torch.empty_like(values).bernoulli_(kept, generator=self.source())
-        return values * mask.div_(kept)
+        if self.masks is not None:
+            return values * next(self.masks)
+        return values * draw_mask(torch.empty_like(values), self.probability, self.source())
 
     def source(self) -> torch.Generator:
         """Return the generator.
@@ -105,6 +108,24 @@ class Dropout(nn.Module):
         if self.generator is None:
             raise ValueError("dropout must be given a generator before training: use_generator")
         return self.generator
+
+
+def draw_mask(mask: Tensor, probability: float, generator: torch.Generator) -> Tensor:
+    """Fill a tensor with 0 where an element is dropped and 1 / (1 - probability) elsewhere."""
+    kept = 1 - probability
+    return mask.bernoulli_(kept, generator=generator).div_(kept)
+
+
+def use_masks(network: nn.Module, masks: Iterator[Tensor]) -> None:
+    """Let every dropout of a network take its masks from here, in the order of the calls.
+
+    Args:
+        network: Its dropouts draw nothing from now on.
+        masks: Each in the shape of what is dropped, made by ``draw_mask``.
+    """
+    for module in network.modules():
+        if isinstance(module, Dropout):
+            module.masks = masks
 
 
 def use_generator(network: nn.Module, generator: torch.Generator) -> None:

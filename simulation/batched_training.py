@@ -6,8 +6,8 @@ and a step of all clients is one batched forward and backward pass. Clients stan
 their number of steps, the longest first, so those that are done are cut off the end. Batches of
 different sizes are padded with the client's own first image at weight 0, which moves nothing.
 
-The arithmetic is that of ``edge_client.local_round``; sums are rounded in another order. What
-cannot be stacked is refused.
+The arithmetic is that of ``edge_client.local_round``, dropout included; sums are rounded in another
+order. What cannot be stacked is refused.
 
 References:
     [torch.func] https://docs.pytorch.org/docs/2.13/func.html: ``functional_call``, ``vmap``.
@@ -34,6 +34,7 @@ from edge_client.personalisation.state import PersonalState
 from models.compression.update_format import update_formats
 from models.image_classification import ImageClassification, LabelledImages, batch_places
 from models.image_settings import ConvNetSettings, VitSettings
+from models.language_model import use_masks
 from models.model_settings import ModelSettings
 from models.parameters import trained_schema
 from models.plan import Plan, TrainingSettings
@@ -42,6 +43,7 @@ from models.role_vectors import part_of
 from models.seeds import client_seed
 from models.unusable_examples import UnusableExamplesError
 from privacy.clipping import UnusableUpdateError
+from simulation.dropout_masks import DropoutMasks, dropouts_of
 from simulation.examples import Examples
 
 _CLIPPING_MARGIN = 1e-6  # As in torch.nn.utils.clip_grad_norm_.
@@ -94,8 +96,6 @@ def _reason_in_model(model: ModelSettings) -> str | None:
         )
     if isinstance(model, ConvNetSettings) and model.batch_norm:
         return "a batch norm changes its running statistics in the forward pass"
-    if isinstance(model, VitSettings) and model.dropout > 0:
-        return f"each client draws its own dropout, and model.dropout is {model.dropout}"
     return None
 
 
@@ -128,7 +128,9 @@ class BatchedTrainer:
         self._client = ClientNetwork(plan, torch.device("cpu"))
         self._trained = trained_schema(self._client.network, self._client.schema)
         # Its own tensors are never read: each client's take their place.
-        self._loss = _ClientLoss(image_network(build_network(plan.model, self._device)))
+        network = image_network(build_network(plan.model, self._device))
+        self._loss = _ClientLoss(network)
+        self._dropouts = dropouts_of(self._loss, *_one_image(network, self._device))
         self._outgoing = list(self._client.sent.slices.values())
         self._travels_as = update_formats(plan)
 
@@ -169,7 +171,16 @@ class BatchedTrainer:
         batches = _Batches(
             [clients[row].examples for row in order], [steps[row] for row in order], self._device
         )
-        trained, losses = self._descend(models, batches, self._plan.training.at_round(round_number))
+        masks = DropoutMasks(
+            self._dropouts,
+            [
+                self._seed(clients[row].client_name, round_number, purpose="dropout")
+                for row in order
+            ],
+            self._device,
+        )
+        training = self._plan.training.at_round(round_number)
+        trained, losses = self._descend(models, batches, masks, training)
         results: list[LocalResult | None] = [None] * len(clients)
         for place, row in enumerate(order):
             results[row] = self._result(
@@ -185,7 +196,7 @@ class BatchedTrainer:
     def _steps(self, client: ClientWork, round_number: int) -> list[Tensor]:
         """Return the places of each step's images, over all epochs, as one client would draw."""
         training = self._plan.training
-        seed = client_seed(self._plan.seed, round_number, client.client_name)
+        seed = self._seed(client.client_name, round_number, purpose="data")
         generator = torch.Generator().manual_seed(seed)
         return [
             places
@@ -193,18 +204,26 @@ class BatchedTrainer:
             for places in batch_places(len(client.examples), training.batch_size, generator)
         ]
 
+    def _seed(self, client_name: str, round_number: int, *, purpose: str) -> int:
+        return client_seed(self._plan.seed, round_number, client_name, purpose=purpose)
+
     def _model(self, client: ClientWork) -> Tensor:
         self._client.load(client.parameters, client.personal)
         return self._client.loaded(client.parameters)
 
     def _descend(
-        self, models: Tensor, batches: "_Batches", training: TrainingSettings
+        self,
+        models: Tensor,
+        batches: "_Batches",
+        masks: DropoutMasks,
+        training: TrainingSettings,
     ) -> tuple[Tensor, list[float]]:
         """Take every step of every client.
 
         Args:
             models: Where each starts, shape ``(clients, elements)``, on the CPU; not changed.
             batches: What each step reads.
+            masks: What each step drops.
             training: The round's.
 
         Returns:
@@ -219,7 +238,8 @@ class BatchedTrainer:
         leaves = {spec.name: stacks[spec.name] for spec in self._trained.tensors}
         states: list[dict[str, Tensor]] = [{} for _ in leaves]
         loss_sums = torch.zeros(len(models), dtype=torch.float64, device=self._device)
-        for number, active in enumerate(batches.active):
+        for number, sizes in enumerate(batches.active):
+            active = len(sizes)
             # Those that are done keep what they have: the rows cut off still lie in the stacks.
             leaves = {
                 name: leaf[:active].detach().requires_grad_() for name, leaf in leaves.items()
@@ -229,8 +249,9 @@ class BatchedTrainer:
                 for state in states
             ]
             rest = {name: stack[:active] for name, stack in stacks.items() if name not in leaves}
-            pixels, labels, weights = batches.read(number)
-            losses = self._losses({**rest, **leaves}, pixels, labels, weights)
+            losses = self._losses(
+                {**rest, **leaves}, *batches.read(number), *masks.of_step(sizes, batches.width)
+            )
             # Fused optimisers take a gradient to lie in memory as its parameter does.
             gradients = [
                 part.contiguous()
@@ -243,10 +264,8 @@ class BatchedTrainer:
         trained = torch.cat([stack.flatten(1) for stack in stacks.values()], dim=1).cpu()
         return trained, (loss_sums / batches.sizes.sum(1)).tolist()
 
-    def _losses(
-        self, tensors: dict[str, Tensor], pixels: Tensor, labels: Tensor, weights: Tensor
-    ) -> Tensor:
-        """Return each client's loss, shape ``(clients,)``."""
+    def _losses(self, tensors: dict[str, Tensor], *step: Tensor) -> Tensor:
+        """Return each client's loss of a step (``_ClientLoss.forward``), shape ``(clients,)``."""
 
         def loss(own: dict[str, Tensor], *batch: Tensor) -> Tensor:
             named = {f"network.{name}": tensor for name, tensor in own.items()}
@@ -254,7 +273,7 @@ class BatchedTrainer:
 
         # Plain products: the processor's fused attention would be called client by client.
         with sdpa_kernel(SDPBackend.MATH):
-            return vmap(loss)(tensors, pixels, labels, weights)
+            return vmap(loss)(tensors, *step)
 
     def _clip(self, gradients: Sequence[Tensor]) -> None:
         """Clip each client's gradient by its norm over all tensors."""
@@ -313,8 +332,16 @@ class _ClientLoss(nn.Module):
         super().__init__()
         self.network = network
 
-    def forward(self, pixels: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-        """Return the weighted sum of cross-entropies in nats, shape ``()``."""
+    def forward(self, pixels: Tensor, labels: Tensor, weights: Tensor, *masks: Tensor) -> Tensor:
+        """Return the weighted sum of cross-entropies in nats, shape ``()``.
+
+        Args:
+            pixels: The batch's images, uint8.
+            labels: Theirs.
+            weights: Theirs; 0 for one that only pads.
+            masks: What the network's dropouts drop, in the order of their calls.
+        """
+        use_masks(self.network, iter(masks))
         logits = self.network.head(self.network.features(pixels))
         losses = functional.cross_entropy(logits.float(), labels, reduction="none")
         return (losses * weights).sum()
@@ -324,7 +351,8 @@ class _Batches:
     """Hold what every step of a group reads, on the device from the start: no step waits for it.
 
     Attributes:
-        active: Clients of each step: the first ones.
+        active: Images of each step's clients: the first ones.
+        width: Images of a batch with what pads it.
         sizes: Images of each client's steps, 0 where it is done, shape ``(clients, steps)``.
     """
 
@@ -347,11 +375,21 @@ class _Batches:
         is_real = torch.arange(places.shape[2]) < counts.unsqueeze(2)
         self._places = places.to(device)
         self._weights = (is_real / counts.clamp(min=1).unsqueeze(2)).to(device)
+        self.width = places.shape[2]
         self.sizes = counts.to(device)
-        self.active = [sum(len(own) > number for own in steps) for number in range(most)]
+        self.active = [
+            [len(own[number]) for own in steps if len(own) > number] for number in range(most)
+        ]
 
     def read(self, number: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return pixels, labels and weights of a step, each ``(active, batch, ...)``."""
-        active = self.active[number]
+        active = len(self.active[number])
         places = self._places[:active, number]
         return self._pixels[places], self._labels[places], self._weights[:active, number]
+
+
+def _one_image(network: ImageNetwork, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Return a batch of one image, its label and its weight."""
+    pixels = torch.zeros((1, *network.pixels.shape), dtype=torch.uint8, device=device)
+    label = torch.zeros(1, dtype=torch.int64, device=device)
+    return pixels, label, torch.ones(1, device=device)

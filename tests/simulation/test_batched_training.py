@@ -28,6 +28,7 @@ from models.plan import Plan, TrainingSettings, VocabularySettings, download_sch
 from models.role_vectors import part_of
 from privacy.settings import NoNoise, PrivacySettings
 from simulation.batched_training import BatchedTrainer, ClientWork, TogetherError
+from simulation.dropout_masks import DropoutMasks
 from simulation.state_shelf import StateShelf
 from simulation.worker_processes import WorkerError
 from simulation.workers import Trained, WorkerPool
@@ -50,6 +51,7 @@ VIT = VitSettings(
     feedforward_size=8,
     dropout=0.0,
 )
+DROPPING = msgspec.structs.replace(VIT, dropout=0.3)
 CONVNET = ConvNetSettings(
     **IMAGE, kernel_counts=(2, 2), kernel_size=3, padding=1, hidden_sizes=(6, 5)
 )
@@ -161,6 +163,8 @@ PLANS = {
     "gradient-clipping": make_plan(gradient_clipping_norm=0.3),
     "update-clipping": make_plan(privacy=NoNoise(clipping_norm=0.05)),
     "convnet": make_plan(CONVNET),
+    "dropout": make_plan(DROPPING),
+    "dropout-fedtp": make_plan(DROPPING, method=FedTpSettings()),
     "fedtp": make_plan(method=FedTpSettings()),
     "local": make_plan(method=LocalSettings()),
 }
@@ -169,6 +173,42 @@ PLANS = {
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 def test_together_and_one_by_one_come_to_the_same(plan: Plan) -> None:
     assert_alike(together(plan), alone(plan))
+
+
+def test_each_client_drops_what_it_would_drop_alone_whoever_trains_beside_it() -> None:
+    plan = make_plan(DROPPING)
+    # The same images and the same start: what tells these two apart is their dropout alone.
+    plan_of_one_order = msgspec.structs.replace(
+        plan, training=msgspec.structs.replace(plan.training, batch_size=20, local_epochs=1)
+    )
+    works = [ClientWork(name, received(plan, "a"), EXAMPLES["a"], None) for name in ("a", "b", "c")]
+
+    both = BatchedTrainer(plan_of_one_order).train(works[:2], round_number=2, clipping_norm=None)
+    three = BatchedTrainer(plan_of_one_order).train(works[::-1], round_number=2, clipping_norm=None)
+
+    first, second = both
+    assert first is not None
+    assert second is not None
+    assert not torch.allclose(first.update, second.update, atol=1e-3)
+    again = three[2]
+    assert again is not None
+    torch.testing.assert_close(again.update, first.update, rtol=1e-4, atol=2e-6)
+
+
+def test_masks_are_the_clients_own_and_padding_drops_nothing() -> None:
+    dropouts = [(0.25, (400,)), (0.5, (3, 200))]
+
+    masks = DropoutMasks(dropouts, [7, 8], torch.device("cpu"))
+    first, second = masks.of_step([5, 2], 6)
+    (later, _) = masks.of_step([5], 6)
+
+    # By hand, in the order in which the network of client 7 would draw.
+    alone = torch.Generator().manual_seed(7)
+    assert torch.equal(first[0, :5], torch.empty(5, 400).bernoulli_(0.75, generator=alone) / 0.75)
+    assert torch.equal(second[0, :5], torch.empty(5, 3, 200).bernoulli_(0.5, generator=alone) / 0.5)
+    assert torch.equal(later[0, :5], torch.empty(5, 400).bernoulli_(0.75, generator=alone) / 0.75)
+    assert not torch.equal(first[0, :2], first[1, :2])
+    assert torch.equal(first[1, 2:], torch.ones(4, 400))
 
 
 def test_a_client_takes_up_what_it_kept() -> None:
@@ -213,7 +253,6 @@ def test_a_client_that_diverges_takes_nobody_along() -> None:
             make_plan(msgspec.structs.replace(CONVNET, batch_norm=True)),
             "a batch norm changes its running statistics",
         ),
-        (make_plan(msgspec.structs.replace(VIT, dropout=0.1)), "model.dropout is 0.1"),
         (make_plan(method=DittoSettings()), 'method "ditto" has a training of its own'),
         (make_plan(optimiser_state="kept"), 'optimiser_state is "kept"'),
         (make_plan(precision="bfloat16"), 'precision is "bfloat16"'),
