@@ -2,15 +2,17 @@
 
 from typing import NamedTuple
 
+from models.figures import quality_of
 from simulation.metrics import Figures
 
 
 class Threshold(NamedTuple):
-    """Ask how many rounds a run needs until a figure falls to a value.
+    """Ask how many rounds a run needs until a figure comes to a value.
 
     Attributes:
         figure: Name of a figure in the metrics, such as ``valid_perplexity``.
-        value: The value to reach or pass downwards.
+        value: The value to reach or pass: upwards where more of the figure is better, as of recall
+            and accuracy, else downwards.
     """
 
     figure: str
@@ -22,9 +24,13 @@ class Threshold(NamedTuple):
         return f"rounds_to_{self.figure}_{self.value:g}"
 
     def is_reached(self, figures: Figures) -> bool:
-        """Return whether a round's figures hold the figure, at or below the value."""
+        """Return whether a round's figures hold the figure, and it has come to the value."""
         value = figures.get(self.figure)
-        return isinstance(value, int | float) and value <= self.value
+        if not isinstance(value, int | float):
+            return False
+        quality = quality_of(self.figure)
+        rises = quality is not None and quality.more_is_better
+        return value >= self.value if rises else value <= self.value
 
 
 def parse_threshold(text: str) -> Threshold:

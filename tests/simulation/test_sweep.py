@@ -81,6 +81,14 @@ def test_rounds_to_a_threshold_count_the_first_round_at_or_below_it(tmp_path: Pa
     assert rounds_to(rows, Threshold("valid_perplexity", 199.9)) is None
 
 
+@pytest.mark.parametrize("figure", ["valid_top3_recall", "valid_stop_accuracy"])
+def test_a_figure_of_which_more_is_better_comes_to_its_threshold_from_below(figure: str) -> None:
+    rows: list[Figures] = [{"round": 1, figure: 0.1}, {"round": 2, figure: 0.3}]
+
+    assert rounds_to(rows, Threshold(figure, 0.3)) == 2
+    assert rounds_to(rows, Threshold(figure, 0.31)) is None
+
+
 def test_a_run_that_misses_the_threshold_is_counted_and_not_averaged(tmp_path: Path) -> None:
     def write_rounds(cell: Cell, seed: int, folder: Path) -> Mapping[str, Value]:
         folder.mkdir(parents=True)
