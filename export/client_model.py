@@ -4,6 +4,7 @@ Only a model of which the coordinator knows every tensor can be made here: FedTP
 What a method keeps on a device is added by `export.person`, if the device's owner published it.
 """
 
+import msgspec
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from export.exporter import ExportError
 from export.release import Release
 from models.codec import FlatVector, named_tensors
+from models.hypernetwork import Hypernetwork
 from models.hypernetwork_settings import HypernetworkSettings
 from models.hypernetwork_state import UnknownClientError, generated_for, state_of_tensors
 from models.personalisation_settings import (
@@ -63,13 +65,18 @@ class ClientModels:
 
     @property
     def settings(self) -> HypernetworkSettings:
-        """Return the hypernetwork's settings."""
-        return self._settings
+        """Return the settings of a hypernetwork that makes the same of ``phi``."""
+        return msgspec.structs.replace(self._settings, spectral_norm=False)
 
     @property
     def phi(self) -> FlatVector:
-        """Return the hypernetwork's own parameters, flat float32, shape ``(elements of φ,)``."""
-        return self._state.phi.numpy()
+        """Return the hypernetwork's own parameters, flat float32, shape ``(elements of φ,)``.
+
+        They are those that its layers use, so that who makes people of them need not divide.
+        """
+        hypernetwork = Hypernetwork(self._settings, self._generated)
+        hypernetwork.phi = self._state.phi
+        return hypernetwork.used_phi.numpy()
 
     def embedding(self, client_name: str) -> FlatVector:
         """Return the embedding of a client that took part, shape ``(embedding_size,)``."""

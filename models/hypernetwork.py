@@ -12,7 +12,8 @@ framework starts any linear layer. ``mixture`` writes the tensor as base + Σ_k 
 directions U_k: the literal layer with its matrix held at a low rank, at a tenth of its size. Its
 base starts as the model itself would, so that the first round trains a sound model.
 
-Left out: spectral norm, an option of the authors' code that is off there by default.
+With ``spectral_norm`` linear layers use W / σ(W) in place of their matrix W
+(`models.spectral_norm`); φ holds W.
 
 References:
     [FedTP] Li et al., TNNLS 2023, arXiv:2211.01572, section III-C, Eq. 7-10.
@@ -35,6 +36,7 @@ from models.hypernetwork_settings import (
 from models.parameters import check_flat
 from models.schema import Schema
 from models.seeds import client_seed
+from models.spectral_norm import NormedMatrix, normed
 
 _Named = Mapping[str, Tensor]
 
@@ -86,6 +88,14 @@ class Hypernetwork:
         self.generated = generated
         self.schema = hypernetwork_schema(settings, generated)
         self.phi = torch.zeros(self.schema.element_count)
+        self._kept: tuple[Tensor, int, dict[str, NormedMatrix]] | None = None
+
+    @property
+    def used_phi(self) -> Tensor:
+        """Return φ as its layers use it: itself, or with ``spectral_norm`` its matrices divided."""
+        if not self.settings.spectral_norm:
+            return self.phi
+        return torch.cat([tensor.flatten() for tensor in self._used().values()])
 
     def initialise(self, generator: torch.Generator, initial: Tensor) -> None:
         """Draw every parameter.
@@ -176,7 +186,7 @@ class Hypernetwork:
             ValueError: If the embedding has another shape or dtype.
         """
         self._check_embedding(embedding)
-        return self._forward(self._views(self.phi), embedding)
+        return self._forward(self._used(), embedding)
 
     @torch.no_grad()
     def pull_back(
@@ -210,7 +220,7 @@ class Hypernetwork:
         """
         self._check_embedding(embedding)
         check_flat(update, self.generated)
-        phi = self._views(self.phi)
+        phi = self._used()
         inputs = self._body(phi, embedding)
         above = torch.zeros_like(inputs[-1])
         pull = _linear_backward if self.settings.output == "literal" else _mixture_backward
@@ -219,7 +229,11 @@ class Hypernetwork:
         for index in range(HIDDEN_LAYER_COUNT, 0, -1):
             above = _linear_backward(phi, f"body.{2 * index}", inputs[index], above, gradients)
             above *= inputs[index] > 0  # The ReLU in front.
-        return _linear_backward(phi, "body.0", inputs[0], above, gradients)
+        above = _linear_backward(phi, "body.0", inputs[0], above, gradients)
+        if gradients is not None and self.settings.spectral_norm:
+            for name, matrix in self._normed().items():
+                matrix.pull_back(gradients[name])
+        return above
 
     def _forward(self, phi: _Named, embedding: Tensor) -> Tensor:
         hidden = self._body(phi, embedding)[-1]
@@ -233,6 +247,22 @@ class Hypernetwork:
         for index in range(HIDDEN_LAYER_COUNT):
             inputs.append(_linear(phi, f"body.{2 * index}", inputs[-1]).relu())
         return [*inputs, _linear(phi, f"body.{2 * HIDDEN_LAYER_COUNT}", inputs[-1])]
+
+    def _used(self) -> dict[str, Tensor]:
+        """Return the tensors of φ by name, as its layers use them."""
+        views = self._views(self.phi)
+        if self.settings.spectral_norm:
+            views |= {name: found.matrix for name, found in self._normed().items()}
+        return views
+
+    def _normed(self) -> dict[str, NormedMatrix]:
+        """Return every linear layer's divided matrix; found anew when φ has changed."""
+        kept = self._kept
+        if kept is None or kept[0] is not self.phi or kept[1] != self.phi._version:
+            views = self._views(self.phi)
+            found = {name: normed(view) for name, view in views.items() if _is_linear(name)}
+            self._kept = kept = (self.phi, self.phi._version, found)
+        return kept[2]
 
     def _views(self, flat: Tensor) -> dict[str, Tensor]:
         where = self.schema.slices
@@ -261,6 +291,11 @@ def draw_embeddings(size: int, count: int, *, run_seed: int, client_name: str) -
     seed = client_seed(run_seed, 1, client_name, purpose="embedding")
     generator = torch.Generator().manual_seed(seed)
     return [torch.randn(size, generator=generator) for _ in range(count)]
+
+
+def _is_linear(name: str) -> bool:
+    """Return whether a tensor of φ is a linear layer's matrix."""
+    return name.endswith(".weight")
 
 
 def _linear(phi: _Named, name: str, values: Tensor) -> Tensor:

@@ -23,7 +23,8 @@ def generate(
     """Return a client's tensors, flat float32 in schema order, shape ``(generated elements,)``.
 
     Args:
-        phi: The hypernetwork's own tensors by name, in the shapes of ``hypernetwork_schema``.
+        phi: The hypernetwork's own tensors by name, in the shapes of ``hypernetwork_schema`` and as
+            its layers use them (``Hypernetwork.used_phi``).
         settings: Widths and kind of output.
         embedding: z_i, float32, shape ``(embedding_size,)``.
         tensor_count: How many tensors are generated.

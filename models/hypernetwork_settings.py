@@ -32,6 +32,8 @@ class HypernetworkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
             linear layer as published: 237.6 million parameters for the paper's ViT of depth 8.
         basis_size: Directions of each tensor under ``mixture``. 14 at a width of 150 make a tenth
             of the literal output's parameters.
+        spectral_norm: Whether every linear layer's matrix is divided by its largest singular value,
+            an option of the authors' code; base and directions of ``mixture`` are not.
         embeddings: ``learned`` with the hypernetwork, or ``fixed`` as they were drawn.
         learning_rate: Step size β of hypernetwork and embeddings.
         embedding_learning_rate: That of the embeddings alone; absent means ``learning_rate``. An
@@ -50,6 +52,7 @@ class HypernetworkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
     hidden_size: int = 150
     output: Literal["mixture", "literal"] = "mixture"
     basis_size: int = 14
+    spectral_norm: bool = False
     embeddings: Literal["learned", "fixed"] = "learned"
     learning_rate: float = 0.01
     embedding_learning_rate: float | None = None

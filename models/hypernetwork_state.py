@@ -120,7 +120,9 @@ def generated_for(
 
 def _digest(settings: HypernetworkSettings, generated: Schema) -> Tensor:
     own = hypernetwork_schema(settings, generated)
-    return torch.tensor(list(hashlib.sha256(own.sha256 + generated.sha256).digest()))
+    # Its tensors are the same with the option, and mean something else.
+    option = b"spectral norm" if settings.spectral_norm else b""
+    return torch.tensor(list(hashlib.sha256(own.sha256 + generated.sha256 + option).digest()))
 
 
 def _check_digest(found: Tensor | None, expected: Tensor) -> None:

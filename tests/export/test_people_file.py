@@ -29,10 +29,10 @@ from export.release import Release, read_release
 from export.runtime import NextWordGraph
 from export.signed_files import MANIFEST_FILE, SIGNED_NAMES
 from models.model_settings import GruLmSettings
-from models.personalisation_settings import PFedHnSettings
+from models.personalisation_settings import FedTpSettings, PFedHnSettings
 from models.vocabulary import Vocabulary
 from tests.export.conftest import WORDS, Federation, found_federation, plan_of
-from tests.export.people import FEDTP, PEOPLE, release_with_people
+from tests.export.people import FEDTP, PEOPLE, PERSONAL_SETTINGS, release_with_people
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,17 @@ def whole_models(tmp_path_factory: pytest.TempPathFactory, vocabulary: Vocabular
     return _run(folder, release_with_people(folder, vocabulary, plan=plan))
 
 
-@pytest.mark.parametrize("which", ["run", "whole_models"])
+@pytest.fixture(scope="module")
+def spectral(tmp_path_factory: pytest.TempPathFactory, vocabulary: Vocabulary) -> Run:
+    """A run whose hypernetwork's layers divide their matrices."""
+    folder = tmp_path_factory.mktemp("spectral")
+    hypernetwork = msgspec.structs.replace(FEDTP.hypernetwork, spectral_norm=True)
+    method = FedTpSettings(hypernetwork=hypernetwork)
+    plan = plan_of(PERSONAL_SETTINGS, vocabulary, personalisation=method)
+    return _run(folder, release_with_people(folder, vocabulary, plan=plan))
+
+
+@pytest.mark.parametrize("which", ["run", "whole_models", "spectral"])
 def test_who_is_made_is_who_is_in_the_personal_file(
     which: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

@@ -75,9 +75,10 @@ def test_one_value_through_one_unit_is_made_and_pulled_back_by_hand() -> None:
     assert pulled.embedding.tolist() == [-1.5]
 
 
+@pytest.mark.parametrize("spectral_norm", [False, True])
 @pytest.mark.parametrize("output", OUTPUTS)
-def test_the_product_agrees_with_finite_differences(output: str) -> None:
-    hypernetwork = made(small(output=output))
+def test_the_product_agrees_with_finite_differences(output: str, *, spectral_norm: bool) -> None:
+    hypernetwork = made(small(output=output, spectral_norm=spectral_norm))
     embedding, update = draw(5, seed=1), draw(SCHEMA.element_count, seed=2)
     phi = hypernetwork.phi.clone()
     step = 1e-2
@@ -94,6 +95,27 @@ def test_the_product_agrees_with_finite_differences(output: str) -> None:
         expected = float(along @ pulled.phi + row @ pulled.embedding)
         found = value(step * along, step * row) - value(-step * along, -step * row)
         assert found / (2 * step) == pytest.approx(expected, rel=0.02, abs=0.02)
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_with_spectral_norm_no_layer_stretches_whatever_its_matrix_is(output: str) -> None:
+    hypernetwork = made(small(output=output, spectral_norm=True))
+    plain = made(small(output=output))
+    embedding = draw(5, seed=1)
+    before = hypernetwork.generate(embedding)
+    assert not torch.allclose(before, plain.generate(embedding), atol=1e-3)
+
+    for hypernet in (hypernetwork, plain):
+        for name, where in hypernet.schema.slices.items():
+            if name.endswith(".weight"):
+                hypernet.phi[where] *= 3  # In place, as a step is.
+
+    assert_close(hypernetwork.generate(embedding), before)
+    assert not torch.allclose(plain.generate(embedding), before, atol=1e-3)
+    for spec in hypernetwork.schema.tensors:
+        if spec.name.endswith(".weight"):
+            used = hypernetwork.used_phi[hypernetwork.schema.slices[spec.name]].view(spec.shape)
+            assert float(torch.linalg.matrix_norm(used, ord=2)) == pytest.approx(1, rel=1e-5)
 
 
 @pytest.mark.parametrize("output", OUTPUTS)

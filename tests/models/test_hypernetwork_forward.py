@@ -1,3 +1,5 @@
+from typing import Literal
+
 import numpy as np
 import pytest
 import torch
@@ -16,12 +18,17 @@ SCHEMA = Schema(
 )
 
 
+@pytest.mark.parametrize("spectral_norm", [False, True])
 @pytest.mark.parametrize("output", ["mixture", "literal"])
-def test_numpy_makes_what_the_trained_hypernetwork_makes(output: str) -> None:
-    settings = HypernetworkSettings(embedding_size=5, hidden_size=7, basis_size=3, output=output)  # type: ignore[arg-type]  # a literal by name
+def test_numpy_makes_what_the_trained_hypernetwork_makes(
+    output: Literal["mixture", "literal"], *, spectral_norm: bool
+) -> None:
+    settings = HypernetworkSettings(
+        embedding_size=5, hidden_size=7, basis_size=3, output=output, spectral_norm=spectral_norm
+    )
     hypernetwork = Hypernetwork(settings, SCHEMA)
     hypernetwork.initialise(torch.Generator().manual_seed(3), torch.linspace(-1, 1, 34))
-    phi = named_tensors(hypernetwork.schema, hypernetwork.phi.numpy())
+    phi = named_tensors(hypernetwork.schema, hypernetwork.used_phi.numpy())
     for seed in (1, 2):
         embedding = torch.randn(5, generator=torch.Generator().manual_seed(seed))
 

@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 import torch
 
@@ -54,6 +55,7 @@ def test_what_was_written_does_not_move_with_the_state() -> None:
         (SETTINGS, Schema((TensorSpec(name="v", shape=(2, 2), layer="v"),))),
         (HypernetworkSettings(embedding_size=2, hidden_size=3, basis_size=2), SCHEMA),
         (HypernetworkSettings(embedding_size=2, hidden_size=3, output="literal"), SCHEMA),
+        (msgspec.structs.replace(SETTINGS, spectral_norm=True), SCHEMA),
     ],
 )
 def test_a_state_of_another_model_or_hypernetwork_is_refused(

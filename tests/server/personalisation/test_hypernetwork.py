@@ -133,8 +133,9 @@ def test_asking_for_a_persons_tensors_leaves_no_trace() -> None:
     assert same_bits(served.state(), before)
 
 
-def test_a_half_that_took_up_a_state_goes_on_in_the_same_bits() -> None:
-    first, second = half(), half()
+@pytest.mark.parametrize("spectral_norm", [False, True])
+def test_a_half_that_took_up_a_state_goes_on_in_the_same_bits(*, spectral_norm: bool) -> None:
+    first, second = half(spectral_norm=spectral_norm), half(spectral_norm=spectral_norm)
     play(first, {"ada": (update(1), 2), "bob": (update(2), 3)})
     second.load(first.state())
 
