@@ -12,7 +12,8 @@ PROTOS := protos/federation_pb2.py protos/federation_pb2.pyi protos/federation_p
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
 
-dev: $(STAMP) ## Make .venv/ with every extra
+# Every extra but `pitch`: pyworld has no wheels and wants a C compiler, which a fresh machine may lack.
+dev: $(STAMP) ## Make .venv/ with every extra that has wheels
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv

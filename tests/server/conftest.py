@@ -19,13 +19,28 @@ from server.release_files import NewRelease, ReleaseFolder
 from server.round_answers import Lease
 from server.store import Store, open_store, start_run
 from server.store_settings import StoreSettings
+from tests.server.postgresql_cluster import NoPostgresqlError, PostgresqlCluster
 
 RUN = "ab" * 16
 NAMES = ("device-0001", "device-0002", "device-0003")
 
 
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgresqlCluster]:
+    try:
+        cluster = PostgresqlCluster()
+    except NoPostgresqlError as error:
+        pytest.skip(str(error))
+    yield cluster
+    cluster.stop()
+
+
 @pytest.fixture
-def store_settings(tmp_path: Path) -> StoreSettings:
+def store_settings(tmp_path: Path, request: pytest.FixtureRequest) -> StoreSettings:
+    """Return where an empty store lies: SQLite, unless `both_stores.on_both_stores` says else."""
+    if getattr(request, "param", "sqlite") == "postgresql":
+        cluster: PostgresqlCluster = request.getfixturevalue("postgresql")
+        return cluster.database()
     return StoreSettings(url=f"sqlite:///{tmp_path / 'store.sqlite'}")
 
 

@@ -24,6 +24,7 @@ from server.inbox import Inbox
 from server.round_answers import Lease, Receipt
 from server.store import Store
 from server.tables import attempts, contributions
+from tests.server.both_stores import on_both_stores
 
 MESSAGE = bytes(16)
 ONE, TWO, THREE = "device-0001", "device-0002", "device-0003"
@@ -31,6 +32,7 @@ LeaseOf = Callable[[str], Lease]
 Keep = Callable[[Lease, bytes], None]
 
 
+@on_both_stores
 def test_what_is_kept_is_found_sealed_as_it_came_and_in_slot_order(
     store: Store, inbox: Inbox, first_round: OpenAttempt, lease_of: LeaseOf, keep: Keep
 ) -> None:
@@ -52,6 +54,7 @@ def test_what_is_kept_is_found_sealed_as_it_came_and_in_slot_order(
     assert find_receipt(store, TWO, lease_of(ONE).nonce) is None
 
 
+@on_both_stores
 def test_a_client_counts_once_a_round_whatever_asks(
     store: Store, inbox: Inbox, first_round: OpenAttempt, lease_of: LeaseOf, keep: Keep
 ) -> None:
@@ -65,6 +68,7 @@ def test_a_client_counts_once_a_round_whatever_asks(
     assert [inbox.path(one.blob).read_bytes() for one in held] == [b"first"]
 
 
+@on_both_stores
 def test_a_slot_counts_once_a_round_and_the_first_file_stays(
     store: Store, inbox: Inbox, first_round: OpenAttempt, lease_of: LeaseOf, keep: Keep
 ) -> None:
@@ -78,6 +82,7 @@ def test_a_slot_counts_once_a_round_and_the_first_file_stays(
     assert [inbox.path(one.blob).read_bytes() for one in held] == [b"first"]
 
 
+@on_both_stores
 def test_nothing_is_acknowledged_after_the_attempt_or_for_a_revoked_client(
     store: Store, inbox: Inbox, first_round: OpenAttempt, lease_of: LeaseOf, keep: Keep
 ) -> None:
@@ -92,6 +97,7 @@ def test_nothing_is_acknowledged_after_the_attempt_or_for_a_revoked_client(
     assert contributions_of(store, 1, 0) == []
 
 
+@on_both_stores
 def test_an_aborted_attempt_expires_its_updates_with_the_reason_and_wipes_the_rest(
     store: Store, inbox: Inbox, first_round: OpenAttempt, lease_of: LeaseOf, keep: Keep
 ) -> None:
@@ -110,6 +116,7 @@ def test_an_aborted_attempt_expires_its_updates_with_the_reason_and_wipes_the_re
     assert (current_attempt(store), next_attempt(store)) == (None, (1, 1))
 
 
+@on_both_stores
 def test_after_an_abort_the_client_may_contribute_to_the_next_attempt(
     store: Store, inbox: Inbox, first_round: OpenAttempt, lease_of: LeaseOf, keep: Keep
 ) -> None:
@@ -122,6 +129,7 @@ def test_after_an_abort_the_client_may_contribute_to_the_next_attempt(
     assert len(contributions_of(store, 1, 1)) == 1
 
 
+@on_both_stores
 def test_an_update_that_expired_may_be_sent_again_under_the_same_lease(
     store: Store, inbox: Inbox, first_round: OpenAttempt, lease_of: LeaseOf, keep: Keep
 ) -> None:
@@ -136,10 +144,12 @@ def test_an_update_that_expired_may_be_sent_again_under_the_same_lease(
     assert find_receipt(store, ONE, lease_of(ONE).nonce) is not None
 
 
+@on_both_stores
 def test_the_attempt_is_found_as_it_was_opened(store: Store, first_round: OpenAttempt) -> None:
     assert current_attempt(store) == first_round
 
 
+@on_both_stores
 def test_a_first_come_attempt_has_no_members(store: Store, enrolled: tuple[str, ...]) -> None:
     opened = OpenAttempt(1, 0, None, bytes(32), opened_at=1.0, deadline_ms=2)
 

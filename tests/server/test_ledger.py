@@ -1,4 +1,4 @@
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 from sqlalchemy import delete, update
@@ -9,14 +9,17 @@ from server.ledger import ledger_entries, ledger_events, prepare_entry, write_en
 from server.store import Store, open_store
 from server.store_settings import StoreSettings
 from server.tables import ledger
+from tests.server.both_stores import on_both_stores
 
 RUN, OTHER_RUN = "ab" * 16, "cd" * 16
 NOISED = GaussianRelease(noise_multiplier=1.5, adjacency="zero-out", sampling=None)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return open_store(StoreSettings(url=f"sqlite:///{tmp_path}/store.db"))
+def store(store_settings: StoreSettings) -> Iterator[Store]:
+    opened = open_store(store_settings)
+    yield opened
+    opened.close()
 
 
 def append(store: Store, count: int) -> list[LedgerEntry]:
@@ -29,6 +32,7 @@ def append(store: Store, count: int) -> list[LedgerEntry]:
     return entries
 
 
+@on_both_stores
 def test_entries_come_back_as_they_were_written_and_chain(store: Store) -> None:
     written = append(store, 3)
 
@@ -41,6 +45,7 @@ def test_entries_come_back_as_they_were_written_and_chain(store: Store) -> None:
     assert ledger_events(store, RUN) == [NOISED] * 3
 
 
+@on_both_stores
 def test_an_entry_of_a_transaction_that_failed_is_not_there(store: Store) -> None:
     append(store, 1)
 
@@ -53,6 +58,7 @@ def test_an_entry_of_a_transaction_that_failed_is_not_there(store: Store) -> Non
     assert len(ledger_entries(store)) == 1
 
 
+@on_both_stores
 def test_an_edited_entry_is_found(store: Store) -> None:
     append(store, 3)
 
@@ -63,6 +69,7 @@ def test_an_edited_entry_is_found(store: Store) -> None:
         ledger_events(store, RUN)
 
 
+@on_both_stores
 def test_a_dropped_entry_is_found(store: Store) -> None:
     append(store, 3)
 
@@ -73,6 +80,7 @@ def test_a_dropped_entry_is_found(store: Store) -> None:
         ledger_events(store, RUN)
 
 
+@on_both_stores
 def test_the_ledger_of_another_run_is_told_apart(store: Store) -> None:
     append(store, 1)
 
@@ -80,10 +88,12 @@ def test_the_ledger_of_another_run_is_told_apart(store: Store) -> None:
         ledger_events(store, OTHER_RUN)
 
 
+@on_both_stores
 def test_an_empty_ledger_holds_nothing(store: Store) -> None:
     assert ledger_events(store, RUN) == []
 
 
+@on_both_stores
 def test_an_entry_that_another_one_overtook_is_refused(store: Store) -> None:
     overtaken = prepare_entry(store, NOISED, run=RUN, round_number=1, now=1)
     append(store, 2)

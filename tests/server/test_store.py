@@ -12,10 +12,12 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from server.store import Store, StoreError, StoreFullError, check_run, open_store, start_run
 from server.store_settings import StoreSettings
 from server.tables import clients, contributions, metadata, tokens
+from tests.server.both_stores import on_both_stores
 
 RUN = "ab" * 16
 
 
+@on_both_stores
 def test_the_migrations_make_the_tables_that_the_code_uses(store: Store) -> None:
     with store.read() as connection:
         difference = compare_metadata(MigrationContext.configure(connection), metadata)
@@ -40,6 +42,7 @@ def test_only_the_owner_can_read_the_store(store: Store, store_settings: StoreSe
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
 
 
+@on_both_stores
 def test_an_open_store_can_be_opened_again(store_settings: StoreSettings, store: Store) -> None:
     again = open_store(store_settings)
 
@@ -47,6 +50,7 @@ def test_an_open_store_can_be_opened_again(store_settings: StoreSettings, store:
     again.close()
 
 
+@on_both_stores
 def test_a_transaction_that_fails_leaves_nothing(store: Store) -> None:
     with pytest.raises(RuntimeError, match="power cut"), store.write() as connection:
         connection.execute(insert(clients).values(name="a", enrolled_at=1.0))
@@ -56,6 +60,7 @@ def test_a_transaction_that_fails_leaves_nothing(store: Store) -> None:
         assert connection.execute(select(clients)).all() == []
 
 
+@on_both_stores
 def test_writers_in_many_threads_wait_for_each_other(store: Store) -> None:
     def enrol(number: int) -> None:
         with store.write() as connection:
@@ -71,11 +76,13 @@ def test_writers_in_many_threads_wait_for_each_other(store: Store) -> None:
     assert names == {str(number) for number in range(24)}
 
 
+@on_both_stores
 def test_a_store_belongs_to_one_run(store: Store) -> None:
     with pytest.raises(StoreError, match="already belongs to a run"):
         start_run(store, "cd" * 16, seed=2, schema_sha256=bytes(32), now=2.0)
 
 
+@on_both_stores
 def test_a_store_without_a_run_is_refused(store_settings: StoreSettings) -> None:
     empty = open_store(store_settings)
 
@@ -84,6 +91,7 @@ def test_a_store_without_a_run_is_refused(store_settings: StoreSettings) -> None
     empty.close()
 
 
+@on_both_stores
 def test_a_run_goes_on_only_with_its_seed_and_its_model(store: Store) -> None:
     with pytest.raises(StoreError, match="seed must stay 1 while the run lasts, got 2"):
         check_run(store, 2, bytes(32))
@@ -91,6 +99,7 @@ def test_a_run_goes_on_only_with_its_seed_and_its_model(store: Store) -> None:
         check_run(store, 1, b"\xff" * 32)
 
 
+@on_both_stores
 def test_a_store_of_a_newer_version_is_refused(store: Store, store_settings: StoreSettings) -> None:
     with store.write() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
