@@ -170,23 +170,36 @@ class Intake:
         fitting_count: Updates that fitted, as their clients say, without being clipped.
     """
 
-    def __init__(self, settings: IntakeSettings, screen: Screen | None = None) -> None:
+    def __init__(
+        self,
+        settings: IntakeSettings,
+        screen: Screen | None = None,
+        *,
+        under_guarantee: bool = False,
+    ) -> None:
         """Take no update yet.
 
         Args:
             settings: What the round expects.
             screen: Sets aside what the round does not accept; None accepts all that is usable.
+            under_guarantee: Whether what is set aside leaves an empty place: the guarantee counts
+                on as many places as the round has. Else it is as if nobody had been asked.
         """
         self.settings = settings
         self._screen = screen
+        self._leaves_places = under_guarantee
         self.slots: list[int] = []
         self.clipped_count = 0
         self.fitting_count = 0
 
     @property
     def empty_count(self) -> int:
-        """Return how many of the round's places no client has filled."""
-        return self.settings.slot_count - len(self.slots)
+        """Return how many of the round's places count as empty."""
+        empty = self.settings.slot_count - len(self.slots)
+        if self._screen is None or self._leaves_places:
+            return empty
+        # A spare lease may have been set aside beside a full cohort.
+        return max(0, empty - len(self._screen.refused_slots))
 
     def take(self, slot: int, upload: Tensor, example_count: int) -> Measured:
         """Measure one upload and note its slot.
@@ -238,7 +251,7 @@ class Intake:
         last = self.slots[-1] if self.slots else -1
         if slot <= last:
             raise ValueError(f"slots must be >= 0 and rise: got {slot} after {last}")
-        if not self.empty_count:
+        if len(self.slots) == self.settings.slot_count:
             raise ValueError(f"a round has {self.settings.slot_count} places, slot {slot} has none")
 
     def _check_upload(self, slot: int, upload: Tensor, example_count: int) -> None:

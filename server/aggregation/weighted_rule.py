@@ -27,7 +27,7 @@ class WeightedRule(CountingRule):
         under_guarantee: bool = False,
         screen: Screen | None = None,
     ) -> None:
-        super().__init__(Intake(expected, screen))
+        super().__init__(Intake(expected, screen, under_guarantee=under_guarantee))
         self._weighing = weighing
         self._may_be_empty = under_guarantee and weighing.empty_weight > 0
         dtype = torch.float64 if under_guarantee else torch.float32

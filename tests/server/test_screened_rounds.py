@@ -98,7 +98,7 @@ def test_a_norm_far_above_what_the_last_release_left_expires_and_the_others_coun
     assert closed is not None
     assert closed.screened == {"norm": 1}
     assert closed.contribution_count == 2
-    assert float(closed.parameters.norm()) == pytest.approx(4.9 / 3, rel=1e-5)
+    assert float(closed.parameters.norm()) == pytest.approx(4.9 / 2, rel=1e-5)
     # Half of the way from 1 to the median of 2.9.
     assert closed.next_typical_norm == pytest.approx(math.sqrt(2.9), rel=1e-5)
     # The row says no more than that it could not count.

@@ -9,9 +9,10 @@ from models.schema import Role, Schema, TensorSpec
 from privacy.calibrated_settings import CentralNoise
 from privacy.clipping import UnusableUpdateError
 from privacy.settings import NoNoise
+from server.aggregation.registry import build_rule
 from server.aggregation.robust_settings import MedianSettings
 from server.aggregation.screening import Screen, ScreenedError
-from server.aggregation.settings import AggregationSettings, MeanSettings
+from server.aggregation.settings import AggregationSettings, AttentiveSettings, MeanSettings
 from server.closing import Closed, Contribution, close_round
 from server.screening_settings import ScreeningSettings, check_screening, typical_norm_after
 from tests.server.test_closing import _Recorder
@@ -28,6 +29,7 @@ def close(
     screen: Screen | None,
     clipping_norm: float | None = None,
     aggregation: AggregationSettings = EQUAL,
+    slot_count: int | None = None,
 ) -> Closed:
     contributions = [
         Contribution(slot, torch.tensor([value]), 1) for slot, value in enumerate(values)
@@ -38,7 +40,7 @@ def close(
         schema=LINE,
         aggregation=aggregation,
         privacy=NoNoise(clipping_norm=clipping_norm),
-        slot_count=len(values),
+        slot_count=slot_count or len(values),
         generator=torch.Generator(),
         screen=screen,
     )
@@ -51,11 +53,51 @@ def test_one_client_with_nan_costs_no_round(bad: float, aggregation: Aggregation
 
     closed = close(1.0, bad, 1.0, 1.0, screen=screen, aggregation=aggregation)
 
-    # Equal weights divide by the four places; a median takes those who count.
-    assert closed.parameters.tolist() == [1.0 if aggregation is not EQUAL else 0.75]
+    assert closed.parameters.tolist() == [1.0]
     assert closed.contribution_count == 3
     assert closed.screened == {"not_finite": 1}
     assert screen.refused_slots == [1]
+
+
+@pytest.mark.parametrize(("under_guarantee", "expected"), [(False, 1.0), (True, 0.75)])
+def test_who_is_set_aside_leaves_a_place_only_where_a_guarantee_counts_on_it(
+    under_guarantee: bool, expected: float
+) -> None:
+    screen = Screen(ScreeningSettings())
+    rule = build_rule(
+        EQUAL,
+        LINE,
+        slot_count=4,
+        clipping_norm=None,
+        under_guarantee=under_guarantee,
+        screen=screen,
+    )
+
+    for slot, value in enumerate((1.0, math.nan, 1.0, 1.0)):
+        try:
+            rule.add(slot, torch.tensor([value]), 1)
+        except UnusableUpdateError as error:
+            screen.refuse(slot, error)
+
+    assert rule.result().tolist() == [expected]
+
+
+def test_who_never_answers_leaves_a_place_beside_one_who_is_set_aside() -> None:
+    attentive = AttentiveSettings(attention_strength=0.5)
+    screen = Screen(ScreeningSettings())
+
+    closed = close(
+        1.0,
+        math.nan,
+        1.0,
+        screen=screen,
+        clipping_norm=1.0,
+        aggregation=attentive,
+        slot_count=4,
+    )
+
+    # Two weigh 1 at the clip; of two places without an update one weighs e^-0.5.
+    assert closed.parameters.tolist() == pytest.approx([2 / (2 + math.exp(-0.5))])
 
 
 def test_without_a_screen_it_ends_the_round() -> None:
@@ -66,7 +108,7 @@ def test_without_a_screen_it_ends_the_round() -> None:
 def test_elements_out_of_range_are_set_aside() -> None:
     closed = close(1.0, -2.1, 2.0, screen=Screen(ScreeningSettings(largest_element=2.0)))
 
-    assert closed.parameters.tolist() == [1.0]
+    assert closed.parameters.tolist() == [1.5]
     assert closed.screened == {"range": 1}
 
 
@@ -75,7 +117,7 @@ def test_norms_above_a_multiple_of_the_typical_one_are_set_aside() -> None:
 
     closed = close(-6.0, 6.5, 3.0, screen=screen)
 
-    assert closed.parameters.tolist() == [-1.0]
+    assert closed.parameters.tolist() == [-1.5]
     assert closed.screened == {"norm": 1}
     # The median of 6, 6.5 and 3 is 6, and half of the way from 2 is the root of 12.
     assert closed.next_typical_norm == pytest.approx(math.sqrt(12))
