@@ -5,6 +5,7 @@ has been understood, agrees with this device's own idea of the model, and lies a
 """
 
 from edge_client.floor import Floor, PlanBelowFloorError, check_plan
+from edge_client.older_side import older_side
 from edge_client.traffic import Traffic
 from models.hypernetwork_settings import hypernetwork_schema
 from models.plan import Plan, PlanError, decode_plan, hypernetwork_of, plan_schema
@@ -43,7 +44,8 @@ def accept_plan(lease: wire.Lease, floor: Floor, traffic: Traffic) -> Plan:
     if schema.sha256.hex() != plan.schema_sha256:
         raise PlanRefusedError(
             "schema_mismatch",
-            "the coordinator builds this model with other tensors; update the older of the two",
+            "the coordinator builds this model with other tensors than this device; "
+            + older_side(lease.software_version),
         )
     _check_sizes(lease, plan, schema)
     try:

@@ -10,6 +10,7 @@ from models.plan import Plan, upload_schema
 from privacy.certificates import Certificates
 from privacy.envelope import Direction, MessageContext, sealed_bytes
 from protos import federation_pb2 as pb
+from protos.version import VERSION
 from server.downlink import Downlink
 from server.generated_parts import GeneratedParts
 from server.round_answers import Lease
@@ -89,6 +90,7 @@ class RoundInHand:
         """
         return pb.WorkOrder(
             lease=pb.Lease(
+                software_version=VERSION,
                 nonce=lease.nonce,
                 round_number=self.round_number,
                 slot=lease.slot,

@@ -31,6 +31,13 @@ def without(key: str) -> bytes:
     return msgspec.json.encode(fields)
 
 
+def other_schema(coordinator: str) -> wire.Lease:
+    """Return a lease of a coordinator that builds the model with other tensors."""
+    lease = make_lease(shipped_plan(schema_sha256="00" * 32))
+    lease.software_version = coordinator
+    return lease
+
+
 def test_a_plan_that_the_device_understands_is_accepted(traffic: Traffic) -> None:
     assert accept_plan(make_lease(), FLOOR, traffic) == shipped_plan()
 
@@ -42,7 +49,12 @@ def test_a_plan_that_the_device_understands_is_accepted(traffic: Traffic) -> Non
         (make_lease(without("privacy")), "plan_unreadable", "privacy"),
         (make_lease(older(0)), "plan_unreadable", "the coordinator is older"),
         (make_lease(older(99)), "plan_unreadable", "this device is older"),
-        (make_lease(shipped_plan(schema_sha256="00" * 32)), "schema_mismatch", "update the older"),
+        (other_schema("99.0"), "schema_mismatch", r"runs sotto 99\.0 .* this device is older"),
+        (
+            other_schema("0.0.1"),
+            "schema_mismatch",
+            r"runs sotto 0\.0\.1 .* the coordinator is older",
+        ),
         (make_lease(shipped_plan(cohort_size=0)), "floor_cohort", "cohort"),
         (make_lease(download_bytes=2 * PAYLOAD_BYTES + (1 << 16)), "wrong_size", "at most"),
         (make_lease(upload_bytes=2 * PAYLOAD_BYTES + (1 << 16)), "wrong_size", "at most"),
