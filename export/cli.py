@@ -108,6 +108,8 @@ def _make(arguments: argparse.Namespace) -> Mapping[str, object]:
                 client=arguments.client,
                 whole=arguments.whole,
                 published=arguments.published,
+                generated=arguments.generated,
+                generated_only=arguments.generated_only,
                 resting=arguments.at_rest,
                 which=arguments.round,
                 **keys,
@@ -249,6 +251,19 @@ def _add_personal(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="what the client's device wrote with `sotto-client publish`, where the run's method "
         "keeps a part of the model there",
+    )
+    parser.add_argument(
+        "--generated",
+        type=Path,
+        metavar="FILE",
+        help="on a device whose method has parts of both sides (fedtp-fedper): what the "
+        "coordinator made with --generated-only, of the bundle's round",
+    )
+    parser.add_argument(
+        "--generated-only",
+        action="store_true",
+        help="write only what the coordinator makes of the client's model, for its device to "
+        "complete",
     )
 
 

@@ -4,7 +4,7 @@ The coordinator makes what the run's method generates. A part that a method keep
 comes from that device alone, in a file that its owner published (`models.published_part`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,6 +94,33 @@ def export_published(
     return manifest
 
 
+def export_generated(
+    release: Release, client: str, target: Path, *, signed_with: "Identity | None" = None
+) -> PersonalManifest:
+    """Write what the coordinator makes of a person's model whose other part the device keeps.
+
+    It fits no bundle: the device adds its part (``export.published_person.own_tensors``).
+
+    Args:
+        release: The release, as ``read_release`` gives it.
+        client: Whose it is.
+        target: New folder, or a ``.zip``.
+        signed_with: The coordinator, to sign the file.
+
+    Raises:
+        ExportError: If the method makes nothing for a client, or nothing is known of this one.
+        BundleError: If the target cannot be made there.
+        OSError: If the disk is full or refuses; nothing is left half.
+    """
+    check_target(target)
+    tensors = ClientModels(release, with_published=True).generated(client)
+    manifest, adapter = encode_person(
+        _made_for(release, tuple(tensors)), client, tensors, "float32", origin="generated"
+    )
+    write_personal_file(target, manifest, adapter, signed_with=signed_with)
+    return manifest
+
+
 def _with_generated(release: Release, published: PublishedPart) -> dict[str, NDArray[np.float32]]:
     """Return all that is the client's own, in schema order."""
     plan, schema = release.plan, plan_schema(release.plan)
@@ -110,12 +137,13 @@ def _with_generated(release: Release, published: PublishedPart) -> dict[str, NDA
     return {name: own[name] for name in personal_names(plan)}
 
 
-def _made_for(release: Release) -> PersonOf:
+def _made_for(release: Release, names: Collection[str] | None = None) -> PersonOf:
+    """Return what files are made for; ``names`` are a part of what is a person's own."""
     plan = release.plan
     return PersonOf(
         run=release.record.run,
         round_number=release.record.round,
         method=plan.personalisation.method,
         model=plan.model,
-        schema=personal_schema(plan.model, personal_names(plan)),
+        schema=personal_schema(plan.model, personal_names(plan) if names is None else names),
     )

@@ -8,9 +8,9 @@ from export.command_sources import certificate_in, coordinator_of, release_in
 from export.exporter import ExportError
 from export.image import export_image, load_image_bundle
 from export.keyboard import export_keyboard
-from export.personal_file import kind_of
+from export.personal_file import PersonalFile, kind_of, load_personal_file
 from export.published_person import AnyBundle, export_own
-from export.release import read_authority
+from export.release import Release, read_authority
 from export.reports import Report, described, described_person, named
 from export.signed_files import MANIFEST_FILE
 from export.speech_bundle import SpeechBundle, load_speech_bundle
@@ -18,6 +18,7 @@ from export.speech_commands import described_speech
 from export.speech_export import export_speech
 from export.whole_bundle import export_whole
 from models.published_part import PublishedPart, decode_published
+from privacy.identity import Identity
 
 _LATEST = "latest"
 
@@ -29,6 +30,8 @@ def export_personal(
     client: str | None,
     whole: bool,
     published: Path | None,
+    generated: Path | None,
+    generated_only: bool,
     resting: Resting,
     which: str,
     authority: Path | None,
@@ -43,6 +46,8 @@ def export_personal(
         client: Name given at enrolment; None for whoever published.
         whole: Whether to write a bundle with the client's whole model.
         published: The file that the client's device published; None where it keeps nothing.
+        generated: On a device, the file of what the coordinator made; None where it makes nothing.
+        generated_only: Whether the coordinator writes what it makes, for the device to add to.
         resting: How the tensors of a personal file are kept.
         which: Round number, ``latest`` or ``best``.
         authority: ``authority.crt``; None takes the coordinator's, if that is the source.
@@ -68,9 +73,18 @@ def export_personal(
                 "a bundle is of one round, and nobody signs what is made of it: leave out --round "
                 "and --passphrase-file"
             )
-        return _from_bundle(source, target, part, whole=whole, resting=resting, authority=authority)
-    from export.person import export_people, export_published  # Loads torch.
-
+        if part is None or generated_only:
+            raise ExportError(
+                "a bundle holds what everyone shares: give with --published what the device keeps, "
+                "or a coordinator's folder as SOURCE"
+            )
+        made = _generated(generated, authority)
+        bundle = _load(source, authority)
+        return _from_bundle(bundle, target, part, generated=made, whole=whole, resting=resting)
+    if generated is not None or (generated_only and (whole or part is not None)):
+        raise ExportError(
+            "--generated goes with everyone's bundle, and --generated-only with --client alone"
+        )
     release = release_in(source, which, authority)
     signer = coordinator_of(source, passphrase_file)
     if part is not None:
@@ -79,50 +93,58 @@ def export_personal(
                 "a whole model with a published part is made of everyone's bundle, got a release: "
                 "give the bundle as SOURCE"
             )
+        from export.person import export_published  # Loads torch.
+
         own = export_published(release, part, target, resting=resting, signed_with=signer)
         return {"file": str(target), **described_person(own)}
     if client is None:
         raise ExportError("--client must say whose model it is, where nothing is --published")
     if whole:
-        if release.plan.task == "speech":
-            voice = export_speech(release, target, client=client, signed_with=signer)
-            return {"bundle": str(target), "client": client, **described_speech(voice)}
-        export = export_image if release.plan.task == "image_classification" else export_keyboard
-        manifest = export(release, target, client=client, signed_with=signer)
-        return {"bundle": str(target), "client": client, **described(manifest)}
-    made = export_people(release, [(client, target)], resting=resting, signed_with=signer)
-    return {"file": str(target), **described_person(made[0])}
+        return _whole(release, target, client, signer)
+    from export.person import export_generated, export_people  # Loads torch.
+
+    if generated_only:
+        own = export_generated(release, client, target, signed_with=signer)
+    else:
+        (own,) = export_people(release, [(client, target)], resting=resting, signed_with=signer)
+    return {"file": str(target), **described_person(own)}
+
+
+def _whole(release: Release, target: Path, client: str, signer: Identity | None) -> Report:
+    """Export a bundle of a client's whole model, all of which the coordinator knows."""
+    if release.plan.task == "speech":
+        voice = export_speech(release, target, client=client, signed_with=signer)
+        return {"bundle": str(target), "client": client, **described_speech(voice)}
+    export = export_image if release.plan.task == "image_classification" else export_keyboard
+    manifest = export(release, target, client=client, signed_with=signer)
+    return {"bundle": str(target), "client": client, **described(manifest)}
 
 
 def _from_bundle(
-    source: Path,
+    bundle: AnyBundle,
     target: Path,
-    part: PublishedPart | None,
+    part: PublishedPart,
     *,
+    generated: PersonalFile | None,
     whole: bool,
     resting: Resting,
-    authority: Path | None,
 ) -> Report:
     """Export from everyone's bundle, as a device does for its owner."""
-    if part is None:
-        raise ExportError(
-            "a bundle holds what everyone shares: give with --published what the device keeps, or "
-            "a coordinator's folder as SOURCE"
-        )
-    bundle = _load(source, authority)
     signed = {"bundle_signed_by": named(bundle.signer)}
     if not whole:
-        own = export_own(bundle, part, target, resting=resting)
+        own = export_own(bundle, part, target, generated=generated, resting=resting)
         return {"file": str(target), **signed, **described_person(own)}
     if isinstance(bundle, SpeechBundle):
         raise ExportError("a voice takes its speaker as a file: leave out --whole")
-    manifest = export_whole(bundle, part, target)
-    return {
-        "bundle": str(target),
-        **signed,
-        "client": part.record.client,
-        **described(manifest),
-    }
+    manifest = export_whole(bundle, part, target, generated=generated)
+    client = {"client": part.record.client}
+    return {"bundle": str(target), **signed, **client, **described(manifest)}
+
+
+def _generated(source: Path | None, authority: Path | None) -> PersonalFile | None:
+    return (
+        None if source is None else load_personal_file(source, authority=certificate_in(authority))
+    )
 
 
 def _is_bundle(source: Path) -> bool:

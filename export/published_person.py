@@ -14,14 +14,21 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from export.adapter import Resting, encode_adapter
+from export.adapter import Resting, decode_adapter, encode_adapter
 from export.bundle import Bundle
 from export.bundle_files import check_target
 from export.exporter import ExportError
+from export.graph_face import PERSONAL
 from export.image import ImageBundle
-from export.manifest import Manifest
+from export.manifest import Manifest, personal_schema
 from export.manifest_base import BundleError, FileDigest
-from export.personal_file import ADAPTER_FILE, Origin, PersonalManifest, write_personal_file
+from export.personal_file import (
+    ADAPTER_FILE,
+    Origin,
+    PersonalFile,
+    PersonalManifest,
+    write_personal_file,
+)
 from export.personal_inputs import personal_inputs
 from export.speech_bundle import SpeechBundle
 from export.speech_manifest import SpeechManifest
@@ -116,33 +123,66 @@ def check_published(
         )
 
 
-def own_tensors(manifest: Manifest | SpeechManifest, published: PublishedPart) -> Tensors:
+def own_tensors(
+    manifest: Manifest | SpeechManifest,
+    published: PublishedPart,
+    generated: PersonalFile | None = None,
+) -> Tensors:
     """Return all that is a person's own under a bundle, in schema order.
 
     Args:
         manifest: Everyone's bundle's.
         published: What the person's device published, its signature checked.
+        generated: What the coordinator made for the person (``export.person.export_generated``),
+            its signature checked; None where the method makes nothing.
 
     Raises:
-        BundleError: If the bundle takes nothing of a person.
-        ExportError: If the part is of another run, method or model, or the coordinator makes some
-            of what is the person's own.
+        BundleError: If the bundle takes nothing of a person, or what was made is of another run,
+            round, method or model, or is damaged.
+        ExportError: If the published part is of another run, method or model, or one of the two
+            parts is missing or of no use.
     """
-    part, record = manifest.personal, published.record
+    part, client = manifest.personal, published.record.client
     if part is None:
         raise BundleError(
-            f"the bundle must take a person's tensors, but holds a whole model; {record.client}'s "
+            f"the bundle must take a person's tensors, but holds a whole model; {client}'s "
             "published part is of no use to it"
         )
     schema = _with_roles(manifest, published)
     check_published(published, schema, run=manifest.run, method=part.method, whose="the bundle's")
-    made = schema.with_roles(Role.GENERATED).tensors
-    if made:
+    made = schema.with_roles(Role.GENERATED)
+    if bool(made.tensors) != (generated is not None):
         raise ExportError(
-            f"the coordinator makes {made[0].name} for {record.client}, and keeps what it makes it "
-            "of: hand it the published part, for `sotto-export personal SERVER --published`"
+            f"the coordinator makes {made.tensors[0].name} for {client}: give the file of "
+            "`sotto-export personal SERVER --generated-only` with --generated"
+            if made.tensors
+            else f"the coordinator makes nothing for {client}: leave --generated out"
         )
-    return {name: published.tensors[name] for name in part.tensors}
+    own = dict(published.tensors)
+    if generated is not None:
+        own |= _made_tensors(generated, manifest, made, client)
+    return {name: own[name] for name in part.tensors}
+
+
+def _made_tensors(
+    generated: PersonalFile, manifest: Manifest | SpeechManifest, made: Schema, client: str
+) -> Tensors:
+    """Return what the coordinator made, by state-dict name."""
+    found, part = generated.manifest, personal_schema(manifest.model, tuple(made.slices))
+    method = "" if manifest.personal is None else manifest.personal.method
+    for name, got, expected in (
+        ("client", found.client, client),
+        ("run", found.run, manifest.run),
+        ("round", found.round_number, manifest.round_number),
+        ("method", found.method, method),
+        ("schema", found.schema_sha256, part.sha256.hex()),
+    ):
+        if got != expected:
+            raise BundleError(f"{name} of the generated part must be {expected}, got {got}")
+    # No method makes a GRU's tensors and leaves others to the device: names are the model's.
+    shapes = {PERSONAL + spec.name: spec.shape for spec in part.tensors}
+    tensors = decode_adapter(generated.adapter, shapes, found.resting)
+    return {name.removeprefix(PERSONAL): tensor for name, tensor in tensors.items()}
 
 
 def _with_roles(manifest: Manifest | SpeechManifest, published: PublishedPart) -> Schema:
@@ -162,7 +202,12 @@ def _with_roles(manifest: Manifest | SpeechManifest, published: PublishedPart) -
 
 
 def export_own(
-    bundle: AnyBundle, published: PublishedPart, target: Path, *, resting: Resting = "float32"
+    bundle: AnyBundle,
+    published: PublishedPart,
+    target: Path,
+    *,
+    generated: PersonalFile | None = None,
+    resting: Resting = "float32",
 ) -> PersonalManifest:
     """Write a person's file from everyone's bundle and what the person's device published.
 
@@ -170,16 +215,17 @@ def export_own(
         bundle: Everyone's, its signature checked.
         published: What the device published, its signature checked.
         target: New folder, or a ``.zip``, which is replaced in one step.
+        generated: As for ``own_tensors``.
         resting: How the tensors are kept.
 
     Raises:
-        BundleError: If the bundle takes nothing of a person, or the target cannot be made there.
+        BundleError: As ``own_tensors``, or if the target cannot be made there.
         ExportError: As ``own_tensors``.
         OSError: If the disk is full or refuses; nothing is left half.
     """
     check_target(target)
     before = bundle.manifest
-    tensors = own_tensors(before, published)
+    tensors = own_tensors(before, published, generated)
     made_for = PersonOf(
         run=before.run,
         round_number=before.round_number,

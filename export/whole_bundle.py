@@ -21,6 +21,7 @@ from export.image_runtime import ImageGraph
 from export.manifest import FORMAT_VERSION, MODEL_FILE, Manifest
 from export.manifest_base import FileDigest
 from export.parity import SHAPES, TOLERANCE, ParityError, fitting
+from export.personal_file import PersonalFile
 from export.personal_inputs import personal_inputs
 from export.published_person import own_tensors
 from export.release import parameters_sha256
@@ -36,21 +37,28 @@ _ONE_WORD = 1
 Compared = Iterable[tuple[NDArray[np.float32], NDArray[np.float32]]]
 
 
-def export_whole(bundle: Bundle | ImageBundle, published: PublishedPart, target: Path) -> Manifest:
+def export_whole(
+    bundle: Bundle | ImageBundle,
+    published: PublishedPart,
+    target: Path,
+    *,
+    generated: PersonalFile | None = None,
+) -> Manifest:
     """Write a bundle with a person's whole model.
 
     Args:
         bundle: Everyone's, float32, its signature checked.
         published: What the person's device published, its signature checked.
         target: New folder, or a ``.zip``, which is replaced in one step.
+        generated: As for ``export.published_person.own_tensors``.
 
     Returns:
         The new bundle's manifest. Its ``parity`` is that of everyone's graph with torch, and what
         the new graph differs from that one comes on top.
 
     Raises:
-        BundleError: If the bundle takes nothing of a person, or the target cannot be made there.
-        ExportError: If the bundle is rounded, or as ``export.published_person.own_tensors``.
+        BundleError: As ``own_tensors``, or if the target cannot be made there.
+        ExportError: As ``own_tensors``, or if the bundle is rounded.
         GraphError: If onnxruntime cannot load a graph.
         ParityError: If the two graphs disagree.
         OSError: If the disk is full or refuses; nothing is left half.
@@ -62,7 +70,7 @@ def export_whole(bundle: Bundle | ImageBundle, published: PublishedPart, target:
             f"a whole model must be made of a float32 bundle, got {before.precision}; a person's "
             "file goes onto this one, or round the whole bundle later"
         )
-    own = own_tensors(before, published)
+    own = own_tensors(before, published, generated)
     tensors = {**named_tensors(before.held_schema, recover_parameters(bundle)), **own}
     encoded: bytes = exporter_for(before.model).build(tensors).SerializeToString(deterministic=True)
     difference = _difference(bundle, encoded, personal_inputs(before.model, own))

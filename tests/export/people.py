@@ -43,19 +43,21 @@ def release_with_people(
     *,
     plan: Plan | None = None,
     signer: Identity | None = None,
+    people: tuple[str, ...] = PEOPLE,
 ) -> Release:
-    """Write a release into a folder's ``releases``; ada and ben took part in its one round.
+    """Write a release into a folder's ``releases``; some people took part in its one round.
 
     Args:
         folder: Gets the release.
         vocabulary: The word list; None with a plan whose task has no words.
         plan: A plan of FedTP; None for a keyboard's.
         signer: Signs the release.
+        people: Who took part.
     """
     if plan is None:
         assert vocabulary is not None
         plan = plan_of(PERSONAL_SETTINGS, vocabulary, personalisation=FEDTP)
-    half = _half(plan)
+    half = _half(plan, people)
     draw = np.random.default_rng(7).standard_normal(released_schema(plan).element_count)
     state = encode_tensors({name: tensor.numpy() for name, tensor in half.state().items()})
     releases = ReleaseFolder(folder / "releases")
@@ -74,14 +76,14 @@ def release_with_people(
     return read_release(releases.publish(1))
 
 
-def _half(plan: Plan) -> HypernetworkHalf:
+def _half(plan: Plan, people: tuple[str, ...]) -> HypernetworkHalf:
     half = build_server_half(
         plan.personalisation, download_schema(plan), model=plan.model, run_seed=plan.seed
     )
     assert isinstance(half, HypernetworkHalf)
     count = plan_schema(plan).with_roles(Role.GENERATED).element_count
-    half.begin(RoundTerms(slot_count=2, weighting="examples"))
-    for number, name in enumerate(PEOPLE, start=1):
+    half.begin(RoundTerms(slot_count=len(people), weighting="examples"))
+    for number, name in enumerate(people, start=1):
         generator = torch.Generator().manual_seed(number)
         half.take(name, 5 * torch.randn(count, generator=generator), 10)
     half.close()

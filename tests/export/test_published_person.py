@@ -1,9 +1,10 @@
 """A device makes its owner's file of everyone's bundle, and it is the one the coordinator makes."""
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -17,8 +18,11 @@ from export.exporter import exporter_for
 from export.gru_graph import GruGraph
 from export.image import verify_image
 from export.keyboard import verify_bundle
-from export.personal_file import ADAPTER_FILE, load_personal_file
+from export.manifest_base import BundleError
+from export.personal_file import ADAPTER_FILE, load_personal_file, write_personal_file
 from export.personal_inputs import personal_inputs
+from export.published_person import export_own
+from export.release import read_authority
 from export.runtime import NextWordGraph
 from models.codec import named_tensors
 from models.model_settings import ModelSettings, schema_of
@@ -28,7 +32,7 @@ from models.personalisation_settings import (
     VanillaSettings,
 )
 from models.plan import Plan, plan_schema, released_schema
-from models.published_part import PublishedRecord, encode_published
+from models.published_part import PublishedRecord, decode_published, encode_published
 from models.schema import Role
 from models.vocabulary import Vocabulary
 from privacy.identity import Identity
@@ -40,10 +44,11 @@ from tests.export.conftest import (
     plan_of,
     random_parameters,
 )
-from tests.export.people import FEDTP, PERSONAL_SETTINGS
+from tests.export.people import FEDTP, PERSONAL_SETTINGS, release_with_people
 from tests.export.test_image import image_plan
 
 Tensors = dict[str, np.ndarray]
+DEVICE = "device-0001"
 UNTIED = msgspec.structs.replace(SETTINGS, tied=False)
 
 
@@ -87,8 +92,8 @@ MakeHome = Callable[[Plan, Vocabulary | None], Home]
 @pytest.fixture(scope="module")
 def device(tmp_path_factory: pytest.TempPathFactory, federation: Federation) -> Identity:
     folder = tmp_path_factory.mktemp("device") / "identity"
-    requests = Identity.create_requests(folder, "device-0001")
-    issued = federation.authority.issue_all(requests, name="device-0001", role="device", now=NOW)
+    requests = Identity.create_requests(folder, DEVICE)
+    issued = federation.authority.issue_all(requests, name=DEVICE, role="device", now=NOW)
     ca = federation.authority.certificate
     return Identity.install(folder, issued, ca=ca, role="device", now=NOW)
 
@@ -271,21 +276,70 @@ def test_what_cannot_be_trusted_or_made_of_a_bundle_is_refused(
     assert not target.exists()
 
 
-def test_what_the_coordinator_makes_is_not_made_on_a_device(
-    tmp_path: Path,
-    make_home: MakeHome,
-    vocabulary: Vocabulary,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+@pytest.fixture
+def both_sides(
+    tmp_path: Path, make_home: MakeHome, vocabulary: Vocabulary, federation: Federation
+) -> Home:
+    """A federation of FedTP with heads of their own, its bundle, and both parts of the device's."""
     method = msgspec.structs.replace(FEDTP, head="personal")
-    home = make_home(plan_of(PERSONAL_SETTINGS, vocabulary, personalisation=method), vocabulary)
-    shared, mine = tmp_path / "shared.zip", home.publish(tmp_path / "mine.published")
-    main(["keyboard", str(home.server), "--out", str(shared)])
-    capsys.readouterr()
+    plan = plan_of(PERSONAL_SETTINGS, vocabulary, personalisation=method)
+    home = make_home(plan, vocabulary)
+    with_state = release_with_people(
+        tmp_path / "learnt", vocabulary, plan=plan, signer=federation.coordinator, people=(DEVICE,)
+    )
+    assert with_state.personalisation is not None
+    shutil.rmtree(home.server / "releases")
+    (tmp_path / "learnt" / "releases").rename(home.server / "releases")
+    server = str(home.server)
+    main(["keyboard", server, "--out", str(tmp_path / "shared.zip")])
+    made = ["--generated-only", "--client", DEVICE, "--out", str(tmp_path / "made.zip")]
+    assert main(["personal", server, *made]) == 0
+    home.publish(tmp_path / "mine.published")
+    return home
 
-    assert personal(shared, mine, tmp_path / "own.zip", "--authority", home.authority) == 1
 
-    assert "the coordinator makes blocks.0.attention.to_qkv.weight" in capsys.readouterr().err
+@pytest.mark.parametrize("resting", ["float32", "int8"])
+def test_a_device_puts_its_part_and_what_was_made_for_it_together(
+    tmp_path: Path, both_sides: Home, resting: str
+) -> None:
+    shared, mine = tmp_path / "shared.zip", tmp_path / "mine.published"
+    more = ["--at-rest", resting]
+    given = ["--generated", tmp_path / "made.zip", "--authority", both_sides.authority]
+
+    assert personal(shared, mine, tmp_path / "device", *more, *given) == 0
+    assert personal(both_sides.server, mine, tmp_path / "server's", *more) == 0
+
+    for name in ("manifest.json", ADAPTER_FILE):
+        ours, theirs = tmp_path / "device" / name, tmp_path / "server's" / name
+        assert ours.read_bytes() == theirs.read_bytes()
+    # Half of a person goes onto no bundle by itself.
+    bundle = load_bundle(shared)
+    with pytest.raises(BundleError, match="schema of device-0001's file must be"):
+        load_personal_file(tmp_path / "made.zip").on(NextWordGraph(bundle.graph), bundle.manifest)
+
+
+def test_a_part_that_was_made_for_somebody_else_or_another_round_is_refused(
+    tmp_path: Path, both_sides: Home, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shared, mine = tmp_path / "shared.zip", tmp_path / "mine.published"
+    target, authority = tmp_path / "own.zip", ["--authority", both_sides.authority]
+    made = load_personal_file(tmp_path / "made.zip")
+
+    assert personal(shared, mine, target, *authority) == 1
+    told = capsys.readouterr().err
+    assert "the coordinator makes blocks.0.attention.to_qkv.weight for device-0001: give" in told
+    unsigned = tmp_path / "unsigned.zip"
+    write_personal_file(unsigned, made.manifest, made.adapter)
+    assert personal(shared, mine, target, "--generated", unsigned, *authority) == 1
+    assert "manifest.sig must be in the bundle" in capsys.readouterr().err
+    bundle = load_bundle(shared)
+    part = decode_published(mine.read_bytes(), authority=read_authority(both_sides.authority))
+    for changes in ({"client": "ben"}, {"round_number": 2}, {"run": "f" * 32}):
+        other = replace(made, manifest=msgspec.structs.replace(made.manifest, **changes))
+        what = next(iter(changes)).removesuffix("_number")
+        with pytest.raises(BundleError, match=f"{what} of the generated part must be"):
+            export_own(bundle, part, target, generated=other)
+    assert not target.exists()
 
 
 def test_a_gru_is_put_into_the_order_of_its_graph_without_onnx() -> None:
