@@ -14,7 +14,6 @@ import msgspec
 from privacy.atomic import write_atomically
 from privacy.budget_values import check_delta, check_epsilon, check_noise_multiplier
 from privacy.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
-from privacy.settings import PrivacySettings
 
 if TYPE_CHECKING:
     from models.plan import Plan
@@ -198,7 +197,7 @@ def check_plan(plan: "Plan", floor: Floor) -> None:
             "floor_mode",
             f"this device does not accept noise mode {mode}; its owner can, in floor.toml",
         )
-    if plan.kind != "train" and plan.privacy.guarantees_privacy:
+    if plan.kind != "train" and plan.privacy.guarantees_privacy and not _noises_counts(plan):
         # A coordinator with a guarantee never asks: only a captured one would.
         sent = "counts of an evaluation leave" if plan.kind == "evaluate" else "an embedding leaves"
         raise PlanBelowFloorError("floor_mode", f"{sent} without noise, which {mode} forbids")
@@ -207,7 +206,7 @@ def check_plan(plan: "Plan", floor: Floor) -> None:
         raise PlanBelowFloorError(
             "floor_clipping_norm", f"clipping_norm must be <= {largest} for this device, got {norm}"
         )
-    _check_noise(plan.privacy, floor)
+    _check_noise(plan, floor)
     if plan.cohort_size < floor.least_cohort:
         raise PlanBelowFloorError(
             "floor_cohort",
@@ -246,10 +245,19 @@ def check_data(data: Path, floor: Floor) -> None:
         )
 
 
-def _check_noise(privacy: PrivacySettings, floor: Floor) -> None:
+def _noises_counts(plan: "Plan") -> bool:
+    """Return whether counts are noised as the models are; ``local`` trusts nobody to do so."""
+    return plan.evaluation_noise is not None and not isinstance(plan.privacy, LocalNoise)
+
+
+def _check_noise(plan: "Plan", floor: Floor) -> None:
     least = floor.least_noise_multiplier
-    z = privacy.noise_multiplier if isinstance(privacy, _CALIBRATED) else None
-    if least is not None and not (z is not None and z >= least):
+    if least is None:
+        return
+    z = plan.privacy.noise_multiplier if isinstance(plan.privacy, _CALIBRATED) else None
+    if z is not None and plan.evaluation_noise is not None:
+        z = min(z, plan.evaluation_noise.noise_multiplier)
+    if not (z is not None and z >= least):
         raise PlanBelowFloorError(
             "floor_noise_multiplier",
             f"noise_multiplier must be >= {least} for this device, got {z}",

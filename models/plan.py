@@ -30,6 +30,7 @@ from models.personalisation_settings import (
 )
 from models.schema import RECEIVED, RELEASED, SENT, Schema, TensorSpec
 from models.word_rules import check_words
+from privacy.evaluation_noise import EvaluationNoise
 from privacy.example_settings import ExamplePrivacySettings
 from privacy.settings import PaperNoise, PrivacySettings
 from protos.version import PLAN_VERSION
@@ -159,6 +160,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         growth: When the model gets which layers; absent for one that does not grow.
         growth_stage: The stage that ``model`` is of, from 1; absent without growth.
         compression: In which form updates travel; absent for float32 as they are.
+        evaluation_noise: How the coordinator limits and noises counts; only for ``evaluate``.
     """
 
     version: int = PLAN_VERSION
@@ -177,6 +179,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     growth: GrowthSettings | None = None
     growth_stage: int | None = None
     compression: CompressionSettings | None = None
+    evaluation_noise: EvaluationNoise | None = None
 
     def __post_init__(self) -> None:
         if self.training.example_privacy is not None:
@@ -204,6 +207,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                 'embedding_fit belongs to kind "fit_embedding"; '
                 f'got kind "{self.kind}" and embedding_fit {self.embedding_fit}'
             )
+        if self.evaluation_noise is not None and self.kind != "evaluate":
+            raise ValueError(f'evaluation_noise belongs to kind "evaluate", got "{self.kind}"')
 
     def _check_growth(self) -> None:
         if (self.growth is None) != (self.growth_stage is None):

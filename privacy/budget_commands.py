@@ -120,7 +120,7 @@ def epsilon_of_plan(path: Path, *, second_opinion: str) -> Answer:
     if tables.delta is None:
         raise ValueError(f"{path}: {tables.privacy.guarantee}; there is no epsilon to compute")
     found = report_of_tally(tally_of_run(tables), tables.delta, second_opinion=second_opinion)
-    answer = _answer(found, tables.rounds.cap)
+    answer = _answer(found, tables.rounds.cap, evaluations=tables.evaluation_count())
     budget = tables.epsilon_budget
     answer.figures["epsilon_budget"] = budget
     if budget is not None:
@@ -294,7 +294,7 @@ def _tree_leaves(rounds: int, restart_rounds: int | None) -> list[int]:
     return [min(length, rounds - first) for first in range(0, rounds, length)]
 
 
-def _answer(found: PrivacyReport, rounds: int) -> Answer:
+def _answer(found: PrivacyReport, rounds: int, *, evaluations: int = 0) -> Answer:
     bounded = math.isfinite(found.epsilon)
     figures: dict[str, Figure] = {
         "epsilon": found.epsilon if bounded else None,
@@ -309,7 +309,9 @@ def _answer(found: PrivacyReport, rounds: int) -> Answer:
     if not bounded:
         return Answer(figures, ["no bound: something was released without a guarantee"])
     spent = f"epsilon {found.epsilon:.4g} at delta {found.delta:g} for one enrolled person"
-    return Answer(figures, [f"{spent} over {in_words(rounds, 'release')}", _basis(found)])
+    over = in_words(rounds + evaluations, "release")
+    counted = f", {in_words(evaluations, 'evaluation')} among them" if evaluations else ""
+    return Answer(figures, [f"{spent} over {over}{counted}", _basis(found)])
 
 
 def _basis(found: PrivacyReport) -> str:

@@ -20,6 +20,7 @@ from privacy.federation_tables import (
     FederationTables,
     TrainingTable,
     aggregate_sensitivity,
+    tally_of_models,
     tally_of_run,
 )
 from privacy.sensitivity import mean_sensitivity
@@ -45,6 +46,7 @@ def explain(tables: FederationTables) -> Answer:
     match tables.privacy:
         case CentralNoise() | TreeNoise() | LocalNoise():
             parts = [_unit(tables), _draw(tables), _spent(tables), _noise(tables)]
+            parts.append(_evaluations(tables))
         case PaperNoise() | PaperServerNoise():
             parts = [_papers_noise(tables)]
         case NoNoise():
@@ -98,7 +100,7 @@ def _spent(tables: FederationTables) -> Answer:
     delta, budget = tables.delta, tables.epsilon_budget
     if delta is None or budget is None:
         raise ValueError("delta and epsilon_budget must be given")
-    one = epsilon_of_tally(tally_of_run(tables, 1), delta)
+    one = epsilon_of_tally(tally_of_models(tables, 1), delta)
     whole = epsilon_of_tally(tally_of_run(tables), delta)
     fitting = _rounds_that_fit(tables, PrivacyBudget(epsilon_budget=budget, delta=delta))
     cap = tables.rounds.cap
@@ -158,6 +160,33 @@ def _noise(tables: FederationTables) -> Answer:
             f"Noise: {z:g} (multiplier) x {sensitivity:.4g} (sensitivity) = standard deviation "
             f"{z * sensitivity:.4g} on every parameter of {where}, before the server's step.",
             *priced.lines,
+        ],
+    )
+
+
+def _evaluations(tables: FederationTables) -> Answer:
+    """Return what evaluations by devices cost, and how much of a figure is noise; or nothing."""
+    event, noise = tables.evaluation_event, tables.evaluation.noise
+    delta, size = tables.delta, tables.evaluation.cohort_size
+    if event is None or noise is None or delta is None or size is None:
+        return Answer({}, [])
+    count = tables.evaluation_count()
+    one = epsilon_of_tally(Tally().plus(event), delta)
+    models = epsilon_of_tally(tally_of_models(tables, tables.rounds.cap), delta)
+    error = noise.loss_error(event.adjacency, size)
+    return Answer(
+        {
+            "evaluations": count,
+            "epsilon_evaluation": one,
+            "epsilon_models": models,
+            "evaluation_loss_error": error,
+        },
+        [
+            f"Evaluations: {count:,} by devices in the whole run, which would cost epsilon "
+            f"{models:.3g} without them; one alone costs {one:.3g}.",
+            f"Their noise moves the mean log-loss by about {error:.2g} nats, and the perplexity by "
+            f"{math.expm1(error):.2g} of itself, if {size:,} devices answer with "
+            f"{noise.token_cap:,} targets or more.",
         ],
     )
 

@@ -1,7 +1,7 @@
 """Read what a federation's file says about privacy, and add up what its whole run would release.
 
-Only the tables [privacy], [rounds], [aggregation] and [training] are looked at, and of the last
-three only the keys that decide privacy. Whether the file as a whole can be used is the
+Only the tables [privacy], [rounds], [aggregation], [training] and [evaluation] are looked at, and
+of the last four only the keys that decide privacy. Whether the file as a whole can be used is the
 coordinator's question: it reads the same text strictly, and a test holds both to the same events.
 """
 
@@ -13,8 +13,10 @@ import msgspec
 
 from privacy.budget_values import check_count, check_delta
 from privacy.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
+from privacy.evaluation_noise import EvaluationNoise, evaluation_release
 from privacy.events import (
     Adjacency,
+    EvaluationRelease,
     GaussianRelease,
     LocalRelease,
     SecretCoinFlips,
@@ -82,6 +84,27 @@ class TrainingTable(msgspec.Struct, frozen=True, kw_only=True):
         check_count(self.local_epochs, "training.local_epochs")
 
 
+class EvaluationTable(msgspec.Struct, frozen=True, kw_only=True):
+    """Hold what [evaluation] says about the counts of devices.
+
+    Attributes:
+        kind: ``devices`` counts; the others tell of nobody.
+        every_rounds: Rounds from one evaluation to the next.
+        cohort_size: Devices asked in one.
+        noise: How their counts are limited and noised; None only without a guarantee.
+    """
+
+    kind: Literal["none", "public", "devices"] = "none"
+    every_rounds: int = 1
+    cohort_size: int | None = None
+    noise: EvaluationNoise | None = None
+
+    def __post_init__(self) -> None:
+        check_count(self.every_rounds, "evaluation.every_rounds")
+        if self.kind == "devices":
+            check_count(self.cohort_size, "evaluation.cohort_size")
+
+
 class FederationTables(msgspec.Struct, frozen=True, kw_only=True):
     """Hold the tables that decide privacy."""
 
@@ -89,6 +112,7 @@ class FederationTables(msgspec.Struct, frozen=True, kw_only=True):
     rounds: RoundsTable
     aggregation: AggregationTable
     training: TrainingTable = TrainingTable()
+    evaluation: EvaluationTable = EvaluationTable()
 
     @property
     def slot_count(self) -> int | None:
@@ -104,6 +128,34 @@ class FederationTables(msgspec.Struct, frozen=True, kw_only=True):
             rounds=rounds.cap,
             delta=privacy.delta,
         )
+
+    @property
+    def evaluation_event(self) -> EvaluationRelease | None:
+        """Return what one evaluation by devices tells the accountant; None where none is.
+
+        Raises:
+            ValueError: If the mode promises something that counts without noise would break.
+        """
+        evaluation, privacy = self.evaluation, self.privacy
+        if evaluation.kind != "devices" or not isinstance(privacy, _CALIBRATED):
+            return None
+        if isinstance(privacy, LocalNoise) or evaluation.noise is None:
+            raise ValueError(
+                'evaluation.kind = "devices" needs evaluation.noise, and mode "central" or "ftrl", '
+                "or nothing bounds what counts tell"
+            )
+        return evaluation_release(
+            evaluation.noise,
+            privacy.adjacency,
+            cohort_size=evaluation.cohort_size or 0,
+            coins_among=self.rounds.population_size if self.rounds.selection == "sampled" else None,
+        )
+
+    def evaluation_count(self, rounds: int | None = None) -> int:
+        """Return the evaluations by devices up to the cap, or in the first ``rounds``."""
+        if self.evaluation_event is None:
+            return 0
+        return (self.rounds.cap if rounds is None else rounds) // self.evaluation.every_rounds
 
     @property
     def delta(self) -> float | None:
@@ -139,14 +191,24 @@ def read_tables(path: Path) -> FederationTables:
 
 
 def tally_of_run(tables: FederationTables, rounds: int | None = None) -> Tally:
-    """Return what a run releases up to its cap, or in its first ``rounds``.
+    """Return what a run releases up to its cap, or in its first ``rounds``, evaluations included.
 
     A device counts as if it took part in every round that the plan allows.
 
     Raises:
-        ValueError: If the cohort's draw does not say enough, or cannot be accounted for.
+        ValueError: If a draw does not say enough, or cannot be accounted for.
     """
-    count = tables.rounds.cap if rounds is None else rounds
+    total = tally_of_models(tables, tables.rounds.cap if rounds is None else rounds)
+    event, count = tables.evaluation_event, tables.evaluation_count(rounds)
+    return total if event is None or not count else total.plus(event, count)
+
+
+def tally_of_models(tables: FederationTables, count: int) -> Tally:
+    """Return what the models of the first ``count`` rounds release, without evaluations.
+
+    Raises:
+        ValueError: As `tally_of_run`.
+    """
     match tables.privacy:
         case NoNoise():
             return Tally().plus(UnprotectedRelease(mode="none"), count)

@@ -34,6 +34,7 @@ from server.aggregation.robust_settings import RobustSettings
 from server.aggregation.settings import AggregationSettings, AttentiveSettings
 from server.buffered_rules import check_buffered
 from server.convergence import ConvergenceSettings
+from server.evaluation_rules import check_evaluation
 from server.evaluation_settings import EvaluationSettings
 from server.fitting_settings import FittingSettings, check_fitting
 from server.guarantee_rules import check_guarantee, sampled_places
@@ -127,8 +128,13 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
                 self.privacy,
                 self.aggregation,
                 self.rounds,
-                evaluation=self.evaluation,
             )
+        check_evaluation(
+            self.evaluation,
+            self.rounds,
+            self.privacy,
+            hides_examples=self.training.example_privacy is not None,
+        )
         if self.rounds.buffered is not None:
             check_buffered(
                 schema,
@@ -376,6 +382,7 @@ def make_plan(
         growth=growth,
         growth_stage=None if growth is None else growth.stage_count,
         compression=config.compression,
+        evaluation_noise=config.evaluation.noise if kind == "evaluate" else None,
     )
     return plan_of_round(whole, round_number)
 

@@ -1,7 +1,8 @@
 """Stop a run when its figure no longer improves, and remember the round at which it was best.
 
-The figure is a perplexity from public text, or from devices' counts under the privacy budget of
-the run: stopping on anything else would let the choice of the model leak what no noise covers.
+The figure is a perplexity from public text or from devices' counts. Under a guarantee those counts
+are noised and paid for from the run's budget (``server.noised_evaluations``): stopping on anything
+else would let the choice of the model leak what no noise covers.
 """
 
 import math

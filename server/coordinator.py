@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator
 
 from models.metrics import Counts
 from privacy.budget import BudgetExceededError
+from privacy.limited_counts import LimitedSum
 from protos import federation_pb2 as pb
 from server.answering import RefusedError, disk_refusal
 from server.buffered_rounds import BufferedMachine, RoundsMachine
@@ -398,15 +399,18 @@ class Coordinator:
         await self._keeper.abort(order)
 
     async def _begin_evaluation(self, contributors: set[str]) -> None:
-        candidates = [name for name in self._dispatcher.clients if name not in contributors]
+        if self._evaluation.draws_by_coins:
+            candidates = await self._keeper.population(self._machine.round_number)
+        else:
+            candidates = [name for name in self._dispatcher.clients if name not in contributors]
         in_hand = await self._keeper.open_evaluation(self._evaluation.deadline_s)
         if self._evaluation.begin(candidates, in_hand, time.monotonic()):
             self._dispatcher.offer_all()
 
-    async def _end_evaluation(self, counts: Counts) -> None:
+    async def _end_evaluation(self, counts: Counts | LimitedSum) -> None:
         self._end_leases("the evaluation ended")
-        if counts.token_count:
-            await self._shelf.observe(self._machine.round_number - 1, counts)
+        number = self._machine.round_number - 1
+        await self._shelf.observe(number, await self._keeper.measured(number, counts))
         self._finish_if_over()
 
     def _finish_if_over(self) -> None:

@@ -1,8 +1,8 @@
 """Measure a released model on devices outside the round that made it: they send back counts.
 
 One evaluation is an exchange like a round, with leases, a quorum and a deadline, but nothing is
-aggregated: counts are added up and only the sum is kept. It is not taken up again after a restart;
-the round after it is evaluated instead.
+aggregated: counts are added up and only the sum is kept, under a guarantee one of limited counts.
+It is not taken up again after a restart; the round after it is evaluated instead.
 """
 
 import logging
@@ -10,13 +10,19 @@ import math
 from collections.abc import Sequence
 
 from models.metrics import Counts
+from privacy.calibrated_settings import CentralNoise, TreeNoise
+from privacy.limited_counts import LimitedSum
+from privacy.settings import PrivacySettings
 from protos import federation_pb2 as pb
 from server.answering import RefusedError
-from server.cohort import EntropySource
+from server.cohort import EntropySource, PopulationTooLargeError
+from server.evaluation_machine import evaluation_machine
+from server.evaluation_rules import draws_by_coins
 from server.evaluation_settings import EvaluationSettings
 from server.refusals import RefusalCode
 from server.round_answers import Abort, Close, Lease, LeaseGiven, Phase, Refused
 from server.round_in_hand import RoundInHand
+from server.round_settings import RoundSettings
 from server.rounds import RoundMachine
 
 _LOG = logging.getLogger(__name__)
@@ -29,18 +35,29 @@ class DeviceEvaluation:
         in_hand: What its devices get; None when none is running.
     """
 
-    def __init__(self, settings: EvaluationSettings, source: EntropySource) -> None:
+    def __init__(
+        self,
+        settings: EvaluationSettings,
+        source: EntropySource,
+        *,
+        rounds: RoundSettings,
+        privacy: PrivacySettings,
+    ) -> None:
         """Prepare for the evaluations of a run.
 
         Args:
             settings: How models are measured.
             source: Draws the devices.
+            rounds: How the rounds' cohorts are drawn.
+            privacy: What hides a person.
         """
         self.in_hand: RoundInHand | None = None
         self._settings = settings
+        self._rounds = rounds
+        self._privacy = privacy
         self._source = source
         self._machine: RoundMachine | None = None
-        self._total = Counts()
+        self._total: Counts | LimitedSum = Counts()
 
     @property
     def next_wakeup(self) -> float | None:
@@ -52,28 +69,45 @@ class DeviceEvaluation:
         """Return the seconds that devices have to report."""
         return self._settings.deadline_s
 
+    @property
+    def draws_by_coins(self) -> bool:
+        """Return whether secret coins draw from everybody enrolled, connected or not."""
+        return draws_by_coins(self._settings, self._rounds)
+
     def is_due(self, round_number: int) -> bool:
         """Return whether devices evaluate the model of this round."""
-        return self._settings.kind == "devices" and self._settings.is_due(round_number)
+        return self._settings.asks_devices(round_number)
 
     def begin(self, candidates: Sequence[str], in_hand: RoundInHand, now: float) -> bool:
         """Ask as many of the candidates as the settings say; return False if they are too few.
 
         Args:
-            candidates: Connected devices that did not make the model.
+            candidates: Connected devices that did not make the model; everybody enrolled where
+                coins draw.
             in_hand: The model and a plan of kind ``evaluate``.
             now: Seconds on the coordinator's clock.
         """
-        machine = RoundMachine(self._settings.exchange(), self._source)
-        if not machine.open_round(candidates, now):
+        machine = evaluation_machine(self._settings, self._rounds, self._source)
+        try:
+            is_open = machine.open_round(candidates, now)
+        except PopulationTooLargeError as error:
+            _LOG.error("round %s is not evaluated: %s", in_hand.round_number - 1, error)
+            return False
+        if not is_open:
             _LOG.warning(
                 "round %s is not evaluated: %s devices are connected that did not make its model",
                 in_hand.round_number - 1,
                 len(candidates),
             )
             return False
-        self._machine, self.in_hand, self._total = machine, in_hand, Counts()
+        self._machine, self.in_hand, self._total = machine, in_hand, self._nothing()
         return True
+
+    def _nothing(self) -> Counts | LimitedSum:
+        noise, privacy = self._settings.noise, self._privacy
+        if noise is None or not isinstance(privacy, CentralNoise | TreeNoise):
+            return Counts()
+        return LimitedSum(noise, privacy.adjacency)
 
     def work_for(self, client: str, now: float) -> pb.WorkOrder | None:
         """Return the client's work order, or None if it is not asked."""
@@ -105,7 +139,11 @@ class DeviceEvaluation:
         answer = self._machine.commit(client, report.lease_nonce, report.lease_nonce, now)
         if isinstance(answer, Refused):
             raise RefusedError(answer.code, answer.text)
-        if not repeated:
+        if repeated:
+            return
+        if isinstance(self._total, LimitedSum):
+            self._total.add(counts)
+        else:
             self._total += counts
 
     def leave(self, client: str) -> None:
@@ -118,8 +156,8 @@ class DeviceEvaluation:
         if self._machine is not None:
             self._machine.decline(client)
 
-    def tick(self, now: float) -> Counts | None:
-        """Return the sum once the evaluation has ended; without a quorum it holds no token."""
+    def tick(self, now: float) -> Counts | LimitedSum | None:
+        """Return the sum once the evaluation has ended; without a quorum counts of no token."""
         if self._machine is None or self._machine.phase is not Phase.OPEN:
             return None
         order = self._machine.tick(now)

@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from privacy.evaluation_noise import EvaluationNoise
 from server.round_settings import RoundSettings
 
 
@@ -18,9 +19,13 @@ class EvaluationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         every_rounds: Rounds from one evaluation to the next.
         keep_best: Whether ``releases/best`` follows the lowest perplexity, which of a voice is e to
             its loss.
-        cohort_size: Devices asked in one evaluation; for ``devices``.
-        quorum: Fewest reports that count as an evaluation; for ``devices``.
+        cohort_size: Devices asked in one evaluation; for ``devices``. Where secret coins draw the
+            rounds' cohorts they draw these too, this many on average.
+        quorum: Fewest reports that count as an evaluation; for ``devices``. Coins leave it at 1:
+            how many came is their secret.
         deadline_s: Seconds that devices have to report; for ``devices``.
+        noise: How one device's counts are limited and the sum is noised; for ``devices`` under a
+            guarantee, and needed there.
     """
 
     kind: Literal["none", "public", "devices"] = "none"
@@ -30,6 +35,7 @@ class EvaluationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     cohort_size: int | None = None
     quorum: int = 1
     deadline_s: float = 600.0
+    noise: EvaluationNoise | None = None
 
     def __post_init__(self) -> None:
         if self.every_rounds < 1:
@@ -44,12 +50,18 @@ class EvaluationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
                 'cohort_size belongs to kind = "devices"; '
                 f'got kind = "{self.kind}" and cohort_size {self.cohort_size}'
             )
+        if self.noise is not None and self.kind != "devices":
+            raise ValueError(f'noise belongs to kind = "devices", got kind = "{self.kind}"')
         if self.kind == "devices":
             self.exchange()
 
     def is_due(self, round_number: int) -> bool:
         """Return whether the model of this round is evaluated."""
         return self.kind != "none" and round_number % self.every_rounds == 0
+
+    def asks_devices(self, round_number: int) -> bool:
+        """Return whether devices measure the model of this round."""
+        return self.kind == "devices" and self.is_due(round_number)
 
     def exchange(self) -> RoundSettings:
         """Return the settings of one evaluation by devices, which runs as a round of its own.

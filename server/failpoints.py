@@ -19,6 +19,7 @@ class Failpoint(StrEnum):
     NOISED = "noised"
     RELEASE_RECORDED = "release_recorded"
     PUBLISHED = "published"
+    EVALUATION_PAID = "evaluation_paid"
 
 
 class Failpoints:

@@ -1,7 +1,8 @@
 """Refuse settings that do not go together under a guarantee, and say what a round releases.
 
 What one struct can see is checked where it is defined; here stand the rules between noise mode,
-cohorts, rule and evaluation. No torch: a file is checked before torch is needed.
+cohorts and rule; those of evaluations are in ``server.evaluation_rules``. No torch: a file is
+checked before torch is needed.
 """
 
 from functools import lru_cache
@@ -23,7 +24,6 @@ from privacy.settings import NoNoise, PaperNoise, PaperServerNoise, PrivacySetti
 from privacy.slot_overflow import LARGEST_SHARE_OF_DELTA, overflow_probability, slot_count_for
 from server.aggregation.sensitivity import aggregate_sensitivity
 from server.aggregation.settings import AggregationSettings, MeanSettings
-from server.evaluation_settings import EvaluationSettings
 from server.round_settings import RoundSettings
 
 
@@ -32,8 +32,6 @@ def check_guarantee(
     privacy: PrivacySettings,
     aggregation: AggregationSettings,
     rounds: RoundSettings,
-    *,
-    evaluation: EvaluationSettings,
 ) -> None:
     """Check what a noise mode with a guarantee needs of everything else.
 
@@ -42,7 +40,6 @@ def check_guarantee(
         privacy: The noise mode.
         aggregation: The rule.
         rounds: How cohorts are drawn.
-        evaluation: How released models are measured.
 
     Raises:
         ValueError: If it is not there; names the setting and the remedy.
@@ -67,11 +64,6 @@ def check_guarantee(
     event_of(1, rounds, privacy)  # Refuses draws that no accountant amplifies.
     if rounds.population_size is not None:
         check_delta(privacy.delta, population_size=rounds.population_size)
-    if evaluation.kind == "devices":
-        raise ValueError(
-            'evaluation.kind = "devices" publishes counts without noise, which no guarantee '
-            'covers; set evaluation.kind = "public" or "none"'
-        )
 
 
 def fixed_slot_count(rounds: RoundSettings, privacy: PrivacySettings) -> int:

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from models.codec import Payload, encode
 from models.layer_growth import grow
-from models.metrics import Counts
 from models.plan import Plan, PlanKind, released_schema
 from models.plan_stages import describe_stage, next_stage
 from models.release_record import Metric, ReleaseError
@@ -28,7 +27,7 @@ from privacy.certificates import Certificates
 from privacy.identity import Identity
 from server.config import FederationConfig
 from server.failpoints import Failpoint, Failpoints
-from server.judge import Judge, figures_of, in_words
+from server.judge import Judge, in_words
 from server.method_state import MethodState, method_state_of
 from server.metrics_log import MetricsLog
 from server.public_evaluation import PublicText
@@ -302,11 +301,12 @@ class ModelShelf:
         previous = self.current.released_sha256
         return self._new_release(number, in_hand.attempt, parameters, previous, metrics)
 
-    async def observe(self, round_number: int, counts: Counts) -> None:
-        """Record what devices counted on the model of a round."""
-        figures = figures_of(counts)
+    async def observe(self, round_number: int, figures: Mapping[str, Metric]) -> None:
+        """Record what devices found of the model of a round, if anything."""
+        if not figures:
+            return
         await self.finish()
-        await self._threads.run(lambda: add_metrics(self._store, round_number, figures))
+        await self._threads.run(lambda: add_metrics(self._store, round_number, dict(figures)))
         if self._judge.observe(round_number, figures) and self._config.evaluation.keep_best:
             await self._threads.run(lambda: self._releases.point("best", round_number))
         _LOG.info("round %s on devices: %s", round_number, in_words(figures))

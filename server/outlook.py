@@ -12,6 +12,7 @@ from privacy.events import PrivacyEvent
 from server.aggregation.sensitivity import aggregate_sensitivity
 from server.aggregation.settings import AggregationSettings, AttentiveSettings, MeanSettings
 from server.config import FederationConfig
+from server.evaluation_rules import coming_evaluations
 from server.guarantee_rules import event_of, fixed_slot_count
 
 CHEAP_ATTENTION = 0.5
@@ -45,8 +46,10 @@ def _of_people(
     privacy, rounds = config.privacy, config.rounds
     if not isinstance(privacy, LocalNoise | CentralNoise | TreeNoise):
         return [privacy.guarantee]
-    coming = [event_of(number, rounds, privacy) for number in range(first_round, rounds.cap + 1)]
-    epsilon = epsilon_of([*spent, *coming], privacy.delta)
+    numbers = range(first_round, rounds.cap + 1)
+    coming = [event_of(number, rounds, privacy) for number in numbers]
+    evaluations = coming_evaluations(config.evaluation, rounds, privacy, numbers)
+    epsilon = epsilon_of([*spent, *coming, *evaluations], privacy.delta)
     stops = "" if epsilon <= privacy.epsilon_budget else "; the run will stop before that"
     sampled = (
         f"amplified by secret coins at rate {rounds.participation_rate:g}"
@@ -58,6 +61,11 @@ def _of_people(
         f"after round {rounds.cap} epsilon is {epsilon:.3g} at delta {privacy.delta:g}, {sampled}; "
         f"epsilon_budget is {privacy.epsilon_budget:g}{stops}",
     ]
+    if evaluations:
+        lines.append(
+            f"{len(evaluations)} evaluations by devices are counted in that, with noise of "
+            f"{evaluations[0].noise_multiplier:g} times what one device can count"
+        )
     if isinstance(privacy, CentralNoise | TreeNoise):
         lines += _price_of_attention(config, privacy)
     return lines

@@ -1,12 +1,13 @@
-"""Say whether the next round still fits the privacy budget, and who may take part in it.
+"""Say whether the next round fits the privacy budget with its evaluation, and who may take part.
 
 Coordinator and simulation ask the same gate before every round. All of it blocks.
 """
 
-from privacy.budget import check_budget
+from privacy.budget import BudgetExceededError, check_budget
 from privacy.calibrated_settings import TreeNoise
 from server.clients import eligible_clients, population
 from server.config import FederationConfig
+from server.evaluation_rules import coming_evaluations
 from server.guarantee_rules import budget_of, event_of
 from server.ledger import ledger_events
 from server.outlook import outlook
@@ -50,10 +51,10 @@ class RoundGate:
         )
 
     def admit(self, round_number: int) -> float | None:
-        """Return ε after this round, or None where nothing is promised.
+        """Return ε after this round and its evaluation, or None where nothing is promised.
 
         Raises:
-            BudgetExceededError: If the round would pass the budget.
+            BudgetExceededError: If they would pass the budget.
             LedgerError: If the ledger was changed or belongs to another run.
         """
         if self._admitted is None or self._admitted[0] != round_number:
@@ -77,4 +78,18 @@ class RoundGate:
         if budget is None:
             return None
         event = event_of(round_number, config.rounds, config.privacy)
-        return check_budget(ledger_events(self._store, self._run), event, budget)
+        # In which order the two come makes no difference to what both spend.
+        evaluations = coming_evaluations(
+            config.evaluation, config.rounds, config.privacy, range(round_number, round_number + 1)
+        )
+        spent = [*ledger_events(self._store, self._run), *evaluations]
+        try:
+            return check_budget(spent, event, budget)
+        except BudgetExceededError as error:
+            if not evaluations:
+                raise
+            raise BudgetExceededError(
+                f"with its evaluation by devices, {error}; or ask devices less often",
+                rounds_left=error.rounds_left,
+                epsilon=error.epsilon,
+            ) from None

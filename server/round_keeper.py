@@ -7,17 +7,21 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
+from models.metrics import Counts
 from models.plan import PlanKind
 from models.plan_stages import stage_figures
 from models.release_record import Metric
 from privacy.budget import BudgetExceededError
+from privacy.limited_counts import LimitedSum
 from server.attempts import OpenAttempt, abort_attempt, open_attempt
 from server.buffered_rounds import RoundsMachine
 from server.failpoints import Failpoint, Failpoints
 from server.forgetting import forget_client
 from server.guarantee_rules import budget_of
 from server.inbox import Inbox
+from server.judge import figures_of
 from server.model_shelf import ModelShelf
+from server.noised_evaluations import NoisedEvaluations
 from server.personal_shelf import PersonalShelf
 from server.recovery import Recovered, recover
 from server.release_files import ReleaseFolder
@@ -44,6 +48,7 @@ class RoundKeeper:
         releases: ReleaseFolder,
         round_sum: RoundSum,
         gate: RoundGate,
+        evaluations: NoisedEvaluations,
         threads: Threads,
         failpoints: Failpoints,
     ) -> None:
@@ -57,6 +62,7 @@ class RoundKeeper:
             releases: Holds the files of models.
             round_sum: Sums a round's updates.
             gate: Knows the privacy budget and who may take part.
+            evaluations: Releases what devices counted under a guarantee.
             threads: Do everything that takes time.
             failpoints: Armed in tests only.
         """
@@ -67,6 +73,7 @@ class RoundKeeper:
         self._releases = releases
         self._round_sum = round_sum
         self._gate = gate
+        self._evaluations = evaluations
         self._threads = threads
         self._failpoints = failpoints
         self._closing = asyncio.Lock()
@@ -96,10 +103,10 @@ class RoundKeeper:
             _LOG.info("privacy: %s", line)
 
     async def admit(self, round_number: int) -> float | None:
-        """Return ε after this round, or None where nothing is promised.
+        """Return ε after this round and its evaluation, or None where nothing is promised.
 
         Raises:
-            BudgetExceededError: If the round would pass the budget.
+            BudgetExceededError: If they would pass the budget.
             LedgerError: If the privacy ledger was changed or belongs to another run.
         """
         return await self._threads.run(lambda: self._gate.admit(round_number))
@@ -148,6 +155,26 @@ class RoundKeeper:
         # It starts from the model that the next round starts from, and shares its sealed form.
         next_round = self._shelf.current.round_number + 1
         return await self._in_hand(self._attempt(next_round, 0, None, deadline_s), "evaluate")
+
+    async def measured(self, round_number: int, counts: Counts | LimitedSum) -> dict[str, Metric]:
+        """Return what an evaluation by devices comes to; nothing where it has no figure.
+
+        Raises:
+            LedgerError: If the privacy ledger was changed or belongs to another run.
+            OSError: If the disk is full; nothing is released.
+        """
+        if isinstance(counts, Counts):
+            return figures_of(counts) if counts.token_count else {}
+        try:
+            figures: dict[str, Metric] = {
+                **await self._threads.run(lambda: self._evaluations.release(round_number, counts))
+            }
+        except BudgetExceededError as error:
+            _LOG.error("round %s is not evaluated: %s", round_number, error)
+            return {}
+        if not figures:
+            _LOG.warning("the evaluation of round %s is lost in its noise", round_number)
+        return figures
 
     def has_embedding(self, client: str) -> bool:
         """Return whether a device needs to fit no embedding."""

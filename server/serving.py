@@ -19,7 +19,7 @@ from privacy.authority import CertificateAuthority
 from privacy.identity import Identity
 from privacy.noise import noise_mode
 from privacy.random import SecureSource
-from privacy.secure_noise import NoiseKeys
+from privacy.secure_noise import NoiseKeys, SystemKeys
 from server.admin import AdminService
 from server.aggregation.intake import IntakeSettings
 from server.buffered_rounds import RoundsMachine, make_machine
@@ -42,6 +42,7 @@ from server.membership import Membership
 from server.method_state import method_state_of
 from server.metrics_log import MetricsLog
 from server.model_shelf import ModelShelf
+from server.noised_evaluations import NoisedEvaluations
 from server.operator_switch import OperatorSwitch
 from server.personal_shelf import PersonalShelf
 from server.public_evaluation import PublicText
@@ -119,6 +120,7 @@ async def serve(
                 run,
                 store=store,
                 noise_keys=noise_keys or noise_keys_of(folder, store, config, run),
+                evaluation_keys=noise_keys or SystemKeys(),
                 threads=Threads(executor),
                 failpoints=failpoints,
             )
@@ -138,6 +140,7 @@ class _Parts:
         *,
         store: Store,
         noise_keys: NoiseKeys,
+        evaluation_keys: NoiseKeys,
         threads: Threads,
         failpoints: Failpoints,
     ) -> None:
@@ -194,6 +197,7 @@ class _Parts:
                 method=self._method,
             ),
             gate=self._gate,
+            evaluations=NoisedEvaluations(config, store, run, evaluation_keys, failpoints),
             threads=threads,
             failpoints=failpoints,
         )
@@ -268,7 +272,12 @@ class _Parts:
             shelf=self._shelf,
             keeper=self._keeper,
             intake=intake,
-            evaluation=DeviceEvaluation(self._config.evaluation, SecureSource()),
+            evaluation=DeviceEvaluation(
+                self._config.evaluation,
+                SecureSource(),
+                rounds=self._config.rounds,
+                privacy=self._config.privacy,
+            ),
             fits=self._make_fits(),
             membership=self._membership,
             renewal=self._renewal,

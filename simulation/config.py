@@ -45,9 +45,10 @@ class SimulationConfig(FederationConfig, frozen=True, kw_only=True, forbid_unkno
     def __post_init__(self) -> None:
         super().__post_init__()
         self.data.check_task(self.task)
-        if self.evaluation.kind == "devices":
+        if self.evaluation.kind == "devices" and self.evaluation.noise is None:
             raise ValueError(
-                'evaluation.kind must be "none" or "public" in a simulation, got "devices"'
+                'evaluation.kind must be "none" or "public" in a simulation, got "devices"; under '
+                "a guarantee it may be, with evaluation.noise"
             )
         path = None if self.vocabulary is None else self.vocabulary.path
         if self.privacy.guarantees_privacy and path == TRAINING_SPLIT:
@@ -83,6 +84,11 @@ class SimulationConfig(FederationConfig, frozen=True, kw_only=True, forbid_unkno
             raise ValueError(
                 'attack.kind = "backdoor" is measured in the released model, and with method '
                 f'"{method}" that is no whole one; use another method or kind'
+            )
+        if self.evaluation.kind == "devices" and not is_own:
+            raise ValueError(
+                'evaluation.kind = "devices" scores clients on examples of their own; '
+                f'set data.split = "by-user-time", got "{data.split}"'
             )
         if data.fine_tuning_epochs and not is_own:
             raise ValueError(

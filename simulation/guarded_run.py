@@ -11,11 +11,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from privacy.secure_noise import NoiseKeys
+from privacy.secure_noise import NoiseKeys, SystemKeys
 from server.clients import add_names
 from server.folder import ServerFolder
 from server.guarantee_rules import event_of
 from server.ledger import prepare_entry
+from server.noised_evaluations import NoisedEvaluations
 from server.recovery import finish_release
 from server.release_files import NewRelease, ReleaseFolder
 from server.releases import last_release, release_round
@@ -32,6 +33,7 @@ class GuardedRun:
     Attributes:
         gate: Asked before every round.
         noise_keys: Where the keys of calibrated noise come from.
+        evaluations: Releases what clients counted.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class GuardedRun:
         self.noise_keys = noise_keys or noise_keys_of(
             ServerFolder(folder), self._store, config, run
         )
+        self.evaluations = NoisedEvaluations(config, self._store, run, noise_keys or SystemKeys())
 
     def population(self, round_number: int) -> list[str]:
         """Return who may take part in a round."""

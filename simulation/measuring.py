@@ -74,6 +74,22 @@ class Measures:
             generate=federation.generated_for,
         )
 
+    def asked(self, federation: Federation, clients: Sequence[str]) -> Sequence[Counts]:
+        """Return what some clients' own models make of what they hold out for choosing.
+
+        Args:
+            federation: Holds what is released and generated in its last round.
+            clients: Their names; who holds out nothing gives no counts.
+        """
+        held_out = self._scored("valid")
+        counts = self._pool.score_clients(
+            federation.parameters,
+            {name: held_out[name] for name in clients if name in held_out},
+            round_number=federation.round_number,
+            generate=federation.generated_for,
+        )
+        return list(counts.values())
+
     def keystrokes(
         self, federation: Federation, *, round_number: int
     ) -> Mapping[str, KeystrokeCounts]:

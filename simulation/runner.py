@@ -29,6 +29,7 @@ from server.guarantee_rules import budget_of, sampled_places
 from server.release_files import NewRelease
 from server.releases import NO_PREVIOUS
 from server.starting_model import starting_parameters
+from simulation.asked_devices import AskedDevices
 from simulation.attack_settings import check_attack
 from simulation.attacks import Attackers
 from simulation.checkpoint import CheckpointError, RunDescription, RunFolder
@@ -156,6 +157,11 @@ class _Run:
         self._guarded = guarded
         self._options = options
         self._measures = Measures(plan, population, pool)
+        self._asked = (
+            AskedDevices(config, population, self._measures, guarded)
+            if guarded is not None and config.evaluation.kind == "devices"
+            else None
+        )
         self._last_figures = LastFigures(
             config, population, folder=folder, measures=self._measures, attackers=attackers
         )
@@ -295,6 +301,10 @@ class _Run:
         # What clients hold out is private: under a guarantee nothing is told of it on the way.
         tells = self._guarded is None
         started = time.perf_counter()
+        if self._asked is not None:
+            figures |= self._asked.figures(federation)
+            figures["evaluation_s"] = time.perf_counter() - started
+            return self._observe(figures)
         own = self._own("valid", federation.round_number) if tells else {}
         figures |= measures.figures(federation, "valid", own)
         if tells:

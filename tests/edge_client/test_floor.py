@@ -21,7 +21,8 @@ from models.hypernetwork_settings import EmbeddingFitSettings
 from models.model_settings import GruLmSettings, ModelSettings, schema_of
 from models.personalisation_settings import DittoSettings, PFedHnSettings
 from models.plan import Plan, TrainingSettings, VocabularySettings
-from privacy.calibrated_settings import CentralNoise
+from privacy.calibrated_settings import CentralNoise, LocalNoise
+from privacy.evaluation_noise import EvaluationNoise
 from privacy.example_settings import ExamplePrivacySettings
 from privacy.settings import NoNoise, PaperNoise, PrivacySettings
 
@@ -276,3 +277,19 @@ def test_counts_without_noise_are_not_told_under_a_guarantee() -> None:
         check_plan(plan(privacy=central, kind="evaluate"), floor)
 
     assert refused.value.code == "floor_mode"
+
+
+def test_counts_leave_where_the_plan_noises_them_enough() -> None:
+    noise = EvaluationNoise(noise_multiplier=0.6, token_cap=10, loss_cap=5.0)
+    floor = msgspec.structs.replace(FLOOR, modes=frozenset({"central", "local"}))
+    asked = plan(kind="evaluate", privacy=central(noise_multiplier=1.0), evaluation_noise=noise)
+
+    check_plan(asked, floor)
+    with pytest.raises(PlanBelowFloorError) as refused:
+        check_plan(asked, msgspec.structs.replace(floor, least_noise_multiplier=0.7))
+    assert refused.value.code == "floor_noise_multiplier"
+    check_plan(asked, msgspec.structs.replace(floor, least_noise_multiplier=0.5))
+    # In mode "local" the coordinator is not trusted to add noise.
+    local = LocalNoise(clipping_norm=1.0, noise_multiplier=1.0, delta=1e-5, epsilon_budget=1.0)
+    with pytest.raises(PlanBelowFloorError, match="leave without noise"):
+        check_plan(msgspec.structs.replace(asked, privacy=local), floor)

@@ -1,6 +1,7 @@
 """A deployment under a guarantee: the ledger goes with every release, through kills and limits."""
 
 import json
+import math
 import re
 import sqlite3
 import struct
@@ -17,8 +18,9 @@ from models.model_settings import schema_of
 from models.parameters import initial_parameters
 from privacy.accountant import epsilon_of
 from privacy.clipping import clip
-from privacy.events import GaussianRelease, SecretCoinFlips
+from privacy.events import EvaluationRelease, GaussianRelease, SecretCoinFlips
 from privacy.ledger_chain import LedgerEntry, verify_chain
+from protos import federation_pb2 as pb
 from server.cli import main
 from server.closing import Contribution, close_round
 from server.ledger import ledger_entries
@@ -245,6 +247,57 @@ def test_a_sampled_round_keeps_its_draw_to_itself(guarded: Make) -> None:
         counted = store.execute("SELECT participation_count, last_round FROM clients").fetchall()
     assert drawn == [(None,)]
     assert counted == [(0, None)] * 3
+
+
+EVALUATED = EvaluationRelease(noise_multiplier=1e-3, adjacency="zero-out", sampling=None)
+# One device at almost no noise, so that its figure can be told; it protects nobody.
+EVALUATION = """
+[evaluation]
+kind = "devices"
+cohort_size = 1
+deadline_s = 60.0
+noise = { noise_multiplier = 1e-3, token_cap = 10, loss_cap = 8.0 }
+"""
+
+
+class Evaluator(StubbornDevice):
+    """Measure models too: the one of round 2 is the best."""
+
+    def _take_part(self, lease: pb.Lease) -> None:
+        if plan_of(lease).kind == "train":
+            super()._take_part(lease)
+            return
+        assert plan_of(lease).evaluation_noise is not None
+        loss = {1: 2.0, 2: 1.0, 3: 1.5}[lease.round_number - 1]
+        self._device.report(lease, tokens=10, loss=10 * loss, top1_hits=2, top3_hits=5)
+
+
+def test_devices_choose_the_best_model_by_noised_counts_that_are_paid_for_first(
+    guarded: Make,
+) -> None:
+    federation = guarded(cap=3, cohort=1, quorum=1, budget=1e8, tables=EVALUATION)
+    federation.start("evaluation_paid")
+    devices = federation.enrol(2)
+
+    with ThreadPoolExecutor(2) as pool:
+        running = [pool.submit(Evaluator(device).run) for device in devices]
+        federation.wait_killed()
+        assert verify_chain(ledger_of(federation), run=run_of(federation)) == [EVENT, EVALUATED]
+        federation.start()
+        for future in running:
+            future.result(timeout=LIMIT_S)
+    federation.stop()
+
+    # What was paid for before the kill is lost and stays paid for; the next round goes on.
+    events = verify_chain(ledger_of(federation), run=run_of(federation))
+    assert events == [EVENT, EVALUATED] * 3
+    first, second, third = federation.releases()
+    assert "perplexity" not in first.metrics
+    assert second.metrics["perplexity"] == pytest.approx(math.exp(1.0), rel=0.1)
+    assert third.metrics["perplexity"] == pytest.approx(math.exp(1.5), rel=0.1)
+    assert second.metrics["perplexity"] != math.exp(1.0)
+    assert third.metrics["epsilon"] == pytest.approx(epsilon_of(events, 1e-3))
+    assert (federation.folder.releases / "best").readlink().name == "000002"
 
 
 def refusal(federation: Federation, capsys: pytest.CaptureFixture[str], *command: str) -> str:

@@ -13,6 +13,7 @@ from models.plan import (
     VocabularySettings,
     decode_plan,
 )
+from privacy.evaluation_noise import EvaluationNoise
 from privacy.settings import NoNoise, PaperNoise
 
 MODEL = GruLmSettings(vocabulary_size=5, hidden_size=2)
@@ -26,6 +27,7 @@ PLAN = Plan(
     cohort_size=10,
     seed=1,
 )
+NOISE = EvaluationNoise(noise_multiplier=2.0, token_cap=100, loss_cap=9.0)
 
 
 def changed(path: str, value: object) -> bytes:
@@ -48,6 +50,7 @@ def changed(path: str, value: object) -> bytes:
         {},
         {"privacy": NoNoise()},
         {"kind": "evaluate"},
+        {"kind": "evaluate", "evaluation_noise": NOISE},
         {"model": TransformerLmSettings(vocabulary_size=5)},
     ],
 )
@@ -144,3 +147,8 @@ def test_a_plan_says_how_to_fit_exactly_where_an_embedding_is_fitted(
 
     with pytest.raises(PlanError, match='embedding_fit belongs to kind "fit_embedding"'):
         decode_plan(msgspec.json.encode(fields | {"kind": kind, "embedding_fit": fit}))
+
+
+def test_noise_of_counts_belongs_to_an_evaluation() -> None:
+    with pytest.raises(ValueError, match='evaluation_noise belongs to kind "evaluate"'):
+        msgspec.structs.replace(PLAN, evaluation_noise=NOISE)

@@ -402,6 +402,55 @@ def test_explain_says_where_a_run_will_stop(
     assert figures(capsys, "explain", path)["rounds_that_fit"] == 99
 
 
+EVALUATION = """cohort_size = 10
+[evaluation]
+kind = "devices"
+cohort_size = 50
+every_rounds = 4
+noise = { noise_multiplier = 5.0, token_cap = 100, loss_cap = 10.0 }
+"""
+
+
+def test_evaluations_by_devices_are_counted_and_priced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = plan(tmp_path, CENTRAL, EVALUATION)
+
+    # 100 rounds at z = 10 and 25 evaluations at z = 5 are 100 / 100 + 25 / 25: one at 1 / sqrt(2).
+    whole = figures(capsys, "epsilon", path)["epsilon"]
+    one = ("--rounds", "1", "--sampling-rate", "1", "--delta", "1e-6")
+    as_one = figures(capsys, "epsilon", "--noise-multiplier", "0.70710678", *one)["epsilon"]
+    assert whole == pytest.approx(as_one, rel=1e-6)
+    found = figures(capsys, "explain", path)
+    assert found["epsilon"] == pytest.approx(whole)
+    assert found["epsilon_models"] == pytest.approx(4.8866, abs=1e-3)
+    alone = figures(capsys, "epsilon", "--noise-multiplier", "5", *one)["epsilon"]
+    assert found["epsilon_evaluation"] == pytest.approx(alone)
+    assert found["evaluations"] == 25
+    # Noise of 5 x 2 devices on the loss of 50, in halves of a cap of 10 nats.
+    assert found["evaluation_loss_error"] == pytest.approx(5.0 * 2 * 5 / 50)
+    assert found["rounds_that_fit"] == 100
+    tight = CENTRAL.replace("epsilon_budget = 8.0", f"epsilon_budget = {whole - 0.01}")
+    # The last evaluation is after round 100.
+    assert figures(capsys, "explain", plan(tmp_path, tight, EVALUATION))["rounds_that_fit"] == 99
+    assert main(["epsilon", path]) == 0
+    assert "over 125 releases, 25 evaluations among them" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("privacy", "evaluation"),
+    [
+        (CENTRAL, EVALUATION.replace("noise =", "# ")),
+        (CENTRAL.replace("central", "local").replace("adjacency", "# "), EVALUATION),
+    ],
+)
+def test_counts_without_noise_have_no_epsilon(
+    privacy: str, evaluation: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["epsilon", plan(tmp_path, privacy, evaluation)]) == 1
+    assert "nothing bounds what counts tell" in capsys.readouterr().err
+
+
 def test_explain_of_trees_assumes_nothing_about_the_draw(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,23 +2,45 @@
 
 import math
 
+import msgspec
 import pytest
 
 from models.metrics import Counts
+from privacy.calibrated_settings import CentralNoise
+from privacy.evaluation_noise import EvaluationNoise
+from privacy.limited_counts import LimitedSum
+from privacy.settings import NoNoise, PrivacySettings
 from protos import federation_pb2 as pb
 from server.answering import RefusedError
 from server.device_evaluation import DeviceEvaluation
 from server.evaluation_settings import EvaluationSettings
 from server.refusals import RefusalCode
+from server.round_settings import RoundSettings
 from tests.server.round_hands import CountingSource, round_in_hand
 
 NOW = 100.0
 SETTINGS = EvaluationSettings(kind="devices", cohort_size=2, quorum=1, deadline_s=60.0)
+DRAWN = RoundSettings(cap=1, cohort_size=1, quorum=1, deadline_s=60.0)
+BARE = NoNoise()
+NOISE = EvaluationNoise(noise_multiplier=0.01, token_cap=100, loss_cap=10.0)
+CENTRAL = CentralNoise(
+    clipping_norm=1.0,
+    noise_multiplier=1.0,
+    delta=1e-3,
+    epsilon_budget=1.0,
+    adjacency="zero-out",
+)
 
 
 @pytest.fixture
 def evaluation() -> DeviceEvaluation:
-    return DeviceEvaluation(SETTINGS, CountingSource())
+    return evaluation_of(SETTINGS)
+
+
+def evaluation_of(
+    settings: EvaluationSettings, rounds: RoundSettings = DRAWN, privacy: PrivacySettings = BARE
+) -> DeviceEvaluation:
+    return DeviceEvaluation(settings, CountingSource(), rounds=rounds, privacy=privacy)
 
 
 def lease_of(evaluation: DeviceEvaluation, client: str) -> pb.Lease:
@@ -85,7 +107,7 @@ def test_nobody_waits_for_a_device_that_declines(evaluation: DeviceEvaluation) -
     evaluation.decline("b")
 
     counts = evaluation.tick(NOW)
-    assert counts is not None
+    assert isinstance(counts, Counts)
     assert counts.token_count == 10
 
 
@@ -126,7 +148,50 @@ def test_a_report_without_a_lease_is_refused(evaluation: DeviceEvaluation) -> No
 
 def test_it_is_due_for_devices_every_so_many_rounds() -> None:
     settings = EvaluationSettings(kind="devices", cohort_size=1, every_rounds=3)
-    evaluation = DeviceEvaluation(settings, CountingSource())
+    evaluation = evaluation_of(settings)
 
     assert [number for number in range(1, 10) if evaluation.is_due(number)] == [3, 6, 9]
-    assert not DeviceEvaluation(EvaluationSettings(), CountingSource()).is_due(3)
+    assert not evaluation_of(EvaluationSettings()).is_due(3)
+
+
+def test_under_a_guarantee_the_sum_is_one_of_limited_counts() -> None:
+    evaluation = evaluation_of(msgspec.structs.replace(SETTINGS, noise=NOISE), privacy=CENTRAL)
+    evaluation.begin(["a", "b"], round_in_hand(4), NOW)
+    expected = LimitedSum(NOISE, "zero-out")
+    for client, tokens in (("a", 10), ("b", 400)):
+        sent = report(lease_of(evaluation, client).nonce, tokens=tokens)
+        evaluation.report(client, sent, NOW)
+        evaluation.report(client, sent, NOW)
+        expected.add(Counts(token_count=tokens, log_loss_sum=5.0, top1_hits=1, top3_hits=2))
+
+    total = evaluation.tick(NOW)
+
+    assert isinstance(total, LimitedSum)
+    assert total.noised(bytes(32)) == expected.noised(bytes(32))
+
+
+def test_coins_ask_anybody_and_wait_for_the_deadline_whoever_came() -> None:
+    sampled = RoundSettings(
+        cap=1,
+        selection="sampled",
+        participation_rate=0.5,
+        population_size=4,
+        quorum=1,
+        deadline_s=10.0,
+        close_early=False,
+    )
+    evaluation = evaluation_of(msgspec.structs.replace(SETTINGS, noise=NOISE), sampled, CENTRAL)
+    assert evaluation.draws_by_coins
+
+    # Heads for everybody: more than the two that are asked on average.
+    assert evaluation.begin(["a", "b", "c"], round_in_hand(4), NOW)
+    for client in "abc":
+        evaluation.report(client, report(lease_of(evaluation, client).nonce), NOW)
+
+    assert evaluation.tick(NOW + 59.0) is None
+    assert isinstance(evaluation.tick(NOW + 60.0), LimitedSum)
+
+    # Nobody came: what is released then is noise, as if they had been too few to stand out.
+    evaluation.begin(["a"], round_in_hand(5), NOW)
+    assert isinstance(evaluation.tick(NOW + 60.0), LimitedSum)
+    assert not evaluation.begin(["a", "b", "c", "d", "e"], round_in_hand(6), NOW)

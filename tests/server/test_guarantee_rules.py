@@ -88,7 +88,7 @@ def test_a_drawn_cohort_of_fixed_size_goes_with_every_guarantee(privacy: str) ->
         ({"aggregation": 'rule = "mean"'}, 'set weighting = "equal"'),
         (
             {"more": '[evaluation]\nkind = "devices"\ncohort_size = 2\n'},
-            "publishes counts without noise",
+            'evaluation.kind = "devices" is refused',
         ),
     ],
 )

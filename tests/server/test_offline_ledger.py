@@ -12,6 +12,7 @@ from privacy.ledger_chain import LedgerError, verify_chain
 from privacy.ledger_file import read_ledger
 from privacy.tally import tally
 from server.config import parse_config, preset_names, preset_text
+from server.evaluation_rules import coming_evaluations
 from server.guarantee_rules import budget_of, event_of, fixed_slot_count
 from server.ledger import ledger_entries, prepare_entry, write_entry
 from server.store import Store, open_store
@@ -36,6 +37,14 @@ selection = "sampled"
 participation_rate = 0.1
 population_size = 200
 close_early = false
+"""
+
+DEVICES = """
+[evaluation]
+kind = "devices"
+cohort_size = 20
+every_rounds = 3
+noise = { noise_multiplier = 3.0, token_cap = 100, loss_cap = 10.0 }
 """
 
 
@@ -126,6 +135,9 @@ deadline_s = 10.0
         federation(CENTRAL, SAMPLED),
         federation(CENTRAL, SAMPLED + "cohort_size = 60"),
         federation(TREES, "cohort_size = 5"),
+        federation(CENTRAL, "cohort_size = 5" + DEVICES),
+        federation(CENTRAL, SAMPLED + DEVICES),
+        federation(TREES, "cohort_size = 5" + DEVICES),
         federation(GUARANTEE + 'mode = "local"', "cohort_size = 5"),
         federation(
             'mode = "paper"\nrandomisation_magnitude = 0.1\nclipping_norm = 1.0',
@@ -144,9 +156,12 @@ def test_a_plan_means_the_same_to_the_coordinator_and_to_the_command(
         event_of(number, config.rounds, config.privacy)
         for number in range(1, config.rounds.cap + 1)
     ]
+    measured = coming_evaluations(
+        config.evaluation, config.rounds, config.privacy, range(1, config.rounds.cap + 1)
+    )
 
     budget = budget_of(config.privacy)
-    assert tally_of_run(tables) == tally(events)
+    assert tally_of_run(tables) == tally([*events, *measured])
     assert tables.delta == (None if budget is None else budget.delta)
     assert tables.epsilon_budget == (None if budget is None else budget.epsilon_budget)
     if budget is not None:

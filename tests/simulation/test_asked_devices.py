@@ -1,0 +1,136 @@
+"""Clients measure a simulated run's models under a guarantee, and the run follows what they say."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from privacy.events import EvaluationRelease, SecretCoinFlips
+from server.ledger import ledger_entries, ledger_events
+from server.store import open_store
+from server.store_settings import StoreSettings
+from simulation.config import SimulationConfig, config_from
+from simulation.metrics import read_metrics
+from simulation.population import Population, PopulationError, TextPopulation
+from simulation.runner import RunOptions, run_simulation
+from tests.simulation.test_guarded_runs import CENTRAL, EQUAL, EVENT, run_of
+from tests.simulation.test_runner import RunKilledError, StopsAfter
+
+Configured = Callable[..., tuple[SimulationConfig, dict[str, Any]]]
+# So little noise on six clients that their figures mean something; nobody is protected by it.
+QUIET = {"noise_multiplier": 1e-3, "token_cap": 50, "loss_cap": 8.0}
+ASKED = {"kind": "devices", "cohort_size": 3, "quorum": 2, "noise": QUIET}
+EVALUATED = EvaluationRelease(noise_multiplier=1e-3, adjacency="zero-out", sampling=None)
+SAMPLED = {
+    "cap": 2,
+    "selection": "sampled",
+    "participation_rate": 0.5,
+    "population_size": 6,
+    "quorum": 1,
+    "deadline_s": 10.0,
+    "close_early": False,
+}
+
+
+@pytest.fixture
+def asking(configured: Configured) -> Configured:
+    def make(**tables: dict[str, Any]) -> tuple[SimulationConfig, dict[str, Any]]:
+        _, base = configured()
+        privacy = CENTRAL | {"epsilon_budget": 1e8, "clipping_norm": 0.5}
+        changed = {
+            **base,
+            "data": {"dataset": "manual", "partition": "users", "split": "by-user-time"},
+            "privacy": privacy,
+            "aggregation": EQUAL,
+            "evaluation": ASKED,
+            **tables,
+        }
+        return config_from(changed, "the test's file"), changed
+
+    return make
+
+
+@pytest.fixture
+def holding_out(population: TextPopulation) -> Population:
+    return replace(
+        population, own_valid={name: own[:40] for name, own in population.clients.items()}
+    )
+
+
+def test_the_best_model_is_kept_by_what_clients_count(
+    asking: Configured, holding_out: Population, tmp_path: Path
+) -> None:
+    config, tables = asking()
+
+    final = run_simulation(config, tables, holding_out, tmp_path, RunOptions())
+
+    rows = read_metrics(tmp_path)
+    found = {row["round"]: float(row["valid_perplexity"] or 0) for row in rows}
+    assert list(found) == [1, 2, 3, 4]
+    # 50 words; a model that is noised with as much as its clip is about as good as a guess.
+    assert all(20 < perplexity < 200 for perplexity in found.values())
+    assert final["model_round"] == min(found, key=lambda number: found[number])
+    store = open_store(StoreSettings().rooted(tmp_path))
+    # Paid for before the round that it measures is recorded.
+    assert ledger_events(store, run_of(tmp_path)) == [EVALUATED, EVENT] * 4
+    assert [entry.round_number for entry in ledger_entries(store)] == [1, 1, 2, 2, 3, 3, 4, 4]
+    store.close()
+
+
+def test_a_run_stops_when_noised_figures_get_no_better_and_goes_on_after_a_kill(
+    asking: Configured, holding_out: Population, tmp_path: Path
+) -> None:
+    config, tables = asking(convergence={"patience": 1, "least_improvement": 0.9})
+    with pytest.raises(RunKilledError):
+        run_simulation(config, tables, holding_out, tmp_path, RunOptions(reporter=StopsAfter(1)))
+
+    final = run_simulation(config, tables, holding_out, tmp_path, RunOptions())
+
+    assert final["round"] == 2
+    store = open_store(StoreSettings().rooted(tmp_path))
+    assert ledger_events(store, run_of(tmp_path)) == [EVALUATED, EVENT] * 2
+    store.close()
+
+
+def test_coins_draw_them_where_they_draw_the_cohort(
+    asking: Configured, holding_out: Population, tmp_path: Path
+) -> None:
+    noise = QUIET | {"noise_multiplier": 2.0}
+    config, tables = asking(rounds=SAMPLED, evaluation={**ASKED, "quorum": 1, "noise": noise})
+
+    run_simulation(config, tables, holding_out, tmp_path, RunOptions())
+
+    coins = SecretCoinFlips(sampling_rate=0.5, population_size=6, slot_count=6)
+    store = open_store(StoreSettings().rooted(tmp_path))
+    events = ledger_events(store, run_of(tmp_path))
+    store.close()
+    assert events[0] == EvaluationRelease(
+        noise_multiplier=2.0, adjacency="zero-out", sampling=coins
+    )
+    assert len(events) == 4
+
+
+def test_too_few_clients_are_not_asked_and_nothing_is_paid(
+    asking: Configured, holding_out: Population, tmp_path: Path
+) -> None:
+    # Six clients, three of them in the round: four others are not there.
+    config, tables = asking(evaluation={**ASKED, "cohort_size": 4})
+
+    run_simulation(config, tables, holding_out, tmp_path, RunOptions())
+
+    assert all("valid_perplexity" not in row for row in read_metrics(tmp_path))
+    store = open_store(StoreSettings().rooted(tmp_path))
+    assert ledger_events(store, run_of(tmp_path)) == [EVENT] * 4
+    store.close()
+
+
+def test_clients_without_examples_of_their_own_cannot_be_asked(
+    asking: Configured, population: Population, tmp_path: Path
+) -> None:
+    config, tables = asking()
+    with pytest.raises(PopulationError, match="hold out examples of their own"):
+        run_simulation(config, tables, population, tmp_path, RunOptions())
+    with pytest.raises(ValueError, match=r'set data\.split = "by-user-time"'):
+        asking(data={"dataset": "manual", "partition": "users"})
