@@ -1,18 +1,8 @@
 """Real agents with their training processes, against a real coordinator."""
 
-from pathlib import Path
-
-import msgspec
 import pytest
-import torch
 
-from edge_client.compute import prepare_compute
-from edge_client.device_examples import training_examples
-from edge_client.local_round import LocalTrainer
-from models.parameters import initial_parameters, parameters_sha256
-from models.seeds import client_seed
-from server.closing import Contribution, close_round
-from server.config import FederationConfig, make_plan
+from models.parameters import initial_parameters
 from server.release_files import read_release
 from tests.integration.conftest import Make, MakeDevices
 from tests.integration.real_device import (
@@ -22,6 +12,7 @@ from tests.integration.real_device import (
     is_running,
     until,
 )
+from tests.integration.simulated_run import simulated
 
 pytestmark = pytest.mark.xdist_group("processes")
 
@@ -141,41 +132,3 @@ def test_a_killed_agent_leaves_no_training_process(
     device.kill()
 
     until(lambda: not any(is_running(child) for child in children))
-
-
-def simulated(config: FederationConfig, texts: list[Path], *, rounds: int) -> list[bytes]:
-    """Return each round's digest, from the functions that the simulation calls."""
-    prepare_compute("cpu", threads=1)
-    words = config.word_list.load()
-    plan = make_plan(config, run="0" * 32, vocabulary=words)
-    trainer = LocalTrainer(plan)
-    parameters, privacy = initial_parameters(config.model, config.seed), config.privacy
-    digests = []
-    for round_number in range(1, rounds + 1):
-        contributions = []
-        for slot, text in enumerate(texts):
-            result = trainer.train(
-                parameters,
-                training_examples(text, words),
-                round_number=round_number,
-                client_name=f"device-{slot + 1:04d}",
-                clipping_norm=privacy.clipping_norm,
-            )
-            contributions.append(Contribution(slot, result.update, result.example_count))
-        seed = client_seed(config.seed, round_number, "coordinator", purpose="noise")
-        closed = close_round(
-            parameters,
-            contributions,
-            schema=config.schema,
-            aggregation=config.aggregation,
-            privacy=privacy,
-            slot_count=len(texts),
-            generator=torch.Generator().manual_seed(seed),
-            example_cap=config.training.example_cap,
-        )
-        parameters = closed.parameters
-        if closed.next_clipping_norm is not None:
-            norm = closed.next_clipping_norm
-            privacy = msgspec.structs.replace(privacy, clipping_norm=norm)
-        digests.append(parameters_sha256(parameters))
-    return digests

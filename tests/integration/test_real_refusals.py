@@ -22,7 +22,7 @@ from server.config import make_plan
 from tests.integration.conftest import Make, MakeDevices
 from tests.integration.federation import Federation
 from tests.integration.real_device import RealDevice, await_rounds, until
-from tests.integration.test_real_devices import simulated
+from tests.integration.simulated_run import simulated
 
 pytestmark = pytest.mark.xdist_group("real refusals")
 

@@ -1,0 +1,91 @@
+"""The simulation of a deployed federation: the same settings, the devices' own texts."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from torch import Tensor
+
+from edge_client.compute import prepare_compute
+from edge_client.device_examples import training_examples
+from edge_client.local_round import LocalTrainer
+from models.parameters import parameters_sha256
+from models.plan import Plan
+from server.config import FederationConfig, make_plan
+from simulation.config import SimulationConfig
+from simulation.data_settings import DataSettings
+from simulation.federation import Federation
+from simulation.workers import Generate, Trained, WorkerPool
+
+
+def _nobody(_client_name: str) -> None:
+    """Generate nothing."""
+
+
+class OneProcess(WorkerPool):
+    """Train clients in this process, one by one: starting others would cost more than these do."""
+
+    def __init__(self, plan: Plan, examples: Mapping[str, Tensor]) -> None:
+        """Hold the clients' examples; no process is started."""
+        self._trainer = LocalTrainer(plan)
+        self._streams = examples
+
+    def use(self, plan: Plan) -> None:
+        """Stay with the one plan that there is."""
+
+    def train(
+        self,
+        parameters: Tensor,
+        cohort: Sequence[tuple[int, str]],
+        *,
+        round_number: int,
+        counts_in: int | None = None,
+        clipping_norm: float | None = None,
+        generate: Generate = _nobody,
+    ) -> Iterator[Trained]:
+        """Train the clients in the order given."""
+        for slot, name in cohort:
+            result = self._trainer.train(
+                parameters,
+                self._streams[name],
+                round_number=round_number,
+                client_name=name,
+                clipping_norm=clipping_norm,
+            )
+            yield Trained(
+                slot,
+                name,
+                result.update,
+                result.example_count,
+                result.mean_loss,
+                result.update_norm,
+                result.update.nbytes,
+            )
+
+
+def simulated(config: FederationConfig, texts: list[Path], *, rounds: int) -> list[bytes]:
+    """Return the digest of each round's model as ``simulation.federation`` makes it.
+
+    Args:
+        config: The deployed federation's settings.
+        texts: What each device trains on, in the order in which they enrolled.
+        rounds: How many rounds to run.
+    """
+    prepare_compute("cpu", threads=1)
+    words = config.word_list.load()
+    plan = make_plan(config, run="0" * 32, vocabulary=words)
+    streams = {
+        f"device-{number:04d}": training_examples(text, words)
+        for number, text in enumerate(texts, start=1)
+    }
+    federation = Federation(_as_simulation(config), plan, list(streams), OneProcess(plan, streams))
+    digests = []
+    for _ in range(rounds):
+        federation.run_round()
+        digests.append(parameters_sha256(federation.parameters))
+    return digests
+
+
+def _as_simulation(config: FederationConfig) -> SimulationConfig:
+    settings = {name: getattr(config, name) for name in config.__struct_fields__}
+    # Whose text it is stands here for form's sake: the clients are given.
+    return SimulationConfig(**settings, data=DataSettings(dataset="manual", partition="users"))
