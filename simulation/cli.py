@@ -190,8 +190,8 @@ def _add_common(parser: argparse.ArgumentParser, *, with_until: bool = True) -> 
         parser.add_argument(
             "--until",
             metavar="FIGURE=VALUE",
-            help="stop at the first round whose figure is at or below a value; "
-            "sweep then reports the number of rounds",
+            help="stop at the first round whose figure comes to a value, from below where more is "
+            "better, as of accuracy; sweep then reports the number of rounds",
         )
     parser.add_argument(
         "--workers", type=int, help="processes that train (default: one a processor core)"

@@ -46,7 +46,7 @@ from simulation.config import SimulationConfig
 from simulation.downlink_bytes import DownlinkBytes
 from simulation.metrics import Value
 from simulation.participation import SeededSource
-from simulation.round_tally import Tally, largest_weight, screened_figures
+from simulation.round_tally import Tally, largest_weight, screened_figures, weight_of
 from simulation.workers import Trained, WorkerPool
 
 _COORDINATOR = "coordinator"
@@ -348,17 +348,24 @@ class Federation:
         finally:
             # A round that comes to nothing has seen norms too: the next attempt must know better.
             self.typical_norm = screen.next_typical_norm
-        refused = {name for name, place in order.places().items() if place in screen.refused_slots}
-        tally.attacked = self._attack_figures(self.took_part, refused)
+        places = order.places()
+        refused = {name for name, place in places.items() if place in screen.refused_slots}
+        tally.attacked = self._attack_figures(closed, places, refused)
         self.took_part = [name for name in self.took_part if name not in refused]
         return closed
 
-    def _attack_figures(self, sent: Sequence[str], refused: Collection[str]) -> dict[str, Value]:
-        """Return how many attackers sent an update, and how many of those were set aside."""
+    def _attack_figures(
+        self, closed: Closed, places: Mapping[str, int], refused: Collection[str]
+    ) -> dict[str, Value]:
+        """Return how many attackers sent an update, were set aside, and what the others weighed."""
         if self._attackers is None:
             return {}
-        bad = self._attackers.names & set(sent)
-        return {"attackers": len(bad), "attackers_screened": len(bad & set(refused))}
+        bad = self._attackers.names & set(self.took_part)
+        return {
+            "attackers": len(bad),
+            "attackers_screened": len(bad & set(refused)),
+            "attackers_weight": weight_of(closed, {places[name] for name in bad}),
+        }
 
     def _time_figures(self, order: Close) -> dict[str, Value]:
         """Return when the round closed, what came too late, and how old updates are."""

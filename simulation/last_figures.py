@@ -1,5 +1,7 @@
 """Measure a run's model when all rounds are over: on the test split, by client, under attack."""
 
+import statistics
+
 import torch
 
 from models.keystrokes import keystroke_savings
@@ -117,6 +119,11 @@ class LastFigures:
             figures["attacks_screened"] = sum(
                 int(row.get("attackers_screened") or 0) for row in rows
             )
+            weights = [
+                weight for row in rows if isinstance(weight := row.get("attackers_weight"), float)
+            ]
+            # In the mean over rounds; some rules weigh nobody.
+            figures["attackers_weight"] = statistics.fmean(weights) if weights else None
         if attack.kind == "backdoor":
             words = backdoor_words(attack, self._population.vocabulary)
             figures |= backdoor_figures(_word_network(federation), words)

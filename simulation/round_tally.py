@@ -1,5 +1,7 @@
 """Count what happens in a simulated round, and put it into figures."""
 
+from collections.abc import Collection
+
 from server.closing import Closed
 from simulation.metrics import Value
 
@@ -35,6 +37,23 @@ def screened_figures(closed: Closed) -> dict[str, Value]:
     if closed.next_typical_norm is not None:
         figures["next_typical_norm"] = closed.next_typical_norm
     return figures
+
+
+def weight_of(closed: Closed, slots: Collection[int]) -> float | None:
+    """Return what some clients weighed together: their share of a layer, in the mean over layers.
+
+    Args:
+        closed: A round.
+        slots: The clients' slots.
+
+    Returns:
+        None where shares are not shown, or the rule has none.
+    """
+    weights = closed.aggregation_weights
+    if weights is None or not weights.layers:
+        return None
+    theirs = (row for slot, row in zip(weights.slots, weights.shares, strict=True) if slot in slots)
+    return sum(map(sum, theirs)) / len(weights.layers)
 
 
 def largest_weight(closed: Closed) -> float | None:

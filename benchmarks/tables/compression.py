@@ -44,6 +44,7 @@ TABLES = {
         figures=FIGURES,
         minutes=_minutes(1.5),
         references=(PLAIN,),
+        fractions=("bytes_up",),
     ),
     "compression-ptb": TableDefinition(
         title="Compressed updates: Penn Treebank, 100 IID clients, 2.8 million tokens a run",
@@ -52,6 +53,7 @@ TABLES = {
         figures=FIGURES,
         minutes=_minutes(2.8),
         references=(PLAIN,),
+        fractions=("bytes_up",),
     ),
 }
 QUICK = {
@@ -62,5 +64,6 @@ QUICK = {
         figures=FIGURES,
         minutes=1.0,
         references=(PLAIN,),
+        fractions=("bytes_up",),
     )
 }

@@ -38,6 +38,7 @@ class TableDefinition:
         curve: Figure of the rounds that the picture follows, or None for bars of the final ones.
         references: Rows that the others are compared with below the table; ``unigram`` and
             ``bigram`` are counted, the rest are runs.
+        fractions: Figures that are told as a part of each reference's, such as bytes.
         settings: Changes to the preset for every row and for the baselines.
         setting: Name of the number that ``Row.x`` is, or None.
         may_be_lost: Whether a run that cannot go on, such as one whose clients all diverge, stands
@@ -51,6 +52,7 @@ class TableDefinition:
     figures: tuple[str, ...] = RANKED
     curve: str | None = "valid_perplexity"
     references: tuple[str, ...] = ("bigram", "central")
+    fractions: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
     setting: str | None = None
     may_be_lost: bool = False

@@ -19,7 +19,8 @@ def write_matrix(
 ) -> None:
     """Write ``NAME.json`` and ``NAME.md``: a line for each rule, a column for each attack.
 
-    A run whose clients all diverged stands as lost under the first figure.
+    A run whose clients all diverged, or whose model has no finite first figure, is lost, and the
+    first figure says how many are.
 
     Args:
         name: Name of the files.
@@ -34,7 +35,11 @@ def write_matrix(
     rules = list(dict.fromkeys(rule for rule, _ in names))
     attacks = list(dict.fromkeys(attack for _, attack in names))
     seeds = max((len(folders) for folders in runs.values()), default=0)
-    lines = [f"# {table.title}", "", f"Made by `{command}`; {seeds} seed(s), lost runs left out."]
+    lines = [
+        f"# {table.title}",
+        "",
+        f"Made by `{command}`; {seeds} seed(s); lost runs are left out of means.",
+    ]
     for figure in table.figures:
         lines += ["", f"## {figure.replace('_', ' ')}", "", f"| | {' | '.join(attacks)} |"]
         lines.append("| --- " * (len(attacks) + 1) + "|")
@@ -49,8 +54,11 @@ def write_matrix(
 
 def _cell(figures: Mapping[str, float | None], name: str, first: str) -> str:
     value, spread = figures.get(name), figures.get(f"{name}_spread")
+    seeds, lost = figures.get("seeds") or 0, figures.get("lost") or 0
+    tells_lost = name == first and lost > 0
     if value is None:
-        # Either not yet run, or its clients all diverged: that model is lost.
-        return "lost" if figures.get("seeds") and name == first else ""
+        # Not yet run, without such a figure, or lost.
+        return "lost" if tells_lost else ""
     digits = 1 if value >= 10 else 3
-    return f"{value:.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}")
+    written = f"{value:.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}")
+    return written + (f", {lost:.0f} of {seeds:.0f} lost" if tells_lost else "")

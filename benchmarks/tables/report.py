@@ -1,12 +1,14 @@
 """Write a results table as JSON, Markdown and PNG."""
 
 import json
+import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from benchmarks.tables.definition import TableDefinition
+from simulation.checkpoint import FINAL_FILE
 from simulation.metrics import read_metrics
 from simulation.plots import plot_bars, plot_runs, plot_table
 
@@ -33,14 +35,21 @@ class Writer(Protocol):
 
 
 def figures_of(finals: Sequence[Final], names: Sequence[str]) -> dict[str, float | None]:
-    """Return each figure's mean over the seeds, and its sample standard deviation."""
+    """Return each figure's mean over the seeds, and its sample standard deviation.
+
+    A seed without a finite value of the first figure is lost: ``lost`` counts them, and the mean is
+    over the others.
+    """
     figures: dict[str, float | None] = {"seeds": len(finals)}
     for name in names:
         values = [
-            float(value) for final in finals if isinstance(value := final.get(name), int | float)
+            float(value)
+            for final in finals
+            if isinstance(value := final.get(name), int | float) and math.isfinite(value)
         ]
         figures[name] = statistics.fmean(values) if values else None
         figures[f"{name}_spread"] = statistics.stdev(values) if len(values) > 1 else None
+        figures.setdefault("lost", len(finals) - len(values))
     return figures
 
 
@@ -82,13 +91,19 @@ def write_report(
         runs: Folders of each row's runs; the picture shows the first.
     """
     write_document(name, table, rows, folder, command=command)
-    (folder / f"{name}.md").write_text(_markdown(table, rows, command))
+    remarks = [
+        *_remarks(table, rows, {row: _by_seed(table, folders) for row, folders in runs.items()})
+    ]
+    (folder / f"{name}.md").write_text(_markdown(table, rows, command, remarks))
     first = {row: folders[0] for row, folders in runs.items()}
     _draw(table, rows, folder / f"{name}.png", first)
 
 
 def _markdown(
-    table: TableDefinition, rows: Mapping[str, Mapping[str, float | None]], command: str
+    table: TableDefinition,
+    rows: Mapping[str, Mapping[str, float | None]],
+    command: str,
+    remarks: Sequence[str],
 ) -> str:
     lines = [
         f"# {table.title}",
@@ -101,9 +116,15 @@ def _markdown(
     ]
     for name, figures in rows.items():
         cells = [_cell(figures, figure) for figure in table.figures]
-        seeds = figures.get("seeds")
-        lines.append(f"| {name} | {' | '.join(cells)} | {'' if seeds is None else int(seeds)} |")
-    return "\n".join([*lines, "", *_remarks(table, rows)]).rstrip() + "\n"
+        lines.append(f"| {name} | {' | '.join(cells)} | {_seeds(figures)} |")
+    return "\n".join([*lines, "", *remarks]).rstrip() + "\n"
+
+
+def _seeds(figures: Mapping[str, float | None]) -> str:
+    seeds, lost = figures.get("seeds"), figures.get("lost")
+    if seeds is None:
+        return ""
+    return f"{int(seeds)}" + (f", {int(lost)} lost" if lost else "")
 
 
 def _cell(figures: Mapping[str, float | None], name: str) -> str:
@@ -114,18 +135,57 @@ def _cell(figures: Mapping[str, float | None], name: str) -> str:
     return f"{value:.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}")
 
 
-def _remarks(table: TableDefinition, rows: Mapping[str, Mapping[str, float | None]]) -> list[str]:
+_OfSeeds = Mapping[str, Mapping[str, float]]
+"""Figures by seed, each by name."""
+
+
+def _by_seed(table: TableDefinition, folders: Sequence[Path]) -> _OfSeeds:
+    """Return the figures that rows are compared by, of each run that has them."""
+    names = {table.figures[0], *table.fractions}
+    found = {}
+    for folder in folders:
+        path = folder / FINAL_FILE
+        final = json.loads(path.read_text()) if path.exists() else {}
+        found[folder.name] = {
+            name: float(value)
+            for name in names
+            if isinstance(value := final.get(name), int | float)
+        }
+    return found
+
+
+def _remarks(table: TableDefinition, rows: Rows, runs: Mapping[str, _OfSeeds]) -> Iterator[str]:
     """Say how the rows stand to those they are compared with, by the first figure."""
     first = table.figures[0]
-    remarks = []
     for reference in table.references:
-        level = rows.get(reference, {}).get(first)
         for name, figures in rows.items():
-            value = figures.get(first)
-            if level is None or value is None or name in (*FLOORS, *table.references):
+            if name in (*FLOORS, *table.references):
                 continue
-            remarks.append(f"- {name}: {100 * (value / level - 1):+.1f} % against {reference}.")
-    return remarks
+            theirs, others = runs.get(name, {}), runs.get(reference, {})
+            ratio = _paired(first, theirs, others)
+            if ratio is None:
+                value, level = figures.get(first), rows.get(reference, {}).get(first)
+                ratio = value / level if value is not None and level is not None else None
+            if ratio is None:
+                continue
+            told = [f"{100 * (ratio - 1):+.1f} % against {reference}"]
+            for fraction in table.fractions:
+                part = _paired(fraction, theirs, others)
+                told += [] if part is None else [f"{fraction.replace('_', ' ')} {part:.3f} of its"]
+            yield f"- {name}: {', '.join(told)}."
+
+
+def _paired(figure: str, theirs: _OfSeeds, others: _OfSeeds) -> float | None:
+    """Return the mean over the seeds of the one's figure over the other's with the same seed.
+
+    None unless the other has all of the one's seeds: then their means are to be compared.
+    """
+    ratios = [
+        figures[figure] / others[seed][figure]
+        for seed, figures in theirs.items()
+        if figure in figures and figure in others.get(seed, {})
+    ]
+    return statistics.fmean(ratios) if ratios and len(ratios) == len(theirs) else None
 
 
 def _draw(

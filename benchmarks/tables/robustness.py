@@ -71,7 +71,7 @@ ATTACKS: dict[str, tuple[str, ...]] = {
     "model replacement": _attack("model-replacement"),
     "colluding (ALIE)": _attack("little-is-enough", ", deviations=1.5"),
 }
-_BACKDOOR = {"backdoor": _attack("backdoor", ', phrase="see you", target="paris", boost=10.0')}
+_BACKDOOR = {"backdoor": _attack("backdoor", ', phrase="see you", target="school", boost=10.0')}
 
 
 def _rows(
@@ -116,8 +116,8 @@ _DIGITS = (
     "training.learning_rate=0.1",
 )
 _TITLE = "20 clients of uneven classes, all in every round, 30 rounds of 2 local epochs"
-_OUTCOME = ("accuracy", "attacks_sent", "attacks_screened")
-_SMALL = ("default", "literal", "default, trimmed")
+_OUTCOME = ("accuracy", "attacks_sent", "attacks_screened", "attackers_weight")
+_SMALL = ("mean", "default", "literal", "default, trimmed")
 _SMALL_ATTACKS = ("no attack", "NaN", "sign flip x10", "label flip x20", "colluding (ALIE)")
 
 TABLES = {
@@ -147,7 +147,13 @@ TABLES = {
         "keyboard-sms",
         _rows(_rules(15.0) | _krum(4, 5), ATTACKS | _BACKDOOR, THREE),
         minutes=130,
-        figures=("test_perplexity", "test_top3_recall", "attacks_screened"),
+        figures=(
+            "test_perplexity",
+            "test_top3_recall",
+            "attacks_screened",
+            "attackers_weight",
+            "backdoor_top3",
+        ),
         settings=(
             "rounds={cap=15, cohort_size=20, quorum=11, deadline_s=600.0}",
             "evaluation.every_rounds=15",
@@ -162,7 +168,7 @@ TABLES = {
 
 QUICK = {
     "quick": _table(
-        "The machinery: three rules under two attacks, three rounds on the digits",
+        "The machinery: four rules under two attacks, three rounds on the digits",
         "fedtp-digits",
         _rows(
             {name: _rules(2.0)[name] for name in _SMALL},

@@ -10,6 +10,8 @@ import benchmarks
 from benchmarks.tables import attention, compression, keyboard, personalisation, robustness, speech
 from benchmarks.tables.definition import TableDefinition
 from benchmarks.tables.maker import configured
+from models.vocabulary import shipped_vocabulary
+from simulation.attacks import backdoor_words
 
 NAMES = sorted(
     path.stem for path in Path(str(benchmarks.__file__)).parent.glob("[a-z]*.py") if path.stem
@@ -48,6 +50,9 @@ def test_every_row_of_a_table_can_be_configured(name: str) -> None:
     for row in table.rows:
         config, _ = configured(table, *row.settings)
         assert config.rounds.cap >= 1
+        if config.attack is not None and config.attack.kind == "backdoor":
+            assert config.vocabulary is not None
+            assert backdoor_words(config.attack, shipped_vocabulary(config.vocabulary.size))
 
     names = [row.name for row in table.rows]
     assert len(set(names)) == len(names)

@@ -281,6 +281,31 @@ def test_nan_clients_cost_no_round_and_the_report_says_what_happened(
         "attackers": 1,
     }
     assert (final["attacks_sent"], final["attacks_screened"]) == (3, 3)
+    assert final["attackers_weight"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("rule", "weight"),
+    # One of six; under the paper's softmax who moved furthest has nearly all the weight.
+    [
+        ('{rule="mean", weighting="equal"}', pytest.approx(1 / 6)),
+        ('{rule="literal"}', pytest.approx(1, abs=0.05)),
+    ],
+)
+def test_a_run_says_what_the_attackers_weighed(
+    configured: Configured, population: Population, tmp_path: Path, rule: str, weight: object
+) -> None:
+    config, tables = configured(
+        *SIX,
+        "rounds.cap=1",
+        'attack={kind="sign-flip", fraction=0.2, boost=100.0}',
+        f"aggregation={rule}",
+        'privacy={mode="none"}',
+    )
+
+    final = run_simulation(config, tables, population, tmp_path, RunOptions())
+
+    assert final["attackers_weight"] == weight
 
 
 def test_boosted_attackers_are_set_aside_by_their_norm_once_it_is_known(
