@@ -378,12 +378,13 @@ class Coordinator:
         contributors = {receipt.client for receipt in order.receipts}
         self._end_leases("the round closed", contributors)
         self.intake.end_round()
-        refusals = self._plan_refusals + self.intake.refusals
-        if not await self._keeper.close(order, in_hand, refusals):
+        of_plans, of_uploads = self._plan_refusals.copy(), self.intake.refusals.copy()
+        if not await self._keeper.close(order, in_hand, of_plans + of_uploads):
             await self._abort_round(self._machine.abort("the updates could not be aggregated"))
             return
-        self._plan_refusals.clear()
-        self.intake.refusals.clear()
+        # What was refused meanwhile is the next round's.
+        self._plan_refusals -= of_plans
+        self.intake.refusals -= of_uploads
         self._machine.released()
         self._end_leases("more releases were made meanwhile than an update may be old")
         self.intake.end_round()

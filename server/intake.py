@@ -55,7 +55,7 @@ class Intake:
     Attributes:
         in_hand: The round that is open or closing; None before the first.
         bases: In buffered rounds, every round that a device may still work on, by number.
-        refusals: How many uploads were refused since this was last cleared, by code; whose is
+        refusals: How many uploads were refused that no round has told of yet, by code; whose is
             recorded nowhere.
     """
 

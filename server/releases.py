@@ -224,7 +224,10 @@ def _settle_contributions(connection: Connection, new: NewRelease) -> int | None
         names = select(contributions.c.client).where(aggregated)
         count_participation(connection, clients.c.name.in_(names), new.round_number)
     if new.plan.privacy.guarantees_privacy:
-        connection.execute(delete(contributions).where(aggregated))
+        # Also what was set aside, and what earlier attempts at the round were sent.
+        connection.execute(
+            delete(contributions).where(contributions.c.round_number == new.round_number)
+        )
     return None if secret else updated.rowcount
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from sqlalchemy import select
@@ -13,12 +14,13 @@ from sqlalchemy import select
 from models.codec import CodecError
 from models.release_record import ReleaseError, decode_release_record
 from privacy.authority import CertificateAuthority
+from privacy.calibrated_settings import CentralNoise
 from privacy.certificates import KeyUse, read_certificate
 from privacy.identity import Identity
 from privacy.signatures import Purpose, SignatureError, verify
-from server.attempts import OpenAttempt, next_attempt
+from server.attempts import OpenAttempt, abort_attempt, next_attempt, open_attempt
 from server.clients import list_clients
-from server.contributions import contributions_of
+from server.contributions import contributions_of, expire_contribution
 from server.inbox import Inbox
 from server.release_files import NewRelease, ReleaseFolder, read_release
 from server.releases import (
@@ -34,6 +36,9 @@ from server.store import Store
 from server.tables import attempts, contributions
 from tests.moving_pointer import moving_pointer
 
+CENTRAL = CentralNoise(
+    noise_multiplier=1.0, delta=1e-6, epsilon_budget=8.0, clipping_norm=2.0, adjacency="zero-out"
+)
 MakeRelease = Callable[[int, bytes], NewRelease]
 
 
@@ -180,6 +185,34 @@ def test_a_release_settles_its_updates_and_wipes_what_they_reported(
     last = last_release(store)
     assert last is not None
     assert (last.contribution_count, last.duration_s, last.is_published) == (2, 60.0, True)
+
+
+@pytest.mark.usefixtures("two_updates")
+def test_under_a_guarantee_no_row_says_who_was_set_aside_or_sent_to_an_earlier_attempt(
+    store: Store,
+    releases: ReleaseFolder,
+    new_release: MakeRelease,
+    initial: bytes,
+    lease_of: Callable[[str], Lease],
+) -> None:
+    expire_contribution(store, lease_of("device-0001").nonce, "not usable")
+    abort_attempt(store, 1, 0, "quorum missed", now=130.0)
+    again = OpenAttempt(
+        round_number=1,
+        attempt=1,
+        members=None,
+        base_sha256=initial,
+        opened_at=140.0,
+        deadline_ms=200_000,
+    )
+    open_attempt(store, again)
+    new = new_release(1, initial)
+    guarded = msgspec.structs.replace(new.plan, privacy=CENTRAL)
+
+    release(store, releases, replace(new, attempt=1, plan=guarded))
+
+    with store.read() as connection:
+        assert connection.execute(select(contributions)).all() == []
 
 
 def test_figures_can_follow_a_release(
