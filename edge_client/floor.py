@@ -48,8 +48,9 @@ _STARTING_FLOOR = """\
 # Largest clipping norm of an update; "any" also accepts plans that do not clip.
 largest_clipping_norm = "any"
 
-# Least noise multiplier; without the line any, and plans without calibrated noise too. A device
-# adds the noise itself in mode "local"; in "central" and "ftrl" it has the coordinator's word.
+# Least noise multiplier, also of what a device counts on held-out text; without the line any, and
+# plans without calibrated noise too. A device adds the noise itself in mode "local"; in "central"
+# and "ftrl" it has the coordinator's word.
 # least_noise_multiplier = 0.5
 
 # Fewest devices that a round is drawn for.

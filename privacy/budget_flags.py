@@ -93,7 +93,8 @@ def add_epsilon(commands: "Commands[argparse.ArgumentParser]") -> argparse.Argum
     parser = commands.add_parser(
         "epsilon",
         help="compute what a plan, a setting or a ledger costs",
-        description="Compute epsilon of one enrolled person over a whole run with two "
+        description="Compute epsilon of one enrolled person over a whole run, evaluations by "
+        "devices included, with two "
         "accountants, and refuse where they differ by more than max(0.02, 1 %%). Ask about a "
         "federation's file, about a setting given by flags, or about a ledger. --json has "
         "epsilon, epsilon_pld, epsilon_prv, rho and delta; null where one does not apply or "
@@ -192,7 +193,8 @@ def add_explain(commands: "Commands[argparse.ArgumentParser]") -> argparse.Argum
         "explain",
         help="say in plain words what a plan promises",
         description="Say in plain words what a federation's file promises: the unit of privacy, "
-        "neighbours, the draw, epsilon of a round and of the run, and what the noise comes to.",
+        "neighbours, the draw, epsilon of a round and of the run, what the noise comes to, and "
+        "what evaluations by devices cost and how far their noise moves a perplexity.",
         allow_abbrev=False,
     )
     parser.add_argument("plan", type=Path, metavar="PLAN", help="federation TOML file")
