@@ -19,11 +19,13 @@ from models.plan import decode_plan
 from privacy.authority import CertificateAuthority
 from privacy.certificates import certificate_pem, read_certificate
 from privacy.envelope import Direction, MessageContext
+from privacy.envelope_header import SLIP_BYTES
 from privacy.invite import read_invite
 from privacy.keys import make_tls_key, private_key_pem
 from privacy.signing_requests import make_signing_request
 from protos import federation_pb2 as pb
 from protos import federation_pb2_grpc as pb_grpc
+from protos.version import VERSION
 from tests.integration.device import Orders, call_of, code_of, enrol, next_lease
 from tests.integration.federation import Federation, settings
 from tests.integration.keys import lay_out_keys
@@ -276,6 +278,21 @@ def test_a_nonce_serves_its_own_device_only(scene: Scene) -> None:
     assert refusal(lambda: scene.device.open_upload(foreign, bytes(16), 1)) == "unknown_lease"
     assert refusal(lambda: scene.device.upload(foreign, b"x")) == "unknown_lease"
     assert refusal(lambda: scene.device.commit(foreign, bytes(16))) == "unknown_lease"
+
+
+def test_a_round_seals_its_model_once_for_all_who_fetch_it(scene: Scene) -> None:
+    first, again = scene.device.fetch(scene.lease), scene.device.fetch(scene.lease)
+    others = scene.other.fetch(scene.other_lease)
+
+    # A key is drawn for every sealing: equal ciphertext is one sealing. Slips are each device's.
+    assert first[SLIP_BYTES:] == again[SLIP_BYTES:] == others[SLIP_BYTES:]
+    assert first[:SLIP_BYTES] != others[:SLIP_BYTES]
+    scene.device.open_model(scene.lease, first)
+    scene.other.open_model(scene.other_lease, others)
+
+
+def test_a_lease_names_the_coordinators_version(scene: Scene) -> None:
+    assert scene.lease.software_version == VERSION
 
 
 def test_a_model_is_fetched_again_from_any_byte(scene: Scene) -> None:

@@ -222,6 +222,27 @@ def _slip_of(**changes: Any) -> Callable[[Lab], Parts]:
 
 case("cross-slip-of-another-round", _slip_of(round_number=4))
 case("cross-slip-of-another-slot", _slip_of(slot=2))
+case("cross-slip-of-another-run", _slip_of(run=b"another run, 16b"))
+
+
+def _header_of(**changes: Any) -> Callable[[Lab], Parts]:
+    """Put another message's signed header before this one's body."""
+
+    def change(lab: Lab) -> Parts:
+        other = lab.honest(**changes)
+        return replace(lab.honest(), header=other.header, signature=other.signature)
+
+    return change
+
+
+case("cross-header-of-another-run", _header_of(run=b"another run, 16b"))
+case(
+    "cross-chunk-of-another-run",
+    lambda lab: replace(
+        lab.honest(),
+        chunks=[*lab.honest().chunks[:-1], lab.honest(run=b"another run, 16b").chunks[-1]],
+    ),
+)
 case(
     "cross-header-of-another-slot",
     lambda lab: replace(
