@@ -211,7 +211,8 @@ def check_plan(plan: "Plan", floor: Floor) -> None:
     if plan.cohort_size < floor.least_cohort:
         raise PlanBelowFloorError(
             "floor_cohort",
-            f"cohort_size must be >= {floor.least_cohort} for this device, got {plan.cohort_size}",
+            f"cohort_size must be >= {floor.least_cohort} for this device, got {plan.cohort_size}; "
+            "its owner can lower least_cohort, in floor.toml",
         )
     if family not in floor.model_families:
         raise PlanBelowFloorError(

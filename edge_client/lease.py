@@ -56,7 +56,12 @@ async def serve_lease(lease: wire.Lease, device: Device, transport: Transport) -
         if kept is None:
             _take_up_keys(lease, device)
             if plan.vocabulary is not None:
-                await ensure_word_list(plan.vocabulary, device.folder.word_lists, transport)
+                await ensure_word_list(
+                    plan.vocabulary,
+                    device.folder.word_lists,
+                    transport,
+                    coordinator=lease.software_version,
+                )
             sealed = await _fetch(lease, device, transport)
             kept = await _work(lease, plan, sealed, device, transport)
     except PlanRefusedError as refusal:

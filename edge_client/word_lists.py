@@ -7,6 +7,7 @@ import hashlib
 from pathlib import Path
 
 from edge_client.acceptance import PlanRefusedError
+from edge_client.older_side import older_side
 from edge_client.transport import Transport
 from models.plan import VocabularySettings
 from models.vocabulary import (
@@ -19,8 +20,16 @@ from models.vocabulary import (
 from privacy.atomic import write_atomically
 
 
-async def ensure_word_list(wanted: VocabularySettings, folder: Path, transport: Transport) -> None:
+async def ensure_word_list(
+    wanted: VocabularySettings, folder: Path, transport: Transport, *, coordinator: str
+) -> None:
     """Fetch a list that is neither shipped nor kept.
+
+    Args:
+        wanted: The plan's list.
+        folder: Folder with the device's word lists.
+        transport: To the coordinator.
+        coordinator: Version of its software, as the lease names it.
 
     Raises:
         PlanRefusedError: If the shipped list of that name is another one, or the list fetched
@@ -29,7 +38,7 @@ async def ensure_word_list(wanted: VocabularySettings, folder: Path, transport: 
         UnreachableError: If it cannot be reached.
     """
     if wanted.name == SHIPPED_NAME:
-        _check_shipped(wanted)
+        _check_shipped(wanted, coordinator)
         return
     path = _path(wanted, folder)
     if path.exists():
@@ -55,7 +64,7 @@ def word_list(wanted: VocabularySettings, folder: Path) -> Vocabulary:
     return words
 
 
-def _check_shipped(wanted: VocabularySettings) -> None:
+def _check_shipped(wanted: VocabularySettings, coordinator: str) -> None:
     try:
         shipped = shipped_vocabulary(wanted.size)
     except VocabularyError as error:
@@ -63,7 +72,7 @@ def _check_shipped(wanted: VocabularySettings) -> None:
     if shipped.sha256.hex() != wanted.sha256:
         raise PlanRefusedError(
             "vocabulary_mismatch",
-            f"this device's {SHIPPED_NAME} is not the coordinator's; update the older of the two",
+            f"this device's {SHIPPED_NAME} is not the coordinator's; {older_side(coordinator)}",
         )
 
 

@@ -27,7 +27,7 @@ def transport() -> StandInTransport:
 
 
 def ensure(wanted: VocabularySettings, folder: Path, transport: StandInTransport) -> None:
-    asyncio.run(ensure_word_list(wanted, folder, transport))
+    asyncio.run(ensure_word_list(wanted, folder, transport, coordinator="99.0"))
 
 
 def test_the_shipped_list_is_not_fetched(tmp_path: Path, transport: StandInTransport) -> None:
@@ -45,6 +45,13 @@ def test_another_shipped_list_is_a_mismatch(
         ensure(msgspec.structs.replace(SHIPPED, **change), tmp_path, transport)
 
     assert refused.value.code == "vocabulary_mismatch"
+
+
+def test_of_two_shipped_lists_the_older_one_is_named(
+    tmp_path: Path, transport: StandInTransport
+) -> None:
+    with pytest.raises(PlanRefusedError, match=r"runs sotto 99\.0 .*this device is older"):
+        ensure(msgspec.structs.replace(SHIPPED, sha256="00" * 32), tmp_path, transport)
 
 
 def test_another_list_is_fetched_once_and_kept(tmp_path: Path, transport: StandInTransport) -> None:

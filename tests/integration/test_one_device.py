@@ -41,7 +41,7 @@ def test_the_readmes_lines_let_one_device_serve_rounds_that_its_floor_would_refu
     plan = make_plan(config, "ab" * 16)
 
     assert (config.rounds.quorum, plan.cohort_size) == (1, 1)
-    with pytest.raises(PlanRefusedError) as refused:
+    with pytest.raises(PlanRefusedError, match=r"least_cohort, in floor\.toml") as refused:
         accept_plan(pb.Lease(plan=plan.encode()), read_floor(floor), traffic)
     assert refused.value.code == "floor_cohort"
     floor.write_text(changed(floor.read_text(), "least_cohort"))
