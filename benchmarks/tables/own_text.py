@@ -280,6 +280,6 @@ def _draw(
                 axes.plot(own, [place] * len(own), ".", alpha=0.4, color="tab:blue")
             axes.axvline(0, linestyle="--", linewidth=1, color="gray")
             axes.invert_yaxis()
-            axes.set_xlabel(f"keystroke savings against {rival}, points; each dot a user")
+            axes.set_xlabel(f"points of keystrokes saved\nagainst {rival}; a dot a user")
 
     write_figure(path, draw, panels=len(rivals))
