@@ -9,6 +9,7 @@ import torch
 
 from edge_client.compute import prepare_compute
 from edge_client.device_examples import training_examples
+from edge_client.exit_status import NO_ROUND
 from edge_client.local_round import LocalTrainer
 from edge_client.new_client import Fitted, NewClientFit
 from edge_client.personalisation.state import read_state
@@ -93,7 +94,7 @@ def test_a_new_device_fits_its_embedding_in_one_check_in_and_keeps_the_rest(
     federation.kill()
     federation.start()
     device.start("--once")
-    assert device.process.wait(timeout=60) == 0
+    assert device.process.wait(timeout=60) == NO_ROUND
     assert device.log.read_text().count("embedding delivered") == 1
 
 
