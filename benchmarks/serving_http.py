@@ -10,13 +10,16 @@ Figures (``--json`` prints them as one object):
     paced_rps        Half of http_rps, now asked evenly over time.
     http_p50_ms, http_p99_ms
                      From the moment a key was due to its words, at that pace.
-    reload_s         From the end of `sotto-serve promote` to the first answer by the new version.
+    reload_s         From the end of `sotto-serve promote` to the first answer by the new version,
+                     the longest of three.
     reload_requests  Keys answered while two versions were exchanged three times.
     reload_p99_ms    What they took, in the crowd.
     personal_rps, personal_p50_ms, personal_p99_ms
                      The same, paced, where everyone has their own attention (FedTP, int8 files).
     personal_rss_mb  Resident memory of the server with everyone's own tensors.
     personal_loads   Personal files that had to be loaded for that.
+    personal_reload_s, personal_reload_requests, personal_reload_p99_ms
+                     As reload_..., everyone's own file going with each version.
     parallel         Requests sent at one moment, each on a connection of its own.
     http_errors      Answers of all these that were no 200, and requests without an answer.
     step_alone_ms, step_of_8_ms
@@ -257,7 +260,7 @@ def measure_shared(
         crowd = server.ask(people, path="/v1/next", **everyone)
         rps, bare_rps = (len(one["seconds"]) / one["elapsed_s"] for one in (crowd, bare))
         paced = server.ask(people, path="/v1/next", rate=rps / 2, **everyone)
-        reloading, reload_s = measure_reload(server, folder, bundles[1], people, everyone)
+        reloading, reload_s = measure_reload(server, folder, bundles[1:], people, everyone)
         many = "".join(line + "\n" for line in people.splitlines() * (parallel // len(clients)))
         at_once = server.ask(many, path="/v1/next", seconds=0, count=parallel)
         rss_mb = server.rss_mb
@@ -296,16 +299,28 @@ def share_of_step_ms(graph: NextWordGraph, batch: int) -> float:
 
 
 def measure_reload(
-    server: Server, folder: ServingFolder, second: Path, people: str, everyone: dict[str, Any]
+    server: Server,
+    folder: ServingFolder,
+    second: Sequence[Path],
+    people: str,
+    everyone: dict[str, Any],
 ) -> tuple[dict[str, Any], float]:
-    """Exchange versions three times while everyone asks; return the count and the longest wait."""
+    """Exchange versions three times while everyone asks; return the count and the longest wait.
+
+    Args:
+        server: Serves the first version.
+        folder: Its folder.
+        second: The other version's bundle, and the folder of its people's files if there are any.
+        people: Who asks, as ``http_load`` reads them.
+        everyone: How many, and for how long.
+    """
     waits: list[float] = []
 
     def exchange() -> None:
         time.sleep(everyone["seconds"] / 10)
         for change in range(3):
             if change == 0:
-                put(folder, second)
+                put(folder, *second)
             else:
                 roll_back(folder, reason="measured")
             waits.append(wait_for_round(server, 1 if change == 1 else 2))
@@ -328,23 +343,30 @@ def wait_for_round(server: Server, round_number: int) -> float:
 
 def measure_personal(root: Path, clients: Sequence[str], seconds: float) -> dict[str, float]:
     """Serve everyone their own attention."""
-    bundle = root / "personal.zip"
-    export_keyboard(make_release(PERSONAL, FedTpSettings(), 1), bundle)
-    write_people(root / "people", load_bundle(bundle).manifest, clients)
-    folder = make_folder(root / "personal", bundle, root / "people")
+    versions = [(root / f"personal-{number}.zip", root / f"people-{number}") for number in (1, 2)]
+    for number, (bundle, files) in enumerate(versions, start=1):
+        export_keyboard(make_release(PERSONAL, FedTpSettings(), number), bundle)
+        write_people(files, load_bundle(bundle).manifest, clients)
+    folder = make_folder(root / "personal", *versions[0])
     people = people_who_type(folder, clients)
     everyone: dict[str, Any] = {"count": len(clients), "seconds": seconds}
     with running(folder) as server:
         crowd = server.ask(people, path="/v1/next", **everyone)
         rps = len(crowd["seconds"]) / crowd["elapsed_s"]
         paced = server.ask(people, path="/v1/next", rate=rps / 2, **everyone)
-        return {
+        figures = {
             "personal_rps": rps,
             "personal_p50_ms": percentile_ms(paced, 50),
             "personal_p99_ms": percentile_ms(paced, 99),
             "personal_loads": server.metric("sotto_personal_loads_total"),
             "personal_rss_mb": server.rss_mb,
-            "http_errors": failed(crowd) + failed(paced),
+        }
+        reloading, reload_s = measure_reload(server, folder, versions[1], people, everyone)
+        return figures | {
+            "personal_reload_s": reload_s,
+            "personal_reload_requests": len(reloading["seconds"]),
+            "personal_reload_p99_ms": percentile_ms(reloading, 99),
+            "http_errors": sum(map(failed, (crowd, paced, reloading))),
         }
 
 
