@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from privacy.command import command, failed
 from privacy.installation import InstallationError, check_installation
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ _COMMANDS = (
 )
 
 
+@command("sotto-serve")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return 0, or 1 after one line on stderr. Wrong usage exits with 2."""
     given = list(sys.argv[1:] if argv is None else argv)
@@ -32,14 +34,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(given)
     try:
         check_installation()
-        report = _run(arguments)
+        _print(_run(arguments), as_json=arguments.json)
     except ImportError as error:
         print(f"sotto-serve: {error.name} is missing; install sotto[serve]", file=sys.stderr)
         return 1
     except (ValueError, OSError, InstallationError) as error:
-        print(f"sotto-serve: {error}", file=sys.stderr)
-        return 1
-    _print(report, as_json=arguments.json)
+        return failed("sotto-serve", error)
     return 0
 
 
@@ -191,8 +191,8 @@ def _add_page(commands: Any) -> None:
         help="the federation's authority.crt: refuse what its coordinator did not sign",
     )
     fetch = commands.add_parser("fetch", help="fetch the page's onnxruntime with npm, pinned")
-    for command in (page, fetch):
-        command.add_argument("--json", action="store_true", help="print one JSON object")
+    for added in (page, fetch):
+        added.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def _add_init(parser: argparse.ArgumentParser) -> None:

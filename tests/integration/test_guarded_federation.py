@@ -27,10 +27,11 @@ from server.ledger import ledger_entries
 from server.release_files import read_release
 from server.store import check_run, open_store
 from server.tree_keys import noise_keys_of
-from tests.integration.device import next_lease, plan_of, wait_finished
+from tests.integration.device import Device, next_lease, plan_of, wait_finished
 from tests.integration.federation import Federation, settings
-from tests.integration.real_device import RealDevice, await_rounds
+from tests.integration.real_device import RealDevice, await_rounds, until
 from tests.integration.test_failpoints import LIMIT_S, StubbornDevice
+from tests.integration.test_real_refusals import connected
 from tests.integration.test_round import run_to_the_end
 
 CENTRAL = """
@@ -263,8 +264,14 @@ noise = { noise_multiplier = 1e-3, token_cap = 10, loss_cap = 8.0 }
 class Evaluator(StubbornDevice):
     """Measure models too: the one of round 2 is the best."""
 
+    def __init__(self, device: Device, federation: Federation) -> None:
+        super().__init__(device)
+        self._federation = federation
+
     def _take_part(self, lease: pb.Lease) -> None:
         if plan_of(lease).kind == "train":
+            # Who trained is not asked, so the other must be there, after a restart too.
+            until(lambda: connected(self._federation) == 2)
             super()._take_part(lease)
             return
         assert plan_of(lease).evaluation_noise is not None
@@ -280,7 +287,7 @@ def test_devices_choose_the_best_model_by_noised_counts_that_are_paid_for_first(
     devices = federation.enrol(2)
 
     with ThreadPoolExecutor(2) as pool:
-        running = [pool.submit(Evaluator(device).run) for device in devices]
+        running = [pool.submit(Evaluator(device, federation).run) for device in devices]
         federation.wait_killed()
         assert verify_chain(ledger_of(federation), run=run_of(federation)) == [EVENT, EVALUATED]
         federation.start()

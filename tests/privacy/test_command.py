@@ -55,7 +55,15 @@ def test_a_command_is_silent_when_its_reader_has_gone(what: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "program", ["sotto-privacy", "sotto-server", "sotto-client", "sotto-simulate", "sotto-export"]
+    "program",
+    [
+        "sotto-privacy",
+        "sotto-server",
+        "sotto-client",
+        "sotto-simulate",
+        "sotto-export",
+        "sotto-serve",
+    ],
 )
 def test_output_that_a_full_disk_does_not_take_is_told_in_one_line(
     program: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
