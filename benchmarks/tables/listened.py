@@ -45,12 +45,13 @@ def listen_once(folder: Path, data: Path | None, final: Figures) -> Figures:
         listen_to_run(folder, data, request)
     voice = [row for row in _report(folder).voices if row.kind == "voice"][-1]
     rounds = read_metrics(folder)
-    sent = sum(float(rounds[-1][way] or 0) for way in ("bytes_down", "bytes_up"))
+    # Under a guarantee a round tells no bytes.
+    sent = sum(float(rounds[-1].get(way) or 0) for way in ("bytes_down", "bytes_up"))
     return {
         **final,
         **_heard(voice),
         "train_s": sum(float(row["round_s"] or 0) for row in rounds),
-        "megabytes": sent / 1e6,
+        "megabytes": sent / 1e6 if sent else None,
     }
 
 
@@ -78,7 +79,11 @@ def write_listened(
     """
     everyone = [run for of_row in runs.values() for run in of_row]
     around = {
-        row.voice: figures_of([_heard(row)], table.figures)
+        row.voice: {
+            name: float(value)
+            for name, value in _heard(row).items()
+            if isinstance(value, int | float)
+        }
         for row in _report(everyone[0]).voices
         if row.kind != "voice"
     }

@@ -202,7 +202,10 @@ def _parser(description: str, tables: Mapping[str, TableDefinition]) -> argparse
     parser.add_argument("--out", type=Path, default=Path("docs/results"), help="folder of tables")
     parser.add_argument("--workers", type=int, help="processes that train (default: one a core)")
     parser.add_argument(
-        "--rounds", type=int, help="rounds of every run, where the time allows no more"
+        "--rounds",
+        type=int,
+        help="rounds of every run, where the time allows no more; growth and falling steps keep "
+        "the lengths of the table",
     )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where to train")
     parser.add_argument(

@@ -33,23 +33,29 @@ def _pair(
     name: str, *settings: str, rounds: int = ROUNDS, seeds: tuple[int, ...] = THREE
 ) -> tuple[Row, ...]:
     """Return a run with all layers from the start and one that gets one at a time."""
-    grows = f"growth={{target_layer_count={LAYERS}, stage_count={LAYERS}, round_count={rounds}}}"
     return (
         Row(f"T, {name}", settings, seeds),
-        Row(f"DT, {name}", (*settings, grows), seeds),
+        Row(f"DT, {name}", (*settings, _grows(rounds)), seeds),
     )
 
 
-def _noisy(noise_multiplier: float) -> Row:
+def _grows(rounds: int, *, start: str = "zero") -> str:
+    return (
+        f"growth={{target_layer_count={LAYERS}, stage_count={LAYERS}, round_count={rounds}, "
+        f'start="{start}"}}'
+    )
+
+
+def _noisy(noise_multiplier: float, rule: str, *, rounds: int = ROUNDS, clips: int = 400) -> Row:
     """Return a run under a guarantee: everybody is drawn, and nobody's score is told on the way."""
     return Row(
-        f"z = {noise_multiplier:g}",
+        f"{rule}, z = {noise_multiplier:g}",
         (
-            _dealt(1, 1, 1),
-            _ATTENTIVE,
+            _dealt(1, 1, 1, clips=clips),
+            _RULES[rule],
             f'privacy={{mode="central", clipping_norm={CLIPPING_NORM}, delta=1e-5, '
             f'noise_multiplier={noise_multiplier}, epsilon_budget=1e12, adjacency="zero-out"}}',
-            f'rounds={{cap={ROUNDS}, selection="sampled", participation_rate=0.99, '
+            f'rounds={{cap={rounds}, selection="sampled", participation_rate=0.99, '
             "population_size=3, quorum=1, deadline_s=600.0, close_early=false}",
         ),
     )
@@ -70,15 +76,30 @@ def _table(
     )
 
 
+def _clipped(rule: str) -> Row:
+    clip = f'privacy={{mode="none", clipping_norm={CLIPPING_NORM}}}'
+    return Row(f"{rule}, no noise", (_dealt(1, 1, 1), _RULES[rule], clip))
+
+
 _EQUAL = 'aggregation={rule="mean", weighting="equal"}'
-_ATTENTIVE = 'aggregation={rule="attentive", attention_strength=0.5}'
+_RULES = {
+    "mean": _EQUAL,
+    "attention": 'aggregation={rule="attentive", attention_strength=0.5}',
+}
 CLIPPING_NORM = 5.0
 
 TABLES = {
     "feddt": _table(
         "Growth against none, three clients, equal weights",
-        (*_pair("1:1:1", _dealt(1, 1, 1), _EQUAL), *_pair("1:2:4", _dealt(1, 2, 4), _EQUAL)),
-        95,
+        (
+            *_pair("1:1:1", _dealt(1, 1, 1), _EQUAL),
+            *_pair("1:2:4", _dealt(1, 2, 4), _EQUAL),
+            Row(
+                "DT, 1:1:1, the paper's start",
+                (_dealt(1, 1, 1), _EQUAL, _grows(ROUNDS, start="random")),
+            ),
+        ),
+        105,
         FIGURES,
         FOLLOWED,
     ),
@@ -92,18 +113,12 @@ TABLES = {
     "speech-noise": _table(
         "Noise on what three clients send: noise multiplier z, attention, clipping at 5",
         (
-            Row("mean, no noise", (_dealt(1, 1, 1), _EQUAL)),
-            Row(
-                "attention, no noise",
-                (
-                    _dealt(1, 1, 1),
-                    _ATTENTIVE,
-                    f'privacy={{mode="none", clipping_norm={CLIPPING_NORM}}}',
-                ),
-            ),
-            *(_noisy(z) for z in (0.0003, 0.001, 0.003)),
+            Row("mean, not clipped", (_dealt(1, 1, 1), _EQUAL)),
+            *(_clipped(rule) for rule in _RULES),
+            *(_noisy(z, "attention") for z in (0.0003, 0.001, 0.003)),
+            _noisy(0.001, "mean"),
         ),
-        45,
+        60,
         ("test_mel_l1", *HEARD),
         None,
     ),
@@ -113,7 +128,10 @@ QUICK = {
     "quick": TableDefinition(
         title="The machinery: a small voice for four rounds",
         preset="speech-espeak-one",
-        rows=_pair("1:2", _dealt(1, 2, clips=24), _EQUAL, rounds=4, seeds=(1,)),
+        rows=(
+            *_pair("1:2", _dealt(1, 2, clips=24), _EQUAL, rounds=4, seeds=(1,)),
+            _noisy(0.001, "attention", rounds=4, clips=24),
+        ),
         minutes=1,
         figures=FIGURES,
         curve=FOLLOWED,
