@@ -26,7 +26,8 @@ Figures (``--json`` prints them as one object):
                      Largest memory of all processes of a run in which every client keeps a model
                      and an optimiser of its own, MB; ``kept_mb_...`` is what they keep on disk,
                      ``run_s_...`` the time of both rounds of a thousand. ``--quick`` has 20 and
-                     200 of them.
+                     200 of them, and measures this, and many at once on a processor, only
+                     with ``--only``.
 
 The text is the manual inside CPython, the images are the digits inside scikit-learn.
 """
@@ -209,7 +210,7 @@ def _seconds(federation: Federation) -> float:
 def _measure_bare_loop(*, quick: bool) -> dict[str, float]:
     from benchmarks.parts.image_rounds import measure_versus_bare_loop
 
-    return measure_versus_bare_loop(3 if quick else 9, WORKERS)
+    return measure_versus_bare_loop(2 if quick else 9, WORKERS)
 
 
 def _measure_together(*, quick: bool) -> dict[str, float]:
@@ -236,16 +237,20 @@ MEASUREMENTS: dict[str, _Measurement] = {
     "many-clients": _measure_many_clients,
 }
 
+ON_DEMAND = ("many-clients",) if torch.cuda.is_available() else ("together", "many-clients")
+"""What ``--quick`` measures only where ``--only`` names it: it would take more than a minute."""
+
 
 def main() -> None:
     """Measure and print."""
-    parser = benchmark_parser(__doc__, quick="one repeat, not three; 200 clients, not 1,000")
+    parser = benchmark_parser(__doc__, quick="one repeat, not three; the last two on demand")
     parser.add_argument("--only", choices=MEASUREMENTS, help="one measurement instead of all")
     arguments = parser.parse_args()
     prepare_compute("cpu", threads=1)
     figures: dict[str, float] = {}
     for name, measure in MEASUREMENTS.items():
-        if arguments.only in {None, name}:
+        is_due = name not in ON_DEMAND or not arguments.quick
+        if name == arguments.only or (arguments.only is None and is_due):
             figures |= measure(quick=arguments.quick)
     if not torch.cuda.is_available():
         print("no GPU was found: gpu_batched_speedup is not measured", file=sys.stderr)
