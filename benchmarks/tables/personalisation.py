@@ -134,7 +134,7 @@ TABLES = {
         "CIFAR-10, a tenth of the images on 20 clients of two classes each, 100 rounds",
         "fedtp-cifar10",
         _CIFAR_CONVNET,
-        90,
+        360,
     ),
     "fedtp-shakespeare": TableDefinition(
         title="Shakespeare, next character, causal: 50 roles, 40 rounds of a tenth of them",
