@@ -55,11 +55,11 @@ from benchmarks.export import MB, test_sentences
 from benchmarks.parts.figures import benchmark_parser, show_figures
 from export.adapter import encode_adapter
 from export.bundle import load_bundle
-from export.exporter import exporter_for
 from export.keyboard import export_keyboard
 from export.manifest import Manifest
 from export.manifest_base import FileDigest
 from export.personal_file import ADAPTER_FILE, PersonalManifest, write_personal_file
+from export.personal_inputs import personal_inputs
 from export.release import Release
 from export.runtime import NextWordGraph
 from export.serve.commands import init
@@ -141,7 +141,7 @@ def write_people(folder: Path, bundle: Manifest, clients: Sequence[str]) -> None
         tensors = {
             spec.name: 0.1 * draw.standard_normal(spec.shape, np.float32) for spec in schema.tensors
         }
-        adapter = encode_adapter(exporter_for(bundle.model).personal_inputs(tensors), "int8")
+        adapter = encode_adapter(personal_inputs(bundle.model, tensors), "int8")
         manifest = PersonalManifest(
             client=client,
             origin="generated",

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from export.exporter import ExportError, Precision, exporter_for, parse_graph
 from export.manifest import Manifest, ParityRecord, held_schema
 from export.parity import TOLERANCE, is_torch_there
+from export.personal_inputs import personal_inputs
 from export.release import parameters_sha256
 from export.runtime import PersonalInputs
 from models.codec import FlatVector, named_tensors
@@ -160,7 +161,7 @@ def _compare(
     """Hold a graph against torch; what is each person's own is drawn for nobody in particular."""
     drawn = drawn_person(settings, personal)
     parameters = flat({**held, **drawn}, schema_of(settings))
-    inputs = exporter_for(settings).personal_inputs(drawn)
+    inputs = personal_inputs(settings, drawn)
     if precision == "float32":
         return check(encoded, inputs, settings, parameters, TOLERANCE)
     from export.graph_writer import EXACT, at_accuracy  # Loads onnx.

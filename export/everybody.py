@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from export.bundle_files import check_target
 from export.client_model import ClientModels
-from export.exporter import ExportError, exporter_for
+from export.exporter import ExportError
 from export.manifest import personal_schema
 from export.manifest_base import FileDigest
 from export.people_file import PeopleManifest, encode_people, write_people_file
+from export.personal_inputs import personal_inputs
 from export.release import Release
 from export.released_model import personal_names
 from models.codec import named_tensors
@@ -77,7 +78,7 @@ def _places(release: Release, generated: Schema) -> dict[str, NDArray[np.int64]]
         spec.name: numbers[generated.slices[spec.name]].reshape(spec.shape)
         for spec in generated.tensors
     }
-    inputs = exporter_for(release.plan.model).personal_inputs(tensors)
+    inputs = personal_inputs(release.plan.model, tensors)
     return {name: np.ascontiguousarray(held).astype(np.int64) for name, held in inputs.items()}
 
 

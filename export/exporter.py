@@ -55,11 +55,6 @@ class Exporter(Protocol):
             ExportError: If the graph is no graph of this family.
         """
 
-    def personal_inputs(
-        self, tensors: Mapping[str, NDArray[np.float32]]
-    ) -> Mapping[str, NDArray[np.float32]]:
-        """Return one person's tensors as the graph takes them, by its inputs' names."""
-
 
 def exporter_for(settings: ModelSettings) -> Exporter:
     """Return the exporter of a model.

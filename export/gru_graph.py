@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 
 from export.exporter import ExportError, Precision
-from export.graph_face import BATCH, NEXT, PERSONAL, TIME, TOKENS, write_ranking
+from export.graph_face import BATCH, NEXT, TIME, TOKENS, write_ranking
 from export.graph_writer import Array, GraphWriter, held_tensor
 from export.gru_weights import MADE_OF, as_weights, reorder_gates
 from models.model_settings import GruLmSettings, schema_of
@@ -138,10 +138,6 @@ class GruGraph:
             else:
                 tensors[name] = weight
         return tensors
-
-    def personal_inputs(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
-        """Return one person's tensors by the names of the graph's inputs."""
-        return {PERSONAL + name: tensor for name, tensor in as_weights(tensors).items()}
 
     def _personal_weights(self, personal: Collection[str]) -> set[str]:
         """Return which of the graph's weights are made of personal tensors."""

@@ -1,10 +1,9 @@
 """What graphs share whose weights go by the names of the model's tensors."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 import onnx
 
-from export.graph_face import PERSONAL
 from export.graph_writer import Array, held_tensor
 from models.schema import Schema
 
@@ -30,7 +29,3 @@ class NamedWeights:
             for name, shape in self._shapes.items()
             if name not in personal
         }
-
-    def personal_inputs(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
-        """Return one person's tensors by the names of the graph's inputs."""
-        return {PERSONAL + name: tensor for name, tensor in tensors.items()}

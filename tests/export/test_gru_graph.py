@@ -13,6 +13,7 @@ from export.exporter import ExportError
 from export.graph_writer import Array
 from export.gru_graph import GruGraph
 from export.parity import check_parity
+from export.personal_inputs import personal_inputs
 from export.runtime import NextWordGraph
 from models.codec import named_tensors
 from models.model_settings import GruLmSettings, schema_of
@@ -174,7 +175,7 @@ def test_a_gru_that_is_a_persons_own_is_an_input_whole_or_not_at_all() -> None:
     tokens = np.array([[3, 1, 4]])
 
     graph = NextWordGraph(exporter.build(shared, personal=own).SerializeToString())
-    ours = graph.for_person(exporter.personal_inputs({name: tensors[name] for name in own}))
+    ours = graph.for_person(personal_inputs(TIED, {name: tensors[name] for name in own}))
 
     assert set(graph.personal_shapes) == {"personal.gru.W", "personal.gru.R", "personal.gru.B"}
     expected, _ = torch_step(TIED, tokens, np.zeros((1, 1, 5), dtype=np.float32))

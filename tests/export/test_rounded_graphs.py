@@ -10,6 +10,7 @@ from export.exporter import exporter_for
 from export.graph_writer import EXACT, Array, at_accuracy
 from export.keyboard import check_words
 from export.parity import SHAPES, TOLERANCE, ParityError, check_parity
+from export.personal_inputs import personal_inputs
 from export.runtime import NextWordGraph
 from models.codec import named_tensors
 from models.model_settings import GruLmSettings, TransformerLmSettings, schema_of
@@ -82,7 +83,7 @@ def test_what_is_a_persons_own_is_not_rounded() -> None:
 
     held = exporter.recover(model, personal=list(own))
     graph = NextWordGraph(at_accuracy(model, EXACT).SerializeToString())
-    ours = graph.for_person(exporter.personal_inputs(own))
+    ours = graph.for_person(personal_inputs(GRU, own))
     parameters = flat({**own, **held}, schema_of(GRU))
     assert check_parity(ours, GRU, parameters).largest_difference < TOLERANCE / 5
 

@@ -13,6 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from export.exporter import ExportError
 from export.graph_writer import Array
 from export.parity import SHAPES, check_parity
+from export.personal_inputs import personal_inputs
 from export.runtime import GraphError, NextWordGraph
 from export.transformer_graph import TransformerGraph
 from models.codec import named_tensors
@@ -104,7 +105,7 @@ def test_a_persons_tensors_are_inputs_and_make_that_persons_model() -> None:
     own = {name: tensors_of(TIED)[name] for name in PROJECTIONS}
     tokens = np.array([[1, 5, 2, 8]])
 
-    ours = graph.for_person(TransformerGraph(TIED).personal_inputs(own))
+    ours = graph.for_person(personal_inputs(TIED, own))
     nobodys = graph.for_person({f"personal.{name}": 0 * own[name] for name in own})
 
     expected = torch_distributions(TIED, tokens)[:, -1]
