@@ -141,6 +141,44 @@ def test_a_finished_run_is_listened_to(
     assert {"listening.md", "recogniser.safetensors", "round-2-2+2-layers"} <= kept
 
 
+def test_a_voice_that_grew_speaks_at_every_stage(tmp_path: Path) -> None:
+    grows = """
+[growth]
+target_layer_count = 2
+stage_count = 2
+round_count = 4
+"""
+    settings = TOML.replace("cap = 2", "cap = 4") + grows
+
+    run, data = finished_run(tmp_path, settings, SINGERS)
+    corpus, voices, _ = open_voices(run, data)
+
+    assert [voice.name for voice in voices] == ["round 2, 1+1 layers", "round 4, 2+2 layers"]
+    real = corpus.read(corpus.held_out[0])
+    young, grown = (voice.say(real) for voice in voices)
+    for said, layers in ((young, 1), (grown, 2)):
+        assert said.attention is not None
+        assert said.attention.shape[0] == 2 * layers
+    assert not torch.equal(young.mel, grown.mel)
+
+
+@pytest.mark.parametrize(
+    "method", ['"vanilla"', '"fedtp"\nhypernetwork = {hidden_size = 8, embedding_size = 4}']
+)
+def test_attention_of_ones_own_speaks_too(tmp_path: Path, method: str) -> None:
+    settings = f"{TOML}\n[personalisation]\nmethod = {method}\n"
+
+    folder, data = finished_run(tmp_path, settings, SINGERS)
+    corpus, (voice,), _ = open_voices(folder, data)
+
+    run = open_run(folder)
+    anna, ben = (voice_network(run.network_of(f"device-000{number}")) for number in (1, 2))
+    for mine, other in zip(anna.decoder, ben.decoder, strict=True):
+        assert not torch.equal(mine.attention.to_qkv.weight, other.attention.to_qkv.weight)
+    assert torch.equal(anna.head.mel.weight, ben.head.mel.weight)
+    assert voice.say(corpus.read(corpus.held_out[0])).mel.isfinite().all()
+
+
 def test_a_run_without_a_voice_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
