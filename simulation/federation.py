@@ -81,6 +81,8 @@ class Start:
         clock_s: Seconds on the simulated clock.
         bases: Parameters of earlier releases that devices at work start from, by round; needed in
             buffered rounds.
+        failed: How many attempts of a round closed with too few updates of use, by round; needed
+            in buffered rounds.
     """
 
     parameters: Tensor
@@ -93,6 +95,7 @@ class Start:
     typical_norm: float | None = None
     clock_s: float = 0.0
     bases: Mapping[int, Tensor] = field(default_factory=dict)
+    failed: Mapping[int, int] = field(default_factory=dict)
 
 
 class Federation:
@@ -176,16 +179,20 @@ class Federation:
         )
         self._bases = dict(start.bases)
         self._keep_base(start.round_number)
-        self._go_through(start.round_number if self._buffered else 0)
+        self._go_through(start.round_number if self._buffered else 0, start.failed)
         self._set_stage(self.plan)
 
-    def _go_through(self, rounds: int) -> None:
+    def _go_through(self, rounds: int, failed: Mapping[int, int]) -> None:
         """Let devices arrive as they did in rounds that are over, up to who is at work now.
 
-        When they come depends on their speed alone, so nobody has to train again for it.
+        When they come depends on their speed, and on which attempts came to nothing, so nobody has
+        to train again for it.
         """
         for number in range(1, rounds + 1):
             self._source.start_round(number)
+            for _ in range(failed.get(number, 0)):
+                self._arrivals.next_order(self._names)
+                self._machine.abort("too few updates were of use")
             self._arrivals.next_order(self._names)
             self._machine.released()
 
@@ -269,6 +276,7 @@ class Federation:
             **moved,
             **tally.attacked,
             **tally.timed,
+            **({} if self._buffered is None else {"failed_attempts": tally.failed}),
         }
 
     def _keep_base(self, round_number: int) -> None:
@@ -307,9 +315,10 @@ class Federation:
             except _TooFewError:
                 # Raised before anything was learnt from those who were not enough.
                 pass
+            tally.failed += 1
             aside = f", {tally.screened} were set aside" if tally.screened else ""
             order = self._machine.abort(f"{tally.diverged} clients diverged{aside}")
-        if order.gives_up or self._buffered is not None:
+        if order.gives_up or self._cannot_be_repeated:
             raise SimulationError(
                 f"round {order.round_number} was given up after {order.attempt + 1} attempts: "
                 f"{order.reason}; lower training.learning_rate or rounds.quorum"
@@ -319,6 +328,11 @@ class Federation:
     @property
     def _is_sampled(self) -> bool:
         return self._config.rounds.selection == "sampled"
+
+    @property
+    def _cannot_be_repeated(self) -> bool:
+        """Return whether no figure may tell a resumed run how many attempts failed."""
+        return self._buffered is not None and self._config.privacy.guarantees_privacy
 
     def generated_for(self, client_name: str) -> Tensor | None:
         """Return a client's generated tensors, or None where the method generates none."""

@@ -13,6 +13,7 @@ class Tally:
         self.cohort = 0
         self.diverged = 0
         self.screened = 0
+        self.failed = 0
         self.attacked: dict[str, Value] = {}
         self.timed: dict[str, Value] = {}
         self.tokens = 0

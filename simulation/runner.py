@@ -272,6 +272,7 @@ class _Run:
                 typical_norm=None if typical is None else float(typical),
                 clock_s=float(figures.get("clock_s") or 0.0),
                 bases=self._bases_before(newest.record.round),
+                failed=self._failed_attempts(),
             ),
             guard=self._guarded,
             attackers=self._attackers,
@@ -286,6 +287,11 @@ class _Run:
             else starting_parameters(self._config, self._plan)
             for known in self._older_bases(round_number)
         }
+
+    def _failed_attempts(self) -> dict[int, int]:
+        """Return how many attempts of each buffered round came to nothing."""
+        rows = read_metrics(self._folder.folder)
+        return {int(row["round"] or 0): int(row.get("failed_attempts") or 0) for row in rows}
 
     def _older_bases(self, round_number: int) -> range:
         """Return the rounds before this one whose releases buffered rounds still need."""

@@ -116,6 +116,26 @@ def test_a_run_that_was_killed_ends_as_an_undisturbed_one(
     assert any(float(row["mean_staleness"] or 0) > 0 for row in rows)
 
 
+def test_a_round_whose_updates_are_of_no_use_is_repeated_also_when_it_was_killed(
+    configured: Configured, population: Population, tmp_path: Path
+) -> None:
+    config, tables = configured(*BUFFERED, 'attack={kind="nan", fraction=0.2}', "seed=7")
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    final = run_simulation(config, tables, population, whole, RunOptions())
+
+    with pytest.raises(RunKilledError):
+        run_simulation(config, tables, population, broken, RunOptions(reporter=StopsAfter(4)))
+    resumed = run_simulation(config, tables, population, broken, RunOptions())
+
+    rows = read_metrics(whole)
+    # Both places of a release are filled, with what no attacker sent.
+    assert [row["contributions"] for row in rows] == [2] * 6
+    assert sum(int(row["failed_attempts"] or 0) for row in rows[:4]) > 0
+    assert resumed == final
+    assert last_parameters(broken) == last_parameters(whole)
+    assert without_times(broken) == without_times(whole)
+
+
 def test_buffered_rounds_take_less_time_than_those_that_wait_for_the_slowest(
     configured: Configured, population: Population, tmp_path: Path
 ) -> None:
