@@ -8,11 +8,11 @@ Figures (``--json`` prints them as one object):
     int8_perplexity_loss_percent, four_bit_perplexity_loss_percent
                              Test perplexity above that of the run without compression, in percent
                              of it, mean over the seeds; negative is a gain.
+                             ``perplexity_loss_percent`` is the larger of the two.
     downlink_bytes_fraction  Bytes that clients received, releases as what changed in steps of
                              2^-12, over those of whole float32 ones;
                              ``downlink_perplexity_loss_percent`` what that costs. A client that
                              held none of the last four releases counts with the whole one.
-    perplexity_loss_percent  The largest of the three.
     encode_gb_s, decode_gb_s Bytes of float32 written and read a second (10^9), the slower of both
                              forms: rounding, packing and zstd together, one thread. Values are
                              normal draws, on which zstd has most to do and least to gain.
@@ -123,7 +123,7 @@ def measure(
 ) -> dict[str, float]:
     """Return all figures."""
     figures = compared(preset, data, seeds, rounds)
-    losses = [figures[f"{form}_perplexity_loss_percent"] for form, *_ in MEASURED]
+    losses = [figures[f"{form}_perplexity_loss_percent"] for form in FORMS]
     figures["perplexity_loss_percent"] = max(losses)
     timed = {form: speeds(settings, element_count) for form, settings in FORMS.items()}
     for place, name in enumerate(("encode_gb_s", "decode_gb_s")):
