@@ -102,9 +102,7 @@ def _make(arguments: argparse.Namespace) -> Mapping[str, object]:
                 arguments.source, arguments.out, which=arguments.round, **keys
             )
         case "personal":
-            return personal_commands.export_personal(
-                arguments.source,
-                arguments.out,
+            options = personal_commands.PersonalOptions(
                 client=arguments.client,
                 whole=arguments.whole,
                 published=arguments.published,
@@ -114,6 +112,7 @@ def _make(arguments: argparse.Namespace) -> Mapping[str, object]:
                 which=arguments.round,
                 **keys,
             )
+            return personal_commands.export_personal(arguments.source, arguments.out, options)
         case _:
             return commands.quantise(
                 arguments.bundle, arguments.out, sign_as=arguments.sign_as, **keys

@@ -1,5 +1,6 @@
 """Do what ``sotto-export personal`` does: from a release, or on a device from everyone's bundle."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from export.adapter import Resting
@@ -23,26 +24,11 @@ from privacy.identity import Identity
 _LATEST = "latest"
 
 
-def export_personal(
-    source: Path,
-    target: Path,
-    *,
-    client: str | None,
-    whole: bool,
-    published: Path | None,
-    generated: Path | None,
-    generated_only: bool,
-    resting: Resting,
-    which: str,
-    authority: Path | None,
-    passphrase_file: Path | None,
-) -> Report:
-    """Export what is one client's own, or that client's whole model as a bundle.
+@dataclass(frozen=True, kw_only=True)
+class PersonalOptions:
+    """Say what to export, and what it is made of.
 
-    Args:
-        source: Folder of a coordinator, of a simulated run, or of one release; or everyone's
-            bundle, onto which goes what a device published.
-        target: New folder, or a ``.zip``.
+    Attributes:
         client: Name given at enrolment; None for whoever published.
         whole: Whether to write a bundle with the client's whole model.
         published: The file that the client's device published; None where it keeps nothing.
@@ -52,6 +38,27 @@ def export_personal(
         which: Round number, ``latest`` or ``best``.
         authority: ``authority.crt``; None takes the coordinator's, if that is the source.
         passphrase_file: Opens the coordinator's keys.
+    """
+
+    client: str | None
+    whole: bool
+    published: Path | None
+    generated: Path | None
+    generated_only: bool
+    resting: Resting
+    which: str
+    authority: Path | None
+    passphrase_file: Path | None
+
+
+def export_personal(source: Path, target: Path, options: PersonalOptions) -> Report:
+    """Export what is one client's own, or that client's whole model as a bundle.
+
+    Args:
+        source: Folder of a coordinator, of a simulated run, or of one release; or everyone's
+            bundle, onto which goes what a device published.
+        target: New folder, or a ``.zip``.
+        options: What to export.
 
     Raises:
         ValueError: If the source, the client or the target is refused.
@@ -59,55 +66,98 @@ def export_personal(
         CertificateError: If the coordinator's keys and certificates do not belong together.
         OSError: If the disk refuses.
     """
-    part = None
-    if published is not None:
-        part = decode_published(published.read_bytes(), authority=_trusted(source, authority))
-        if client not in (None, part.record.client):
-            raise ExportError(
-                f"a published part makes what is {part.record.client}'s, whose it is; "
-                f"got --client {client}"
-            )
+    part = _published(source, options)
     if _is_bundle(source):
-        if which != _LATEST or passphrase_file is not None:
-            raise ExportError(
-                "a bundle is of one round, and nobody signs what is made of it: leave out --round "
-                "and --passphrase-file"
-            )
-        if part is None or generated_only:
-            raise ExportError(
-                "a bundle holds what everyone shares: give with --published what the device keeps, "
-                "or a coordinator's folder as SOURCE"
-            )
-        made = _generated(generated, authority)
-        bundle = _load(source, authority)
-        return _from_bundle(bundle, target, part, generated=made, whole=whole, resting=resting)
-    if generated is not None or (generated_only and (whole or part is not None)):
+        return _of_bundle(source, target, part, options)
+    if options.generated is not None or (
+        options.generated_only and (options.whole or part is not None)
+    ):
         raise ExportError(
             "--generated goes with everyone's bundle, and --generated-only with --client alone"
         )
-    release = release_in(source, which, authority)
-    signer = coordinator_of(source, passphrase_file)
-    if part is not None:
-        if whole:
-            raise ExportError(
-                "a whole model with a published part is made of everyone's bundle, got a release: "
-                "give the bundle as SOURCE"
-            )
-        from export.person import export_published  # Loads torch.
+    release = release_in(source, options.which, options.authority)
+    signer = coordinator_of(source, options.passphrase_file)
+    if part is None:
+        return _of_client(release, target, signer, options)
+    return _of_part(release, target, part, signer, options)
 
-        own = export_published(release, part, target, resting=resting, signed_with=signer)
-        return {"file": str(target), **described_person(own)}
-    if client is None:
+
+def _published(source: Path, options: PersonalOptions) -> PublishedPart | None:
+    """Return what the client's device published, if the client is the one that was named."""
+    if options.published is None:
+        return None
+    trusted = _trusted(source, options.authority)
+    part = decode_published(options.published.read_bytes(), authority=trusted)
+    if options.client not in (None, part.record.client):
+        raise ExportError(
+            f"a published part makes what is {part.record.client}'s, whose it is; "
+            f"got --client {options.client}"
+        )
+    return part
+
+
+def _of_client(
+    release: Release, target: Path, signer: Identity | None, options: PersonalOptions
+) -> Report:
+    """Export what the coordinator knows of a client by itself."""
+    if options.client is None:
         raise ExportError("--client must say whose model it is, where nothing is --published")
-    if whole:
-        return _whole(release, target, client, signer)
+    if options.whole:
+        return _whole(release, target, options.client, signer)
     from export.person import export_generated, export_people  # Loads torch.
 
-    if generated_only:
-        own = export_generated(release, client, target, signed_with=signer)
+    if options.generated_only:
+        own = export_generated(release, options.client, target, signed_with=signer)
     else:
-        (own,) = export_people(release, [(client, target)], resting=resting, signed_with=signer)
+        people = [(options.client, target)]
+        (own,) = export_people(release, people, resting=options.resting, signed_with=signer)
     return {"file": str(target), **described_person(own)}
+
+
+def _of_part(
+    release: Release,
+    target: Path,
+    part: PublishedPart,
+    signer: Identity | None,
+    options: PersonalOptions,
+) -> Report:
+    """Export what a device published, for a server of personal models."""
+    if options.whole:
+        raise ExportError(
+            "a whole model with a published part is made of everyone's bundle, got a release: "
+            "give the bundle as SOURCE"
+        )
+    from export.person import export_published  # Loads torch.
+
+    own = export_published(release, part, target, resting=options.resting, signed_with=signer)
+    return {"file": str(target), **described_person(own)}
+
+
+def _of_bundle(
+    source: Path, target: Path, part: PublishedPart | None, options: PersonalOptions
+) -> Report:
+    """Export from everyone's bundle, as a device does for its owner."""
+    if options.which != _LATEST or options.passphrase_file is not None:
+        raise ExportError(
+            "a bundle is of one round, and nobody signs what is made of it: leave out --round "
+            "and --passphrase-file"
+        )
+    if part is None or options.generated_only:
+        raise ExportError(
+            "a bundle holds what everyone shares: give with --published what the device keeps, "
+            "or a coordinator's folder as SOURCE"
+        )
+    generated = _generated(options.generated, options.authority)
+    bundle = _load(source, options.authority)
+    signed = {"bundle_signed_by": named(bundle.signer)}
+    if not options.whole:
+        own = export_own(bundle, part, target, generated=generated, resting=options.resting)
+        return {"file": str(target), **signed, **described_person(own)}
+    if isinstance(bundle, SpeechBundle):
+        raise ExportError("a voice takes its speaker as a file: leave out --whole")
+    manifest = export_whole(bundle, part, target, generated=generated)
+    client = {"client": part.record.client}
+    return {"bundle": str(target), **signed, **client, **described(manifest)}
 
 
 def _whole(release: Release, target: Path, client: str, signer: Identity | None) -> Report:
@@ -118,27 +168,6 @@ def _whole(release: Release, target: Path, client: str, signer: Identity | None)
     export = export_image if release.plan.task == "image_classification" else export_keyboard
     manifest = export(release, target, client=client, signed_with=signer)
     return {"bundle": str(target), "client": client, **described(manifest)}
-
-
-def _from_bundle(
-    bundle: AnyBundle,
-    target: Path,
-    part: PublishedPart,
-    *,
-    generated: PersonalFile | None,
-    whole: bool,
-    resting: Resting,
-) -> Report:
-    """Export from everyone's bundle, as a device does for its owner."""
-    signed = {"bundle_signed_by": named(bundle.signer)}
-    if not whole:
-        own = export_own(bundle, part, target, generated=generated, resting=resting)
-        return {"file": str(target), **signed, **described_person(own)}
-    if isinstance(bundle, SpeechBundle):
-        raise ExportError("a voice takes its speaker as a file: leave out --whole")
-    manifest = export_whole(bundle, part, target, generated=generated)
-    client = {"client": part.record.client}
-    return {"bundle": str(target), **signed, **client, **described(manifest)}
 
 
 def _generated(source: Path | None, authority: Path | None) -> PersonalFile | None:
