@@ -22,7 +22,7 @@ from models.schema import RELEASED, SENT, Role, Schema
 from privacy.calibrated_settings import TreeNoise
 from privacy.clipping import UnusableUpdateError, clip
 from privacy.noise import noise_mode
-from privacy.noise_mode import Arrival
+from privacy.noise_mode import Arrival, NoiseMode
 from privacy.secure_noise import NoiseKeys, SystemKeys
 from privacy.settings import PrivacySettings
 from server.aggregation.registry import build_rule
@@ -175,9 +175,7 @@ def close_round(
     if len(aggregate):  # A method may share nothing.
         aggregate = mode.at_server(aggregate, generator, calibrated)
     before = parameters if shared == released else part_of(parameters, released, shared)
-    stepped = torch.add(before, aggregate, alpha=aggregation.server_step_size, out=aggregate)
-    after = mode.after_step(stepped.float(), generator)
-    _check_finite(after)
+    after = _stepped(before, aggregate, aggregation.server_step_size, mode, generator)
     if release_step is not None:
         after = round_at_random(after, release_step, generator)
     server_half.close(
@@ -192,6 +190,20 @@ def close_round(
         {} if screen is None else screen.counts,
         None if screen is None else screen.next_typical_norm,
     )
+
+
+def _stepped(
+    before: Tensor, aggregate: Tensor, step_size: float, mode: NoiseMode, generator: torch.Generator
+) -> Tensor:
+    """Return the parameters after the server's step, in the aggregate's memory if they may be.
+
+    Raises:
+        ValueError: If they are not finite.
+    """
+    stepped = torch.add(before, aggregate, alpha=step_size, out=aggregate)
+    after = mode.after_step(stepped.float(), generator)
+    _check_finite(after)
+    return after
 
 
 def _beside_frozen(trained: Tensor, before: Tensor, released: Schema, shared: Schema) -> Tensor:
