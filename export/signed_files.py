@@ -26,6 +26,11 @@ SIGNATURE_FILE = "manifest.sig"
 SIGNER_FILE = "signer.der"
 SIGNED_NAMES = (MANIFEST_FILE, SIGNATURE_FILE, SIGNER_FILE)
 LARGEST_MANIFEST_BYTES = 1 << 20
+_LARGEST = {
+    MANIFEST_FILE: LARGEST_MANIFEST_BYTES,
+    SIGNATURE_FILE: LARGEST_SIGNATURE_BYTES,
+    SIGNER_FILE: LARGEST_CERTIFICATE_BYTES,
+}
 
 
 def signed_files(
@@ -74,6 +79,19 @@ def read_manifest(files: BundleFiles, *, authority: bytes | None) -> tuple[bytes
     except UntrustedError as error:
         raise BundleError(str(error)) from None
     return manifest, signer
+
+
+def read_signed(files: BundleFiles) -> dict[str, bytes]:
+    """Return the manifest by name, and what signs it where it is signed, as they lie there.
+
+    Raises:
+        BundleError: If one is larger than it may be.
+    """
+    return {
+        name: files.read(name, limit_bytes=limit)
+        for name, limit in _LARGEST.items()
+        if name in files.names
+    }
 
 
 def read_checked(files: BundleFiles, pinned: Mapping[str, FileDigest], name: str) -> bytes:

@@ -2,23 +2,31 @@
 
 The page is one: it runs the model in the browser, so that no key travels. Everybody's model is one
 graph and its word list, which never change under their version's name; a client's own tensors come
-as a safetensors file and are kept by nobody on the way.
+as a safetensors file and are kept by nobody on the way. A device that makes a person's bundle of
+what it keeps takes manifest and signature too, and has the bundle that was promoted.
 """
 
+import hashlib
 from typing import Literal
 
 import msgspec
 from fastapi import APIRouter, Request, Response
 from starlette.exceptions import HTTPException
 
-from export.manifest import MODEL_FILE
+from export.manifest import VOCABULARY_FILE
 from export.page.described import describe, describe_voice, personal_file
 from export.serve.desk import ClientName, Desk, DeskOf
 from export.serve.keyboard_version import ServedModel
 from export.serve.personal_models import NoPersonalModelError
 from export.serve.shelf import NothingServedError
 from export.serve.voice_version import voices_of
+from export.signed_files import MANIFEST_FILE
 
+_BYTES = "application/octet-stream"
+_MEDIA_TYPES = {
+    VOCABULARY_FILE: "text/plain; charset=utf-8",
+    MANIFEST_FILE: "application/json",
+}
 _FOREVER = "private, max-age=31536000, immutable"
 
 router = APIRouter(prefix="/v1/keyboard", tags=["keyboard"])
@@ -54,19 +62,30 @@ async def own_part(version: str, client: ClientName, desk: DeskOf) -> Response:
 @router.get("/{version}/{name}")
 async def shared_file(
     version: str,
-    name: Literal["model.onnx", "vocabulary.txt"],
+    name: Literal["model.onnx", "vocabulary.txt", "manifest.json", "manifest.sig", "signer.der"],
     client: ClientName,
     desk: DeskOf,
     request: Request,
 ) -> Response:
-    """Give the graph or the word list of a version."""
+    """Give a file of a version's bundle; all of them together are the bundle.
+
+    Raises:
+        HTTPException: If the bundle is not signed, and a file of the signature is asked for.
+    """
     served = desk.shelf.version(version)
-    tag = f'"{served.manifest.files[name].sha256}"'
+    if name not in served.files:
+        raise HTTPException(404, f"this version's bundle is not signed, it has no {name}")
+    tag = f'"{_sha256(served, name)}"'
     headers = {"ETag": tag, "Cache-Control": _FOREVER, "Vary": "Authorization"}
     if tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
-    media_type = "application/octet-stream" if name == MODEL_FILE else "text/plain; charset=utf-8"
-    return Response(served.files[name], headers=headers, media_type=media_type)
+    return Response(served.files[name], headers=headers, media_type=_MEDIA_TYPES.get(name, _BYTES))
+
+
+def _sha256(served: ServedModel, name: str) -> str:
+    """Return a file's digest: of the large ones the manifest has it."""
+    pinned = served.manifest.files.get(name)
+    return hashlib.sha256(served.files[name]).hexdigest() if pinned is None else pinned.sha256
 
 
 def _described_voice(desk: Desk, client: str) -> dict[str, object] | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from export.bundle import load_bundle
+from export.bundle_files import open_files
 from export.manifest import MODEL_FILE, VOCABULARY_FILE, Manifest
 from export.next_word import NextWords
 from export.people_file import MadePeople, load_people_file
@@ -14,7 +15,7 @@ from export.runtime import NextWordGraph
 from export.serve.folder import ServingError, ServingFolder
 from export.serve.settings import ServeSettings
 from export.serve.shelf import Shelf
-from export.signed_files import check_digest
+from export.signed_files import SIGNED_NAMES, check_digest, read_signed
 from export.strip import read_blocklist
 from export.word_index import WordIndex
 from models.vocabulary import Vocabulary
@@ -31,7 +32,8 @@ class ServedModel:
         index: Their index, shared by every text.
         ranking: What ranks them, without blocked ones.
         graph: What everyone shares.
-        files: What the manifest pins, by name, for programs that suggest by themselves.
+        files: The bundle's files by name, for programs that suggest by themselves and for devices
+            that make a person's own bundle of it.
         made: What makes people's own parts where they have no file; None where nothing does.
     """
 
@@ -66,6 +68,7 @@ def load_version(folder: ServingFolder, settings: ServeSettings, version: str) -
     NextWords(graph.for_person(nobody), bundle.vocabulary, index=index).suggest("")
     files = {MODEL_FILE: bundle.graph, VOCABULARY_FILE: bundle.vocabulary.to_bytes()}
     check_digest(bundle.manifest.files, VOCABULARY_FILE, files[VOCABULARY_FILE])
+    files |= read_signed(open_files(folder.bundles / version, (*SIGNED_NAMES, *files)))
     return ServedModel(
         version,
         bundle.manifest,

@@ -7,10 +7,19 @@ from typing import Any
 import pytest
 
 from export.bundle import load_bundle
+from export.keyboard import export_keyboard
+from export.manifest import CONTENT_FILES
 from export.page.onnxruntime_web import runtime_files
+from export.release import read_authority, read_release
+from export.serve.cli import main
+from export.serve.folder import ServingFolder
 from export.serve.running import make_desk
 from export.serve.settings import read_settings
-from tests.export.serve.running_server import RunningServer, serving_folder
+from export.signed_files import SIGNED_NAMES
+from models.codec import FlatVector
+from models.vocabulary import Vocabulary
+from tests.export.conftest import Federation, write_release
+from tests.export.serve.running_server import RunningServer, serving_folder, token_of
 
 
 def _version(server: RunningServer, token: str) -> dict[str, Any]:
@@ -116,6 +125,35 @@ def test_a_client_gets_the_files_that_its_bundle_holds(
     assert (found["client"], found["voice"]) == ("ann", None)
 
 
+def test_a_device_fetches_the_bundle_that_its_coordinator_signed(
+    *,
+    tmp_path: Path,
+    vocabulary: Vocabulary,
+    parameters: FlatVector,
+    federation: Federation,
+) -> None:
+    coordinator, authority = federation.coordinator, federation.folder / "authority/authority.crt"
+    figures = {"metrics": {"top3_recall": 0.2}}
+    write_release(tmp_path / "release", vocabulary, parameters, signer=coordinator, changes=figures)
+    signed = tmp_path / "signed.zip"
+    export_keyboard(read_release(tmp_path / "release"), signed, signed_with=coordinator)
+    folder = ServingFolder(tmp_path / "serving")
+    assert main(["init", str(folder.root), "--authority", str(authority)]) == 0
+    assert main(["promote", str(folder.root), str(signed)]) == 0
+    folder.settings.write_text(folder.settings.read_text().replace("8080", "0"))
+    token = token_of(folder, "ann")
+
+    server = RunningServer(folder, tmp_path / "log")
+    place = f"/v1/keyboard/{_version(server, token)['version']}"
+    (tmp_path / "fetched").mkdir()
+    for name in (*SIGNED_NAMES, *CONTENT_FILES):
+        (tmp_path / "fetched" / name).write_bytes(server.get(f"{place}/{name}", token).body)
+    assert server.stop() == 0
+
+    der = read_authority(authority)
+    assert load_bundle(tmp_path / "fetched", authority=der) == load_bundle(signed, authority=der)
+
+
 def test_a_model_is_fetched_once_but_never_from_another_client_s_cache(
     server: RunningServer, ann: str
 ) -> None:
@@ -146,7 +184,8 @@ def test_nobody_gets_a_file_without_a_token(
         ("../../tokens.json", 404),
         ("{}/..%2f..%2ftokens.json", 404),
         ("{}/../../tokens.json", 404),
-        ("{}/manifest.sig", 422),
+        ("{}/manifest.sig", 404),
+        ("{}/serve.toml", 422),
         ("{}/", 404),
         ("%2e%2e/tokens.json", 422),
         ("{}%00/model.onnx", 404),
