@@ -1,16 +1,19 @@
 """Make results tables run by run, and go on where a stopped command ended.
 
 Every run lies in a folder of its own below ``--runs`` and is not run again. After each run the
-table is written anew to ``--out`` as JSON, Markdown and PNG.
+table is written anew to ``--out`` as JSON, Markdown and PNG. Short runs keep several processors
+busy where commands with ``--workers 1`` and a ``--share`` each run side by side; the same command
+without a share then writes the table.
 """
 
 import argparse
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, TypeVar
 
 from benchmarks.tables.definition import Row, TableDefinition
 from benchmarks.tables.report import Writer, figures_of, write_report
@@ -26,8 +29,40 @@ from simulation.progress import ProgressReport, tell
 from simulation.runner import RunOptions, run_simulation
 from simulation.workers import processor_count
 
+T = TypeVar("T")
 Measure = Callable[[Path, Path | None, Figures], Figures]
 """Return more figures of a finished run: of its folder, with the data's, and of its own."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """Say which runs of a table are a command's: the I-th of every N, as ``I/N`` is read.
+
+    Attributes:
+        first: Place of the first, from 0.
+        of: N.
+    """
+
+    first: int = 0
+    of: int = 1
+
+    def taken(self, runs: Sequence[T]) -> Sequence[T]:
+        """Return this share of all runs."""
+        return runs[self.first :: self.of]
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """Read ``I/N``.
+
+        Raises:
+            ArgumentTypeError: If it is anything else.
+        """
+        part, slash, of = text.partition("/")
+        if not (slash and part.isdecimal() and of.isdecimal() and 1 <= int(part) <= int(of)):
+            raise argparse.ArgumentTypeError(
+                f"a share must be I/N with I from 1 to N, such as 1/2, got {text!r}"
+            )
+        return cls(int(part) - 1, int(of))
 
 
 class Maker:
@@ -44,12 +79,18 @@ class Maker:
         self._workers: int = arguments.workers or processor_count()
         self._together: int = arguments.together
         self._device: str = arguments.device
+        self._share: Share = arguments.share
         self._rounds: tuple[str, ...] = (
             () if arguments.rounds is None else (f"rounds.cap={arguments.rounds}",)
         )
         self._module = module
         self._said = "" if arguments.rounds is None else f" --rounds {arguments.rounds}"
         self._populations: dict[object, Population] = {}
+
+    def run_share(self, name: str, table: TableDefinition) -> None:
+        """Run this command's part of a table's runs, and write no table."""
+        for row, seed in self._share.taken(seed_by_seed(table)):
+            self._run(table, row, seed, self._folder_of(name, row, seed))
 
     def make(self, name: str, table: TableDefinition) -> dict[str, dict[str, float | None]]:
         """Run every row with every seed and return the figures by row."""
@@ -59,7 +100,7 @@ class Maker:
         finals: dict[str, list[Figures]] = {row.name: [] for row in table.rows}
         command = f"python -m {self._module} --data DATA --only {name}{self._said}"
         for row, seed in seed_by_seed(table):
-            folder = self._runs / (row.run or f"{name}/{_folder_name(row)}") / f"seed-{seed}"
+            folder = self._folder_of(name, row, seed)
             finals[row.name].append(self._run(table, row, seed, folder))
             folders[row.name].append(folder)
             done = {
@@ -69,6 +110,9 @@ class Maker:
             over = {other: of_row for other, of_row in folders.items() if of_row}
             self._write(name, table, rows, self._out, command=command, runs=over)
         return rows
+
+    def _folder_of(self, name: str, row: Row, seed: int) -> Path:
+        return self._runs / (row.run or f"{name}/{_folder_name(row)}") / f"seed-{seed}"
 
     def _floors(self, table: TableDefinition) -> dict[str, dict[str, float | None]]:
         """Return what counting words comes to, where the table is about words."""
@@ -177,6 +221,10 @@ def make_tables(
             chosen = dict(quick)
             arguments.runs, arguments.out = Path(scratch, "runs"), Path(scratch, "results")
         maker = Maker(arguments, module, write, measure)
+        if arguments.share.of > 1:
+            for name, table in chosen.items():
+                maker.run_share(name, table)
+            return
         results = {name: maker.make(name, table) for name, table in chosen.items()}
         if arguments.json:
             print(json.dumps(flat(results)))
@@ -201,6 +249,14 @@ def _parser(description: str, tables: Mapping[str, TableDefinition]) -> argparse
     )
     parser.add_argument("--out", type=Path, default=Path("docs/results"), help="folder of tables")
     parser.add_argument("--workers", type=int, help="processes that train (default: one a core)")
+    parser.add_argument(
+        "--share",
+        type=Share.read,
+        default=Share(),
+        metavar="I/N",
+        help="run the I-th of every N runs and write no table: N commands side by side, with "
+        "--workers 1 each (default: 1/1, all of them and the table)",
+    )
     parser.add_argument(
         "--rounds",
         type=int,
