@@ -29,6 +29,10 @@ class LedgerFile(NamedTuple):
     entries: list[LedgerEntry]
 
 
+Spent = dict[str, float | str | None]
+"""Figures of a `privacy.accountant.PrivacyReport`; an infinite one is null in JSON."""
+
+
 class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Hold one entry of the export; digests in hex, the event as its canonical JSON."""
 
@@ -42,22 +46,25 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class _Export(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Hold the export: format, run and every entry."""
+    """Hold the export: format, run, every entry, and what its writer says was spent."""
 
     format: int
     run: str
     entries: list[_Entry]
+    spent: Spent | None = None
 
 
 _FORMAT = 1
 
 
-def export_ledger(run: str, entries: Sequence[LedgerEntry]) -> str:
+def export_ledger(run: str, entries: Sequence[LedgerEntry], *, spent: Spent | None = None) -> str:
     """Return a ledger as JSON that `read_ledger` takes.
 
     Args:
         run: Identifier of the run, 32 hex digits.
         entries: Oldest first.
+        spent: What the entries cost, for who reads the JSON; `read_ledger` leaves it out, so that
+            whoever asks computes it again.
     """
     rows = [
         _Entry(
@@ -71,7 +78,7 @@ def export_ledger(run: str, entries: Sequence[LedgerEntry]) -> str:
         )
         for entry in entries
     ]
-    text = msgspec.json.encode(_Export(format=_FORMAT, run=run, entries=rows))
+    text = msgspec.json.encode(_Export(format=_FORMAT, run=run, entries=rows, spent=spent))
     return msgspec.json.format(text, indent=1).decode()
 
 

@@ -126,11 +126,11 @@ def _rounds(arguments: argparse.Namespace) -> None:
 
 
 def _ledger(arguments: argparse.Namespace) -> None:
-    entries, spent = Federation(arguments.folder).ledger()
+    ledger, spent = Federation(arguments.folder).ledger()
     if arguments.json:
-        print(json.dumps(ledger_as_json(entries, spent)))
+        print(ledger_as_json(ledger, spent))
     else:
-        print_ledger(entries, spent)
+        print_ledger(ledger.entries, spent)
 
 
 def _pause(arguments: argparse.Namespace) -> None:

@@ -12,7 +12,8 @@ from models.growth import growth_stage
 from models.plan_stages import describe_stage
 from privacy.accountant import PrivacyReport, report
 from privacy.identity import Identity
-from privacy.ledger_chain import LedgerEntry, verify_chain
+from privacy.ledger_chain import verify_chain
+from privacy.ledger_file import LedgerFile
 from protos import federation_pb2 as pb
 from protos.version import VERSION
 from server.admin_client import NotRunningError, admin_stub
@@ -162,7 +163,7 @@ class Federation:
             return clients
         return [dataclasses.replace(client, participation_count=None) for client in clients]
 
-    def ledger(self) -> tuple[list[LedgerEntry], PrivacyReport | None]:
+    def ledger(self) -> tuple[LedgerFile, PrivacyReport | None]:
         """Return the run's ledger, checked, and what it spent; None where nothing is promised.
 
         Raises:
@@ -173,7 +174,8 @@ class Federation:
         with self._store() as (store, run):
             entries = ledger_entries(store)
         events = verify_chain(entries, run=run)
-        return entries, None if budget is None else report(events, budget.delta)
+        spent = None if budget is None else report(events, budget.delta)
+        return LedgerFile(run=run, entries=entries), spent
 
     def _growth(self, round_number: int) -> str:
         growth = self.config.growth

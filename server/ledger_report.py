@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 from rich.console import Console
@@ -10,23 +9,13 @@ from rich.table import Table
 
 from privacy.accountant import PrivacyReport
 from privacy.ledger_chain import LedgerEntry
+from privacy.ledger_file import LedgerFile, export_ledger
 
 
-# Any: a JSON object.
-def ledger_as_json(entries: Sequence[LedgerEntry], spent: PrivacyReport | None) -> dict[str, Any]:
-    """Return the ledger as plain values; digests in hex, times in milliseconds since 1970 UTC."""
-    return {
-        "entries": [
-            {
-                **entry._asdict(),
-                "event": msgspec.json.decode(entry.event),
-                "previous_sha256": entry.previous_sha256.hex(),
-                "sha256": entry.sha256.hex(),
-            }
-            for entry in entries
-        ],
-        "spent": None if spent is None else msgspec.to_builtins(spent),
-    }
+def ledger_as_json(ledger: LedgerFile, spent: PrivacyReport | None) -> str:
+    """Return what ``sotto-privacy epsilon --ledger`` reads: the ledger, and what it spent."""
+    figures = None if spent is None else msgspec.to_builtins(spent)
+    return export_ledger(ledger.run, ledger.entries, spent=figures)
 
 
 def print_ledger(entries: Sequence[LedgerEntry], spent: PrivacyReport | None) -> None:

@@ -20,6 +20,7 @@ from privacy.accountant import epsilon_of
 from privacy.clipping import clip
 from privacy.events import EvaluationRelease, GaussianRelease, SecretCoinFlips
 from privacy.ledger_chain import LedgerEntry, verify_chain
+from privacy.ledger_file import LedgerFile, read_ledger
 from protos import federation_pb2 as pb
 from server.cli import main
 from server.closing import Contribution, close_round
@@ -112,9 +113,12 @@ def test_every_release_has_its_entry_and_names_it(
     assert "privacy: central: (100, 0.001)-differential privacy" in federation.log
     capsys.readouterr()
     assert main(["ledger", str(federation.root), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    exported = federation.root / "ledger.json"
+    exported.write_text(capsys.readouterr().out)
+    told = json.loads(exported.read_text())
     assert [entry["sha256"] for entry in told["entries"]] == [e.sha256.hex() for e in entries]
     assert told["spent"]["epsilon"] == pytest.approx(epsilon_of([EVENT] * 3, 1e-3))
+    assert read_ledger(exported) == LedgerFile(run_of(federation), entries)
 
 
 def test_the_run_ends_before_the_round_that_would_pass_its_budget(guarded: Make) -> None:

@@ -5,16 +5,18 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert, update
 
+from privacy.accountant import report
 from privacy.cli import main
 from privacy.events import LocalRelease
 from privacy.federation_tables import read_tables, tally_of_run
 from privacy.ledger_chain import LedgerError, verify_chain
-from privacy.ledger_file import read_ledger
+from privacy.ledger_file import LedgerFile, read_ledger
 from privacy.tally import tally
 from server.config import parse_config, preset_names, preset_text
 from server.evaluation_rules import coming_evaluations
 from server.guarantee_rules import budget_of, event_of, fixed_slot_count
 from server.ledger import ledger_entries, prepare_entry, write_entry
+from server.ledger_report import ledger_as_json
 from server.store import Store, open_store
 from server.store_settings import StoreSettings
 from server.tables import ledger, runs
@@ -75,6 +77,23 @@ def test_a_stores_ledger_is_read_without_the_coordinator(store: Store, tmp_path:
     assert read.run == RUN
     assert read.entries == ledger_entries(store)
     assert [entry.clock_set_back_ms for entry in read.entries] == [0, 1000, 1000]
+
+
+@pytest.mark.parametrize("promised", [True, False])
+def test_what_the_coordinator_exports_is_accounted_for_without_it(
+    promised: bool, store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entries = ledger_entries(store)
+    events = verify_chain(entries, run=RUN)
+    exported = tmp_path / "ledger.json"
+    exported.write_text(
+        ledger_as_json(LedgerFile(RUN, entries), report(events, 1e-5) if promised else None)
+    )
+
+    status = main(["epsilon", "--ledger", str(exported), "--delta", "1e-5", "--run", RUN])
+
+    assert status == 0
+    assert "over 3 releases" in capsys.readouterr().out
 
 
 def test_an_edited_store_is_found_out_offline(
