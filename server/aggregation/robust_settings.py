@@ -206,7 +206,7 @@ class TrimmedAttentiveSettings(RuleSettings, frozen=True, kw_only=True, tag="tri
 
     The floor(βn) updates with the largest distance from the coordinate-wise median take no part;
     the others are weighed as by ``attentive``, an empty place too. It is our own combination: the
-    papers' attention hands an outlier the most weight, so the outliers go before anybody is weighed.
+    papers' attention hands an outlier the most weight, so outliers go before anybody is weighed.
     Distances are those of clipped updates: a device clips before it sends. Breakdown point:
     ``trim_share``; beyond it as ``attentive``, where one client counts at most e^κ times another.
     Cost: two reads of each update after it was measured, and a sort for each coordinate.
