@@ -26,17 +26,13 @@ class PrivateResult(msgspec.Struct, frozen=True, kw_only=True):
     winner: Winner
     text: str
 
-    @property
-    def epsilon(self) -> float:
-        """ε of the whole search."""
-        return self.winner.epsilon
-
 
 def tune_privately(
     request: Request,
     *,
     score_text: Path,
     expected_runs: float,
+    target_epsilon: float,
     rules: Sequence[str],
     searched: Mapping[str, Dimension],
 ) -> PrivateResult:
@@ -62,6 +58,7 @@ def tune_privately(
         population=population,
         score_text=score_text,
         expected_runs=expected_runs,
+        target_epsilon=target_epsilon,
         worker_count=request.worker_count or processor_count(),
     )
     winner = search_privately(search)

@@ -40,6 +40,7 @@ class PrivateSearch(NamedTuple):
         population: The private clients.
         score_text: Public text that runs are compared on, one sentence or more a line.
         expected_runs: Mean number of runs, above 1.
+        target_epsilon: Largest ε that the whole search may spend, at the preset's δ.
         worker_count: Processes that train.
     """
 
@@ -48,6 +49,7 @@ class PrivateSearch(NamedTuple):
     population: TextPopulation
     score_text: Path
     expected_runs: float
+    target_epsilon: float
     worker_count: int
 
 
@@ -77,8 +79,8 @@ def search_privately(
         run_finished: Called after each run, and told nothing.
 
     Raises:
-        ValueError: If the preset's mode does not amplify by secret coin flips, what would vary
-            changes its epsilon, or the public text cannot be used.
+        ValueError: If the preset's mode does not amplify by secret coin flips, the search would
+            spend more than its target, or the public text cannot be used; before any run.
     """
     config = config_from(search.tables, "the preset")
     privacy = _central(config)
@@ -89,6 +91,12 @@ def search_privately(
         delta=privacy.delta,
         expected_runs=search.expected_runs,
     )
+    if not epsilon <= search.target_epsilon:
+        raise ValueError(
+            f"the whole search must spend at most epsilon {search.target_epsilon:g}, and would "
+            f"spend {epsilon:.3g} at delta {privacy.delta:g}; raise privacy.noise_multiplier, or "
+            "lower rounds.cap or the expected runs"
+        )
     population = _with_public_text(search, config)
     source = random.SystemRandom()
     best: tuple[float, dict[str, dict[str, Any]]] | None = None

@@ -46,6 +46,7 @@ def search(tables: dict[str, Any], population: TextPopulation, tmp_path: Path) -
         population=population,
         score_text=text,
         expected_runs=1.5,
+        target_epsilon=50.0,
         worker_count=1,
     )
 
@@ -81,6 +82,15 @@ def test_a_run_without_a_guarantee_of_its_own_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=r'needs privacy.mode = "central"'):
         search_privately(search._replace(tables=tables))
+
+    assert "Searching" not in capsys.readouterr().err
+
+
+def test_a_search_that_would_spend_more_than_its_target_makes_no_run(
+    search: PrivateSearch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ValueError, match=r"at most epsilon 0\.1, and would spend"):
+        search_privately(search._replace(target_epsilon=0.1))
 
     assert "Searching" not in capsys.readouterr().err
 
