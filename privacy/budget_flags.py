@@ -95,7 +95,7 @@ def add_epsilon(commands: "Commands[argparse.ArgumentParser]") -> argparse.Argum
         help="compute what a plan, a setting or a ledger costs",
         description="Compute epsilon of one enrolled person over a whole run, evaluations by "
         "devices included, with two "
-        "accountants, and refuse where they differ by more than max(0.02, 1 %%). Ask about a "
+        "accountants, and refuse where they differ by more than max(0.02, 1 %). Ask about a "
         "federation's file, about a setting given by flags, or about a ledger. --json has "
         "epsilon, epsilon_pld, epsilon_prv, rho and delta; null where one does not apply or "
         "nothing bounds it.",

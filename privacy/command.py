@@ -55,8 +55,15 @@ def failed(program: str, error: Exception) -> int:
         # What is still to be written would fail again when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED_PIPE
-    print(f"{program}: {error}", file=sys.stderr)  # noqa: T201 (each command's cli.py calls this)
+    print(f"{program}: {_line(error)}", file=sys.stderr)  # noqa: T201 (each command's cli.py calls this)
     return 1
+
+
+def _line(error: Exception) -> str:
+    """Return the error's text; of a file that cannot be used, its name and why."""
+    if isinstance(error, OSError) and isinstance(error.filename, str) and not error.filename2:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def _flush(program: str) -> int:

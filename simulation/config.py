@@ -9,6 +9,7 @@ A preset or file whose ``extends`` names a preset has that preset's settings, ch
 
 import tomllib
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,11 @@ def config_from(tables: Mapping[str, Any], source: str) -> SimulationConfig:
     Raises:
         ConfigError: If a setting is unknown, missing, of the wrong type or out of range.
     """
+    if "data" not in tables:
+        raise ConfigError(
+            f"{source}: data.dataset must say whose text stands in for the devices': give a table "
+            "[data], or --set data.dataset=folder with --data FOLDER"
+        )
     try:
         return msgspec.convert(tables, SimulationConfig, strict=True)
     except msgspec.ValidationError as error:
@@ -168,15 +174,21 @@ def preset_text(name: str) -> str:
     """Return a preset as TOML text, comments included.
 
     Raises:
-        ConfigError: If there is no such preset; lists those there are.
+        ConfigError: If there is no such preset; lists those that read alike, or all there are.
     """
     if name not in preset_names():
         raise ConfigError(
-            f"preset must be one of {', '.join(preset_names())}, or a file ending in .toml, "
-            f"got {name!r}"
+            f"preset must be one of {_meant(name)}, or a file ending in .toml, got {name!r}"
         )
     preset = resources.files("simulation").joinpath("presets", f"{name}.toml")
     return preset.read_text(encoding="utf-8")
+
+
+def _meant(name: str) -> str:
+    alike = get_close_matches(name, preset_names())
+    if alike:
+        return f"those that `sotto-simulate presets` lists, such as {', '.join(alike)}"
+    return ", ".join(preset_names())
 
 
 def _extended(preset_or_file: str, base: object) -> dict[str, Any]:

@@ -83,6 +83,18 @@ def test_output_that_a_full_disk_does_not_take_is_told_in_one_line(
     assert capsys.readouterr().err == f"{program}: [Errno 28] No space left on device\n"
 
 
+def test_a_file_that_cannot_be_used_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(FileNotFoundError) as raised:
+        (tmp_path / "plan.toml").read_text()
+
+    assert failed("sotto-privacy", raised.value) == 1
+
+    told = f"sotto-privacy: {tmp_path}/plan.toml: No such file or directory\n"
+    assert capsys.readouterr().err == told
+
+
 def test_another_pipe_that_breaks_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert failed("sotto-simulate", BrokenPipeError(32, "Broken pipe")) == 1
 

@@ -178,7 +178,7 @@ def test_presets_are_listed_and_printed(capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run", "keyboard-huge"], "preset must be one of"),
+        (["run", "keyboard-tin"], "presets` lists, such as keyboard-tiny"),
         (["run", "nowhere.toml"], "cannot read nowhere.toml"),
         (["run", "keyboard-tiny", "--set", "rounds.cap=x"], "Expected `int`, got `str`"),
         (["run", "keyboard-tiny", "--set", "rounds"], "a setting must read like"),

@@ -112,6 +112,19 @@ def test_an_unknown_preset_lists_those_there_are() -> None:
         read_tables("ptb")
 
 
+def test_a_misspelt_preset_is_told_what_reads_alike() -> None:
+    with pytest.raises(ConfigError, match=r"such as keyboard-tiny, .*got 'keyboard-tinny'"):
+        read_tables("keyboard-tinny")
+
+
+def test_a_federations_file_is_told_that_it_names_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "federation.toml"
+    path.write_text("seed = 1\n", encoding="utf-8")
+
+    with pytest.raises(ConfigError, match=r"federation: data\.dataset must say whose text"):
+        config_from(read_tables(str(path)), "federation")
+
+
 def test_a_list_belongs_to_a_sweep() -> None:
     with pytest.raises(ValueError, match=r"rounds\.cap must have one value here, got 2"):
         with_settings(read_tables("keyboard-tiny"), [parse_override("rounds.cap=1,2")])
