@@ -57,6 +57,7 @@ class Session:
             RefusedError: If the coordinator refuses the check-in.
             UnreachableError: If the connection breaks.
         """
+        logger.info("checking in; work comes when a round has a place for this device")
         orders = self._transport.work_orders(_check_in(self._device))
         leave = asyncio.ensure_future(until_needed_elsewhere())
         try:

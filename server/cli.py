@@ -160,7 +160,7 @@ def _forget(arguments: argparse.Namespace) -> None:
 
 def _rotate_keys(arguments: argparse.Namespace) -> None:
     Federation(arguments.folder).rotate_keys(arguments.hostname)
-    print("rotated the coordinator's keys; devices take them up when they renew their own")
+    print("rotated the coordinator's keys; devices take them up with their next round")
 
 
 def _backup(arguments: argparse.Namespace) -> None:

@@ -83,6 +83,19 @@ def test_a_check_in_says_what_the_device_is(tmp_path: Path) -> None:
     assert request.device_time_ms > 1_700_000_000_000
 
 
+def test_a_device_that_waits_for_a_round_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def act(scene: Scene) -> None:
+        scene.come_back("finished", 3600)
+        await scene.run()
+
+    with caplog.at_level("INFO", "edge_client.session"):
+        play(tmp_path, act, StandInTrainer())
+
+    assert "checking in; work comes when a round has a place" in caplog.text
+
+
 def test_leases_are_served_one_after_the_other(tmp_path: Path) -> None:
     async def act(scene: Scene) -> None:
         scene.lease(1)
