@@ -69,8 +69,13 @@ def read_client_settings(path: Path) -> ClientSettings:
     except (OSError, UnicodeDecodeError) as error:
         raise ClientSettingsError(f"cannot read {path}: {error}") from None
     try:
-        return msgspec.convert(tomllib.loads(text), ClientSettings, strict=True)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        tables = tomllib.loads(text)
+        return msgspec.convert(tables, ClientSettings, strict=True)
+    except msgspec.ValidationError as error:
+        from privacy.settings_errors import explained  # Nothing that a resting device needs.
+
+        raise ClientSettingsError(f"{path}: {explained(error, tables, ClientSettings)}") from None
+    except tomllib.TOMLDecodeError as error:
         raise ClientSettingsError(f"{path}: {error}") from None
 
 

@@ -170,7 +170,11 @@ def read_floor(path: Path) -> Floor:
         ) from None
     except OSError as error:
         raise FloorError(f"{path} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+    except msgspec.ValidationError as error:
+        from privacy.settings_errors import explained  # Nothing that a resting device needs.
+
+        raise FloorError(f"{path}: {explained(error, content, Floor)}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise FloorError(f"{path}: {error}") from None
 
 
