@@ -94,6 +94,8 @@ def _enrol(arguments: argparse.Namespace) -> int:
     write_starting_settings(folder.client_settings)
     print(f"enrolled as {enrolment.client_name} at {enrolment.device_address}")
     print(f"what it accepts: {folder.floor}; when it works: {folder.client_settings}")
+    if not arguments.accept_no_guarantee:
+        print("it takes part only where a noise mode guarantees privacy (modes in floor.toml)")
     print(f"next: sotto-client run {arguments.folder} --data PATH")
     return 0
 

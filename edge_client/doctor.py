@@ -147,7 +147,10 @@ def _personalisation(folder: DeviceFolder) -> str:
 
 
 def _disk(folder: DeviceFolder) -> str:
-    free = shutil.disk_usage(folder.path).free
+    try:
+        free = shutil.disk_usage(folder.path).free
+    except FileNotFoundError:
+        raise _UnwellError(f"{folder.path} is missing; `sotto-client enrol` makes it") from None
     if free < _LEAST_FREE_BYTES:
         raise _UnwellError(f"{free >> 20} MiB free; a round wants {_LEAST_FREE_BYTES >> 20} MiB")
     return f"{free >> 30} GiB free"

@@ -158,7 +158,10 @@ def _checked_names(names: Iterable[str], allowed: Collection[str]) -> frozenset[
     listed = list(names)
     foreign = sorted(set(listed) - set(allowed))
     if foreign:
-        raise BundleError(f"a bundle holds only {sorted(allowed)}, got {foreign[0][:80]!r}")
+        raise BundleError(
+            f"a bundle holds only {sorted(allowed)}, got {foreign[0][:80]!r}; one of another kind "
+            "holds other files"
+        )
     if len(set(listed)) != len(listed):
         raise BundleError(f"a bundle holds each file once, got {sorted(listed)}")
     return frozenset(listed)

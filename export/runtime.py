@@ -192,7 +192,7 @@ def check_personal(personal: PersonalInputs, shapes: Mapping[str, tuple[int, ...
 def no_person(shapes: Mapping[str, tuple[int, ...]]) -> GraphError:
     """Return the error of a graph that takes a person's tensors and has none."""
     return GraphError(
-        "a part of this model is each person's own: give a person's tensors, "
+        "a part of this model is each person's own: give a person's tensors (--person FILE), "
         f"{sorted(shapes)[:3]} and so on"
     )
 

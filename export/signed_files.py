@@ -64,8 +64,13 @@ def read_manifest(files: BundleFiles, *, authority: bytes | None) -> tuple[bytes
         BundleError: If a file is missing or larger than it may be, or the signature does not fit.
     """
     manifest = files.read(MANIFEST_FILE, limit_bytes=LARGEST_MANIFEST_BYTES)
-    if authority is None and not files.names & {SIGNATURE_FILE, SIGNER_FILE}:
-        return manifest, None
+    if not files.names & {SIGNATURE_FILE, SIGNER_FILE}:
+        if authority is None:
+            return manifest, None
+        raise BundleError(
+            f"nobody signed it: {SIGNATURE_FILE} must be in the bundle for an authority to be held "
+            "against; export it where the coordinator's keys are, or name no authority"
+        )
     from privacy.signatures import Purpose
 
     try:

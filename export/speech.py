@@ -141,7 +141,8 @@ class Voice:
         if not self.can_be_nobody:
             raise GraphError(
                 "more of this voice is each person's own than who speaks, so there is none of "
-                f"nobody: give a person's tensors, {sorted(self.personal_shapes)[:3]} and so on"
+                "nobody: give a person's tensors (--person FILE), "
+                f"{sorted(self.personal_shapes)[:3]} and so on"
             )
         vector = np.zeros(self.personal_shapes[_SPEAKER], dtype=np.float32)
         return self.for_person({_SPEAKER: vector})

@@ -97,7 +97,12 @@ def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
 def _replacement(path: Path, mode: int, *, flush: bool) -> Iterator[int]:
     """Open a temporary file beside ``path``; rename it over ``path`` if the block succeeds."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        descriptor = os.open(temporary, flags, 0o600)
+    except FileNotFoundError as error:
+        # Nobody knows the temporary name: what is missing is the folder.
+        raise FileNotFoundError(error.errno, error.strerror, str(path.parent)) from None
     try:
         try:
             yield descriptor

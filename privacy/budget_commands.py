@@ -116,10 +116,8 @@ def epsilon_of_plan(path: Path, *, second_opinion: str) -> Answer:
         FederationTablesError: If the file cannot be read.
         ValueError: If its mode promises nothing that could be computed.
     """
-    tables = read_tables(path)
-    if tables.delta is None:
-        raise ValueError(f"{path}: {tables.privacy.guarantee}; there is no epsilon to compute")
-    found = report_of_tally(tally_of_run(tables), tables.delta, second_opinion=second_opinion)
+    tables, delta = read_tables(path), delta_of_plan(path)
+    found = report_of_tally(tally_of_run(tables), delta, second_opinion=second_opinion)
     answer = _answer(found, tables.rounds.cap, evaluations=tables.evaluation_count())
     budget = tables.epsilon_budget
     answer.figures["epsilon_budget"] = budget
@@ -127,6 +125,19 @@ def epsilon_of_plan(path: Path, *, second_opinion: str) -> Answer:
         fits = "within" if found.epsilon <= budget else "above"
         answer.lines.append(f"{fits} epsilon_budget {budget:g} of the plan")
     return answer
+
+
+def delta_of_plan(path: Path) -> float:
+    """Return the δ that a federation's file promises.
+
+    Raises:
+        FederationTablesError: If the file cannot be read.
+        ValueError: If its mode promises nothing that could be computed.
+    """
+    tables = read_tables(path)
+    if tables.delta is None:
+        raise ValueError(f"{path}: {tables.privacy.guarantee}; there is no epsilon to compute")
+    return tables.delta
 
 
 def epsilon_of_ledger(

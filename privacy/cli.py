@@ -69,7 +69,7 @@ def _epsilon(arguments: argparse.Namespace) -> None:
     if source == "ledger":
         delta: float | None = arguments.delta
         if arguments.plan is not None and delta is None:
-            delta = read_tables(arguments.plan).delta
+            delta = budget_commands.delta_of_plan(arguments.plan)
         answer = budget_commands.epsilon_of_ledger(
             arguments.ledger,
             delta=delta,

@@ -174,7 +174,10 @@ class Identity:
         """
         generations = _read_pointer(folder)
         if generations is None:
-            raise KeyFileError(f"{folder} holds no identity; enrol first")
+            raise KeyFileError(
+                f"{folder} holds no identity: a device gets one by `sotto-client enrol`, a "
+                "coordinator by `sotto-server init`"
+            )
         check_owner_only(folder)
         current = folder / _named(generations.current)
         authority = _read_certificate_file(current / _AUTHORITY)

@@ -5,7 +5,12 @@ promoted only if a figure is not worse than the present version's by more than s
 """
 
 import shutil
+from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
+
+from rich.console import Console
+from rich.progress import track
 
 from export.bundle import load_bundle
 from export.personal_file import kind_of
@@ -113,7 +118,8 @@ def _figure(
         if metric not in ("top1_recall", "top3_recall"):
             raise GateError(f"metric must be top1_recall or top3_recall with text, got {metric!r}")
         recalls = [
-            measure_recall(own, model.vocabulary, sentences) for own in _sample(folder, model)
+            measure_recall(own, model.vocabulary, sentences, follow=partial(_shown, model.version))
+            for own in _sample(folder, model)
         ]
         figures = [
             one.top1_recall if metric == "top1_recall" else one.top3_recall for one in recalls
@@ -124,6 +130,18 @@ def _figure(
         model.manifest.metrics,
         round_number=model.manifest.round_number,
         otherwise="; or give held-out text with --held-out",
+    )
+
+
+def _shown(version: str, texts: Sequence[int]) -> Iterable[int]:
+    """Show how far the measuring is, on a terminal."""
+    console = Console(stderr=True)
+    return track(
+        texts,
+        f"measuring {version}",
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
     )
 
 

@@ -5,6 +5,7 @@ show before its first letter is typed. Words outside the list count as misses; e
 not counted. So the figure is what a person would see, and lower than recall over all tokens.
 """
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,16 +65,23 @@ def read_held_out(path: Path) -> list[list[str]]:
     return sentences
 
 
-def measure_recall(model: WordModel, vocabulary: Vocabulary, sentences: list[list[str]]) -> Recall:
+def measure_recall(
+    model: WordModel,
+    vocabulary: Vocabulary,
+    sentences: list[list[str]],
+    *,
+    follow: Callable[[Sequence[int]], Iterable[int]] = iter,
+) -> Recall:
     """Read the sentences word by word and count hits.
 
     Args:
         model: What predicts.
         vocabulary: The words of its rows.
         sentences: Held-out text in words.
+        follow: Shows how far it is: is given where each text begins, and yields them.
     """
     words = top1 = top3 = 0
-    for start in range(0, len(sentences), _SENTENCES_OF_A_TEXT):
+    for start in follow(range(0, len(sentences), _SENTENCES_OF_A_TEXT)):
         text = _Text(model)
         for sentence in sentences[start : start + _SENTENCES_OF_A_TEXT]:
             shown = text.shown_after(EOS)

@@ -128,5 +128,8 @@ def test_bytes_reach_the_disk_before_the_name_and_the_name_before_the_return(
 
 
 def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError) as refused:
         write_atomically(tmp_path / "absent" / "file", b"x")
+
+    # Not a temporary name that nobody gave.
+    assert refused.value.filename == str(tmp_path / "absent")

@@ -212,6 +212,8 @@ def test_a_release_without_guarantee_has_no_epsilon(
     assert figures(capsys, "epsilon", "--ledger", str(path), "--delta", "1e-5")["epsilon"] is None
     assert main(["epsilon", "--ledger", str(path), "--delta", "1e-5"]) == 0
     assert "no bound" in capsys.readouterr().out
+    assert main(["epsilon", plan(tmp_path, 'mode = "none"'), "--ledger", str(path)]) == 1
+    assert "there is no epsilon to compute" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

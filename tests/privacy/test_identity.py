@@ -199,7 +199,9 @@ def test_a_crash_in_a_renewal_leaves_the_old_identity_and_can_be_repeated(
 
 
 def test_a_folder_without_an_identity_says_so(tmp_path: Path) -> None:
-    with pytest.raises(KeyFileError, match="holds no identity; enrol first"):
+    with pytest.raises(
+        KeyFileError, match="holds no identity: a device gets one by `sotto-client enrol`"
+    ):
         Identity.load(tmp_path)
 
 
