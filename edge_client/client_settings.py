@@ -8,6 +8,7 @@ import msgspec
 from edge_client.local_text import TextSettings
 from edge_client.policy import PolicySettings
 from privacy.atomic import write_atomically
+from privacy.decoding import decoded
 
 # What `write_starting_settings` writes: the defaults, for the owner to change.
 STARTING_SETTINGS = """\
@@ -69,13 +70,8 @@ def read_client_settings(path: Path) -> ClientSettings:
     except (OSError, UnicodeDecodeError) as error:
         raise ClientSettingsError(f"cannot read {path}: {error}") from None
     try:
-        tables = tomllib.loads(text)
-        return msgspec.convert(tables, ClientSettings, strict=True)
-    except msgspec.ValidationError as error:
-        from privacy.settings_errors import explained  # Nothing that a resting device needs.
-
-        raise ClientSettingsError(f"{path}: {explained(error, tables, ClientSettings)}") from None
-    except tomllib.TOMLDecodeError as error:
+        return decoded(tomllib.loads(text), ClientSettings)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise ClientSettingsError(f"{path}: {error}") from None
 
 

@@ -14,6 +14,7 @@ import msgspec
 from privacy.atomic import write_atomically
 from privacy.budget_values import check_delta, check_epsilon, check_noise_multiplier
 from privacy.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
+from privacy.decoding import decoded
 
 if TYPE_CHECKING:
     from models.plan import Plan
@@ -162,7 +163,7 @@ def read_floor(path: Path) -> Floor:
     """
     try:
         content = tomllib.loads(path.read_text("utf-8"))
-        return msgspec.convert(content, Floor, strict=True)
+        return decoded(content, Floor)
     except FileNotFoundError:
         raise FloorError(
             f"{path} is missing: it says what this device accepts at the least; enrolment "
@@ -170,11 +171,7 @@ def read_floor(path: Path) -> Floor:
         ) from None
     except OSError as error:
         raise FloorError(f"{path} cannot be read: {error.strerror}") from None
-    except msgspec.ValidationError as error:
-        from privacy.settings_errors import explained  # Nothing that a resting device needs.
-
-        raise FloorError(f"{path}: {explained(error, content, Floor)}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
         raise FloorError(f"{path}: {error}") from None
 
 

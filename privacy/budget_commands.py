@@ -13,7 +13,7 @@ from privacy.budget_values import (
 )
 from privacy.calibration import noise_multiplier_for, tree_noise_multiplier_for
 from privacy.events import Adjacency, GaussianRelease, SecretCoinFlips, TreeRelease
-from privacy.federation_tables import read_tables, tally_of_run
+from privacy.federation_tables import FederationTables, read_tables, tally_of_run
 from privacy.ledger_chain import LedgerOfAnotherRunError, head_of, verify_chain
 from privacy.ledger_file import read_ledger
 from privacy.sensitivity import attentive_sensitivity, mean_sensitivity
@@ -116,7 +116,8 @@ def epsilon_of_plan(path: Path, *, second_opinion: str) -> Answer:
         FederationTablesError: If the file cannot be read.
         ValueError: If its mode promises nothing that could be computed.
     """
-    tables, delta = read_tables(path), delta_of_plan(path)
+    tables = read_tables(path)
+    delta = _promised_delta(path, tables)
     found = report_of_tally(tally_of_run(tables), delta, second_opinion=second_opinion)
     answer = _answer(found, tables.rounds.cap, evaluations=tables.evaluation_count())
     budget = tables.epsilon_budget
@@ -134,7 +135,10 @@ def delta_of_plan(path: Path) -> float:
         FederationTablesError: If the file cannot be read.
         ValueError: If its mode promises nothing that could be computed.
     """
-    tables = read_tables(path)
+    return _promised_delta(path, read_tables(path))
+
+
+def _promised_delta(path: Path, tables: FederationTables) -> float:
     if tables.delta is None:
         raise ValueError(f"{path}: {tables.privacy.guarantee}; there is no epsilon to compute")
     return tables.delta

@@ -29,8 +29,8 @@ from models.travel import describe_travel
 from models.vocabulary import Vocabulary
 from models.word_rules import check_words
 from privacy.calibrated_settings import TreeNoise
+from privacy.decoding import decoded
 from privacy.settings import PrivacySettings
-from privacy.settings_errors import explained
 from server.aggregation.robust_settings import RobustSettings
 from server.aggregation.settings import AggregationSettings, AttentiveSettings
 from server.buffered_rules import check_buffered
@@ -289,13 +289,11 @@ def parse_config(text: str, source: str) -> FederationConfig:
         ConfigError: If the text is no TOML or its settings cannot be used.
     """
     try:
-        tables = tomllib.loads(text)
+        config = decoded(tomllib.loads(text), FederationConfig)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{source} is no TOML: {error}") from None
-    try:
-        config = msgspec.convert(tables, FederationConfig, strict=True)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{source}: {explained(error, tables, FederationConfig)}") from None
+        raise ConfigError(f"{source}: {error}") from None
     try:
         check_deployable(config.personalisation)
     except ValueError as error:

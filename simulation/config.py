@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from models.schema import RELEASED
-from privacy.settings_errors import explained
+from privacy.decoding import decoded
 from server.config import ConfigError, FederationConfig
 from simulation.attack_settings import AttackSettings, check_attack
 from simulation.data_settings import DataSettings
@@ -143,9 +143,9 @@ def config_from(tables: Mapping[str, Any], source: str) -> SimulationConfig:
             "[data], or --set data.dataset=folder with --data FOLDER"
         )
     try:
-        return msgspec.convert(tables, SimulationConfig, strict=True)
+        return decoded(tables, SimulationConfig)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{source}: {explained(error, tables, SimulationConfig)}") from None
+        raise ConfigError(f"{source}: {error}") from None
 
 
 def with_settings(tables: Mapping[str, Any], overrides: Sequence[Override]) -> dict[str, Any]:

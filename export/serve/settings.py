@@ -8,7 +8,7 @@ import msgspec
 
 from export.serve.folder import ServingError
 from export.speech_sentences import LONGEST_TEXT
-from privacy.settings_errors import explained
+from privacy.decoding import decoded
 
 _HOST_PORT = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+):([0-9]{1,5})")
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -169,11 +169,8 @@ def read_settings(path: Path) -> ServeSettings:
         ServingError: If the file cannot be read, is no TOML, or has a setting that is wrong.
     """
     try:
-        tables = tomllib.loads(path.read_text("utf-8"))
-        return msgspec.convert(tables, ServeSettings)
-    except msgspec.ValidationError as error:
-        raise ServingError(f"{path}: {explained(error, tables, ServeSettings)}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return decoded(tomllib.loads(path.read_text("utf-8")), ServeSettings)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
         raise ServingError(f"{path}: {error}") from None
     except OSError as error:
         raise ServingError(f"{path} cannot be read: {error.strerror}") from None
