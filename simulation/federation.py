@@ -11,12 +11,10 @@ refused upload does. In buffered rounds it is made of the release that the clien
 many of which are kept as may be stale, and only if it counts.
 """
 
-import math
 import statistics
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Protocol
 
 import msgspec
@@ -27,7 +25,6 @@ from models.compression.settings import release_step
 from models.layer_growth import grow
 from models.plan import Plan, download_schema, released_schema
 from models.plan_stages import next_stage, plan_of_round, stage_figures
-from models.schema import SENT
 from models.seeds import client_seed
 from privacy.calibrated_settings import TreeNoise
 from privacy.secure_noise import NoiseKeys
@@ -41,13 +38,20 @@ from server.method_state import method_state_of
 from server.round_answers import Close, Phase
 from server.starting_model import starting_parameters
 from simulation.arrivals import Devices, SimulationError, arrivals_of
-from simulation.attacks import Attackers, Cohort
+from simulation.attacks import Attackers
+from simulation.cohort_training import CohortTraining
 from simulation.config import SimulationConfig
 from simulation.downlink_bytes import DownlinkBytes
 from simulation.metrics import Value
 from simulation.participation import SeededSource
-from simulation.round_tally import Tally, largest_weight, screened_figures, weight_of
-from simulation.workers import Trained, WorkerPool
+from simulation.round_tally import (
+    Tally,
+    attack_figures,
+    largest_weight,
+    screened_figures,
+    time_figures,
+)
+from simulation.workers import WorkerPool
 
 _COORDINATOR = "coordinator"
 
@@ -177,8 +181,14 @@ class Federation:
             config.rounds,
             now=start.clock_s,
         )
-        self._bases = dict(start.bases)
-        self._keep_base(start.round_number)
+        self._training = CohortTraining(
+            pool,
+            buffered=self._buffered,
+            attackers=attackers,
+            server_step_size=config.aggregation.server_step_size,
+            bases=start.bases,
+        )
+        self._training.keep(start.round_number, start.parameters)
         self._go_through(start.round_number if self._buffered else 0, start.failed)
         self._set_stage(self.plan)
 
@@ -249,7 +259,7 @@ class Federation:
         while closed is None:
             closed = self._attempt(tally)
         self.parameters = closed.parameters
-        self._keep_base(number)
+        self._training.keep(number, closed.parameters)
         self.round_number = number
         self.tokens_trained += tally.tokens
         self._machine.released()
@@ -278,14 +288,6 @@ class Federation:
             **tally.timed,
             **({} if self._buffered is None else {"failed_attempts": tally.failed}),
         }
-
-    def _keep_base(self, round_number: int) -> None:
-        """Remember a release for those who are still to start from it, and forget the oldest."""
-        if self._buffered is None:
-            return
-        oldest = round_number - self._buffered.max_staleness
-        self._bases = {known: base for known, base in self._bases.items() if known >= oldest}
-        self._bases[round_number] = self.parameters
 
     def _move_clipping_norm(self, closed: Closed) -> dict[str, Value]:
         """Go on to the next round's norm and return the figures; none where it stays."""
@@ -349,7 +351,9 @@ class Federation:
         tally.cohort = order.slot_count
         self._downlink.start_round(order.round_number, self.parameters)
         self.bytes_down += self._arrivals.wasted * self._downlink.whole
-        tally.timed = self._time_figures(order)
+        if self._takes_time:
+            now, wasted = self._arrivals.now, self._arrivals.wasted
+            tally.timed = time_figures(order, now, wasted, buffered=self._buffered is not None)
         self.took_part = []
         seed = client_seed(self.plan.seed, order.round_number, _COORDINATOR, purpose="noise")
         screen = Screen(
@@ -364,34 +368,11 @@ class Federation:
             self.typical_norm = screen.next_typical_norm
         places = order.places()
         refused = {name for name, place in places.items() if place in screen.refused_slots}
-        tally.attacked = self._attack_figures(closed, places, refused)
+        if self._attackers is not None:
+            sent = {places[name] for name in self._attackers.names & set(self.took_part)}
+            tally.attacked = attack_figures(closed, sent, screen.refused_slots)
         self.took_part = [name for name in self.took_part if name not in refused]
         return closed
-
-    def _attack_figures(
-        self, closed: Closed, places: Mapping[str, int], refused: Collection[str]
-    ) -> dict[str, Value]:
-        """Return how many attackers sent an update, were set aside, and what the others weighed."""
-        if self._attackers is None:
-            return {}
-        bad = self._attackers.names & set(self.took_part)
-        return {
-            "attackers": len(bad),
-            "attackers_screened": len(bad & set(refused)),
-            "attackers_weight": weight_of(closed, {places[name] for name in bad}),
-        }
-
-    def _time_figures(self, order: Close) -> dict[str, Value]:
-        """Return when the round closed, what came too late, and how old updates are."""
-        if not self._takes_time:
-            return {}
-        figures: dict[str, Value] = {
-            "clock_s": self._arrivals.now,
-            "wasted": self._arrivals.wasted,
-        }
-        if self._buffered is not None:
-            figures |= {"mean_staleness": 0.0, "largest_staleness": 0} | order.staleness()
-        return figures
 
     def _sum(self, order: Close, tally: Tally, screen: Screen, seed: int) -> Closed:
         return close_round(
@@ -411,18 +392,21 @@ class Federation:
         )
 
     def _train(self, order: Close, tally: Tally, screen: Screen) -> Iterator[Contribution]:
-        worth = self._worth(order)
-        for client in self._results(order):
+        worth = self._training.worth(order)
+        sent = self._training.results(
+            order,
+            self.plan,
+            self.parameters,
+            clipping_norm=self.clipping_norm,
+            generate=self.generated_for,
+        )
+        for client in sent:
             self.bytes_down += self._downlink.take(client.client_name)
             if client.update is None:
                 tally.diverged += 1
                 continue
             tokens = client.example_count * self._config.training.local_epochs
-            tally.tokens += tokens
-            tally.norms.append(client.update_norm)
-            if not math.isnan(client.mean_loss):
-                tally.loss_sum += client.mean_loss * tokens
-                tally.loss_tokens += tokens
+            tally.add(client, tokens)
             self.bytes_up += client.upload_bytes
             self.took_part.append(client.client_name)
             yield Contribution(
@@ -437,41 +421,6 @@ class Federation:
         if not self._is_sampled and left < self._config.rounds.quorum:
             tally.screened += len(screen.refused_slots)
             raise _TooFewError
-
-    def _worth(self, order: Close) -> dict[str, float]:
-        """Return what each client's update counts beside a fresh one."""
-        buffered = self._buffered
-        return {
-            receipt.client: 1.0 if buffered is None else buffered.worth(receipt.staleness)
-            for receipt in order.receipts
-        }
-
-    def _results(self, order: Close) -> Iterator[Trained]:
-        """Yield what the cohort sends, in slot order; attackers send what they like."""
-        cohort = [(place, name) for name, place in order.places().items()]
-        ages = {receipt.client: receipt.staleness for receipt in order.receipts}
-
-        def train(members: Cohort) -> Iterator[Trained]:
-            # In slot order, so the oldest come first, and each release is taken up once.
-            for age, alike in groupby(members, key=lambda member: ages[member[1]]):
-                yield from self._pool.train(
-                    self._bases[order.round_number - 1 - age] if age else self.parameters,
-                    list(alike),
-                    round_number=order.round_number - age,
-                    counts_in=order.round_number,
-                    clipping_norm=self.clipping_norm,
-                    generate=self.generated_for,
-                )
-
-        if self._attackers is None:
-            return train(cohort)
-        return self._attackers.trained(
-            cohort,
-            train,
-            round_number=order.round_number,
-            element_count=download_schema(self.plan).with_roles(*SENT).element_count,
-            server_step_size=self._config.aggregation.server_step_size,
-        )
 
 
 class _TooFewError(Exception):

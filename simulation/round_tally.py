@@ -1,9 +1,12 @@
 """Count what happens in a simulated round, and put it into figures."""
 
+import math
 from collections.abc import Collection
 
 from server.closing import Closed
+from server.round_answers import Close
 from simulation.metrics import Value
+from simulation.workers import Trained
 
 
 class Tally:
@@ -21,6 +24,19 @@ class Tally:
         self.loss_tokens = 0
         self.norms: list[float] = []
 
+    def add(self, client: Trained, tokens: int) -> None:
+        """Count a client whose update is of use.
+
+        Args:
+            client: What it sent.
+            tokens: Target tokens that it trained on, repeats included.
+        """
+        self.tokens += tokens
+        self.norms.append(client.update_norm)
+        if not math.isnan(client.mean_loss):
+            self.loss_sum += client.mean_loss * tokens
+            self.loss_tokens += tokens
+
     @property
     def mean_loss(self) -> float | None:
         """Return the loss over those who have one: under DP-SGD a round may draw no sentence."""
@@ -37,6 +53,31 @@ def screened_figures(closed: Closed) -> dict[str, Value]:
     }
     if closed.next_typical_norm is not None:
         figures["next_typical_norm"] = closed.next_typical_norm
+    return figures
+
+
+def attack_figures(
+    closed: Closed, sent: Collection[int], refused_slots: Collection[int]
+) -> dict[str, Value]:
+    """Return how many attackers sent an update, were set aside, and what the others weighed.
+
+    Args:
+        closed: The round.
+        sent: Slots of the attackers that sent one.
+        refused_slots: Of those whose updates were set aside.
+    """
+    return {
+        "attackers": len(sent),
+        "attackers_screened": len(set(sent) & set(refused_slots)),
+        "attackers_weight": weight_of(closed, sent),
+    }
+
+
+def time_figures(order: Close, clock_s: float, wasted: int, *, buffered: bool) -> dict[str, Value]:
+    """Return when a round closed, what came too late, and where rounds are buffered how old."""
+    figures: dict[str, Value] = {"clock_s": clock_s, "wasted": wasted}
+    if buffered:
+        figures |= {"mean_staleness": 0.0, "largest_staleness": 0} | order.staleness()
     return figures
 
 
