@@ -20,33 +20,23 @@ from server.answering import RefusedError, disk_refusal
 from server.buffered_rounds import BufferedMachine, RoundsMachine
 from server.cohort import CohortOverflowError, PopulationTooLargeError
 from server.device_evaluation import DeviceEvaluation
-from server.dispatcher import Dispatcher, come_back
+from server.dispatcher import Dispatcher
 from server.downlink import Downlink
 from server.embedding_fits import EmbeddingFits
 from server.failpoints import Failpoints
-from server.generated_parts import GeneratedParts
 from server.intake import COUNTED_AT_UPLOAD, Intake
 from server.key_renewal import KeyRenewal
 from server.membership import Membership
 from server.model_shelf import ModelShelf
 from server.operator_switch import OperatorSwitch
 from server.refusals import RefusalCode
-from server.round_answers import (
-    Abort,
-    Close,
-    ComeBack,
-    ComeBackReason,
-    Lease,
-    LeaseGiven,
-    Phase,
-    Refused,
-)
+from server.round_answers import Abort, Close, Phase, Refused
 from server.round_in_hand import RoundInHand
 from server.round_keeper import RoundKeeper
 from server.sessions import Session
+from server.work import Work
 
 _LOG = logging.getLogger(__name__)
-_FINISHED_RETRY_S = 3600
 _DRAINING_RETRY_S = 10
 
 
@@ -99,7 +89,8 @@ class Coordinator:
         self._renewal = renewal
         self._switch = switch
         self._quorum = quorum
-        self._dispatcher = Dispatcher(self._work_for, failpoints)
+        self._work = Work(machine, intake, evaluation, fits, keeper.has_embedding)
+        self._dispatcher = Dispatcher(self._work.order_for, failpoints)
         self._changed = changed
         self._plan_refusals: Counter[str] = Counter()
 
@@ -132,17 +123,8 @@ class Coordinator:
         Raises:
             RefusedError: If there is no such lease or part, or the offset is past the end.
         """
-        lease, in_hand = self._in_hand_of(client, request.lease_nonce)
-        part: Downlink | GeneratedParts | None = None
-        match request.part:
-            case pb.MODEL_PART_SHARED if request.base_sha256:
-                part = in_hand.moved.get(request.base_sha256)
-            case pb.MODEL_PART_SHARED:
-                part = in_hand.downlink
-            case pb.MODEL_PART_GENERATED:
-                part = in_hand.generated
-            case pb.MODEL_PART_HYPERNETWORK if in_hand.hypernetwork is not None:
-                part = in_hand.hypernetwork.downlink
+        lease, in_hand = self._work.lease_of(client, request.lease_nonce)
+        part = in_hand.part(request)
         if part is None:
             raise RefusedError(
                 RefusalCode.UNKNOWN_PART, f"a model of this plan has no part {request.part}"
@@ -163,7 +145,7 @@ class Coordinator:
         Raises:
             RefusedError: If there is no such lease.
         """
-        self._in_hand_of(client, nonce)
+        self._work.lease_of(client, nonce)
         if code not in COUNTED_AT_UPLOAD:
             # A device chooses the text: only a short word may become the name of a figure.
             self._plan_refusals[code if code.isidentifier() and len(code) < 40 else "other"] += 1
@@ -423,32 +405,6 @@ class Coordinator:
             # Everybody is told so, but those who can still fit an embedding.
             self._dispatcher.offer_all()
 
-    # Work.
-
-    def _work_for(self, client: str) -> pb.WorkOrder | None:
-        now = time.monotonic()
-        if self._evaluation.in_hand is not None:
-            return self._evaluation.work_for(client, now)
-        answer = self._machine.check_in(client, now)
-        in_hand = self.intake.in_hand_of(answer.lease) if isinstance(answer, LeaseGiven) else None
-        match answer:
-            case LeaseGiven(lease) if in_hand is not None:
-                if self._fits is not None:
-                    self._fits.end(client)
-                return in_hand.work_order(lease, now)
-            case ComeBack(reason=ComeBackReason.FINISHED):
-                return self._fit_for(client, now) or come_back("finished", _FINISHED_RETRY_S)
-            case ComeBack(reason=ComeBackReason.NOT_IN_COHORT | ComeBackReason.ROUND_FULL):
-                return self._fit_for(client, now)
-            case _:
-                return None
-
-    def _fit_for(self, client: str, now: float) -> pb.WorkOrder | None:
-        """Return the order by which a device without an embedding fits one, or None."""
-        if self._fits is None or self._keeper.has_embedding(client):
-            return None
-        return self._fits.work_for(client, now, round(time.time() * 1000))
-
     async def _open_fits(self) -> None:
         """Let fits begin with the current model; those under way go on with theirs."""
         if self._fits is not None:
@@ -456,31 +412,10 @@ class Coordinator:
 
     def _end_leases(self, reason: str, finished: Collection[str] = ()) -> None:
         """End the leases of a round or an evaluation; fits go on, and what outlasts its round."""
-        fits = frozenset() if self._fits is None else frozenset(self._fits.nonces)
-        self._dispatcher.end_leases(reason, finished, fits | self._machine.going_on)
-
-    def _in_hand_of(self, client: str, nonce: bytes) -> tuple[Lease, RoundInHand]:
-        """Return a lease, for training, evaluating or fitting, and what its holder works on.
-
-        Raises:
-            RefusedError: If there is no such lease.
-        """
-        asked = self._evaluation.in_hand
-        if asked is not None:
-            lease = self._evaluation.lease_of(client, nonce, time.monotonic())
-            if lease is not None:
-                return lease, asked
-        if self._fits is not None:
-            fit = self._fits.lease_of(client, nonce, time.monotonic())
-            if fit is not None:
-                return fit
-        return self.intake.lease_of(client, nonce)
+        self._dispatcher.end_leases(reason, finished, self._work.going_on)
 
     def _drop(self, client: str) -> None:
         """Wait no longer for a client, and give its place to another."""
-        self._machine.decline(client)
-        self._evaluation.decline(client)
-        if self._fits is not None:
-            self._fits.decline(client)
+        self._work.decline(client)
         self._dispatcher.offer_all()
         self._changed.set()

@@ -81,6 +81,19 @@ class RoundInHand:
         if not least <= total_bytes <= largest:
             raise ValueError(f"total_bytes must be {allowed}, got {total_bytes}")
 
+    def part(self, request: pb.FetchModelRequest) -> Downlink | GeneratedParts | None:
+        """Return the part of the model that a device asks for; None where there is none such."""
+        match request.part:
+            case pb.MODEL_PART_SHARED if request.base_sha256:
+                return self.moved.get(request.base_sha256)
+            case pb.MODEL_PART_SHARED:
+                return self.downlink
+            case pb.MODEL_PART_GENERATED:
+                return self.generated
+            case pb.MODEL_PART_HYPERNETWORK if self.hypernetwork is not None:
+                return self.hypernetwork.downlink
+        return None
+
     def work_order(self, lease: Lease, now: float) -> pb.WorkOrder:
         """Return the order that gives a device its lease.
 
