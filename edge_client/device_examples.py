@@ -3,8 +3,13 @@
 The text is split as every data set is (`edge_client.datasets.federated_text.split_in_order`): a
 device trains on exactly what a simulation of it would train on. The newest fifth is held out and
 is read by plans of kind ``evaluate`` only.
+
+Where the plan hides single sentences (``example_privacy``) a cut by position would break the promise:
+one sentence more moves others across it. There, what a sentence itself says decides whether it is
+held out.
 """
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
@@ -29,16 +34,25 @@ class OwnText:
     """
 
     def __init__(
-        self, typed: Sequence[StoredText], kept: LocalText | None, limits: TextSettings
+        self,
+        typed: Sequence[StoredText],
+        kept: LocalText | None,
+        limits: TextSettings,
+        *,
+        each_alone: bool = False,
     ) -> None:
         """Take texts, oldest first, and the file they can be removed from, if any."""
         self.train, *held_out = split_in_order(typed)
         self.held_out = [stored for part in held_out for stored in part]
+        self._typed = typed
         self._kept = kept
         self._limits = limits
+        self._each_alone = each_alone
 
     @classmethod
-    def read(cls, data: Path, limits: TextSettings, *, now: float) -> Self:
+    def read(
+        cls, data: Path, limits: TextSettings, *, now: float, each_alone: bool = False
+    ) -> Self:
         """Read a person's text.
 
         Args:
@@ -46,6 +60,8 @@ class OwnText:
                 folder of text files, a text file, or a gzipped JSONL file.
             limits: What the owner keeps; text outside them is removed from the JSONL file.
             now: Seconds since 1970 UTC.
+            each_alone: Whether words are held out sentence by sentence, each for what it says, so
+                that one more or less changes nothing about the others.
 
         Raises:
             DatasetError: If the text cannot be read.
@@ -56,8 +72,9 @@ class OwnText:
             kept = LocalText(data, limits)
             if limits != TextSettings(delete_after_use=limits.delete_after_use):
                 kept.tidy(now=now)
-            return cls(kept.read(now=now), kept, limits)
-        return cls([StoredText(text, b"") for text in _typed(data)], None, limits)
+            return cls(kept.read(now=now), kept, limits, each_alone=each_alone)
+        typed = [StoredText(text, b"") for text in _typed(data)]
+        return cls(typed, None, limits, each_alone=each_alone)
 
     def training_examples(self, words: Vocabulary) -> Tensor:
         """Return the stream to train on: int64, shape ``(tokens,)``.
@@ -65,7 +82,7 @@ class OwnText:
         Raises:
             DatasetError: If no word of the vocabulary is left to train on.
         """
-        return _stream(self.train, words, "train on")
+        return _stream(self._sentences(held_out=False), words, "train on")
 
     def held_out_examples(self, words: Vocabulary) -> Tensor:
         """Return the stream to score on: int64, shape ``(tokens,)``; not trained on this round.
@@ -73,7 +90,12 @@ class OwnText:
         Raises:
             DatasetError: If no word of the vocabulary is there; little text is not held out.
         """
-        return _stream(self.held_out, words, "score on")
+        return _stream(self._sentences(held_out=True), words, "score on")
+
+    def _sentences(self, *, held_out: bool) -> list[list[str]]:
+        if self._each_alone:
+            return [found for found in _split(self._typed) if _is_held_out(found) is held_out]
+        return _split(self.held_out if held_out else self.train)
 
     def delete_trained(self) -> None:
         """Remove what was trained on, where the owner says so; call once the update is sealed.
@@ -81,7 +103,11 @@ class OwnText:
         Raises:
             DatasetError: If the file was damaged in between; nothing is removed.
         """
-        if self._kept is not None and self._limits.delete_after_use:
+        if self._kept is None or not self._limits.delete_after_use:
+            return
+        if self._each_alone:
+            self._kept.delete([stored for stored in self._typed if not _is_only_scored(stored)])
+        else:
             self._kept.delete(self.train)
 
 
@@ -104,8 +130,22 @@ def _typed(data: Path) -> list[str]:
     return [line for file in files for line in read_text(file).splitlines() if line.strip()]
 
 
-def _stream(typed: Sequence[StoredText], words: Vocabulary, purpose: str) -> Tensor:
-    sentences = [sentence for stored in typed for sentence in split_sentences(stored.text)]
+def _split(typed: Sequence[StoredText]) -> list[list[str]]:
+    return [sentence for stored in typed for sentence in split_sentences(stored.text)]
+
+
+def _is_held_out(sentence: list[str]) -> bool:
+    """Return whether a sentence is of the fifth to score on: a matter of its words alone."""
+    digest = hashlib.sha256(" ".join(sentence).encode()).digest()
+    return int.from_bytes(digest[:8], "big") % 5 == 0
+
+
+def _is_only_scored(stored: StoredText) -> bool:
+    sentences = _split([stored])
+    return bool(sentences) and all(map(_is_held_out, sentences))
+
+
+def _stream(sentences: Sequence[list[str]], words: Vocabulary, purpose: str) -> Tensor:
     stream = torch.tensor(words.token_stream(sentences), dtype=torch.int64)
     if not (stream > EOS).any():
         raise DatasetError(f"the device's text must have a word of the vocabulary to {purpose}")

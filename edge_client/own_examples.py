@@ -1,7 +1,8 @@
 """Read a device's own examples as a plan's task wants them: words, letters, images or recordings.
 
 All are split in their order, oldest first, as `edge_client.datasets.federated_text.split_in_order`
-does: the first four fifths are trained on, and plans of kind ``evaluate`` score the newest fifth.
+does: the first four fifths are trained on, and plans of kind ``evaluate`` score the newest fifth. Where
+the plan hides single sentences, each of them is held out for what it says alone.
 """
 
 import zipfile
@@ -78,7 +79,10 @@ def examples_reader(plan: Plan, word_lists: Path) -> ExamplesReader:
     """
     if plan.vocabulary is not None:
         words = word_list(plan.vocabulary, word_lists)
-        return lambda data, limits, now: OwnWords(OwnText.read(data, limits, now=now), words)
+        hides = plan.training.example_privacy is not None
+        return lambda data, limits, now: OwnWords(
+            OwnText.read(data, limits, now=now, each_alone=hides), words
+        )
     if plan.task == "next_character":
         return lambda data, limits, now: OwnCharacters(OwnText.read(data, limits, now=now))
     if plan.task == "image_classification":

@@ -1,5 +1,6 @@
 """What a device trains on: its own text, within its owner's limits, never what is held out."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,46 @@ def test_only_what_was_trained_on_is_deleted_and_only_when_told(tmp_path: Path) 
     told.delete_trained()
 
     assert [stored.text for stored in typed.read(now=NOW)] == ["i", "j", "k"]
+
+
+@pytest.mark.parametrize("before", [9, 19, 60])
+def test_hidden_sentences_are_held_out_each_for_what_it_says(tmp_path: Path, before: int) -> None:
+    # One sentence more than the neighbour: exactly one example more, in one of the two parts.
+    notes = [f"{LETTERS[place % 10]} {LETTERS[place // 10]}" for place in range(before)]
+    notes[-1] = ". ".join(f"k {letter}" for letter in LETTERS)
+    (tmp_path / "without.txt").write_text("\n".join(notes))
+    (tmp_path / "with.txt").write_text("\n".join(["b b b", *notes]))
+
+    without, more = (sentences_of(tmp_path / f"{name}.txt") for name in ("without", "with"))
+
+    changed = [(more[part] - without[part]).total() for part in ("train", "held out")]
+    assert sorted(changed) == [0, 1]
+    assert not any((without[part] - more[part]) for part in ("train", "held out"))
+    assert not without["train"].keys() & without["held out"].keys()
+
+
+def test_only_texts_with_a_sentence_that_was_trained_on_are_deleted(tmp_path: Path) -> None:
+    path = tmp_path / "typed.jsonl"
+    typed = type_letters(path)
+    limits = TextSettings(delete_after_use=True)
+    own = OwnText.read(path, limits, now=NOW, each_alone=True)
+    held_out = own.held_out_examples(WORDS).tolist()
+
+    own.delete_trained()
+
+    left = "".join(stored.text for stored in typed.read(now=NOW))
+    assert held_out == expected(left)
+    assert 0 < len(left) < len(LETTERS)
+
+
+def sentences_of(path: Path) -> dict[str, Counter[str]]:
+    """Return how often each sentence stands in the two parts of a text."""
+    own = OwnText.read(path, TextSettings(), now=NOW, each_alone=True)
+    streams = {"train": own.training_examples(WORDS), "held out": own.held_out_examples(WORDS)}
+    return {
+        part: Counter("".join(WORDS.words[token] for token in stream).split("<eos>")[:-1])
+        for part, stream in streams.items()
+    }
 
 
 def test_text_outside_the_limits_is_removed_before_training(tmp_path: Path) -> None:
