@@ -4,9 +4,9 @@ The text is split as every data set is (`edge_client.datasets.federated_text.spl
 device trains on exactly what a simulation of it would train on. The newest fifth is held out and
 is read by plans of kind ``evaluate`` only.
 
-Where the plan hides single sentences (``example_privacy``) a cut by position would break the promise:
-one sentence more moves others across it. There, what a sentence itself says decides whether it is
-held out.
+Where the plan hides single sentences (``example_privacy``) a cut by position would break the
+promise: one sentence more moves others across it. There, what a sentence itself says decides
+whether it is held out.
 """
 
 import hashlib

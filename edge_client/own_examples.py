@@ -1,8 +1,8 @@
 """Read a device's own examples as a plan's task wants them: words, letters, images or recordings.
 
 All are split in their order, oldest first, as `edge_client.datasets.federated_text.split_in_order`
-does: the first four fifths are trained on, and plans of kind ``evaluate`` score the newest fifth. Where
-the plan hides single sentences, each of them is held out for what it says alone.
+does: the first four fifths are trained on, and plans of kind ``evaluate`` score the newest fifth.
+Where the plan hides single sentences, each of them is held out for what it says alone.
 """
 
 import zipfile

@@ -150,6 +150,8 @@ def _delta_left(total: Tally, delta: float) -> float:
         raise SlotOverflowError(
             f"slot_count must keep the chance of too many people in a draw at most delta / 10 = "
             f"{delta * LARGEST_SHARE_OF_DELTA:.3g} over the run, got {total.overflow:.3g}; raise "
-            "slot_count or lower sampling_rate"
+            "slot_count or lower sampling_rate (in a federation's file rounds.cohort_size and "
+            "rounds.participation_rate; a run whose rounds.cap was raised has used up the share of "
+            "its first cap, and needs a larger cohort_size from now on)"
         )
     return delta - total.overflow

@@ -147,21 +147,35 @@ def _noise(tables: FederationTables) -> Answer:
         where = "the aggregate" if isinstance(privacy, CentralNoise) else "each node of the tree"
     else:
         raise ValueError("only modes with a guarantee have calibrated noise")
-    z = privacy.noise_multiplier
+    drawn, reasons = _drawn_multiplier(privacy, tables.personalisation.vector_count)
+    whole = f"; {privacy.noise_multiplier:g} together with {reasons}" if reasons else ""
     priced = _price(tables, sensitivity)
     return Answer(
         {
-            "noise_multiplier": z,
+            "noise_multiplier": privacy.noise_multiplier,
+            "drawn_noise_multiplier": drawn,
             "sensitivity": sensitivity,
-            "noise_std": z * sensitivity,
+            "noise_std": drawn * sensitivity,
             **priced.figures,
         },
         [
-            f"Noise: {z:g} (multiplier) x {sensitivity:.4g} (sensitivity) = standard deviation "
-            f"{z * sensitivity:.4g} on every parameter of {where}, before the server's step.",
+            f"Noise: {drawn:.4g} (multiplier{whole}) x {sensitivity:.4g} (sensitivity) = standard "
+            f"deviation {drawn * sensitivity:.4g} on every parameter of {where}, before the "
+            "server's step.",
             *priced.lines,
         ],
     )
+
+
+def _drawn_multiplier(
+    privacy: LocalNoise | CentralNoise | TreeNoise, vectors: int
+) -> tuple[float, str]:
+    """Return the multiplier that one vector is drawn with, and what else of a round shares z."""
+    if not isinstance(privacy, CentralNoise):
+        return privacy.noise_multiplier, ""
+    beside = ["the count behind the clip"] if privacy.adaptive_clipping is not None else []
+    beside += ["what teaches the hypernetwork"] if vectors > 1 else []
+    return privacy.aggregate_noise_multiplier * math.sqrt(vectors), " and ".join(beside)
 
 
 def _evaluations(tables: FederationTables) -> Answer:

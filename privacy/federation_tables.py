@@ -1,8 +1,9 @@
 """Read what a federation's file says about privacy, and add up what its whole run would release.
 
-Only the tables [privacy], [rounds], [aggregation], [training] and [evaluation] are looked at, and
-of the last four only the keys that decide privacy. Whether the file as a whole can be used is the
-coordinator's question: it reads the same text strictly, and a test holds both to the same events.
+Only the tables [privacy], [rounds], [aggregation], [training], [evaluation] and [personalisation]
+are looked at, and of all but the first only the keys that decide privacy. Whether the file as a
+whole can be used is the coordinator's question: it reads the same text strictly, and a test holds
+both to the same events.
 """
 
 import tomllib
@@ -105,6 +106,21 @@ class EvaluationTable(msgspec.Struct, frozen=True, kw_only=True):
             check_count(self.cohort_size, "evaluation.cohort_size")
 
 
+class PersonalisationTable(msgspec.Struct, frozen=True, kw_only=True):
+    """Hold what [personalisation] says about what a round lets out beside the aggregate.
+
+    Attributes:
+        method: Name of the method; ``fedtp`` teaches its hypernetwork by a second noised vector.
+    """
+
+    method: str = "global"
+
+    @property
+    def vector_count(self) -> int:
+        """Return how many noised vectors a round lets out (`server.personalisation`)."""
+        return 2 if self.method == "fedtp" else 1
+
+
 class FederationTables(msgspec.Struct, frozen=True, kw_only=True):
     """Hold the tables that decide privacy."""
 
@@ -113,6 +129,7 @@ class FederationTables(msgspec.Struct, frozen=True, kw_only=True):
     aggregation: AggregationTable
     training: TrainingTable = TrainingTable()
     evaluation: EvaluationTable = EvaluationTable()
+    personalisation: PersonalisationTable = PersonalisationTable()
 
     @property
     def slot_count(self) -> int | None:

@@ -6,14 +6,16 @@ from collections.abc import Mapping
 import msgspec
 
 from models.release_record import Metric
+from privacy.calibrated_settings import LocalNoise
 from privacy.settings import PrivacySettings
 
 
 class ScreeningSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Say which updates are set aside before anything is summed.
 
-    NaN, infinity and norms above 10^18 are always set aside. An update that is set aside leaves its
-    place empty, and its device nothing but an expired upload.
+    NaN, infinity and norms above 10^18 are always set aside. An update that is set aside is as if
+    its client had not been asked; under a guarantee alone, where the number of places is part of
+    the promise, its place stays empty.
 
     Attributes:
         largest_element: Largest size of any element, in parameter units; absent means any.
@@ -51,6 +53,12 @@ def check_screening(settings: ScreeningSettings, privacy: PrivacySettings) -> No
             "and let privacy.adaptive_clipping follow them with noise"
         )
     element, norm = settings.largest_element, privacy.clipping_norm
+    if element is not None and (isinstance(privacy, LocalNoise) or privacy.adaptation is not None):
+        raise ValueError(
+            f'screening.largest_element must be absent in mode "local" and with '
+            f"privacy.adaptive_clipping, got {element}: noise and a norm that rises carry honest "
+            "updates above it"
+        )
     if element is not None and (norm is None or element < norm):
         raise ValueError(
             f"screening.largest_element must be >= the clipping norm {norm} under a guarantee, "

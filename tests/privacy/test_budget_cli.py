@@ -365,6 +365,40 @@ def test_explain_says_unit_neighbours_draw_and_what_is_spent(
         assert part in words
 
 
+@pytest.mark.parametrize(
+    ("more", "factor", "shared_with"),
+    [
+        ("", 1.0, None),
+        # z_Δ = z / √(1 - (z γ / σ_b)²), and γ = 0.5.
+        ("[privacy.adaptive_clipping]\ncount_noise_std = 10.0", 2 / math.sqrt(3), "the count"),
+        ('[personalisation]\nmethod = "fedtp"', math.sqrt(2), "what teaches the hypernetwork"),
+        ('[personalisation]\nmethod = "pfedhn"', 1.0, None),
+    ],
+)
+def test_explain_states_the_noise_that_is_drawn(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    more: str,
+    factor: float,
+    shared_with: str | None,
+) -> None:
+    path = plan(tmp_path, CENTRAL, SAMPLED)
+    with Path(path).open("a") as file:
+        file.write(f"\n{more}\n")
+
+    found = figures(capsys, "explain", path)
+
+    assert found["noise_multiplier"] == 10
+    assert found["drawn_noise_multiplier"] == pytest.approx(10 * factor)
+    assert found["noise_std"] == pytest.approx(10 * factor * found["sensitivity"])
+    assert main(["explain", path]) == 0
+    words = capsys.readouterr().out
+    if shared_with is None:
+        assert "together with" not in words
+    else:
+        assert f"; 10 together with {shared_with}" in words
+
+
 def test_explain_names_the_second_layer_and_its_price(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

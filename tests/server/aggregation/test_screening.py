@@ -2,11 +2,13 @@
 
 import math
 
+import msgspec
 import pytest
 import torch
 
 from models.schema import Role, Schema, TensorSpec
-from privacy.calibrated_settings import CentralNoise
+from privacy.adaptive_clipping import AdaptiveClipping
+from privacy.calibrated_settings import CentralNoise, LocalNoise
 from privacy.clipping import UnusableUpdateError
 from privacy.settings import NoNoise
 from server.aggregation.registry import build_rule
@@ -21,6 +23,10 @@ LINE = Schema((TensorSpec(name="line", shape=(1,), layer="line"),))
 EQUAL = MeanSettings(weighting="equal")
 CENTRAL = CentralNoise(
     noise_multiplier=1.0, delta=1e-6, epsilon_budget=8.0, clipping_norm=2.0, adjacency="zero-out"
+)
+LOCAL = LocalNoise(noise_multiplier=1.0, delta=1e-6, epsilon_budget=8.0, clipping_norm=2.0)
+ADAPTIVE = msgspec.structs.replace(
+    CENTRAL, adaptive_clipping=AdaptiveClipping(count_noise_std=10.0)
 )
 
 
@@ -207,6 +213,10 @@ def test_under_a_guarantee_norms_are_not_followed_and_honest_updates_not_refused
     with pytest.raises(ValueError, match=r"largest_element must be >= the clipping norm 2\.0"):
         check_screening(ScreeningSettings(largest_element=1.9), CENTRAL)
     check_screening(ScreeningSettings(largest_element=2.0), CENTRAL)
+    for moving in (LOCAL, ADAPTIVE):
+        with pytest.raises(ValueError, match="largest_element must be absent"):
+            check_screening(ScreeningSettings(largest_element=1e6), moving)
+        check_screening(ScreeningSettings(), moving)
     check_screening(ScreeningSettings(norm_factor=4.0), NoNoise())
 
 
