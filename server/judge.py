@@ -32,6 +32,11 @@ class Judge:
         self._public_text = public_text
         self._tracker = ConvergenceTracker(config.convergence)
 
+    @property
+    def best_round(self) -> int | None:
+        """Return the round of the best model so far; None before the first evaluation."""
+        return self._tracker.best_round
+
     def evaluate(self, round_number: int, plan: Plan, parameters: Tensor) -> dict[str, Metric]:
         """Return what a round's model makes of the public text; nothing where none is due."""
         if self._public_text is None or not self._evaluation.is_due(round_number):

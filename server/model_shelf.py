@@ -156,8 +156,25 @@ class ModelShelf:
             clipping_norm_after(last.metrics),
         )
         self._remember_before(last.round_number)
-        for release in list_releases(self._store):
+        released = list_releases(self._store)
+        for release in released:
             self._judge.observe(release.round_number, release.metrics)
+        self._point_to_best()
+        self._metrics.complete(released)
+
+    def _point_to_best(self) -> None:
+        """Point ``best`` to the best round so far, where a crash came between the two."""
+        best = self._judge.best_round
+        if not self._config.evaluation.keep_best or best in (None, self._releases.pointed("best")):
+            return
+        if self._releases.path(best).is_dir():
+            self._releases.point("best", best)
+            _LOG.info("round %s is the best so far, which releases/best did not say", best)
+        else:
+            _LOG.warning(
+                "releases/best cannot name the best model so far: round %s is not kept any more",
+                best,
+            )
 
     def _remember_before(self, last_round: int) -> None:
         """Take up the releases before the newest that devices may hold, as far as they are kept."""
@@ -280,15 +297,7 @@ class ModelShelf:
         def follow_up() -> None:
             self._publish(new, is_best=is_best)
             clear_up()
-            self._metrics.write(
-                {
-                    "round": number,
-                    "attempt": new.attempt,
-                    "model_sha256": written.model.sha256.hex(),
-                    "duration_s": duration_s,
-                    **metrics,
-                }
-            )
+            self._metrics.write(list_releases(self._store, number))
 
         self._behind = asyncio.create_task(self._threads.run(follow_up))
 

@@ -1,5 +1,6 @@
 """A coordinator that dies at any named moment of a round ends where an undisturbed one does."""
 
+import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,7 +10,7 @@ import pytest
 from protos import federation_pb2 as pb
 from server.failpoints import Failpoint
 from tests.integration.conftest import Make
-from tests.integration.device import Device, call_of
+from tests.integration.device import Device, call_of, next_lease
 from tests.integration.federation import Federation
 from tests.integration.test_round import expected_digest
 
@@ -97,6 +98,41 @@ def assert_undisturbed(federation: Federation, names: list[str]) -> None:
     assert [release.contribution_count for release in releases] == [2] * ROUNDS
     assert releases[-1].parameters_sha256.hex() == expected_digest(federation, names, ROUNDS)
     assert not any(path.is_file() for path in federation.folder.updates.rglob("*"))
+
+
+@pytest.mark.parametrize("failpoint", ["release_recorded", "published"])
+def test_what_follows_behind_a_release_is_made_up_for(
+    make_federation: Make, failpoint: str
+) -> None:
+    federation = make_federation(
+        cap=1,
+        cohort=1,
+        quorum=1,
+        tables='[evaluation]\nkind = "public"\npublic_text = "public.txt"\n',
+    )
+    (federation.root / "public.txt").write_text("i will be home\nsee you at the game\n")
+    federation.start(failpoint)
+    (device,) = federation.enrol(1)
+    device.take_part(next_lease(device.check_in()))
+    federation.wait_killed()
+    assert not (federation.folder.releases / "best").exists()
+    assert not federation.folder.metrics.exists()
+
+    for _ in range(2):
+        federation.start()
+        federation.stop()
+
+    # The first model that is measured is the best so far.
+    assert (federation.folder.releases / "best").readlink().name == "000001"
+    (release,) = federation.releases()
+    (line,) = federation.folder.metrics.read_text().splitlines()
+    assert json.loads(line) == {
+        "round": 1,
+        "attempt": 0,
+        "model_sha256": release.parameters_sha256.hex(),
+        "duration_s": release.duration_s,
+        **release.metrics,
+    }
 
 
 def test_every_moment_is_tested() -> None:
