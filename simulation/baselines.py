@@ -67,19 +67,22 @@ class InterpolatedBigram:
     ) -> None:
         """Count on ``train`` and fit the mixture on ``valid``; streams of shape ``(time,)``."""
         self._vocabulary_size = vocabulary_size
-        self._unigram = Unigram(train, vocabulary_size)
-        contexts, targets = _pairs(train)
-        self._pairs, self._pair_counts = np.unique(
-            contexts * vocabulary_size + targets, return_counts=True
-        )
-        self._context_counts = np.bincount(contexts, minlength=vocabulary_size)
-        self._bucket = np.ceil(np.log2(self._context_counts + 1)).astype(np.int64)
+        self.count(train)
         self._weights = self._fit(*_pairs(valid))
+
+    def count(self, train: Sequence[Tokens]) -> None:
+        """Count on these streams alone, of shape ``(time,)``, and leave the mixture as it is."""
+        size = self._vocabulary_size
+        self._unigram = Unigram(train, size)
+        contexts, targets = _pairs(train)
+        self._pairs, self._pair_counts = np.unique(contexts * size + targets, return_counts=True)
+        self._context_counts = np.bincount(contexts, minlength=size)
+        self._bucket = np.ceil(np.log2(self._context_counts + 1)).astype(np.int64)
 
     def score(self, streams: Sequence[Tokens]) -> Counts:
         """Return the counts over every token of the streams."""
         contexts, targets = _pairs(streams)
-        weight = self._weights[self._bucket[contexts]]
+        weight = self._weight(contexts)
         mixed = weight * self._relative(contexts, targets) + (1 - weight) * self._below(targets)
         best = {int(context): self._suggest(int(context)) for context in np.unique(contexts)}
         ranked = np.stack([best[int(context)] for context in contexts])
@@ -90,6 +93,11 @@ class InterpolatedBigram:
             top1_hits=int(hits[:, 0].sum()),
             top3_hits=int(hits.sum()),
         )
+
+    def _weight(self, contexts: Tokens) -> Floats:
+        """Return λ of each context; those seen more often than any before have that one's."""
+        weights: Floats = self._weights[np.minimum(self._bucket[contexts], self._weights.size - 1)]
+        return weights
 
     def _relative(self, contexts: Tokens, targets: Tokens) -> Floats:
         """Return c(v, w)/c(v) of each pair, 0 where it was never seen."""
@@ -125,7 +133,7 @@ class InterpolatedBigram:
         # Every word that never followed ranks by its frequency: three of those are enough.
         followers = self._pairs[low:high] - context * self._vocabulary_size
         words = np.union1d(followers[followers != UNK], self._unigram.most_frequent)
-        weight = self._weights[self._bucket[context]]
+        weight = self._weight(np.array(context))
         relative = self._relative(np.full(words.size, context), words)
         scores = weight * relative + (1 - weight) * self._below(words)
         return words[np.argsort(-scores, kind="stable")[:_SUGGESTIONS]]
@@ -143,17 +151,16 @@ def baseline_figures(population: TextPopulation) -> dict[str, dict[str, float]]:
 
     Where clients hold out text of their own, that is what is scored, and each client's figures are
     summed up too. There is no validation text then: the mixture is fitted on the newest tenth of
-    each client's training text, and pairs are counted in the rest.
+    each client's training text with the pairs of the rest, which are then counted in all of it.
     """
     size = len(population.vocabulary)
     train = [stream.numpy() for stream in population.clients.values()]
     if population.own_test:
         older = [stream[: _counted(stream)] for stream in train]
         newest = [stream[_counted(stream) :] for stream in train]
-        return _own_figures(
-            population,
-            {"unigram": Unigram(train, size), "bigram": InterpolatedBigram(older, newest, size)},
-        )
+        bigram = InterpolatedBigram(older, newest, size)
+        bigram.count(train)
+        return _own_figures(population, {"unigram": Unigram(train, size), "bigram": bigram})
     valid, test = (
         [stream.numpy() for stream in population.held_out[split].values()]
         for split in ("valid", "test")

@@ -76,7 +76,8 @@ def test_probabilities_after_any_context_sum_to_one() -> None:
 
 def test_clients_are_scored_on_text_of_their_own() -> None:
     # Ten words each, so nine tenths of a client's text are nine words: B follows A in all of them.
-    train = {name: torch.tensor([A, B] * 5) for name in ("a", "b")}
+    # What the tenth word of b tells, C after C, is counted once the mixture is fitted.
+    train = {"a": torch.tensor([A, B] * 5), "b": torch.tensor([*[A, B] * 4, C, C])}
     population = TextPopulation(
         clients=train,
         own_test={"a": torch.tensor([A, B, A, B]), "b": torch.tensor([C, C])},
@@ -87,8 +88,8 @@ def test_clients_are_scored_on_text_of_their_own() -> None:
 
     figures = baseline_figures(population)["bigram"]
 
-    # All of a's words follow as they did before; b's word was never typed.
-    assert figures["accuracy"] == pytest.approx(4 / 6)
-    assert figures["accuracy_clients_mean"] == pytest.approx((1 + 0) / 2)
+    # All of a's words follow as they did before; of b's, the second does, and none began with C.
+    assert figures["accuracy"] == pytest.approx(5 / 6)
+    assert figures["accuracy_clients_mean"] == pytest.approx((1 + 0.5) / 2)
     assert figures["test_top1_recall"] == figures["accuracy"]
     assert figures["test_perplexity"] == figures["perplexity"]
