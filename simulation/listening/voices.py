@@ -1,8 +1,10 @@
 """Whoever can be listened to: what they say, and those that every voice is held against.
 
 Above stand the real clip itself and its copy, made from its own spectrogram by the same vocoder:
-no voice with this vocoder can be better. Below stand the same speaker saying something else, and a
-sound as long as the clip whose spectrum never changes: whatever does not beat both does not speak.
+no voice with this vocoder is expected to be nearer to the clip, nor easier to recognise (pitch
+alone may be, which is compared in the frames that both have voiced). Below stand the same speaker
+saying something else, and a sound as long as the clip whose spectrum never changes: whatever does
+not beat both does not speak.
 """
 
 from collections.abc import Callable, Sequence
