@@ -245,12 +245,14 @@ def _add_serving(add: _Add) -> None:
 
 def _add_keeping(add: _Add) -> None:
     for name, run, description in (
-        ("revoke", _revoke, "withdraw a device's certificates at once"),
+        ("revoke", _revoke, "withdraw a device's certificates and unused invites at once"),
         ("forget", _forget, "revoke a device and delete what is known of it"),
     ):
         command = add(name, run, description)
         _add_folder(command)
-        command.add_argument("client", metavar="NAME", help="device, such as device-0001")
+        command.add_argument(
+            "client", metavar="NAME", help="device, enrolled or invited, as device-0001"
+        )
     rotate = add("rotate-keys", _rotate_keys, "replace the keys of a stopped coordinator")
     _add_folder(rotate)
     _add_hostnames(rotate)

@@ -16,7 +16,7 @@ from server.device_certificates import (
 )
 from server.refusals import RefusalCode
 from server.store import Store
-from server.tables import certificates, clients
+from server.tables import certificates, clients, tokens
 
 
 class UnknownClientError(LookupError):
@@ -195,18 +195,41 @@ def list_clients(store: Store) -> list[ClientSummary]:
 
 
 def revoke_client(store: Store, client: str, *, now: float) -> None:
-    """Withdraw a client's right to call; revoking twice changes nothing.
+    """Withdraw a client's right to call, and its unused tokens; twice changes nothing.
+
+    A name that was invited and never enrolled is as good: then there are tokens alone.
 
     Raises:
-        UnknownClientError: If there is no such client.
+        UnknownClientError: If nobody of that name is enrolled or invited.
     """
     with store.write() as connection:
+        withdraw_rights(connection, client, now)
+
+
+def withdraw_rights(connection: Connection, client: str, now: float) -> None:
+    """Do what ``revoke_client`` does, within a transaction.
+
+    Args:
+        connection: A write transaction.
+        client: Client name.
+        now: Seconds since 1970 UTC.
+
+    Raises:
+        UnknownClientError: If nobody of that name is enrolled or invited.
+    """
+    # Kept, though none enrols anybody any more: the name of a token is not given again.
+    withdrawn = connection.execute(
+        update(tokens)
+        .where(tokens.c.client == client, tokens.c.used_at.is_(None))
+        .values(expires_at=0.0)
+    )
+    if not withdrawn.rowcount:
         require_client(connection, client)
-        connection.execute(
-            update(clients)
-            .where(clients.c.name == client, clients.c.revoked_at.is_(None))
-            .values(revoked_at=now)
-        )
+    connection.execute(
+        update(clients)
+        .where(clients.c.name == client, clients.c.revoked_at.is_(None))
+        .values(revoked_at=now)
+    )
 
 
 def require_client(connection: Connection, client: str) -> None:

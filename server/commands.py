@@ -89,10 +89,10 @@ class Federation:
             stub.Drain(pb.DrainRequest())
 
     def revoke(self, client: str) -> None:
-        """Withdraw a device's certificates.
+        """Withdraw a device's certificates and the invites that it has not used.
 
         Raises:
-            UnknownClientError: If there is no such device.
+            UnknownClientError: If no such device is enrolled or invited.
             AdminCallError: The same, from a running coordinator.
         """
         try:

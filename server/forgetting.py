@@ -7,7 +7,7 @@ taken back, which is what the noise modes with a guarantee are for.
 
 from sqlalchemy import Connection, delete, select, update
 
-from server.clients import require_client
+from server.clients import withdraw_rights
 from server.device_certificates import delete_certificates
 from server.inbox import Inbox
 from server.store import Store
@@ -29,10 +29,10 @@ def forget_client(store: Store, inbox: Inbox, client: str, *, now: float) -> int
         How many of its updates, acknowledged and not yet aggregated, were deleted.
 
     Raises:
-        UnknownClientError: If there is no such client.
+        UnknownClientError: If nobody of that name is enrolled or invited.
     """
     with store.write() as connection:
-        require_client(connection, client)
+        withdraw_rights(connection, client, now)
         blobs = _expire_waiting(connection, client)
         connection.execute(
             delete(contributions).where(
@@ -40,7 +40,10 @@ def forget_client(store: Store, inbox: Inbox, client: str, *, now: float) -> int
             )
         )
         delete_certificates(connection, client)
-        connection.execute(delete(tokens).where(tokens.c.client == client))
+        # One that nobody used tells of nobody, and keeps its name from being given again.
+        connection.execute(
+            delete(tokens).where(tokens.c.client == client, tokens.c.used_at.is_not(None))
+        )
         connection.execute(
             update(clients)
             .where(clients.c.name == client)

@@ -144,10 +144,10 @@ class Membership:
         return await self._threads.run(lambda: population(self._store))
 
     async def revoke(self, client: str) -> None:
-        """Withdraw a device's certificates.
+        """Withdraw a device's certificates and the invites that it has not used.
 
         Raises:
-            RefusedError: If there is no such device.
+            RefusedError: If no such device is enrolled or invited.
         """
         try:
             await self._threads.run(lambda: revoke_client(self._store, client, now=time.time()))

@@ -1,9 +1,9 @@
 """Make and redeem the single-use tokens with which devices enrol.
 
 A token is 16 random bytes that the operator hands over in an invite. Only its SHA-256 is stored
-(a random 128-bit secret needs no slow hash), it lives for a day, and each is bound to the client
-name that it enrols. A device whose answer was lost may repeat the same request and gets the same
-answer; anybody else with the token is refused.
+(a random 128-bit secret needs no slow hash), it lives for a day unless its client is revoked
+meanwhile, and each is bound to the client name that it enrols. A device whose answer was lost may
+repeat the same request and gets the same answer; anybody else with the token is refused.
 """
 
 import hashlib
@@ -97,7 +97,7 @@ def check_token(store: Store, token: bytes, requests_sha256: bytes, *, now: floa
         now: Seconds since 1970 UTC.
 
     Raises:
-        TokenError: If the token is unknown, expired, or was used for other requests.
+        TokenError: If the token is unknown, expired, withdrawn, or was used for other requests.
     """
     with store.read() as connection:
         return str(_usable(connection, token, requests_sha256, now).client)
@@ -118,7 +118,7 @@ def redeem_token(
         the ones given then.
 
     Raises:
-        TokenError: If the token is unknown, expired, or was used for other requests.
+        TokenError: If the token is unknown, expired, withdrawn, or was used for other requests.
     """
     chosen = list(given)
     with store.write() as connection:
@@ -141,7 +141,9 @@ def _usable(connection: Connection, token: bytes, requests_sha256: bytes, now: f
     if row is None:
         raise TokenError(RefusalCode.TOKEN_INVALID, "the token is unknown: ask for a new invite")
     if now >= row.expires_at:
-        raise TokenError(RefusalCode.TOKEN_EXPIRED, "the token expired: ask for a new invite")
+        raise TokenError(
+            RefusalCode.TOKEN_EXPIRED, "the token expired or was withdrawn: ask for a new invite"
+        )
     if row.used_at is not None and row.requests_sha256 != requests_sha256:
         raise TokenError(RefusalCode.TOKEN_USED, "the token was used: ask for a new invite")
     return row

@@ -201,6 +201,28 @@ def test_a_revoked_device_loses_its_stream_at_once(command: tuple[Federation, Co
     assert coordinator.end(signal.SIGINT) == 0
 
 
+def test_a_running_coordinator_withdraws_invites(
+    command: tuple[Federation, Command], tmp_path: Path
+) -> None:
+    federation, coordinator = command
+    (device,) = federation.enrol(1)
+    again = federation.invite(client=device.name)[0]
+    unused, forgotten = federation.invite(2)
+
+    for name in (device.name, "device-0002"):
+        assert run("revoke", federation.root, name).returncode == 0
+    done = run("forget", federation.root, "device-0003")
+
+    assert done.returncode == 0, done.stderr
+    for position, invite in enumerate((again, unused, forgotten), start=1):
+        keys = tmp_path / invite.stem
+        lay_out_keys(keys, position)
+        with pytest.raises(grpc.RpcError) as caught:
+            enrol(invite, keys)
+        assert code_of(caught.value) == "token_expired"
+    assert coordinator.end(signal.SIGINT) == 0
+
+
 def test_a_killed_coordinator_serves_again_within_five_seconds(
     command: tuple[Federation, Command],
 ) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
+from privacy.random import SecureSource
 from server.attempts import OpenAttempt
 from server.clients import UnknownClientError, list_clients, population
 from server.contributions import contributions_of
@@ -15,6 +16,7 @@ from server.releases import NO_PREVIOUS, release_round
 from server.round_answers import Lease
 from server.store import Store
 from server.tables import clients, contributions
+from server.tokens import TokenError, check_token, create_tokens
 
 ONE, TWO = "device-0001", "device-0002"
 Certificate = Callable[[str, str, int], StoredCertificate]
@@ -94,6 +96,17 @@ def test_the_file_holds_nothing_of_a_forgotten_client(
 
     assert der not in content
     assert certificate(TWO, "signing", 1).der in content
+
+
+def test_who_is_invited_and_not_enrolled_can_be_forgotten(store: Store, inbox: Inbox) -> None:
+    token = create_tokens(store, 1, SecureSource(), now=0.0)[0]
+
+    assert forget_client(store, inbox, token.client, now=1.0) == 0
+
+    with pytest.raises(TokenError, match="expired or was withdrawn"):
+        check_token(store, token.token, bytes(32), now=2.0)
+    # Its name stays taken: two invites never name one device.
+    assert create_tokens(store, 1, SecureSource(), now=3.0)[0].client == "device-0002"
 
 
 def test_an_unknown_client_cannot_be_forgotten(store: Store, inbox: Inbox) -> None:

@@ -6,7 +6,13 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from privacy.random import SecureSource
-from server.clients import UnknownClientError, check_caller, list_clients, population
+from server.clients import (
+    UnknownClientError,
+    check_caller,
+    list_clients,
+    population,
+    revoke_client,
+)
 from server.device_certificates import StoredCertificate
 from server.refusals import RefusalCode
 from server.store import Store
@@ -118,6 +124,33 @@ def test_a_person_who_enrols_again_keeps_name_and_history(
 
     assert [client.name for client in list_clients(store)] == list(enrolled)
     assert check_caller(store, certificate(enrolled[0], "tls", 2).sha256, now=52.0) == enrolled[0]
+
+
+def test_a_revoked_person_has_no_invite_left(
+    store: Store, enrolled: tuple[str, ...], certificate: Certificate
+) -> None:
+    before = renew_token(store, enrolled[0], SecureSource(), now=50.0)
+
+    revoke_client(store, enrolled[0], now=51.0)
+
+    # A clock that was set back makes no token good again.
+    for now in (52.0, 49.0):
+        assert refusal(store, before.token, now=now) is RefusalCode.TOKEN_EXPIRED
+    assert enrolled[0] not in population(store)
+    # What the operator makes after that lets the person in again.
+    after = renew_token(store, enrolled[0], SecureSource(), now=60.0)
+    redeem_token(store, after.token, MINE, [certificate(enrolled[0], "tls", 2)], now=61.0)
+    assert population(store) == list(enrolled)
+
+
+def test_an_invite_that_nobody_used_can_be_withdrawn(store: Store, token: NewToken) -> None:
+    for now in (1.0, 2.0):
+        revoke_client(store, token.client, now=now)
+
+    assert refusal(store, token.token) is RefusalCode.TOKEN_EXPIRED
+    assert list_clients(store) == []
+    # Its name stays taken: two invites never name one device.
+    assert create_tokens(store, 1, SecureSource(), now=3.0)[0].client == "device-0002"
 
 
 def test_tokens_are_made_for_somebody(store: Store) -> None:
