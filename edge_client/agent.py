@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 SENSOR_INTERVAL_S = 15.0
 # How often a device without data looks again: a keyboard writes some within the hour.
 DATA_INTERVAL_S = 600.0
+# How often the clock is read on a stream: a machine that slept would oversleep one long wait.
+RENEWAL_INTERVAL_S = 3600.0
 
 
 class Agent:
@@ -112,7 +114,9 @@ class Agent:
                 await self._renew_certificates(transport)
                 return Ended(0.0, "certificates renewed")
             session = Session(self._device, transport, once=once)
-            return await session.run(self._until_forbidden)
+            return await session.run(
+                self._until_forbidden, lambda: self._until_renewal_due(identity)
+            )
 
     async def _renew_certificates(self, transport: Transport) -> None:
         await renew_certificates(
@@ -144,6 +148,11 @@ class Agent:
         while not isinstance(verdict := self._decide(), Wait):
             await asyncio.sleep(SENSOR_INTERVAL_S)
         logger.info("giving the device back: %s", verdict.reason)
+
+    async def _until_renewal_due(self, identity: Identity) -> None:
+        while not identity.due_for_renewal(self._clock()):
+            await asyncio.sleep(RENEWAL_INTERVAL_S)
+        logger.info("leaving the stream: certificates are due for renewal")
 
     def _decide(self) -> Verdict:
         return decide(self._policy, self._sensors, self._clock())

@@ -1,7 +1,8 @@
 """Stay on one check-in stream: take leases as they are pushed, one at a time.
 
 A session ends when the coordinator ends the stream, the connection breaks, the device's policy no
-longer allows work, or, with ``once``, one lease has been served.
+longer allows work, its certificates are due for renewal, or, with ``once``, one lease has been
+served.
 """
 
 import asyncio
@@ -28,7 +29,8 @@ class Ended:
     Attributes:
         retry_after_s: Seconds to wait before the next check-in.
         reason: ``finished`` when the run is over, ``served`` after one lease with ``once``,
-            ``policy`` when the device is needed elsewhere, else the coordinator's reason.
+            ``policy`` when the device is needed elsewhere, ``renewal`` when its certificates are
+            due, else the coordinator's reason.
         not_served: Why that one lease was not done; None if it was.
     """
 
@@ -47,11 +49,18 @@ class Session:
         self._work: asyncio.Task[NotServed | None] | None = None
         self._nonce = b""
 
-    async def run(self, until_needed_elsewhere: Callable[[], Awaitable[None]]) -> Ended:
+    async def run(
+        self,
+        until_needed_elsewhere: Callable[[], Awaitable[None]],
+        until_renewal: Callable[[], Awaitable[None]],
+    ) -> Ended:
         """Serve leases until the session ends.
 
         Args:
-            until_needed_elsewhere: Returns when the device's policy forbids further work.
+            until_needed_elsewhere: Returns when the device's policy forbids further work; a lease
+                in hand is given up.
+            until_renewal: Returns when the device's certificates are due for renewal; a lease in
+                hand is served first.
 
         Raises:
             RefusedError: If the coordinator refuses the check-in.
@@ -60,20 +69,25 @@ class Session:
         logger.info("checking in; work comes when a round has a place for this device")
         orders = self._transport.work_orders(_check_in(self._device))
         leave = asyncio.ensure_future(until_needed_elsewhere())
+        renewal = asyncio.ensure_future(until_renewal())
         try:
-            return await self._serve(orders, leave)
+            return await self._serve(orders, leave, renewal)
         finally:
             await _cancel(leave)
+            await _cancel(renewal)
             await self._stop_work()
             await orders.aclose()
 
     async def _serve(
-        self, orders: AsyncGenerator[wire.WorkOrder, None], leave: asyncio.Future[None]
+        self,
+        orders: AsyncGenerator[wire.WorkOrder, None],
+        leave: asyncio.Future[None],
+        renewal: asyncio.Future[None],
     ) -> Ended:
         following = asyncio.ensure_future(anext(orders, None))
         try:
             while True:
-                done = await self._first_of(following, leave)
+                done = await self._first_of(following, leave, renewal)
                 if self._work in done:
                     ended = self._finish_work()
                     if ended is not None and self._once:
@@ -81,6 +95,9 @@ class Session:
                 if leave in done:
                     leave.result()
                     return Ended(0.0, "policy")
+                if renewal in done:
+                    renewal.result()
+                    return Ended(0.0, "renewal")
                 if following in done:
                     ended = await self._obey(following.result())
                     if ended is not None:
@@ -90,12 +107,13 @@ class Session:
             await _cancel(following)
 
     async def _first_of(
-        self, following: asyncio.Future[wire.WorkOrder | None], leave: asyncio.Future[None]
+        self,
+        following: asyncio.Future[wire.WorkOrder | None],
+        leave: asyncio.Future[None],
+        renewal: asyncio.Future[None],
     ) -> set[asyncio.Future[Any]]:
-        """Wait for an order, the end of the work, or the device's owner."""
-        waiting: set[asyncio.Future[Any]] = {following, leave}
-        if self._work is not None:
-            waiting.add(self._work)
+        """Wait for an order, the device's owner, and the end of the work; without work, renewal."""
+        waiting: set[asyncio.Future[Any]] = {following, leave, self._work or renewal}
         done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         return done
 

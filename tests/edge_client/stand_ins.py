@@ -38,7 +38,8 @@ class StandInTransport(Transport):
         checked_in: Requests that opened a stream.
         vocabulary: The word list that is served.
         unreachable: How many check-ins fail before one gets through.
-        commit_hangs: Whether commits are never answered.
+        commit_hangs: Whether commits wait for ``commit_answered``.
+        commit_answered: Set, it answers the commits that hang.
     """
 
     def __init__(self) -> None:  # No channel: nothing here speaks gRPC.
@@ -49,6 +50,7 @@ class StandInTransport(Transport):
         self.vocabulary = b""
         self.unreachable = 0
         self.commit_hangs = False
+        self.commit_answered = asyncio.Event()
 
     async def __aexit__(self, *_: object) -> None:
         self.calls.append(("closed",))
@@ -91,7 +93,7 @@ class StandInTransport(Transport):
     async def commit(self, nonce: bytes, message_id: bytes, example_count: int) -> None:
         self._note("commit", nonce, message_id, example_count)
         if self.commit_hangs:
-            await asyncio.Event().wait()
+            await self.commit_answered.wait()
 
     async def report(self, nonce: bytes, counts: Evaluated) -> None:
         self._note("report", nonce, counts)

@@ -2,7 +2,7 @@
 
 import asyncio
 import shutil
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,13 +73,15 @@ class RenewingTransport(StandInTransport):
     def __init__(self, enrolled: Enrolled, now: float) -> None:
         super().__init__()
         self.one_a_stream: list[wire.WorkOrder] = []
+        self.on_check_in: Callable[[], None] = lambda: None
         self._enrolled = enrolled
-        self._now = now
+        self.now = now
 
     async def work_orders(
         self, request: wire.CheckInRequest
     ) -> AsyncGenerator[wire.WorkOrder, None]:
         self.orders = asyncio.Queue()
+        self.on_check_in()
         if not self.unreachable and not self.refusals.get("check_in"):
             self.orders.put_nowait(self.one_a_stream.pop(0))
         async for order in super().work_orders(request):
@@ -89,7 +91,7 @@ class RenewingTransport(StandInTransport):
         self.calls.append(("renew",))
         asked = SigningRequests(requests.tls, requests.wrapping, requests.signing)
         authority = self._enrolled.authority
-        given = authority.issue_all(asked, name="device-0001", role="device", now=self._now)
+        given = authority.issue_all(asked, name="device-0001", role="device", now=self.now)
         coordinator = self._enrolled.coordinator.certificates
         return wire.RenewCertificatesResponse(
             device=wire.Certificates(tls=given.tls, wrapping=given.wrapping, signing=given.signing),
@@ -123,6 +125,10 @@ class Scene:
         self._enrolled = enrolled
         self._sensors = sensors or FakeSensors()
         shutil.copytree(enrolled.identity, self.device.folder.identity)
+
+    def pass_to(self, *, days: float) -> None:
+        """Let the clock of both ends show so many days after the enrolment."""
+        self.now = self.transport.now = NOW + days * DAY_S
 
     def run(self, *orders: wire.WorkOrder, once: bool = True) -> Ended:
         """Run the agent; each of its streams brings the next of these orders."""
@@ -273,6 +279,28 @@ def test_certificates_are_renewed_at_two_thirds_of_their_life(
 
     assert scene.transport.named[0] == ("renew" if renewed else "check_in")
     assert (Identity.load(scene.device.folder.identity).certificates != before) is renewed
+
+
+def test_a_device_whose_stream_stays_open_renews_its_certificates_in_time(
+    tmp_path: Path, enrolled: Enrolled, pauses: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(tmp_path, enrolled)
+    monkeypatch.setattr(agent_module, "RENEWAL_INTERVAL_S", 0.0)
+    monkeypatch.setattr(agent_module, "SENSOR_INTERVAL_S", 0.0)
+    scene.transport.on_check_in = lambda: scene.pass_to(days=61.0)
+    before = Identity.load(scene.device.folder.identity).certificates
+    # The first stream brings nothing for this device.
+    other = wire.WorkOrder(lease_ended=wire.LeaseEnded(nonce=bytes(16)))
+
+    scene.run(other, lease())
+
+    assert pauses == ["renewal", "certificates renewed"]
+    assert scene.transport.named == [
+        *("check_in", "closed"),
+        *("renew", "closed"),
+        *("check_in", "fetch_model", "report", "closed"),
+    ]
+    assert Identity.load(scene.device.folder.identity).certificates != before
 
 
 @pytest.mark.parametrize(("days", "said"), [(91.0, "expired"), (-2.0, "not valid yet")])

@@ -30,6 +30,7 @@ class Scene:
         self.trainer = trainer
         self.device = make_device(folder, trainer)
         self.needed_elsewhere = asyncio.Event()
+        self.renewal_due = asyncio.Event()
 
     def push(self, order: wire.WorkOrder | None) -> None:
         self.transport.orders.put_nowait(order)
@@ -49,8 +50,11 @@ class Scene:
         async def leave() -> None:
             await self.needed_elsewhere.wait()
 
+        async def renew() -> None:
+            await self.renewal_due.wait()
+
         session = Session(self.device, self.transport, once=once)
-        return await asyncio.wait_for(session.run(leave), 20)
+        return await asyncio.wait_for(session.run(leave, renew), 20)
 
 
 def play(folder: Path, act: Callable[[Scene], Awaitable[None]], trainer: StandInTrainer) -> Scene:
@@ -162,6 +166,34 @@ def test_the_owner_gets_the_device_back_at_once(tmp_path: Path) -> None:
         assert scene.trainer.stopped == 1
 
     play(tmp_path, act, StandInTrainer())
+
+
+def test_a_session_without_work_ends_when_certificates_are_due(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        running = asyncio.create_task(scene.run())
+        await until(lambda: "check_in" in scene.transport.named)
+        scene.renewal_due.set()
+        assert await running == Ended(0.0, "renewal")
+
+    play(tmp_path, act, StandInTrainer())
+
+
+def test_a_lease_in_hand_is_served_before_certificates_are_renewed(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        scene.transport.commit_hangs = True
+        scene.lease(1)
+        running = asyncio.create_task(scene.run())
+        await until(lambda: "commit" in scene.transport.named)
+        scene.renewal_due.set()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not running.done()
+        scene.transport.commit_answered.set()
+        assert await running == Ended(0.0, "renewal")
+
+    scene = play(tmp_path, act, StandInTrainer(TRAINED))
+
+    assert not scene.device.folder.outbox().sealed_update.exists()
 
 
 def test_a_stream_that_ends_without_a_word_is_a_broken_connection(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ async def serve_session(device: Device, folder: Path) -> Ended:
         device.identity.tls_certificate_pem,
     ) as transport:
         session = Session(agent, transport, once=False)
-        return await asyncio.wait_for(session.run(never), 30)
+        return await asyncio.wait_for(session.run(never, never), 30)
 
 
 def test_the_round_does_not_wait_for_a_device_whose_update_is_malformed(
