@@ -4,7 +4,7 @@ Coordinator and simulation ask the same gate before every round. All of it block
 """
 
 from privacy.budget import BudgetExceededError, check_budget
-from privacy.calibrated_settings import TreeNoise
+from privacy.calibrated_settings import CentralNoise, TreeNoise
 from server.clients import eligible_clients, population
 from server.config import FederationConfig
 from server.evaluation_rules import coming_evaluations
@@ -39,6 +39,16 @@ class RoundGate:
     def hides_counts(self) -> bool:
         """Tell whether how many took part is a secret of the coins."""
         return self._config.rounds.selection == "sampled"
+
+    @property
+    def hides_figures(self) -> bool:
+        """Tell whether figures of a round's updates are a secret of the coordinator's.
+
+        The coordinator sees such updates before any noise, and counts of them (how many were
+        clipped, refused or set aside) would be released without any. Under ``local`` it sees
+        noised updates alone, and whatever follows from those is covered by their noise.
+        """
+        return isinstance(self._config.privacy, CentralNoise | TreeNoise)
 
     def outlook(self, next_round: int) -> list[str]:
         """Return lines on what the run promises and will have spent.

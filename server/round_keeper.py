@@ -15,6 +15,7 @@ from privacy.budget import BudgetExceededError
 from privacy.limited_counts import LimitedSum
 from server.attempts import OpenAttempt, abort_attempt, open_attempt
 from server.buffered_rounds import RoundsMachine
+from server.closing import Closed
 from server.failpoints import Failpoint, Failpoints
 from server.forgetting import forget_client
 from server.guarantee_rules import budget_of
@@ -240,16 +241,10 @@ class RoundKeeper:
             return False
         if closed is None:
             return False
-        figures: dict[str, Metric] = {
-            "contributions": closed.contribution_count,
-            "clipped": closed.clipped_count,
-            "closing_s": time.monotonic() - started,
-            **{f"refused_{code}": count for code, count in refusals.items()},
-            **{f"screened_{reason}": count for reason, count in closed.screened.items()},
-        }
-        figures |= order.staleness()
-        if self._gate.hides_counts:
-            figures = {"closing_s": figures["closing_s"]}
+        figures: dict[str, Metric] = {}
+        if not self._gate.hides_figures:
+            figures |= _figures_of_updates(order, closed, refusals)
+            figures["closing_s"] = time.monotonic() - started
         figures |= stage_figures(in_hand.plan)
         budget = budget_of(in_hand.plan.privacy)
         if epsilon is not None and budget is not None:
@@ -323,3 +318,16 @@ class RoundKeeper:
             coordinator=self._shelf.signer,
             generated=await self._personal.generated_parts(self._shelf.current),
         )
+
+
+def _figures_of_updates(
+    order: Close, closed: Closed, refusals: Mapping[str, int]
+) -> dict[str, Metric]:
+    """Return what is counted over a round's updates as they came; no noise covers it."""
+    return {
+        "contributions": closed.contribution_count,
+        "clipped": closed.clipped_count,
+        **{f"refused_{code}": count for code, count in refusals.items()},
+        **{f"screened_{reason}": count for reason, count in closed.screened.items()},
+        **order.staleness(),
+    }

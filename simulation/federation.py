@@ -263,10 +263,10 @@ class Federation:
         self.round_number = number
         self.tokens_trained += tally.tokens
         self._machine.released()
-        moved = self._move_clipping_norm(closed) | screened_figures(closed)
+        moved = self._move_clipping_norm(closed)
         round_s = time.perf_counter() - started
         if self._config.privacy.guarantees_privacy:
-            # Nothing of one client, and no mean over them that no noise covers.
+            # Nothing of one client, and no mean or count over them that no noise covers.
             return {"round": number, "round_s": round_s, **stage_figures(self.plan), **moved}
         return {
             "round": number,
@@ -284,6 +284,7 @@ class Federation:
             "round_s": round_s,
             **stage_figures(self.plan),
             **moved,
+            **screened_figures(closed),
             **tally.attacked,
             **tally.timed,
             **({} if self._buffered is None else {"failed_attempts": tally.failed}),

@@ -44,10 +44,7 @@ class Tally:
 
 
 def screened_figures(closed: Closed) -> dict[str, Value]:
-    """Return how many updates were set aside, by reason, and what the next round starts from.
-
-    Under a guarantee no honest client gives such a reason, and norms are not followed.
-    """
+    """Return how many updates were set aside, by reason, and what the next round starts from."""
     figures: dict[str, Value] = {
         f"screened_{reason}": count for reason, count in closed.screened.items()
     }

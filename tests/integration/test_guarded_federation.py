@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 
@@ -24,8 +25,11 @@ from privacy.ledger_file import LedgerFile, read_ledger
 from protos import federation_pb2 as pb
 from server.cli import main
 from server.closing import Contribution, close_round
+from server.config import make_plan, read_config
+from server.folder import ServerFolder
 from server.ledger import ledger_entries
 from server.release_files import read_release
+from server.starting_model import starting_parameters
 from server.store import check_run, open_store
 from server.tree_keys import noise_keys_of
 from tests.integration.device import Device, next_lease, plan_of, wait_finished
@@ -245,7 +249,7 @@ def test_a_sampled_round_keeps_its_draw_to_itself(guarded: Make) -> None:
     assert verify_chain(ledger_of(federation), run=run_of(federation)) == [event]
     (release,) = federation.releases()
     assert release.contribution_count is None
-    assert set(release.metrics) == {"closing_s", "epsilon", "delta"}
+    assert set(release.metrics) == {"epsilon", "delta"}
     with closing(sqlite3.connect(federation.root / "store.sqlite")) as store:
         assert store.execute("SELECT count(*) FROM contributions").fetchone() == (0,)
         drawn = store.execute("SELECT members FROM attempts").fetchall()
@@ -356,6 +360,46 @@ def test_changed_settings_or_another_key_do_not_open_a_trees_secret(
     assert "noise.secret is missing" in refusal(federation, capsys, "run")
 
 
+def test_a_tree_that_went_back_to_a_backup_does_not_draw_its_noise_again(
+    guarded: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    federation = guarded(mode="ftrl", more_privacy=TREE, cap=1)
+    federation.start()
+    federation.enrol(2)
+    run_to_the_end(federation)
+    federation.stop()
+    archive, again = tmp_path / "backup.tar", ServerFolder(tmp_path / "again")
+    capsys.readouterr()
+
+    assert main(["backup", str(federation.root), "--out", str(archive)]) == 0
+    assert "noise.secret is left out" in capsys.readouterr().out
+    assert main(["restore", str(archive), str(again.root)]) == 0
+    told = capsys.readouterr().out
+
+    # Two starts, since the first could have made a key for the second.
+    latest = again.releases / "latest"
+    for _ in range(2):
+        assert main(["run", str(again.root)]) == 1
+        refused = capsys.readouterr().err.strip().splitlines()[-1]
+        assert "noise.secret is missing" in refused
+        for text in (told, refused):
+            assert "no round was released after the backup" in text
+            assert f'start_from = "{latest}"' in text
+    # What a new run is told to start from is the last model there was.
+    config = msgspec.structs.replace(federation.config, start_from=str(latest))
+    started = starting_parameters(config, make_plan(config, "0" * 32, cohort_size=2))
+    assert torch.equal(started, torch.tensor(read_release(latest).parameters))
+    # A run that moved goes on with the very noise that it began with.
+    again.noise_secret.write_bytes(federation.folder.noise_secret.read_bytes())
+    draws = []
+    for folder in (federation.folder, again):
+        moved = read_config(folder.config)
+        store = open_store(moved.store)
+        draws.append(noise_keys_of(folder, store, moved, run_of(federation)).draw("node"))
+        store.close()
+    assert draws[0] == draws[1]
+
+
 @pytest.mark.xdist_group("real devices")
 def test_nothing_of_one_device_is_written_or_told(
     guarded: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -382,9 +426,10 @@ def test_nothing_of_one_device_is_written_or_told(
     assert "privacy: central: (100, 0.001)-differential" in device.log.read_text()
     for line in (federation.root / "metrics.jsonl").read_text().splitlines():
         assert set(json.loads(line)) <= {
-            *("round", "attempt", "model_sha256", "duration_s", "closing_s", "epsilon", "delta"),
-            *("contributions", "clipped"),
+            *("round", "attempt", "model_sha256", "duration_s", "epsilon", "delta"),
         }
+    released = read_release(federation.folder.releases / "latest").record
+    assert set(released.metrics) == {"epsilon", "delta"}
     for client in json.loads(told.splitlines()[0])["clients"]:
         assert client["participation_count"] is None
     written = b"\n".join(

@@ -281,6 +281,19 @@ def test_nothing_of_one_client_is_written(
             assert form.encode() not in written, name
 
 
+def test_not_even_how_many_updates_were_set_aside_is_written(
+    guarded: Configured, population: Population, tmp_path: Path
+) -> None:
+    rounds = {"cap": 2, "cohort_size": 6, "quorum": 4, "deadline_s": 10.0}
+    config, tables = guarded(rounds=rounds, attack={"kind": "nan", "fraction": 0.2})
+
+    run_simulation(config, tables, population, tmp_path, RunOptions())
+
+    rows = read_metrics(tmp_path)
+    assert [row["round"] for row in rows] == [1, 2]
+    assert not any(name.startswith("screened") for row in rows for name in row)
+
+
 def everything_in(folder: Path) -> bytes:
     return b"\n".join(
         path.read_bytes()
