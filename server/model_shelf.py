@@ -282,14 +282,13 @@ class ModelShelf:
         self._failpoints.reach(Failpoint.NOISED)
         await self.finish()
         opened_at = in_hand.opened_at
-        await self._threads.run(
+        duration_s = await self._threads.run(
             lambda: record_release(
                 self._store, written.new, written.record, opened_at=opened_at, now=time.time()
             )
         )
         self._failpoints.reach(Failpoint.RELEASE_RECORDED)
         self._model, self._sealing = written.model, written.sealing
-        duration_s = time.time() - opened_at
         number, metrics = new.round_number, new.metrics
         _LOG.info("round %s released in %.1f s: %s", number, duration_s, in_words(metrics))
         is_best = self._judge.observe(number, metrics)

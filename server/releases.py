@@ -15,13 +15,13 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, delete, select, upd
 
 from models.release_record import Metric, ReleaseRecord
 from privacy.identity import Identity
-from server.attempts import end_attempt
+from server.attempts import end_attempt, this_attempt
 from server.clients import count_participation
 from server.failpoints import UNARMED, Failpoint, Failpoints
 from server.ledger import is_drawn_by_coins, write_entry
 from server.release_files import NewRelease, ReleaseFolder
 from server.store import Store
-from server.tables import clients, contributions, releases
+from server.tables import attempts, clients, contributions, releases
 
 NO_PREVIOUS = bytes(32)
 """What the initial parameters name as the release before them."""
@@ -40,7 +40,8 @@ class ReleaseSummary:
         attempt: Attempt that succeeded, from 0.
         parameters_sha256: Digest of the parameters, 32 bytes.
         contribution_count: Updates in it; None where that is a secret of the coins.
-        duration_s: Seconds from the opening of the attempt to the release.
+        duration_s: Seconds from the opening of the attempt to the release; to its deadline where
+            coins drew the cohort, since the rest grows with how many came.
         metrics: Figures of the model and its round.
         is_published: Whether its files have their name.
     """
@@ -103,7 +104,7 @@ def record_release(
     opened_at: float,
     now: float,
     took_part: Sequence[str] = (),
-) -> None:
+) -> float:
     """Make the round have happened: one transaction over release, ledger, updates and clients.
 
     Args:
@@ -114,6 +115,9 @@ def record_release(
         now: Seconds since 1970 UTC.
         took_part: Clients in it whose updates were never stored, as in a simulation.
 
+    Returns:
+        Seconds that the round took, as ``ReleaseSummary.duration_s``.
+
     Raises:
         LedgerError: If the release's entry does not follow the newest of the ledger.
         ReleaseChainError: If the round or its base is not the one that follows the last release.
@@ -122,7 +126,9 @@ def record_release(
         _check_chain(connection, new)
         if new.entry is not None:
             write_entry(connection, new.entry)
-        count = _settle_contributions(connection, new)
+        secret = new.entry is not None and is_drawn_by_coins(new.entry)
+        ended_at = (_planned_close(connection, new) if secret else None) or now
+        count = _settle_contributions(connection, new, secret=secret)
         count_participation(connection, clients.c.name.in_(took_part), new.round_number)
         end_attempt(connection, new.round_number, new.attempt, state="released", now=now)
         connection.execute(
@@ -132,11 +138,12 @@ def record_release(
                 parameters_sha256=bytes.fromhex(record.parameters_sha256),
                 previous_sha256=new.previous_sha256,
                 contribution_count=count,
-                duration_s=now - opened_at,
+                duration_s=ended_at - opened_at,
                 metrics=msgspec.json.encode(new.metrics).decode(),
                 recorded_at=now,
             )
         )
+    return ended_at - opened_at
 
 
 def publish_release(store: Store, folder: ReleaseFolder, round_number: int, *, now: float) -> None:
@@ -206,7 +213,14 @@ def _check_chain(connection: Connection, new: NewRelease) -> None:
         )
 
 
-def _settle_contributions(connection: Connection, new: NewRelease) -> int | None:
+def _planned_close(connection: Connection, new: NewRelease) -> float | None:
+    """Return the deadline of a release's attempt, seconds since 1970 UTC; None in a simulation."""
+    which = this_attempt(new.round_number, new.attempt)
+    deadline_ms = connection.execute(select(attempts.c.deadline_ms).where(which)).scalar()
+    return None if deadline_ms is None else float(deadline_ms) / 1000
+
+
+def _settle_contributions(connection: Connection, new: NewRelease, *, secret: bool) -> int | None:
     """Mark the attempt's updates as aggregated, count them, and wipe what they reported.
 
     Under a guarantee no row says who took part in which round. Where secret coins drew the
@@ -218,7 +232,6 @@ def _settle_contributions(connection: Connection, new: NewRelease) -> int | None
         .where(here, contributions.c.state == "committed")
         .values(state="aggregated", example_count=None)
     )
-    secret = new.entry is not None and is_drawn_by_coins(new.entry)
     aggregated = and_(here, contributions.c.state == "aggregated")
     if not secret:
         names = select(contributions.c.client).where(aggregated)

@@ -250,6 +250,9 @@ def test_a_sampled_round_keeps_its_draw_to_itself(guarded: Make) -> None:
     (release,) = federation.releases()
     assert release.contribution_count is None
     assert set(release.metrics) == {"epsilon", "delta"}
+    # Until the deadline, to the millisecond: what came after it grows with how many came.
+    assert release.duration_s == pytest.approx(4.0, abs=0.002)
+    assert "round 1 released in 4.0 s" in federation.log
     with closing(sqlite3.connect(federation.root / "store.sqlite")) as store:
         assert store.execute("SELECT count(*) FROM contributions").fetchone() == (0,)
         drawn = store.execute("SELECT members FROM attempts").fetchall()
