@@ -98,6 +98,25 @@ def add_certificates(
         _drop_older_generations(connection, client, certificate.key_use)
 
 
+def keep_only_generation(store: Store, client: str, tls_sha256: bytes) -> None:
+    """Drop every certificate of a client that was not given together with one of its TLS key.
+
+    Args:
+        store: The store.
+        client: Client name.
+        tls_sha256: SHA-256 of the DER; nothing is dropped if the client has none such.
+    """
+    mine = certificates.c.client == client
+    with store.write() as connection:
+        given_at = connection.execute(
+            select(certificates.c.issued_at).where(mine, certificates.c.sha256 == tls_sha256)
+        ).scalar()
+        if given_at is not None:
+            connection.execute(
+                delete(certificates).where(mine, certificates.c.issued_at != given_at)
+            )
+
+
 def delete_certificates(connection: Connection, client: str) -> None:
     """Delete every certificate of a client."""
     connection.execute(delete(certificates).where(certificates.c.client == client))

@@ -8,7 +8,10 @@ once.
 
 import hashlib
 import ssl
+import threading
 import time
+from collections.abc import Iterable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +26,7 @@ from privacy.certificates import (
     read_certificate,
 )
 from privacy.identity import Identity
-from privacy.keys import public_key_sha256
+from privacy.keys import PublicKey, public_key_sha256
 from privacy.signing_requests import SigningRequests, read_signing_request
 from protos import federation_pb2 as pb
 from server.answering import RefusedError
@@ -35,13 +38,20 @@ from server.clients import (
     renew_certificates,
     revoke_client,
 )
-from server.device_certificates import StoredCertificate, certificates_of
+from server.device_certificates import (
+    StoredCertificate,
+    certificates_of,
+    keep_only_generation,
+)
 from server.refusals import RefusalCode
 from server.store import Store
 from server.threads import Threads
 from server.tokens import TokenError, check_token, redeem_token
 
 TRUSTED_S = 1.0
+
+# The TLS certificate, PEM, of the call that is being answered: every call is a task of its own.
+_calls_with: ContextVar[bytes | None] = ContextVar("_calls_with", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +84,7 @@ class Membership:
         self._threads = threads
         self._callers: dict[bytes, _Known] = {}
         self._keys: dict[tuple[str, KeyUse], list[CertifiedKey]] = {}
+        self._one_renewal = threading.Lock()
 
     # Any: the message types differ for every method, and the certificate is the same for all.
     async def identify(self, context: "grpc.aio.ServicerContext[Any, Any]") -> str:
@@ -87,6 +98,7 @@ class Membership:
             raise RefusedError(
                 RefusalCode.CERTIFICATE_UNKNOWN, "this listener serves devices with a certificate"
             )
+        _calls_with.set(pem)
         known = self._callers.get(pem)
         if known is not None and time.monotonic() < known.until:
             return known.client
@@ -112,12 +124,16 @@ class Membership:
     async def renew(
         self, client: str, requests: pb.SigningRequests
     ) -> pb.RenewCertificatesResponse:
-        """Certify a device's new keys; its current ones stay good until they expire.
+        """Certify a device's new keys; those that it calls with stay good until they expire.
+
+        The same keys get the same answer again: the first may have been lost.
 
         Raises:
             RefusedError: If a request is no good, or the device was revoked meanwhile.
         """
-        given = await self._threads.run(lambda: self._renew(client, requests))
+        pem = _calls_with.get()
+        in_use = None if pem is None else _tls_sha256(pem)
+        given = await self._threads.run(lambda: self._renew(client, requests, in_use))
         self._forget(client)
         return pb.RenewCertificatesResponse(
             device=given, coordinator=self.coordinator_certificates()
@@ -165,8 +181,7 @@ class Membership:
 
     def _look_up(self, pem: bytes) -> str:
         try:
-            digest = hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem.decode("ascii"))).digest()
-            return check_caller(self._store, digest, now=time.time())
+            return check_caller(self._store, _tls_sha256(pem), now=time.time())
         except CallerError as error:
             raise RefusedError(error.code, str(error)) from None
 
@@ -183,14 +198,38 @@ class Membership:
             raise RefusedError(RefusalCode.SIGNING_REQUEST, str(error)) from None
         return client, _from_store(kept)
 
-    def _renew(self, client: str, requests: pb.SigningRequests) -> pb.Certificates:
+    def _renew(
+        self, client: str, requests: pb.SigningRequests, in_use: bytes | None
+    ) -> pb.Certificates:
         try:
-            given = self._certify(client, requests)
-            renew_certificates(self._store, client, _to_store(given), now=time.time())
+            # One at a time: a repeat that overtakes the call before it would get another answer.
+            with self._one_renewal:
+                kept = self._given_before(client, _key_ids(requests), in_use)
+                return self._give_anew(client, requests, in_use) if kept is None else kept
         except CertificateError as error:
             raise RefusedError(RefusalCode.SIGNING_REQUEST, str(error)) from None
         except UnknownClientError as error:
             raise RefusedError(RefusalCode.CERTIFICATE_REVOKED, str(error)) from None
+
+    def _given_before(
+        self, client: str, key_ids: bytes, in_use: bytes | None
+    ) -> pb.Certificates | None:
+        """Return the newest certificates if they are for these keys and not the ones in use."""
+        stored = [certificates_of(self._store, client, use.value)[:1] for use in KeyUse]
+        newest = [row for rows in stored for row in rows]
+        if in_use in {row.sha256 for row in newest}:
+            return None
+        keys = [read_certificate(row.der).public_key for row in newest]
+        return _from_store(newest) if _ids_of(keys) == key_ids else None
+
+    def _give_anew(
+        self, client: str, requests: pb.SigningRequests, in_use: bytes | None
+    ) -> pb.Certificates:
+        given = self._certify(client, requests)
+        if in_use is not None:
+            # Else those that no answer brought to the device could push out the ones it has.
+            keep_only_generation(self._store, client, in_use)
+        renew_certificates(self._store, client, _to_store(given), now=time.time())
         return _to_message(given)
 
     def _certify(self, client: str, requests: pb.SigningRequests) -> Certificates:
@@ -223,10 +262,16 @@ def _key_ids(requests: pb.SigningRequests) -> bytes:
     Raises:
         CertificateError: If a request is no good.
     """
-    ids = [
-        public_key_sha256(read_signing_request(getattr(requests, use.value), use)) for use in KeyUse
-    ]
-    return hashlib.sha256(b"".join(ids)).digest()
+    return _ids_of(read_signing_request(getattr(requests, use.value), use) for use in KeyUse)
+
+
+def _ids_of(keys: Iterable[PublicKey]) -> bytes:
+    """Return a digest of public keys, given in the order of ``KeyUse``."""
+    return hashlib.sha256(b"".join(public_key_sha256(key) for key in keys)).digest()
+
+
+def _tls_sha256(pem: bytes) -> bytes:
+    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem.decode("ascii"))).digest()
 
 
 def _to_store(given: Certificates) -> list[StoredCertificate]:
