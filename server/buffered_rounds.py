@@ -131,6 +131,12 @@ class BufferedMachine(RoundLife):
         """Return the rounds whose leases are out."""
         return frozenset(lease.round_number for lease in self._leases.values())
 
+    @property
+    def lacks_quorum(self) -> bool:
+        """Return whether the open round is older than ``deadline_s`` and waits for its quorum."""
+        is_short = self.committed_count < self._settings.quorum and not self._commits.running
+        return self.phase is Phase.OPEN and self._is_overdue and is_short
+
     def open_round(self, population: Sequence[str], now: float) -> bool:
         """Open the next round, or return False when too few devices are enrolled.
 
@@ -198,6 +204,15 @@ class BufferedMachine(RoundLife):
         else:
             reason = ComeBackReason.ROUND_FULL
         return ComeBack(reason, max(1.0, self._deadline - now))
+
+    def awaits(self, client: str) -> bool:
+        """Return whether the open round has a place for the client, which has not committed."""
+        if self.phase is not Phase.OPEN:
+            return False
+        if client in self._leases:
+            return True
+        is_done = client in self._commits.clients or client in self._declined
+        return not is_done and (self._has_free_lease or bool(self._away()))
 
     def lease_lost(self, client: str) -> None:
         """Note that the client's stream ended; its place waits for it, or goes to another."""
@@ -274,13 +289,21 @@ class BufferedMachine(RoundLife):
 
     def _has_room(self) -> bool:
         """Return whether there is a place for one more, taken from one that went away if needed."""
-        if len(self._leases) < self._buffered.concurrency:
+        if self._has_free_lease:
             return True
-        away = [name for name in self._leases if name in self._lost - self._commits.running]
+        away = self._away()
         if away:
             # The oldest work first: it would count least.
             self._end(away[0], RefusalCode.LEASE_REASSIGNED)
         return bool(away)
+
+    @property
+    def _has_free_lease(self) -> bool:
+        return len(self._leases) < self._buffered.concurrency
+
+    def _away(self) -> list[str]:
+        """Return who went away and is not committing, the oldest lease first."""
+        return [name for name in self._leases if name in self._lost - self._commits.running]
 
     def _give(self, client: str, now: float) -> Lease:
         slot, self._ticket = self._ticket, self._ticket + 1

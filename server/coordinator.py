@@ -100,9 +100,9 @@ class Coordinator:
         """Open a device's stream and give it work if there is some.
 
         Raises:
-            RefusedError: If the coordinator is about to stop.
+            RefusedError: If the coordinator is about to stop and waits for nothing of this device.
         """
-        if self._switch.is_draining:
+        if self._switch.is_draining and not self._machine.awaits(client):
             raise RefusedError(
                 RefusalCode.DRAINING, "the coordinator is about to stop; check in again later"
             )
@@ -222,7 +222,7 @@ class Coordinator:
         self._changed.set()
 
     def drain(self) -> None:
-        """Finish the running round, then end ``run``."""
+        """Finish the running round, for which its devices may still come, then end ``run``."""
         self._switch.drain()
         self._changed.set()
 
@@ -263,7 +263,7 @@ class Coordinator:
             self._changed.clear()
             if await self._step():
                 continue
-            if self._switch.is_draining and self._machine.phase is not Phase.OPEN:
+            if self._switch.is_draining and self._may_end:
                 break
             await self._wait()
         self._dispatcher.dismiss_all("draining", _DRAINING_RETRY_S)
@@ -291,6 +291,16 @@ class Coordinator:
             self._end_leases("its time was over", self._machine.contributors)
             self._dispatcher.offer_all()
         return order is not None
+
+    @property
+    def _may_end(self) -> bool:
+        """Return whether no round is open, or one that may lack its quorum for ever.
+
+        The next start goes on with that one.
+        """
+        if isinstance(self._machine, BufferedMachine) and self._machine.lacks_quorum:
+            return True
+        return self._machine.phase is not Phase.OPEN
 
     async def _wait(self) -> None:
         """Sleep until something happens, a deadline passes or certificates are due."""

@@ -88,6 +88,11 @@ class LeaseBook:
             else self._give(client, slot, self._nonce(client, slot))
         )
 
+    def has_place_for(self, client: str, busy: Collection[str]) -> bool:
+        """Return whether ``claim`` would give the client a lease; nothing changes."""
+        taken = self._holders.keys() - self._left(busy).keys()
+        return client in self._leases or self.cohort.slot_for(client, taken) is not None
+
     def lose(self, client: str) -> None:
         """Note that the client went away without having committed."""
         if client in self._leases:
@@ -103,7 +108,7 @@ class LeaseBook:
         self.lose(client)
 
     def _claim_left(self, client: str, busy: Collection[str]) -> Lease | None:
-        left = {self._leases[name].slot: name for name in self._lost - set(busy)}
+        left = self._left(busy)
         slot = self.cohort.slot_for(client, self._holders.keys() - left.keys())
         if slot is None:
             return None
@@ -111,6 +116,10 @@ class LeaseBook:
         self._lost.discard(former.client)
         self._evicted[former.nonce] = former.client
         return self._give(client, slot, self._nonce(client, slot))
+
+    def _left(self, busy: Collection[str]) -> dict[int, str]:
+        """Return the slots whose holders went away, and those holders."""
+        return {self._leases[name].slot: name for name in self._lost - set(busy)}
 
     def _nonce(self, client: str, slot: int) -> bytes:
         return self._draw_nonce(*self._round_and_attempt, client, slot)

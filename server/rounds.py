@@ -191,6 +191,16 @@ class RoundMachine(RoundLife):
             reason = ComeBackReason.NOT_IN_COHORT if outsider else ComeBackReason.ROUND_FULL
         return ComeBack(reason, max(1.0, self._book.deadline - now))
 
+    def awaits(self, client: str) -> bool:
+        """Return whether the open round has a place for the client, which has not committed."""
+        book, commits = self._book, self._commits
+        if book is None or self.phase is not Phase.OPEN or client in book.declined:
+            return False
+        held = book.get(client)
+        if held is not None and held.nonce in commits.receipts:
+            return False
+        return book.has_place_for(client, commits.running)
+
     def lease_lost(self, client: str) -> None:
         """Note that the client's stream ended; its place waits for it, or goes to another."""
         lease = self._book.get(client) if self._book else None

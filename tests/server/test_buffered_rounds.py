@@ -104,6 +104,38 @@ def test_an_update_beyond_the_bound_is_refused_as_stale() -> None:
     assert lease(machine, THREE, 2.0).round_number == 3
 
 
+def test_a_round_awaits_whoever_it_has_a_lease_for() -> None:
+    machine = buffered(concurrency=2)
+    machine.open_round(FIVE, now=0.0)
+    commit(machine, lease(machine, ONE))
+    lease(machine, TWO)
+    assert [name for name in FIVE if machine.awaits(name)] == FIVE[1:]
+
+    lease(machine, THREE)
+    assert [name for name in FIVE if machine.awaits(name)] == [TWO, THREE]
+
+    machine.lease_lost(TWO)
+    assert [name for name in FIVE if machine.awaits(name)] == FIVE[1:]
+
+
+def test_a_round_lacks_its_quorum_only_past_its_deadline() -> None:
+    machine = buffered()
+    machine.open_round(FIVE, now=0.0)
+    held = lease(machine, ONE, now=5.0)
+
+    seen = []
+    for now in (9.0, 10.0):
+        machine.tick(now)
+        seen.append(machine.lacks_quorum)
+    begun = machine.begin_commit(ONE, held.nonce, MESSAGE, 11.0)
+    seen.append(machine.lacks_quorum)
+    assert isinstance(begun, CommitBegun)
+    machine.finish_commit(begun.lease)
+    seen.append(machine.lacks_quorum)
+
+    assert seen == [False, True, False, False]
+
+
 def test_a_device_counts_once_in_every_release_however_fast_it_is() -> None:
     machine = buffered()
     machine.open_round(FIVE, now=0.0)

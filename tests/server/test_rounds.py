@@ -283,6 +283,35 @@ def test_a_first_come_place_left_behind_goes_to_another_client() -> None:
     assert isinstance(machine.check_in(FIVE[0], 2.0), ComeBack)
 
 
+def test_a_drawn_round_awaits_its_members_until_they_have_committed_or_declined() -> None:
+    machine = drawn()
+    assert not any(machine.awaits(name) for name in FIVE)
+    machine.open_round(FIVE, now=0.0)
+    done, declined, lost = members(machine)
+    commit(machine, done)
+    machine.decline(declined)
+    lease(machine, lost)
+    machine.lease_lost(lost)
+
+    assert [name for name in FIVE if machine.awaits(name)] == [lost]
+
+    machine.tick(10.0)
+    assert not machine.awaits(lost)
+
+
+def test_a_first_come_round_awaits_holders_of_its_leases_and_others_while_there_is_a_place() -> (
+    None
+):
+    machine = first_come(over_selection=1.0, quorum=1)
+    machine.open_round(FIVE, now=0.0)
+    for name in FIVE[:2]:
+        lease(machine, name)
+
+    assert [name for name in FIVE if machine.awaits(name)] == FIVE[:2]
+    machine.lease_lost(FIVE[0])
+    assert all(machine.awaits(name) for name in FIVE)
+
+
 def test_a_place_is_not_given_away_while_its_commit_is_running() -> None:
     machine = first_come(over_selection=1.0, cohort_size=1, quorum=1)
     machine.open_round(FIVE, now=0.0)

@@ -1,0 +1,77 @@
+"""A coordinator that is told to drain finishes its round with the devices that the round is for."""
+
+import grpc
+import pytest
+
+from server.commands import Federation as Operated
+from tests.integration.conftest import Make
+from tests.integration.device import Device, code_of, next_lease
+from tests.integration.federation import Federation
+from tests.integration.real_device import await_rounds
+from tests.integration.test_buffered_rounds import BUFFERED
+
+
+def drain(federation: Federation) -> None:
+    Operated(federation.root).drain()
+
+
+def refusal_of(device: Device) -> str:
+    with pytest.raises(grpc.RpcError) as caught:
+        next(iter(device.check_in()))
+    return code_of(caught.value)
+
+
+def wait_ended(federation: Federation) -> None:
+    """Wait until the coordinator has ended by itself."""
+    assert federation.process is not None
+    federation.process.join(20)
+    assert federation.process.exitcode == 0, federation.log
+
+
+def test_a_drained_round_waits_for_those_who_were_drawn_and_for_nobody_else(
+    make_federation: Make,
+) -> None:
+    federation = make_federation(cohort=3, quorum=2)
+    federation.start()
+    here, lost, late = federation.enrol(3)
+    first, second = here.check_in(), lost.check_in()
+    here.take_part(next_lease(first))
+    lease = next_lease(second)
+    second.cancel()
+    (outsider,) = federation.enrol(1)
+
+    drain(federation)
+
+    assert refusal_of(outsider) == "draining"
+    # It has committed: the next round is not for today.
+    assert refusal_of(here) == "draining"
+    again = next_lease(lost.check_in())
+    assert again.nonce == lease.nonce
+    lost.take_part(again)
+    late.take_part(next_lease(late.check_in()))
+    wait_ended(federation)
+    (release,) = federation.releases()
+    assert release.contribution_count == 3
+
+
+def test_a_buffered_round_without_its_quorum_is_left_to_the_next_start(
+    make_federation: Make,
+) -> None:
+    federation = make_federation(more_rounds=BUFFERED, deadline=2.0)
+    federation.start()
+    first, second = federation.enrol(2)
+    streams = [device.check_in() for device in (first, second)]
+    leases = [next_lease(stream) for stream in streams]
+    first.take_part(leases[0])
+    streams[1].cancel()
+
+    drain(federation)
+    wait_ended(federation)
+
+    assert federation.releases() == []
+    federation.start()
+    second.connect()
+    second.take_part(next_lease(second.check_in()))
+    await_rounds(federation, 1)
+    (release,) = federation.releases()
+    assert release.contribution_count == 2
