@@ -1,14 +1,13 @@
 """Run a configuration over lists of settings and seeds, and say what the settings change.
 
 Every combination is a run of its own in a folder of its own: an interrupted sweep goes on where
-it stopped, and a finished run is not run again. Results go to ``sweep.json``, ``sweep.md`` and
-``sweep.png``.
+it stopped, and a finished run is not run again. A seed whose model diverged is lost: it is counted,
+and the mean is over the others. Results go to ``sweep.json``, ``sweep.md`` and ``sweep.png``.
 """
 
 import itertools
 import math
 import re
-import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ import msgspec
 
 from privacy.atomic import write_atomically
 from simulation.metrics import Value, read_metrics
+from simulation.over_seeds import over_seeds
 from simulation.overrides import Override, with_setting
 from simulation.plots import plot_bars, plot_table
 from simulation.threshold import Threshold
@@ -47,6 +47,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         mean: Mean over those seeds; None if none reached it.
         spread: Sample standard deviation; 0 for one seed, None if none reached it.
         missed: Seeds that never met the threshold within the rounds; absent without one.
+        lost: Seeds whose figure is not finite, since their model diverged; absent with a threshold.
     """
 
     choices: dict[str, str]
@@ -54,6 +55,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     mean: float | None
     spread: float | None
     missed: list[int] | msgspec.UnsetType = msgspec.UNSET
+    lost: list[int] | msgspec.UnsetType = msgspec.UNSET
 
 
 # Runs one cell with a seed in a folder, resuming what lies there, and returns its final figures.
@@ -94,7 +96,7 @@ def run_sweep(
     """
     rows = []
     for cell in grid:
-        values: dict[int, float | None] = {}
+        values: dict[int, Value] = {}
         for seed in seeds:
             folder = out / cell.name / f"seed-{seed}"
             final = run_cell(cell, seed, folder)
@@ -135,14 +137,25 @@ def markdown(rows: Sequence[Row], figure: str) -> str:
         headings.append("seeds that missed")
     lines = ["| " + " | ".join(headings) + " |", "| " + " | ".join("---" for _ in headings) + " |"]
     for row in rows:
-        value = "-" if row.mean is None else f"{row.mean:.4g}"
-        if row.spread is not None and len(row.seeds) > 1:
-            value += f" ± {row.spread:.2g}"
-        cells_of_row = [*row.choices.values(), value, str(len(row.seeds))]
+        cells_of_row = [*row.choices.values(), _value(row), _seeds(row)]
         if row.missed is not msgspec.UNSET:
             cells_of_row.append(str(len(row.missed)))
         lines.append("| " + " | ".join(cells_of_row) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _value(row: Row) -> str:
+    if row.mean is None:
+        return "lost" if row.lost else "-"
+    spread = f" ± {row.spread:.2g}" if row.spread is not None and len(row.seeds) > 1 else ""
+    return f"{row.mean:.4g}{spread}"
+
+
+def _seeds(row: Row) -> str:
+    """Return how many seeds were run to this figure, and how many of them are lost."""
+    if not row.lost:
+        return str(len(row.seeds))
+    return f"{len(row.seeds) + len(row.lost)}, {len(row.lost)} lost"
 
 
 def _cell(
@@ -161,25 +174,26 @@ def _cell(
     return Cell(choices, changed, _UNSAFE.sub("-", name))
 
 
-def _row(cell: Cell, values: Mapping[int, float | None], *, has_threshold: bool) -> Row:
-    reached = {seed: value for seed, value in values.items() if value is not None}
-    numbers = list(reached.values())
-    spread = statistics.stdev(numbers) if len(numbers) > 1 else 0.0
+def _row(cell: Cell, values: Mapping[int, Value], *, has_threshold: bool) -> Row:
+    found = over_seeds(values)
+    without = list(found.lost)
     return Row(
         choices={path: str(value) for path, value in cell.choices.items()},
-        seeds=list(reached),
-        mean=statistics.fmean(numbers) if numbers else None,
-        spread=spread if numbers else None,
-        missed=[seed for seed in values if seed not in reached] if has_threshold else msgspec.UNSET,
+        seeds=list(found.seeds),
+        mean=found.mean,
+        spread=found.spread,
+        missed=without if has_threshold else msgspec.UNSET,
+        lost=msgspec.UNSET if has_threshold else without,
     )
 
 
-def _final(figures: Mapping[str, Value], figure: str, folder: Path) -> float:
-    value = figures.get(figure)
-    if not isinstance(value, int | float):
+def _final(figures: Mapping[str, Value], figure: str, folder: Path) -> float | None:
+    """Return the figure of a run; None, as its file has it, where it is not finite."""
+    value = figures.get(figure, "")
+    if isinstance(value, str):
         numeric = sorted(name for name, one in figures.items() if isinstance(one, int | float))
         raise ValueError(f"{folder} reports no {figure}; choose one of {numeric}")
-    return float(value)
+    return None if value is None else float(value)
 
 
 def _plot(rows: Sequence[Row], path: Path, figure: str) -> None:

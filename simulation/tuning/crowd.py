@@ -64,8 +64,9 @@ def least_crowds(
         schema: Tensors of the model.
 
     Returns:
-        By population; empty if no trial lost at most ``TOLERATED_LOSS`` of recall, or even the
-        largest population considered, 500 million, is not enough.
+        By population; empty if no trial lost at most ``TOLERATED_LOSS`` of recall, every run
+        without noise diverged, or even the largest population considered, 500 million, is not
+        enough.
     """
     bearing = _most_bearing(measurements, references)
     if bearing is None or bearing.candidate is None:
@@ -119,7 +120,8 @@ def _most_bearing(
     measurements: Sequence[Measurement], references: Sequence[Measurement]
 ) -> Measurement | None:
     """Return the trial that bore most noise in proportion to how it clips and lost little."""
-    best = max((one.recall for one in references), default=math.nan)
+    known = [one.recall for one in references if math.isfinite(one.perplexity)]
+    best = max(known, default=math.nan)
     kept = [
         one
         for one in measurements

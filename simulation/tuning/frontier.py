@@ -1,5 +1,6 @@
 """Make of measurements what people read: a table, the frontier, and the settings to deploy."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -73,15 +74,17 @@ def markdown(measurements: Sequence[Measurement], deployment: Deployment, *, not
 def draw(measurements: Sequence[Measurement], path: Path, *, title: str) -> None:
     """Draw perplexity and top-3 recall against epsilon, one line a mode and rule, as PNG.
 
-    Settings that destroy the model lie above the perplexities that are drawn.
+    Settings that destroy the model lie above the perplexities that are drawn; what is lost with
+    every seed is not drawn.
     """
-    kinds = sorted({(one.name, one.rule) for one in measurements if one.epsilon is not None})
+    known = [one for one in measurements if math.isfinite(one.perplexity)]
+    kinds = sorted({(one.name, one.rule) for one in known if one.epsilon is not None})
 
     def panel(axes: "Axes", figure: str) -> None:
         for name, rule in kinds:
-            of_kind = [one for one in measurements if (one.name, one.rule) == (name, rule)]
+            of_kind = [one for one in known if (one.name, one.rule) == (name, rule)]
             _scatter(axes, of_kind, figure, label=f"{name}, {rule}")
-        for index, one in enumerate(one for one in measurements if one.epsilon is None):
+        for index, one in enumerate(one for one in known if one.epsilon is None):
             level = getattr(one, figure)
             style, colour = ("--", ":")[index % 2], f"C{(index + 7) % 10}"
             axes.axhline(level, linestyle=style, color=colour, label=f"no noise, {one.rule}")
@@ -92,7 +95,7 @@ def draw(measurements: Sequence[Measurement], path: Path, *, title: str) -> None
     def both(left: "Axes", right: "Axes") -> None:
         panel(left, "perplexity")
         left.set_yscale("log")
-        left.set_ylim(top=_highest(measurements))
+        left.set_ylim(top=_highest(known))
         left.set_title(title, loc="left", fontsize=9)
         panel(right, "recall")
 
@@ -149,6 +152,14 @@ def _short(perplexity: float) -> str:
     return f"{perplexity:.1f}" if perplexity < _LONG else f"{perplexity:.1e}"
 
 
+def _perplexity(one: Measurement) -> str:
+    """Return the perplexity over the seeds that are not lost, and how many are."""
+    if not math.isfinite(one.perplexity):
+        return "lost"
+    lost = f", {len(one.lost)} of {len(one.seeds) + len(one.lost)} lost" if one.lost else ""
+    return f"{_short(one.perplexity)} ± {_short(one.perplexity_spread)}{lost}"
+
+
 def _line(one: Measurement, *, on_frontier: bool) -> str:
     cells = [one.name, one.rule]
     if one.candidate is None:
@@ -165,7 +176,7 @@ def _line(one: Measurement, *, on_frontier: bool) -> str:
             f"{one.noise_std:.2g}",
         ]
     cells += [
-        f"{_short(one.perplexity)} ± {_short(one.perplexity_spread)}",
+        _perplexity(one),
         f"{one.recall:.2%} ± {one.recall_spread:.2%}",
         "frontier" if on_frontier else "",
     ]

@@ -2,7 +2,6 @@
 
 import hashlib
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ import msgspec
 from models.schema import SENT, Schema
 from simulation.config import SimulationConfig, config_from
 from simulation.metrics import Figures
+from simulation.over_seeds import over_seeds
 from simulation.population import Population
 from simulation.progress import Reporter
 from simulation.runner import RunOptions, run_simulation
@@ -42,11 +42,12 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
         epsilon: ε that the deployment would spend; None without noise.
         slot_count: M of the deployment; None without noise.
         noise_std: Noise on the aggregate, in parameter units; 0 without noise.
-        perplexity: Mean validation perplexity over the seeds.
+        perplexity: Mean validation perplexity over the seeds; infinity if all are lost.
         perplexity_spread: Sample standard deviation; 0 for one seed.
-        recall: Mean top-3 recall on the validation text.
+        recall: Mean top-3 recall on the validation text; 0 if all seeds are lost.
         recall_spread: Sample standard deviation; 0 for one seed.
-        seeds: Seeds that were run.
+        seeds: Seeds that were run, and whose model did not diverge.
+        lost: Seeds whose model diverged.
     """
 
     candidate: Candidate | None
@@ -60,6 +61,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     recall: float
     recall_spread: float
     seeds: tuple[int, ...]
+    lost: tuple[int, ...] = ()
 
 
 class Laboratory(NamedTuple):
@@ -160,8 +162,9 @@ def _measured(
     rule: str,
     promise: Promise | None = None,
 ) -> Measurement:
-    perplexities = [float(final[PERPLEXITY] or math.inf) for final in finals]
-    recalls = [float(final[RECALL] or 0.0) for final in finals]
+    by_seed = dict(zip(seeds, finals, strict=True))
+    perplexity = over_seeds({seed: final[PERPLEXITY] for seed, final in by_seed.items()})
+    recall = over_seeds({seed: by_seed[seed][RECALL] for seed in perplexity.seeds})
     return Measurement(
         candidate=candidate,
         name=name,
@@ -169,13 +172,10 @@ def _measured(
         epsilon=None if promise is None else promise.epsilon,
         slot_count=None if promise is None else promise.slot_count,
         noise_std=0.0 if promise is None else promise.noise_std,
-        perplexity=statistics.fmean(perplexities),
-        perplexity_spread=_spread(perplexities),
-        recall=statistics.fmean(recalls),
-        recall_spread=_spread(recalls),
-        seeds=tuple(seeds),
+        perplexity=math.inf if perplexity.mean is None else perplexity.mean,
+        perplexity_spread=perplexity.spread or 0.0,
+        recall=recall.mean or 0.0,
+        recall_spread=recall.spread or 0.0,
+        seeds=perplexity.seeds,
+        lost=perplexity.lost,
     )
-
-
-def _spread(values: Sequence[float]) -> float:
-    return statistics.stdev(values) if len(values) > 1 else 0.0

@@ -1,3 +1,4 @@
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -67,6 +68,37 @@ def test_a_figure_that_runs_do_not_report_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(ValueError, match=r"reports no speed; choose one of \['test_perplexity'\]"):
         run_sweep(grid, [1], tmp_path, figure="speed", threshold=None, run_cell=score)
+
+
+@pytest.mark.parametrize("diverged", [math.inf, None])
+def test_a_seed_that_diverged_is_lost_and_the_mean_is_over_the_others(
+    tmp_path: Path, diverged: float | None
+) -> None:
+    """A run that just ended tells infinity; its file, and so a sweep that goes on, null."""
+
+    def run_cell(cell: Cell, seed: int, folder: Path) -> Mapping[str, Value]:
+        strength = cell.choices["aggregation.attention_strength"]
+        is_lost = strength == 1 or seed == 2
+        return {"round": 4, "test_perplexity": diverged if is_lost else 100.0 + seed}
+
+    rows = run_sweep(
+        cells(TABLES, [parse_override("aggregation.attention_strength=0,1")]),
+        [1, 2, 3],
+        tmp_path,
+        figure="test_perplexity",
+        threshold=None,
+        run_cell=run_cell,
+    )
+
+    # 101 and 103: mean 102, sample standard deviation √2.
+    assert [(row.mean, row.spread) for row in rows] == [
+        (102.0, pytest.approx(2**0.5)),
+        (None, None),
+    ]
+    assert [(row.seeds, row.lost) for row in rows] == [([1, 3], [2]), ([], [1, 2, 3])]
+    table = (tmp_path / "sweep.md").read_text()
+    assert "| 0 | 102 ± 1.4 | 3, 1 lost |\n" in table
+    assert "| 1 | lost | 3, 3 lost |\n" in table
 
 
 def test_rounds_to_a_threshold_count_the_first_round_at_or_below_it(tmp_path: Path) -> None:

@@ -1,3 +1,4 @@
+import math
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,19 @@ def test_a_model_that_noise_destroyed_does_not_flatten_the_picture(
 
     # Ten times the best, or all of them.
     assert drawn == [2000.0, pytest.approx(220.0)]
+
+
+def test_runs_without_noise_that_diverged_are_told_as_lost_and_not_drawn(tmp_path: Path) -> None:
+    quiet = msgspec.structs.replace(measured(1, 50), candidate=None, name="no noise", epsilon=None)
+    one_lost = msgspec.structs.replace(quiet, seeds=(1,), lost=(2,))
+    all_lost = msgspec.structs.replace(quiet, perplexity=math.inf, seeds=(), lost=(1, 2))
+
+    write([one_lost, all_lost, measured(4, 120)], tmp_path, DEPLOYMENT, "")
+
+    table = (tmp_path / "tune.md").read_text()
+    assert "| 50.0 ± 1.0, 1 of 2 lost |" in table
+    assert "| lost |" in table
+    assert (tmp_path / "frontier.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_table_marks_the_frontier() -> None:

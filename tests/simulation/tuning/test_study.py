@@ -1,9 +1,13 @@
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from simulation.config import SimulationConfig
+from simulation.metrics import Figures
 from simulation.population import Population
+from simulation.tuning import measuring
 from simulation.tuning.candidate import Candidate, Deployment
 from simulation.tuning.early_stop import Bar, HopelessError, Watch
 from simulation.tuning.measuring import Laboratory, Measurement
@@ -68,6 +72,26 @@ def test_a_measurement_is_the_mean_over_its_seeds(
     assert one.seeds == (1, 2)
     assert one.perplexity_spread > 0
     assert one.epsilon is not None
+
+
+@pytest.mark.parametrize("diverged", [math.inf, None])
+def test_a_run_without_noise_that_diverged_is_left_out_of_the_mean(
+    tables: dict[str, Any],
+    population: Population,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    diverged: float | None,
+) -> None:
+    def run(config: SimulationConfig, *_: Any) -> Figures:
+        perplexity = diverged if config.seed == 2 else 40.0
+        return {"valid_perplexity": perplexity, "valid_top3_recall": 0.2 * config.seed}
+
+    monkeypatch.setattr(measuring, "run_simulation", run)
+
+    found = laboratory(tables, population, tmp_path).try_without_noise("mean")
+
+    assert (found.perplexity, found.perplexity_spread, found.recall) == (40.0, 0.0, 0.2)
+    assert (found.seeds, found.lost) == ((1,), (2,))
 
 
 def test_a_trial_that_was_cut_off_is_tried_again_first(
