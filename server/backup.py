@@ -5,8 +5,12 @@ coordinator runs: the store is copied first, by SQLite's own online backup, and 
 only those that this copy knows. What changes meanwhile is at worst an acknowledged update whose
 file is gone, which expires with a reason at the next start.
 
-Restoring an old archive takes the run back to that round: later models were seen by devices and
-will be made again with other noise. Restore only what was lost, and keep backups fresh.
+Restoring an old archive takes the run back to that round, with the devices and invites of then, so
+it starts paused. Later models were seen by devices and are made again: under modes ``central`` and
+``local`` with other noise, which spends privacy twice. Under ``ftrl`` it would be the same noise on
+other sums, and the difference of both models would hold none. So ``noise.secret`` is in no archive,
+and a tree of noise that went back does not go on. Restore only what was lost, and keep backups
+fresh.
 """
 
 import io
@@ -23,13 +27,15 @@ import msgspec
 
 from privacy.atomic import sync_folder, write_chunks_atomically
 from server.folder import ServerFolder
+from server.operator_switch import OperatorSwitch
 from server.release_files import ReleaseFolder
 from server.store_settings import StoreSettings
 
 BACKUP_VERSION: Final = 1
 _MANIFEST = "backup.json"
 _PIECE_BYTES = 1 << 20
-_NOT_KEPT = frozenset({"uploads", "parts", "lock"})
+_TREE_KEY = "noise.secret"
+_NOT_KEPT = frozenset({"uploads", "parts", "lock", _TREE_KEY})
 
 
 class BackupError(RuntimeError):
@@ -101,7 +107,10 @@ def create_backup(
 
 
 def restore_backup(archive: Path, root: ServerFolder) -> BackupManifest:
-    """Unpack an archive into a new or empty folder.
+    """Unpack an archive into a new or empty folder, and pause the run in it.
+
+    Whoever was revoked or forgotten since is there again, so no round opens until the operator has
+    seen to it. ``noise.secret``, which archives of earlier versions hold, stays behind.
 
     Raises:
         BackupError: If the folder is not empty or the file is no archive of this version.
@@ -114,8 +123,9 @@ def restore_backup(archive: Path, root: ServerFolder) -> BackupManifest:
             manifest = _read_manifest(tar)
             root.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             root.root.chmod(0o700)
+            OperatorSwitch(root.pause_mark).pause()
             for member in tar:
-                if member.name != _MANIFEST:
+                if member.name not in (_MANIFEST, _TREE_KEY):
                     _extract(tar, member, root.root)
     except tarfile.TarError as error:
         raise BackupError(f"{archive} is no backup: {error}") from None
@@ -129,11 +139,24 @@ def restore_backup(archive: Path, root: ServerFolder) -> BackupManifest:
     return manifest
 
 
+def without_noise_secret(root: ServerFolder) -> str:
+    """Say how a run of mode ``ftrl`` goes on whose folder came back without ``noise.secret``."""
+    return (
+        "if no round was released after the backup, as when a run moves to another machine, copy "
+        "noise.secret here from the old folder, and never run that one again; otherwise the same "
+        "noise would hide other sums, and the difference of two models would show them: found a "
+        f'new run with start_from = "{root.releases / "latest"}" in its settings, or with a later '
+        "release of this run. Its ledger begins anew: for one person, its epsilon and delta come "
+        "on top of what this run had spent by its last release"
+    )
+
+
 def _store_name(root: ServerFolder, settings: StoreSettings) -> PurePosixPath:
     path = settings.sqlite_path
     if path is None:
         raise BackupError(
-            "a PostgreSQL store is backed up with pg_dump; copy the coordinator's folder beside it"
+            "a PostgreSQL store is backed up with pg_dump; copy the coordinator's folder beside "
+            f"it, under mode ftrl without {_TREE_KEY}"
         )
     if not path.is_relative_to(root.root):
         raise BackupError(f"the store {path} must lie in {root.root} to be backed up with it")

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from privacy.accountant import AccountantsDisagreeError
+from privacy.calibrated_settings import TreeNoise
 from privacy.certificates import CertificateError
 from privacy.command import command, failed
 from privacy.fresh_memory import keep_freed_memory
@@ -19,7 +20,7 @@ from privacy.installation import InstallationError, check_installation
 from privacy.keys import KeyFileError
 from privacy.ledger_chain import LedgerError
 from server.admin_client import AdminCallError, NotRunningError
-from server.backup import BackupError, create_backup, restore_backup
+from server.backup import BackupError, create_backup, restore_backup, without_noise_secret
 from server.clients import UnknownClientError
 from server.commands import Federation
 from server.config import ConfigError, preset_names, preset_text, settings_text
@@ -170,18 +171,34 @@ def _backup(arguments: argparse.Namespace) -> None:
     )
     print(f"wrote {arguments.out}: run {manifest.run}, last round {manifest.last_round}")
     print("keep it as safe as the folder: it holds the federation's private keys")
+    if isinstance(federation.config.privacy, TreeNoise):
+        print(
+            "noise.secret is left out: a run that went back would hide other sums with the same "
+            "noise, and the difference of two models would show them"
+        )
+        print(
+            "to move the run, drain it, back up and copy noise.secret by hand; after a loss, found "
+            "a new run that starts from the newest release (start_from)"
+        )
 
 
 def _restore(arguments: argparse.Namespace) -> None:
-    manifest = restore_backup(arguments.archive, ServerFolder(arguments.folder.absolute()))
+    root = ServerFolder(arguments.folder.absolute())
+    manifest = restore_backup(arguments.archive, root)
     print(f"restored run {manifest.run} at round {manifest.last_round} into {arguments.folder}")
     print(
-        f"rounds after {manifest.last_round} will be trained again; do not run the folder that was "
-        "backed up beside this one"
+        "paused: whoever was revoked, forgotten or invited since the backup is as before it, and "
+        "so are rotated keys. Do all of that again, then `sotto-server run`, which goes on with a "
+        "round that was open, then `sotto-server resume`"
     )
+    print("do not run the folder that was backed up beside this one")
+    if isinstance(Federation(arguments.folder).config.privacy, TreeNoise):
+        print(f"noise.secret is in no backup: {without_noise_secret(root)}")
+        return
     print(
-        "what those rounds released is not in the restored ledger: under a privacy guarantee, what "
-        "they spent comes on top of what it says"
+        f"rounds after {manifest.last_round} will be trained again; what they released is not in "
+        "the restored ledger: under a privacy guarantee, what they spent comes on top of what it "
+        "says"
     )
 
 

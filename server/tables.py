@@ -159,6 +159,6 @@ noise_keys = Table(
     "noise_keys",
     metadata,
     Column("name", String(32), primary_key=True),
-    # Sealed to the coordinator's wrapping key; see ``server.noise_keys``.
+    # Sealed under a key in the coordinator's folder; see ``server.tree_keys``.
     Column("sealed", LargeBinary, nullable=False),
 )

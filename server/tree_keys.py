@@ -4,6 +4,10 @@ It is drawn once, before the first round of mode ``ftrl``, and never again: a re
 node as it was. The store holds it sealed under a key in the coordinator's folder, ``noise.secret``,
 so that a copy of the store alone takes no noise out of a model. It is sealed for the settings that
 decide what a node's noise is; under others it does not open.
+
+A store that went back to an earlier round would draw the same nodes again, on other sums. Backups
+leave ``noise.secret`` out, so that one that was restored does not open its secret either; a new one
+is never drawn where the store holds one.
 """
 
 import hashlib
@@ -17,6 +21,7 @@ from privacy.random import SecureSource
 from privacy.sealed_secret import SEALING_KEY_BYTES, SealedSecretError, open_secret, seal_secret
 from privacy.secure_noise import KEY_BYTES, NoiseKeys, SystemKeys
 from privacy.tree_noise import DerivedKeys
+from server.backup import without_noise_secret
 from server.config import FederationConfig
 from server.folder import ServerFolder
 from server.store import Store, StoreError
@@ -64,7 +69,8 @@ def _opened(folder: ServerFolder, sealed: bytes, use: bytes) -> bytes:
         return open_secret(sealed, folder.noise_secret.read_bytes(), use)
     except FileNotFoundError:
         raise StoreError(
-            f"{folder.noise_secret} is missing, and with it the tree's noise; restore it"
+            f"{folder.noise_secret} is missing, and with it the tree's noise; "
+            + without_noise_secret(folder)
         ) from None
     except SealedSecretError:
         raise StoreError(

@@ -21,6 +21,7 @@ from tests.integration.conftest import Make
 from tests.integration.device import code_of, enrol, next_lease
 from tests.integration.federation import Federation, settings
 from tests.integration.keys import lay_out_keys
+from tests.integration.real_device import until
 
 pytestmark = pytest.mark.xdist_group("operator")
 
@@ -269,14 +270,27 @@ def test_a_backup_goes_on_where_it_was_made(
 
     assert (saved.returncode, restored.returncode) == (0, 0), saved.stderr + restored.stderr
     assert archive.stat().st_mode & 0o077 == 0
+    assert "revoked, forgotten" in restored.stdout
+    assert "noise.secret" not in saved.stdout + restored.stdout
     device.close()
     device.connect()
     again = Command(tmp_path / "restored")
-    lease = next_lease(device.check_in())
+    orders = device.check_in()
+    lease = next_lease(orders)
     assert lease.round_number == 2
     device.take_part(lease)
+    # Paused: the round that was open has gone on, and the next one waits for the operator.
+    until(
+        lambda: (
+            json.loads(run("status", tmp_path / "restored", "--json").stdout)["round_number"] == 3
+        )
+    )
+    status = json.loads(run("status", tmp_path / "restored", "--json").stdout)
+    assert (status["phase"], status["is_paused"]) == ("waiting", True)
+    assert run("resume", tmp_path / "restored").returncode == 0
+    assert next_lease(orders).round_number == 3
     device.close()
-    assert again.end(signal.SIGTERM) == 0
+    assert again.end(signal.SIGINT) == 0
 
 
 def test_rotated_keys_are_taken_up_at_the_next_start(

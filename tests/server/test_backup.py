@@ -12,6 +12,7 @@ from server.attempts import OpenAttempt, open_attempt
 from server.backup import BackupError, BackupManifest, create_backup, restore_backup
 from server.folder import ServerFolder
 from server.inbox import Inbox
+from server.operator_switch import OperatorSwitch
 from server.recovery import recover
 from server.release_files import NewRelease, ReleaseFolder
 from server.releases import NO_PREVIOUS, list_releases, record_release, release_round
@@ -49,6 +50,7 @@ def root(
     (tmp_path / "federation.toml").write_text("# settings")
     (tmp_path / "identity").mkdir(mode=0o700)
     (tmp_path / "identity" / "tls.key").write_bytes(b"secret key")
+    (tmp_path / "noise.secret").write_bytes(b"opens the tree's secret")
     (tmp_path / "parts").mkdir()
     (tmp_path / "parts" / "device.sealed").write_bytes(b"sealed for a device")
     (tmp_path / "uploads").mkdir()
@@ -85,7 +87,27 @@ def test_what_is_restored_goes_on_where_it_was(
     assert restored.config.read_text() == "# settings"
     assert (restored.identity / "tls.key").read_bytes() == b"secret key"
     assert not restored.uploads.exists()
+    # Who was revoked since is not: the operator comes before the next round.
+    assert OperatorSwitch(restored.pause_mark).is_paused
+    assert not OperatorSwitch(root.pause_mark).is_paused
     store.close()
+
+
+def test_the_key_to_a_trees_noise_is_in_no_backup_and_comes_back_from_none(
+    root: ServerFolder, store_settings: StoreSettings, tmp_path: Path
+) -> None:
+    archive, _ = back_up(root, store_settings)
+    with tarfile.open(archive) as tar:
+        assert "noise.secret" not in tar.getnames()
+    # As in one of an earlier version.
+    with tarfile.open(archive, "a") as tar:
+        tar.add(root.noise_secret, arcname="noise.secret")
+    restored = ServerFolder(tmp_path.parent / f"{tmp_path.name}-tree")
+
+    restore_backup(archive, restored)
+
+    assert not restored.noise_secret.exists()
+    assert restored.config.exists()
 
 
 def test_the_archive_and_everything_restored_is_for_the_owner_only(
