@@ -1,9 +1,11 @@
 """Files in `deploy/` and its page agree with the commands, settings and extras they name."""
 
+import os
 import re
 import shlex
 import shutil
 import subprocess
+import time
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -130,6 +132,49 @@ def test_a_unit_works_in_its_own_state_and_lets_go_of_every_right(unit: Path) ->
         ("StateDirectoryMode", "0700"),
     ):
         assert _settings(unit, name) == [value]
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [unit for unit in UNITS if _settings(unit, "Restart")],
+    ids=lambda unit: unit.name,
+)
+def test_a_unit_that_starts_again_never_gives_up_and_takes_its_time(unit: Path) -> None:
+    assert _settings(unit, "StartLimitIntervalSec") == ["0"]
+    assert _settings(unit, "StartLimitBurst") == []
+    (wait,) = _settings(unit, "RestartSec")
+    assert wait.endswith("min") or int(wait) >= 15
+
+
+@pytest.mark.parametrize(
+    ("ages", "left"),
+    [
+        ({"a": 40, "b": 20, "c": 10, "d": 1}, {"c", "d"}),
+        # No backup succeeded for a month: the newest is all there is.
+        ({"z": 60, "a": 30}, {"a"}),
+        ({}, set()),
+    ],
+)
+def test_old_backups_go_before_the_next_one_is_made_but_never_the_newest(
+    tmp_path: Path, ages: dict[str, int], left: set[str]
+) -> None:
+    unit = DEPLOY / "systemd" / "sotto-server-backup.service"
+    (line,) = _settings(unit, "ExecStartPre")
+    # A failure is passed over; systemd reads a doubled sign as one.
+    assert line.startswith("-")
+    arguments = shlex.split(line.removeprefix("-").replace("$$", "$").replace("%%", "%"))
+    backups = tmp_path / "backups"
+    backups.mkdir()
+    for name, days in ages.items():
+        archive = backups / f"{name}.tar"
+        archive.touch()
+        at = time.time() - days * 86_400
+        os.utime(archive, (at, at))
+
+    subprocess.run(arguments, cwd=tmp_path, check=False)
+
+    assert {path.stem for path in backups.iterdir()} == left
+    assert _settings(unit, "ExecStartPost") == []
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not here")
