@@ -84,16 +84,13 @@ class DeviceFolder:
         self._plan = path / "plan.json"
         self._coordinator = path / "coordinator.json"
 
-    def create(self) -> None:
-        """Make the folder, owner-only.
+    @property
+    def is_enrolled(self) -> bool:
+        """Whether the folder says whom its keys belong to; those may have expired."""
+        return self._enrolment.exists()
 
-        Raises:
-            DeviceFolderError: If the device is enrolled already.
-        """
-        if self._enrolment.exists():
-            raise DeviceFolderError(
-                f"{self.path} is enrolled already; use another folder for another device"
-            )
+    def create(self) -> None:
+        """Make the folder, owner-only, if it is missing."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def save(self, enrolment: Enrolment) -> None:

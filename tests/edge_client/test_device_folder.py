@@ -30,15 +30,6 @@ def test_the_folder_is_its_owners_only(tmp_path: Path) -> None:
     assert folder.path.stat().st_mode & 0o077 == 0
 
 
-def test_a_second_enrolment_is_refused(tmp_path: Path) -> None:
-    folder = DeviceFolder(tmp_path / "device")
-    folder.create()
-    folder.save(ENROLMENT)
-
-    with pytest.raises(DeviceFolderError, match="enrolled already"):
-        folder.create()
-
-
 def test_a_device_that_is_not_enrolled_says_how_to_enrol(tmp_path: Path) -> None:
     with pytest.raises(DeviceFolderError, match="sotto-client enrol"):
         DeviceFolder(tmp_path).enrolment()
