@@ -93,6 +93,7 @@ class Coordinator:
         self._dispatcher = Dispatcher(self._work.order_for, failpoints)
         self._changed = changed
         self._plan_refusals: Counter[str] = Counter()
+        self._told_short: int | None = None
 
     # What devices do.
 
@@ -230,6 +231,9 @@ class Coordinator:
         """Say where the run stands; who serves the operator adds what is fixed."""
         deadline = self._machine.deadline
         remaining_s = 0.0 if deadline is None else max(0.0, deadline - time.monotonic())
+        shortage = None
+        if self._machine.phase is Phase.WAITING:
+            shortage = await self._keeper.shortage(self._machine.round_number)
         return pb.StatusResponse(
             round_number=self._machine.round_number,
             phase=self._machine.phase.value,
@@ -242,6 +246,7 @@ class Coordinator:
             guarantee=self._shelf.guarantee,
             personalisation=self._shelf.travel,
             growth=self._shelf.growth,
+            shortage=shortage or "",
         )
 
     # The rounds.
@@ -330,6 +335,7 @@ class Coordinator:
         now = time.monotonic()
         try:
             if not self._machine.open_round(population, now):
+                await self._tell_shortage(number)
                 return False
         except CohortOverflowError as error:
             _LOG.warning("round %s is drawn again: %s", number, error)
@@ -351,6 +357,15 @@ class Coordinator:
         )
         self._dispatcher.offer_all()
         return True
+
+    async def _tell_shortage(self, round_number: int) -> None:
+        """Log why a round cannot open, once: whoever checks in makes it be tried again."""
+        if self._told_short == round_number:
+            return
+        why = await self._keeper.shortage(round_number)
+        if why is not None:
+            self._told_short = round_number
+            _LOG.warning("round %s cannot open: %s", round_number, why)
 
     def _take_up(self, in_hand: RoundInHand | None) -> None:
         """Work on a round from now on; in buffered ones devices work on with what they have."""

@@ -23,6 +23,8 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         guarantee: What the noise mode promises, in words.
         personalisation: The method, and what travels under it.
         growth: Stage and layers of a model that grows; empty for one that does not.
+        shortage: Why no round can open with whoever is enrolled, and what would change that; empty
+            where one can, or when nobody serves.
         enrolled_clients: Devices that may be drawn.
         connected_clients: Devices whose stream is open.
         leased_clients: Connected devices that work on the round.
@@ -42,6 +44,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     guarantee: str
     personalisation: str
     growth: str
+    shortage: str = ""
     enrolled_clients: int
     connected_clients: int = 0
     leased_clients: int = 0
@@ -65,6 +68,7 @@ def from_answer(
         guarantee=answer.guarantee,
         personalisation=answer.personalisation,
         growth=answer.growth,
+        shortage=answer.shortage,
         enrolled_clients=answer.enrolled_clients,
         connected_clients=answer.connected_clients,
         leased_clients=answer.leased_clients,
@@ -80,7 +84,7 @@ def print_status(report: StatusReport) -> None:
     """Print the report as a table, and the devices below it."""
     table = Table(show_header=False, box=None)
     for name, value in msgspec.structs.asdict(report).items():
-        if name != "clients" and (name != "growth" or value):
+        if name != "clients" and (name not in ("growth", "shortage") or value):
             table.add_row(name.replace("_", " "), _text(value))
     console = Console()
     console.print(table)

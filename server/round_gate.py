@@ -11,6 +11,7 @@ from server.evaluation_rules import coming_evaluations
 from server.guarantee_rules import budget_of, event_of
 from server.ledger import ledger_events
 from server.outlook import outlook
+from server.shortage import shortage_of
 from server.store import Store
 
 
@@ -82,6 +83,11 @@ class RoundGate:
             min_separation=privacy.min_separation,
             max_participation=privacy.max_participation,
         )
+
+    def shortage(self, round_number: int) -> str | None:
+        """Say why this round cannot open with whoever is enrolled; None where it can."""
+        eligible, enrolled = self.population(round_number), population(self._store)
+        return shortage_of(self._config, eligible=len(eligible), enrolled=len(enrolled))
 
     def _epsilon_after(self, round_number: int) -> float | None:
         config, budget = self._config, budget_of(self._config.privacy)

@@ -116,6 +116,10 @@ class RoundKeeper:
         """Return the names of every device that may take part in this round, sorted."""
         return await self._threads.run(lambda: self._gate.population(round_number))
 
+    async def shortage(self, round_number: int) -> str | None:
+        """Say why this round cannot open with whoever is enrolled; None where it can."""
+        return await self._threads.run(lambda: self._gate.shortage(round_number))
+
     async def take_up(self, machine: RoundsMachine, recovered: Recovered) -> RoundInHand | None:
         """Put the machine into the round that an earlier process had opened, if there is one.
 

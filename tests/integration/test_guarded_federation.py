@@ -18,13 +18,15 @@ import torch
 from models.model_settings import schema_of
 from models.parameters import initial_parameters
 from privacy.accountant import epsilon_of
+from privacy.cli import main as privacy_main
 from privacy.clipping import clip
-from privacy.events import EvaluationRelease, GaussianRelease, SecretCoinFlips
+from privacy.events import EvaluationRelease, GaussianRelease, LocalRelease, SecretCoinFlips
 from privacy.ledger_chain import LedgerEntry, verify_chain
 from privacy.ledger_file import LedgerFile, read_ledger
 from protos import federation_pb2 as pb
 from server.cli import main
 from server.closing import Contribution, close_round
+from server.commands import Federation as Operated
 from server.config import make_plan, read_config
 from server.folder import ServerFolder
 from server.ledger import ledger_entries
@@ -204,7 +206,9 @@ def test_a_tree_goes_on_with_the_noise_that_it_began_with(guarded: Make) -> None
     assert torch.equal(torch.tensor(latest.parameters), parameters)
 
 
-def test_devices_of_a_tree_rest_between_their_rounds(guarded: Make) -> None:
+def test_devices_of_a_tree_rest_between_their_rounds_and_who_is_left_is_told(
+    guarded: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
     rested = TREE.replace("min_separation = 1", "min_separation = 3")
     federation = guarded(mode="ftrl", more_privacy=rested, cap=3)
     federation.start()
@@ -219,11 +223,33 @@ def test_devices_of_a_tree_rest_between_their_rounds(guarded: Make) -> None:
     with ThreadPoolExecutor(4) as pool:
         rounds = list(pool.map(work, range(4)))
     await_rounds(federation, 2)
-    federation.stop()
 
     # Two of four devices a round, each at most once in any three: round 3 never opens.
     assert sorted(rounds) == [1, 1, 2, 2]
-    assert len(federation.releases()) == 2
+    operated = Operated(federation.root)
+    for _ in range(2):
+        # Whatever wakes the coordinator makes it try again.
+        operated.resume()
+        assert len(federation.releases()) == 2
+    why = (
+        "each of the 4 enrolled devices has taken part 5 times (privacy.max_participation) or in "
+        "one of the last 2 rounds (privacy.min_separation); none of them will ever be eligible "
+        "again unless new devices enrol"
+    )
+    until(lambda: operated.status().shortage == why)
+    assert main(["status", str(federation.root)]) == 0
+    assert "ever be eligible again" in " ".join(capsys.readouterr().out.split())
+
+    new = federation.enrol(2)
+    orders += [device.check_in() for device in new]
+    for device, stream in zip(new, orders[4:], strict=True):
+        lease = next_lease(stream)
+        assert lease.round_number == 3
+        assert operated.status().shortage == ""
+        device.take_part(lease)
+    await_rounds(federation, 3)
+    federation.stop()
+    assert federation.log.count(f"round 3 cannot open: {why}") == 1
 
 
 def test_a_sampled_round_keeps_its_draw_to_itself(guarded: Make) -> None:
@@ -259,6 +285,68 @@ def test_a_sampled_round_keeps_its_draw_to_itself(guarded: Make) -> None:
         counted = store.execute("SELECT participation_count, last_round FROM clients").fetchall()
     assert drawn == [(None,)]
     assert counted == [(0, None)] * 3
+
+
+LOCAL = "noise_multiplier = 9.0\ndelta = 1e-3\nepsilon_budget = {budget}\n"
+SENT = LocalRelease(noise_multiplier=9.0)
+
+
+def epsilon_told(federation: Federation, capsys: pytest.CaptureFixture[str]) -> str:
+    """Return what ``sotto-privacy epsilon`` says of the store's ledger."""
+    capsys.readouterr()
+    store = str(federation.root / "store.sqlite")
+    assert privacy_main(["epsilon", "--ledger", store, "--delta", "1e-3"]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("failpoint", ["closing", "noised", "release_recorded"])
+def test_noise_of_each_devices_own_is_paid_for_with_every_attempt_through_kills(
+    guarded: Make, capsys: pytest.CaptureFixture[str], failpoint: str
+) -> None:
+    federation = guarded(mode="local", more_privacy=LOCAL, cap=1, deadline=3.0)
+    federation.start(failpoint)
+    first, second = federation.enrol(2)
+    orders, _ = first.check_in(), second.check_in()
+    lease = next_lease(orders)
+    # Paid for before the lease; what is sent now counts in no release.
+    assert verify_chain(ledger_of(federation), run=run_of(federation)) == [SENT]
+    first.take_part(lease)
+    next_lease(orders)
+    with ThreadPoolExecutor(2) as pool:
+        running = [pool.submit(StubbornDevice(device).run) for device in (first, second)]
+        federation.wait_killed()
+        federation.start()
+        for future in running:
+            future.result(timeout=LIMIT_S)
+    federation.stop()
+
+    entries, (release,) = ledger_of(federation), federation.releases()
+    assert release.attempt >= 1
+    assert [entry.round_number for entry in entries] == [1] * (release.attempt + 1)
+    spent = verify_chain(entries, run=run_of(federation))
+    assert release.metrics["epsilon"] == pytest.approx(epsilon_of(spent, 1e-3))
+    # Counts over updates that the coordinator may see.
+    assert release.metrics["contributions"] == 2
+    latest = read_release(federation.folder.releases / "latest").record
+    assert latest.ledger_sha256 == entries[-1].sha256.hex()
+    assert f"epsilon {epsilon_of(spent, 1e-3):.4g} " in epsilon_told(federation, capsys)
+
+
+def test_an_attempt_that_would_pass_the_budget_of_each_devices_own_noise_is_not_opened(
+    guarded: Make,
+) -> None:
+    budget = epsilon_of([SENT], 1e-3) + 1e-3
+    federation = guarded(mode="local", more_privacy=LOCAL, budget=budget, cap=3, deadline=2.0)
+    federation.start()
+    first, second = federation.enrol(2)
+    orders, _ = first.check_in(), second.check_in()
+    first.take_part(next_lease(orders))
+    wait_finished(orders)
+    federation.stop()
+
+    assert federation.releases() == []
+    assert verify_chain(ledger_of(federation), run=run_of(federation)) == [SENT]
+    assert re.search(r"the run ends before round 1: .* epsilon_budget", federation.log)
 
 
 EVALUATED = EvaluationRelease(noise_multiplier=1e-3, adjacency="zero-out", sampling=None)
