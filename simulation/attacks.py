@@ -63,6 +63,7 @@ class Attackers:
         cohort: Cohort,
         train: Train,
         *,
+        rehearse: Train,
         round_number: int,
         element_count: int,
         server_step_size: float,
@@ -74,6 +75,7 @@ class Attackers:
         Args:
             cohort: Slot and name of each client.
             train: Trains clients and yields their results in the order given.
+            rehearse: Does the same, and leaves what clients keep to themselves as it was.
             round_number: Round, from 1.
             element_count: Elements of an update without what is told behind it.
             server_step_size: What the aggregate is multiplied by, which a replacer undoes.
@@ -81,7 +83,7 @@ class Attackers:
         colluders = [member for member in cohort if member[1] in self.names]
         agreed: Tensor | None = None
         if self._settings.kind == "little-is-enough":
-            agreed = self._agreed(train(colluders), len(cohort), element_count)
+            agreed = self._agreed(rehearse(colluders), len(cohort), element_count)
         replacing = len(cohort) / (server_step_size * max(1, len(colluders)))
         for client in train(cohort):
             if client.update is None or client.client_name not in self.names:

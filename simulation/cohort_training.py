@@ -4,7 +4,9 @@ Where rounds are buffered a client may have started some rounds ago; as many rel
 may be stale.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import groupby
 
 from torch import Tensor
@@ -12,7 +14,7 @@ from torch import Tensor
 from models.plan import Plan, download_schema
 from models.schema import SENT
 from server.buffered_settings import BufferedSettings
-from server.round_answers import Close
+from server.round_answers import Abort, Close
 from simulation.attacks import Attackers, Cohort
 from simulation.workers import Trained, WorkerPool
 
@@ -81,7 +83,7 @@ class CohortTraining:
         cohort = [(place, name) for name, place in order.places().items()]
         ages = {receipt.client: receipt.staleness for receipt in order.receipts}
 
-        def train(members: Cohort) -> Iterator[Trained]:
+        def train(members: Cohort, *, keeps: bool = True) -> Iterator[Trained]:
             # In slot order, so the oldest come first, and each release is taken up once.
             for age, alike in groupby(members, key=lambda member: ages[member[1]]):
                 yield from self._pool.train(
@@ -91,6 +93,7 @@ class CohortTraining:
                     counts_in=order.round_number,
                     clipping_norm=clipping_norm,
                     generate=generate,
+                    keeps=keeps,
                 )
 
         if self._attackers is None:
@@ -98,7 +101,39 @@ class CohortTraining:
         return self._attackers.trained(
             cohort,
             train,
+            rehearse=partial(train, keeps=False),
             round_number=order.round_number,
             element_count=download_schema(plan).with_roles(*SENT).element_count,
             server_step_size=self._server_step_size,
         )
+
+    def let_keep(
+        self,
+        order: Abort,
+        parameters: Tensor,
+        *,
+        clipping_norm: float | None,
+        generate: Callable[[str], Tensor | None],
+    ) -> None:
+        """Train those whose updates expire with an attempt, for what they keep to themselves.
+
+        A device keeps it from the acknowledgement of its update on, and is told of no abort. Where
+        nothing is kept there is nothing to do.
+
+        Args:
+            order: Ends an attempt at a round that waits for its cohort.
+            parameters: Of the newest release, flat float32, shape ``(elements,)``.
+            clipping_norm: As in ``results``.
+            generate: As in ``results``.
+        """
+        if not self._pool.keeps_states:
+            return
+        acknowledged = [(receipt.slot, receipt.client) for receipt in order.receipts]
+        trained = self._pool.train(
+            parameters,
+            acknowledged,
+            round_number=order.round_number,
+            clipping_norm=clipping_norm,
+            generate=generate,
+        )
+        deque(trained, maxlen=0)

@@ -321,6 +321,13 @@ class Federation:
             tally.failed += 1
             aside = f", {tally.screened} were set aside" if tally.screened else ""
             order = self._machine.abort(f"{tally.diverged} clients diverged{aside}")
+        elif not order.gives_up:
+            self._training.let_keep(
+                order,
+                self.parameters,
+                clipping_norm=self.clipping_norm,
+                generate=self.generated_for,
+            )
         if order.gives_up or self._cannot_be_repeated:
             raise SimulationError(
                 f"round {order.round_number} was given up after {order.attempt + 1} attempts: "

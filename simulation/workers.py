@@ -128,6 +128,11 @@ class WorkerPool:
         self._device = device
         self._start(plan)
 
+    @property
+    def keeps_states(self) -> bool:
+        """Return whether clients keep anything to themselves from one round to the next."""
+        return self._states is not None or self._optimisers is not None
+
     def use(self, plan: Plan) -> None:
         """Go on with the plan of another stage of growth; nothing is done if it is the same.
 
@@ -157,11 +162,13 @@ class WorkerPool:
         counts_in: int | None = None,
         clipping_norm: float | None = None,
         generate: Generate = _nothing,
+        keeps: bool = True,
     ) -> Iterator[Trained]:
         """Train the clients and yield their results in the order given.
 
-        A client starts from the states that it had before this round, and its next ones are kept
-        as those of this round.
+        A client starts from its newest states up to this round, those of an earlier attempt at the
+        round among them, and its next ones are kept as those of this round. One that diverges keeps
+        what it had.
 
         Args:
             parameters: What is released, flat float32, shape ``(elements,)``.
@@ -171,6 +178,7 @@ class WorkerPool:
                 if absent. Later in buffered rounds.
             clipping_norm: This round's, where it changes from round to round.
             generate: Makes a client's generated tensors, where the method has some.
+            keeps: Whether clients keep what training leaves them with; else they stay as they were.
 
         Raises:
             WorkerError: If a client's examples are unusable, or a process died.
@@ -185,10 +193,10 @@ class WorkerPool:
                 (name,),
                 round_number,
                 clipping_norm=clipping_norm,
-                state=states.newest(name, kept_in - 1) if states else None,
-                next_state=states.place(name, kept_in) if states else None,
-                optimiser=optimisers.newest(name, kept_in - 1) if optimisers else None,
-                next_optimiser=optimisers.place(name, kept_in) if optimisers else None,
+                state=states.newest(name, kept_in) if states else None,
+                next_state=states.place(name, kept_in) if states and keeps else None,
+                optimiser=optimisers.newest(name, kept_in) if optimisers else None,
+                next_optimiser=optimisers.place(name, kept_in) if optimisers and keeps else None,
             )
             for index, (_, name) in enumerate(cohort)
         ]

@@ -28,6 +28,7 @@ class OneProcess(WorkerPool):
         """Hold the clients' examples; no process is started."""
         self._trainer = LocalTrainer(plan)
         self._streams = examples
+        self._states = self._optimisers = None
 
     def use(self, plan: Plan) -> None:
         """Stay with the one plan that there is."""
@@ -41,6 +42,7 @@ class OneProcess(WorkerPool):
         counts_in: int | None = None,
         clipping_norm: float | None = None,
         generate: Generate = _nobody,
+        keeps: bool = True,
     ) -> Iterator[Trained]:
         """Train the clients in the order given."""
         for slot, name in cohort:

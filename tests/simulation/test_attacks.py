@@ -58,7 +58,7 @@ def sent(settings: AttackSettings, seed: int = 1, step: float = 1.0) -> dict[int
     attackers = Attackers(settings, NAMES, seed=seed)
     updates = {}
     for client in attackers.trained(
-        COHORT, train, round_number=1, element_count=3, server_step_size=step
+        COHORT, train, rehearse=train, round_number=1, element_count=3, server_step_size=step
     ):
         assert client.update is not None
         assert client.example_count == 7
