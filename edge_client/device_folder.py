@@ -164,6 +164,12 @@ class DeviceFolder:
         shutil.rmtree(self.work, ignore_errors=True)
         self.work.mkdir(mode=0o700)
 
+    def keep_work_of(self, nonce: bytes) -> None:
+        """Throw away what was fetched for any other lease; what is half-done for this one stays."""
+        for path in self.work.iterdir():
+            if path.stem != nonce.hex():
+                path.unlink()
+
     @contextlib.contextmanager
     def sole_agent(self) -> Iterator[None]:
         """Hold the folder for one agent.

@@ -48,6 +48,7 @@ async def serve_lease(lease: wire.Lease, device: Device, transport: Transport) -
         UnreachableError: If the connection broke; check in again and go on.
         RefusedError: If the coordinator no longer wants the answer.
     """
+    device.folder.keep_work_of(lease.nonce)
     try:
         plan = accept_plan(lease, device.floor, device.traffic)
         logger.info("round %d: privacy: %s", lease.round_number, plan.privacy.guarantee)
@@ -155,9 +156,17 @@ async def _fetch(lease: wire.Lease, device: Device, transport: Transport) -> _Se
         (wire.MODEL_PART_HYPERNETWORK, lease.hypernetwork_bytes, sealed.hypernetwork, b""),
     ):
         if path is not None:
-            await transport.fetch_model(lease, part, total_bytes, path, base_sha256)
-            device.traffic.add(bytes_down=total_bytes)
+            before = _size_bytes(path)
+            try:
+                await transport.fetch_model(lease, part, total_bytes, path, base_sha256)
+            finally:
+                # However it ended: the owner's limit is on what was moved.
+                device.traffic.add(bytes_down=_size_bytes(path) - before)
     return sealed
+
+
+def _size_bytes(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def _moved_from(lease: wire.Lease, held_sha256: bytes | None) -> wire.MovedModel | None:
@@ -230,8 +239,12 @@ async def _deliver(kept: KeptUpdate, device: Device, transport: Transport) -> No
     outbox = device.folder.outbox()
 
     async def attempt() -> None:
-        sent = await transport.upload(kept.lease_nonce, kept.message_id, outbox.sealed_update)
-        device.traffic.add(bytes_up=sent)
+        await transport.upload(
+            kept.lease_nonce,
+            kept.message_id,
+            outbox.sealed_update,
+            lambda sent: device.traffic.add(bytes_up=sent),
+        )
         await transport.commit(kept.lease_nonce, kept.message_id, kept.example_count)
 
     try:
@@ -252,12 +265,19 @@ async def _send_embedding(
 ) -> None:
     """Send a sealed embedding until it is acknowledged; what is personal counts from then on."""
     sealed, personal = device.folder.outbox().sealed_update, device.folder.personal
+
+    async def attempt() -> None:
+        try:
+            await transport.send_embedding(lease.nonce, sealed)
+        finally:
+            # One message: every attempt hands all of it to the connection.
+            device.traffic.add(bytes_up=sealed.stat().st_size)
+
     try:
-        await _until_taken(lambda: transport.send_embedding(lease.nonce, sealed))
+        await _until_taken(attempt)
     except RefusedError:
         personal.drop()
         raise
-    device.traffic.add(bytes_up=sealed.stat().st_size)
     personal.accept(fitted.message_id)
     device.folder.outbox().clear()
     logger.info("round %d: embedding delivered", lease.round_number)

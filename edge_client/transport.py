@@ -8,7 +8,7 @@ memory whole.
 import base64
 import contextlib
 import os
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from functools import lru_cache
 from io import BufferedIOBase, RawIOBase
 from pathlib import Path
@@ -176,8 +176,17 @@ class Transport:
                     raise UnreachableError("the word list is longer than any word list")
         return bytes(words)
 
-    async def upload(self, nonce: bytes, message_id: bytes, sealed: Path) -> int:
-        """Send the part of a sealed update that the coordinator lacks; return its bytes."""
+    async def upload(
+        self, nonce: bytes, message_id: bytes, sealed: Path, count: Callable[[int], None]
+    ) -> None:
+        """Send the part of a sealed update that the coordinator lacks.
+
+        Args:
+            nonce: The lease.
+            message_id: Names the sealed update.
+            sealed: Its file.
+            count: Told how many bytes were handed to the connection, also if it breaks.
+        """
         total = sealed.stat().st_size
         request = wire.OpenUploadRequest(
             lease_nonce=nonce, message_id=message_id, total_bytes=total
@@ -185,11 +194,13 @@ class Transport:
         with _failures():
             opened = await self._stub.OpenUpload(request, timeout=CALL_TIMEOUT_S)
             if opened.committed or opened.offset == total:
-                return 0
+                return
             with sealed.open("rb", buffering=0) as file:
                 file.seek(opened.offset)
-                await self._upload(encoded_chunks(file, nonce, opened.offset))
-        return total - opened.offset
+                try:
+                    await self._upload(encoded_chunks(file, nonce, opened.offset))
+                finally:
+                    count(file.tell() - opened.offset)
 
     async def commit(self, nonce: bytes, message_id: bytes, example_count: int) -> None:
         """Ask for the uploaded update to be made durable; repeats get the same answer."""

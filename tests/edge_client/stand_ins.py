@@ -1,7 +1,7 @@
 """A coordinator and a training process that do as they are told, for tests of the agent."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
 from edge_client.device import Device
@@ -86,9 +86,11 @@ class StandInTransport(Transport):
         self._note("fetch_vocabulary", sha256)
         return self.vocabulary
 
-    async def upload(self, nonce: bytes, message_id: bytes, sealed: Path) -> int:
+    async def upload(
+        self, nonce: bytes, message_id: bytes, sealed: Path, count: Callable[[int], None]
+    ) -> None:
         self._note("upload", nonce, message_id, sealed.read_bytes())
-        return sealed.stat().st_size
+        count(sealed.stat().st_size)
 
     async def commit(self, nonce: bytes, message_id: bytes, example_count: int) -> None:
         self._note("commit", nonce, message_id, example_count)

@@ -1,6 +1,7 @@
 """A lease ends in an answer that the coordinator has, whatever breaks in between."""
 
 import asyncio
+import contextlib
 from pathlib import Path
 
 import msgspec
@@ -10,7 +11,7 @@ import edge_client.lease as lease_module
 from edge_client.device import Device
 from edge_client.job import Evaluated, Failed, Job, Outcome, Trained
 from edge_client.lease import serve_lease
-from edge_client.refusal import RefusedError
+from edge_client.refusal import RefusedError, UnreachableError
 from protos import federation_pb2 as wire
 from tests.edge_client.stand_ins import (
     FLOOR,
@@ -82,6 +83,71 @@ def test_a_model_is_fetched_trained_sent_committed_and_forgotten(
     assert list(device.folder.work.iterdir()) == []
     assert not device.folder.outbox().sealed_update.exists()
     assert device.traffic.today.bytes_moved == len(SEALED_MODEL) + len(SEALED_UPDATE)
+
+
+class BreakingTransport(StandInTransport):
+    """Lose the connection in the middle of every download."""
+
+    async def fetch_model(
+        self,
+        lease: wire.Lease,
+        part: wire.ModelPart,
+        total_bytes: int,
+        target: Path,
+        base_sha256: bytes = b"",
+    ) -> None:
+        with target.open("ab") as file:
+            file.write(SEALED_MODEL[:5])
+        raise UnreachableError("unavailable: as told")
+
+
+def break_off(lease: wire.Lease, device: Device) -> None:
+    with pytest.raises(UnreachableError):
+        serve(lease, device, BreakingTransport())
+
+
+def test_what_an_interrupted_download_moved_counts_each_time(tmp_path: Path) -> None:
+    device, _ = with_outcome(tmp_path, TRAINED)
+
+    break_off(make_lease(), device)
+    break_off(make_lease(), device)
+
+    assert device.traffic.today.bytes_down == 2 * 5
+    # The second went on where the first broke off.
+    (part,) = device.folder.work.iterdir()
+    assert part.stat().st_size == 2 * 5
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_lease_throws_away_what_was_fetched_for_the_one_before(
+    tmp_path: Path, transport: StandInTransport, *, refused: bool
+) -> None:
+    device, _ = with_outcome(tmp_path, TRAINED)
+    break_off(make_lease(), device)
+
+    if refused:
+        serve(make_lease(b"no plan", number=2), device, transport)
+        assert "refuse_plan" in transport.named
+    else:
+        break_off(make_lease(number=2), device)
+
+    left = {path.stem for path in device.folder.work.iterdir()}
+    assert left == (set() if refused else {make_lease(number=2).nonce.hex()})
+
+
+@pytest.mark.parametrize("refusal", ["rate_limited", "late"])
+def test_every_attempt_to_send_an_update_counts(
+    tmp_path: Path, transport: StandInTransport, refusal: str
+) -> None:
+    device, _ = with_outcome(tmp_path, TRAINED)
+    transport.refusals["commit"] = [refusal]
+
+    with contextlib.suppress(RefusedError):
+        serve(make_lease(), device, transport)
+
+    uploads = transport.named.count("upload")
+    assert uploads == (2 if refusal == "rate_limited" else 1)
+    assert device.traffic.today.bytes_up == uploads * len(SEALED_UPDATE)
 
 
 def test_counts_are_the_answer_to_an_evaluation(
