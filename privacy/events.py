@@ -98,7 +98,7 @@ class TreeRelease(_Event, frozen=True, kw_only=True, tag="tree"):
 
 
 class LocalRelease(_Event, frozen=True, kw_only=True, tag="local"):
-    """Tell of one round in which each device noised its own update before sending it.
+    """Tell of one attempt at a round in which each device noises its own update before sending it.
 
     Neighbours are any two data sets of one person, and the coordinator is not trusted; so there
     is neither sampling nor an aggregate to hide in.

@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Row, and_, func, select, update
 
+from privacy.ledger_chain import LedgerEntry
+from server.ledger import write_entry
 from server.store import Store
 from server.tables import attempts, contributions, releases
 
@@ -35,14 +37,22 @@ class OpenAttempt:
     deadline_ms: int
 
 
-def open_attempt(store: Store, opened: OpenAttempt) -> None:
+def open_attempt(store: Store, opened: OpenAttempt, entry: LedgerEntry | None = None) -> None:
     """Record an attempt, durably, before its first lease is given.
 
+    Args:
+        store: The store.
+        opened: The attempt.
+        entry: What it adds to the privacy ledger; None where only its release adds something.
+
     Raises:
+        LedgerError: If another entry was written meanwhile.
         sqlalchemy.exc.IntegrityError: If this attempt was recorded before.
     """
     members = None if opened.members is None else msgspec.json.encode(opened.members).decode()
     with store.write() as connection:
+        if entry is not None:
+            write_entry(connection, entry)
         connection.execute(
             attempts.insert().values(
                 round_number=opened.round_number,

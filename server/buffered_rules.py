@@ -62,8 +62,7 @@ def _check_privacy(privacy: PrivacySettings) -> None:
             f'privacy.mode = "{type(privacy).__struct_config__.tag}" must not be used with '
             "rounds.buffered: which updates share a release, and how old each is, follows from how "
             "long every device takes, so that one person moves more than an update of their own, "
-            "no cohort is a secret draw, and no sensitivity is proved; remove rounds.buffered, or "
-            'use mode = "local", where every update carries its own noise'
+            "no cohort is a secret draw, and no sensitivity is proved; remove rounds.buffered"
         )
     if privacy.adaptation is not None:
         raise ValueError(

@@ -325,7 +325,7 @@ class Coordinator:
             return False
         number = self._machine.round_number
         try:
-            await self._keeper.admit(number)
+            await self._keeper.admit(number, self._machine.attempt)
         except BudgetExceededError as error:
             _LOG.error("the run ends before round %s: %s", number, error)
             self._machine.finish()

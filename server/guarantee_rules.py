@@ -54,6 +54,7 @@ def check_guarantee(
             return
         case LocalNoise():
             _check_equal_weights(aggregation)
+            _check_one_update_an_attempt(rounds)
         case CentralNoise() | TreeNoise():
             slots = fixed_slot_count(rounds, privacy)
             aggregate_sensitivity(
@@ -88,7 +89,7 @@ def sampled_places(rounds: RoundSettings, privacy: PrivacySettings) -> int | Non
 
 
 def event_of(round_number: int, rounds: RoundSettings, privacy: PrivacySettings) -> PrivacyEvent:
-    """Return what the release of a round tells the accountant.
+    """Return what the release of a round tells the accountant; under ``local`` each attempt at it.
 
     Args:
         round_number: Round, from 1.
@@ -156,6 +157,17 @@ def _sampled_slots(rounds: RoundSettings, privacy: PrivacySettings) -> int:
             f"a chance of {overflow:.2g}, above delta / 10; leave cohort_size out to get {least}"
         )
     return rounds.cohort_size
+
+
+def _check_one_update_an_attempt(rounds: RoundSettings) -> None:
+    if rounds.selection != "drawn":
+        buffered = "" if rounds.buffered is None else ", and remove rounds.buffered"
+        raise ValueError(
+            f'rounds.selection must be "drawn" with privacy.mode = "local", got '
+            f'"{rounds.selection}": a device that came first and lost its place may get another in '
+            "the same attempt, and sends a second noised update, while an attempt is paid for "
+            f'once; set selection = "drawn"{buffered}'
+        )
 
 
 @lru_cache(maxsize=64)

@@ -1,7 +1,7 @@
 """Keep the ledger of privacy events in the store, in the same transaction as what it tells of.
 
 The chain itself is ``privacy.ledger_chain``. An entry is written in the transaction that records
-its release, so a model can neither leave without its entry nor be counted twice.
+its release, or under ``local`` its attempt: neither can be without its entry or be counted twice.
 """
 
 from collections.abc import Iterable
@@ -18,13 +18,13 @@ from server.tables import ledger
 def prepare_entry(
     store: Store, event: PrivacyEvent, *, run: str, round_number: int, now: float
 ) -> LedgerEntry:
-    """Return what a release will add to the ledger, before anything is written.
+    """Return what an event will add to the ledger, before anything is written.
 
     Args:
         store: The store.
-        event: What will be released.
+        event: What will be released or sent.
         run: Identifier of the run, 32 hex digits.
-        round_number: Round of the release, at least 0.
+        round_number: Its round, at least 0.
         now: Seconds since 1970 UTC.
     """
     with store.read() as connection:
@@ -38,7 +38,7 @@ def write_entry(connection: Connection, entry: LedgerEntry) -> None:
     """Write a prepared entry.
 
     Args:
-        connection: The write transaction that records the release.
+        connection: The write transaction that records what the entry tells of.
         entry: From ``prepare_entry``.
 
     Raises:
@@ -50,6 +50,12 @@ def write_entry(connection: Connection, entry: LedgerEntry) -> None:
             f"ledger entry {entry.sequence} must follow the newest, which is {last.sequence} by now"
         )
     connection.execute(ledger.insert().values(entry._asdict()))
+
+
+def is_newest(connection: Connection, entry: LedgerEntry) -> bool:
+    """Tell whether the ledger ends with an entry already."""
+    last = _last(connection)
+    return last is not None and last.sha256 == entry.sha256
 
 
 def is_drawn_by_coins(entry: LedgerEntry) -> bool:

@@ -66,6 +66,11 @@ def _of_people(
             f"{len(evaluations)} evaluations by devices are counted in that, with noise of "
             f"{evaluations[0].noise_multiplier:g} times what one device can count"
         )
+    if isinstance(privacy, LocalNoise):
+        lines.append(
+            "an attempt that misses its quorum costs as much as a round, which is not counted in "
+            "that: its devices have sent their updates"
+        )
     if isinstance(privacy, CentralNoise | TreeNoise):
         lines += _price_of_attention(config, privacy)
     return lines

@@ -54,7 +54,8 @@ class NewRelease:
         previous_sha256: Digest of the parameters the round started from, 32 bytes.
         metrics: Figures of the model and its round.
         guarantee: What the noise mode promises, in words.
-        entry: What the release adds to the privacy ledger; None for the initial parameters.
+        entry: Newest entry of the privacy ledger with the release, which adds it unless its attempt
+            did; None for the initial parameters.
         personalisation: What the method's server half keeps between rounds, as the file that holds
             it; None where it keeps nothing.
     """

@@ -7,7 +7,6 @@ behind belong to no release.
 
 import asyncio
 import dataclasses
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -21,9 +20,8 @@ from privacy.fresh_memory import fresh_memory
 from privacy.identity import Identity
 from privacy.settings import PrivacySettings
 from server.config import FederationConfig
-from server.guarantee_rules import event_of
-from server.ledger import prepare_entry
 from server.release_files import NewRelease, ReleaseFolder, parameters_digest
+from server.round_entries import RoundEntries
 from server.sealed_model import SealedModel
 from server.store import Store
 from server.threads import Threads
@@ -81,8 +79,7 @@ class ReleaseWriter:
     ) -> None:
         """Begin with nothing written; arguments as for ``ModelShelf``."""
         self._config = config
-        self._run = run
-        self._store = store
+        self._entries = RoundEntries(config, store, run)
         self._releases = releases
         self._threads = threads
         self._payload: memoryview | None = None
@@ -107,14 +104,9 @@ class ReleaseWriter:
         """
         run, number, stage = self._threads.run, new.round_number, new.plan.growth_stage
         hashing = asyncio.create_task(run(lambda: parameters_digest(new.parameters)))
-        event = event_of(number, self._config.rounds, privacy)
         schema = self._config.schema_at(stage).with_roles(*RELEASED)
         entry, payload = await asyncio.gather(
-            run(
-                lambda: prepare_entry(
-                    self._store, event, run=self._run, round_number=number, now=time.time()
-                )
-            ),
+            run(lambda: self._entries.of_release(number, privacy)),
             run(lambda: self._begin(schema, new)),
         )
         new = dataclasses.replace(new, entry=entry)

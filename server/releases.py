@@ -18,7 +18,7 @@ from privacy.identity import Identity
 from server.attempts import end_attempt, this_attempt
 from server.clients import count_participation
 from server.failpoints import UNARMED, Failpoint, Failpoints
-from server.ledger import is_drawn_by_coins, write_entry
+from server.ledger import is_drawn_by_coins, is_newest, write_entry
 from server.release_files import NewRelease, ReleaseFolder
 from server.store import Store
 from server.tables import attempts, clients, contributions, releases
@@ -124,7 +124,7 @@ def record_release(
     """
     with store.write() as connection:
         _check_chain(connection, new)
-        if new.entry is not None:
+        if new.entry is not None and not is_newest(connection, new.entry):
             write_entry(connection, new.entry)
         secret = new.entry is not None and is_drawn_by_coins(new.entry)
         ended_at = (_planned_close(connection, new) if secret else None) or now

@@ -1,8 +1,9 @@
 """Say whether the next round fits the privacy budget with its evaluation, and who may take part.
 
-Coordinator and simulation ask the same gate before every round. All of it blocks.
+Coordinator and simulation ask the same gate before every attempt. All of it blocks.
 """
 
+from privacy.accountant import epsilon_of
 from privacy.budget import BudgetExceededError, check_budget
 from privacy.calibrated_settings import CentralNoise, TreeNoise
 from server.clients import eligible_clients, population
@@ -11,12 +12,17 @@ from server.evaluation_rules import coming_evaluations
 from server.guarantee_rules import budget_of, event_of
 from server.ledger import ledger_events
 from server.outlook import outlook
+from server.round_entries import RoundEntries
 from server.shortage import shortage_of
 from server.store import Store
 
 
 class RoundGate:
-    """Stand before each round of one run."""
+    """Stand before each attempt at a round of one run.
+
+    Attributes:
+        entries: Make what its rounds add to the ledger.
+    """
 
     def __init__(self, config: FederationConfig, store: Store, run: str) -> None:
         """Serve one run.
@@ -29,7 +35,8 @@ class RoundGate:
         self._config = config
         self._store = store
         self._run = run
-        self._admitted: tuple[int, float | None] | None = None
+        self._admitted: tuple[tuple[int, int], float | None] | None = None
+        self.entries = RoundEntries(config, store, run)
 
     @property
     def limits_who_comes(self) -> bool:
@@ -51,25 +58,37 @@ class RoundGate:
         """
         return isinstance(self._config.privacy, CentralNoise | TreeNoise)
 
-    def outlook(self, next_round: int) -> list[str]:
+    def outlook(self, next_round: int, attempt: int = 0) -> list[str]:
         """Return lines on what the run promises and will have spent.
+
+        Args:
+            next_round: Round that is open or comes next, from 1.
+            attempt: Its attempt, from 0.
 
         Raises:
             LedgerError: If the ledger was changed or belongs to another run.
         """
-        return outlook(
-            self._config, spent=ledger_events(self._store, self._run), first_round=next_round
-        )
+        spent = ledger_events(self._store, self._run)
+        first_to_pay = next_round + self.entries.is_paid(next_round, attempt)
+        return outlook(self._config, spent=spent, first_round=first_to_pay)
 
-    def admit(self, round_number: int) -> float | None:
-        """Return ε after this round and its evaluation, or None where nothing is promised.
+    def admit(self, round_number: int, attempt: int = 0) -> float | None:
+        """Return ε after this attempt and its round's evaluation; None where nothing is promised.
+
+        Asked before an attempt is opened, and again before its round is closed. An attempt that the
+        ledger holds is closed whatever the budget has become: the release shows nothing more.
+
+        Args:
+            round_number: Round, from 1.
+            attempt: Attempt, from 0.
 
         Raises:
             BudgetExceededError: If they would pass the budget.
             LedgerError: If the ledger was changed or belongs to another run.
         """
-        if self._admitted is None or self._admitted[0] != round_number:
-            self._admitted = (round_number, self._epsilon_after(round_number))
+        asked = (round_number, attempt)
+        if self._admitted is None or self._admitted[0] != asked:
+            self._admitted = (asked, self._epsilon_after(round_number, attempt))
         return self._admitted[1]
 
     def population(self, round_number: int) -> list[str]:
@@ -89,10 +108,12 @@ class RoundGate:
         eligible, enrolled = self.population(round_number), population(self._store)
         return shortage_of(self._config, eligible=len(eligible), enrolled=len(enrolled))
 
-    def _epsilon_after(self, round_number: int) -> float | None:
+    def _epsilon_after(self, round_number: int, attempt: int) -> float | None:
         config, budget = self._config, budget_of(self._config.privacy)
         if budget is None:
             return None
+        if self.entries.is_paid(round_number, attempt):
+            return epsilon_of(ledger_events(self._store, self._run), budget.delta)
         event = event_of(round_number, config.rounds, config.privacy)
         # In which order the two come makes no difference to what both spend.
         evaluations = coming_evaluations(

@@ -94,23 +94,31 @@ class RoundKeeper:
 
         return await self._threads.run(repair)
 
-    async def announce(self, next_round: int) -> None:
+    async def announce(self, next_round: int, attempt: int) -> None:
         """Log what the run promises and will have spent.
+
+        Args:
+            next_round: Round that is open or comes next, from 1.
+            attempt: Its attempt, from 0.
 
         Raises:
             LedgerError: If the privacy ledger was changed or belongs to another run.
         """
-        for line in await self._threads.run(lambda: self._gate.outlook(next_round)):
+        for line in await self._threads.run(lambda: self._gate.outlook(next_round, attempt)):
             _LOG.info("privacy: %s", line)
 
-    async def admit(self, round_number: int) -> float | None:
-        """Return ε after this round and its evaluation, or None where nothing is promised.
+    async def admit(self, round_number: int, attempt: int) -> float | None:
+        """Return ε after this attempt and its round's evaluation; None where nothing is promised.
+
+        Args:
+            round_number: Round, from 1.
+            attempt: Attempt, from 0.
 
         Raises:
             BudgetExceededError: If they would pass the budget.
             LedgerError: If the privacy ledger was changed or belongs to another run.
         """
-        return await self._threads.run(lambda: self._gate.admit(round_number))
+        return await self._threads.run(lambda: self._gate.admit(round_number, attempt))
 
     async def population(self, round_number: int) -> list[str]:
         """Return the names of every device that may take part in this round, sorted."""
@@ -142,17 +150,25 @@ class RoundKeeper:
     async def open(
         self, round_number: int, attempt: int, members: Sequence[str] | None, remaining_s: float
     ) -> RoundInHand:
-        """Record an attempt and return it with its sealed model.
+        """Record an attempt, with its entry in the ledger if any, and return its sealed model.
 
         Args:
             round_number: Round, from 1.
             attempt: Attempt, from 0.
             members: The cohort, or None for ``first-come``.
             remaining_s: Seconds until it closes.
+
+        Raises:
+            LedgerError: If the privacy ledger was written to meanwhile.
         """
         await self._shelf.grow(round_number)
         opened = self._attempt(round_number, attempt, members, remaining_s)
-        await self._threads.run(lambda: open_attempt(self._store, opened))
+
+        def record() -> None:
+            entry = self._gate.entries.of_attempt(round_number, attempt)
+            open_attempt(self._store, opened, entry)
+
+        await self._threads.run(record)
         return await self._in_hand(opened)
 
     async def open_evaluation(self, deadline_s: float) -> RoundInHand:
@@ -233,7 +249,7 @@ class RoundKeeper:
         self._failpoints.reach(Failpoint.CLOSING)
         try:
             # Asked again: settings may have changed since the round was opened.
-            epsilon = await self.admit(order.round_number)
+            epsilon = await self.admit(order.round_number, order.attempt)
         except BudgetExceededError as error:
             _LOG.error("round %s cannot be closed: %s", order.round_number, error)
             return False

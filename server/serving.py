@@ -206,7 +206,7 @@ class _Parts:
         if self._renewal.is_due:
             await self._renewal.renew()
         recovered = await self._keeper.start()
-        await self._keeper.announce(recovered.round_number)
+        await self._keeper.announce(recovered.round_number, recovered.attempt)
         machine = make_machine(
             self._config.rounds,
             SecureSource(),

@@ -68,6 +68,14 @@ class Guard(Protocol):
         """Return who may take part in a round."""
         ...
 
+    def admit(self, round_number: int, attempt: int) -> None:
+        """Refuse an attempt at a round that would pass the budget."""
+        ...
+
+    def enter(self, round_number: int, attempt: int) -> None:
+        """Enter an attempt in the ledger where its updates show something."""
+        ...
+
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
@@ -247,6 +255,8 @@ class Federation:
         """Run the next round to its end and return its figures.
 
         Raises:
+            BudgetExceededError: If another attempt would pass the privacy budget.
+            LedgerError: If the privacy ledger was changed.
             SimulationError: If the population is too small, or no attempt had its quorum.
             WorkerError: If a worker process died.
         """
@@ -304,6 +314,7 @@ class Federation:
         """Open a round and close it; None if it fell short of its quorum and is to be repeated."""
         names = self._names
         if self._guard is not None:
+            self._guard.admit(self._machine.round_number, self._machine.attempt)
             names = self._guard.population(self._machine.round_number)
         try:
             order = self._arrivals.next_order(names)
@@ -312,6 +323,8 @@ class Federation:
         if order is None:
             number, why = self._machine.round_number, self._config.rounds.shortage(len(names))
             raise SimulationError(f"round {number} cannot open: {why}")
+        if self._guard is not None:
+            self._guard.enter(order.round_number, order.attempt)
         if isinstance(order, Close):
             try:
                 return self._close(order, tally)
@@ -328,7 +341,7 @@ class Federation:
                 clipping_norm=self.clipping_norm,
                 generate=self.generated_for,
             )
-        if order.gives_up or self._cannot_be_repeated:
+        if order.gives_up:
             raise SimulationError(
                 f"round {order.round_number} was given up after {order.attempt + 1} attempts: "
                 f"{order.reason}; lower training.learning_rate or rounds.quorum"
@@ -338,11 +351,6 @@ class Federation:
     @property
     def _is_sampled(self) -> bool:
         return self._config.rounds.selection == "sampled"
-
-    @property
-    def _cannot_be_repeated(self) -> bool:
-        """Return whether no figure may tell a resumed run how many attempts failed."""
-        return self._buffered is not None and self._config.privacy.guarantees_privacy
 
     def generated_for(self, client_name: str) -> Tensor | None:
         """Return a client's generated tensors, or None where the method generates none."""

@@ -1,9 +1,10 @@
 """Keep what a noise mode promises in a simulated run, with the server's own parts.
 
 The run's folder gets a store with the same ledger as a coordinator's, and every round is released
-as there: files, then one transaction with the ledger's entry, then the name. So a run that is
-stopped at any moment never draws noise again for a round that it recorded, and
-``sotto-privacy epsilon --ledger`` reads its ``store.sqlite``.
+as there: files, then one transaction with the ledger's entry, then the name. Under ``local`` every
+attempt is entered before it trains, and once: a run that was stopped repeats the attempts of its
+round as they were. So a run that is stopped at any moment never draws noise again for a round that
+it recorded, and ``sotto-privacy epsilon --ledger`` reads its ``store.sqlite``.
 """
 
 import dataclasses
@@ -14,8 +15,7 @@ from pathlib import Path
 from privacy.secure_noise import NoiseKeys, SystemKeys
 from server.clients import add_names
 from server.folder import ServerFolder
-from server.guarantee_rules import event_of
-from server.ledger import prepare_entry
+from server.ledger import write_entry
 from server.noised_evaluations import NoisedEvaluations
 from server.recovery import finish_release
 from server.release_files import NewRelease, ReleaseFolder
@@ -31,7 +31,8 @@ class GuardedRun:
     """Hold the store of one simulated run under a guarantee.
 
     Attributes:
-        gate: Asked before every round.
+        gate: Knows what was spent.
+        epsilon: ε after the newest attempt; None before there is one.
         noise_keys: Where the keys of calibrated noise come from.
         evaluations: Releases what clients counted.
     """
@@ -68,6 +69,7 @@ class GuardedRun:
             raise StoreError(f"{folder} holds the ledger of another run; give another --out")
         add_names(self._store, names, now=time.time())
         self.gate = RoundGate(config, self._store, run)
+        self.epsilon: float | None = None
         self.noise_keys = noise_keys or noise_keys_of(
             ServerFolder(folder), self._store, config, run
         )
@@ -76,6 +78,17 @@ class GuardedRun:
     def population(self, round_number: int) -> list[str]:
         """Return who may take part in a round."""
         return self.gate.population(round_number)
+
+    def admit(self, round_number: int, attempt: int) -> None:
+        """Ask the gate before an attempt, and note ε after it; ``RoundGate.admit``."""
+        self.epsilon = self.gate.admit(round_number, attempt)
+
+    def enter(self, round_number: int, attempt: int) -> None:
+        """Enter an attempt in the ledger where its updates show something, before they are made."""
+        entry = self.gate.entries.of_attempt(round_number, attempt)
+        if entry is not None:
+            with self._store.write() as connection:
+                write_entry(connection, entry)
 
     def recover(self, releases: ReleaseFolder) -> None:
         """Publish a release that a stopped process recorded; drop one that it did not."""
@@ -96,10 +109,7 @@ class GuardedRun:
         """
         now = time.time()
         if new.round_number:
-            event = event_of(new.round_number, self._config.rounds, self._config.privacy)
-            entry = prepare_entry(
-                self._store, event, run=self._run, round_number=new.round_number, now=now
-            )
+            entry = self.gate.entries.of_release(new.round_number, self._config.privacy)
             new = dataclasses.replace(new, entry=entry)
         # Coins keep secret who was drawn; other cohorts are counted, for limits on taking part.
         counted = () if self.gate.hides_counts else took_part

@@ -194,10 +194,9 @@ class _Run:
             self._complete(metrics)
             while not federation.is_finished:
                 before = parameters_sha256(federation.parameters)
-                spent = self._spend(federation.round_number + 1)
-                if spent is None:
+                figures = self._run_round()
+                if figures is None:
                     break
-                figures = federation.run_round() | spent
                 is_best = self._evaluate(figures)
                 if self._guarded is not None:
                     # Nothing of a model is shown before its entry is in the ledger.
@@ -219,20 +218,24 @@ class _Run:
         if newest is not None and newest.record.round > written:
             metrics.write(newest.record.metrics)
 
-    def _spend(self, round_number: int) -> dict[str, Value] | None:
-        """Return what the round will have spent; None, and the run is over, if that is too much."""
+    def _run_round(self) -> dict[str, Value] | None:
+        """Run a round and say what is spent; None, and the run is over, if that were too much."""
         if self._guarded is None:
-            return {}
+            return self._federation.run_round()
+        number = self._federation.round_number + 1
         try:
-            epsilon = self._guarded.gate.admit(round_number)
+            # Asked before the model grows for a round that is not to be.
+            self._guarded.admit(number, 0)
+            figures = self._federation.run_round()
         except BudgetExceededError as error:
-            tell([f"the run ends before round {round_number}: {error}"])
+            tell([f"the run ends before round {number}: {error}"])
             self._federation.finish()
             return None
         except LedgerError as error:
             raise CheckpointError(f"{self._folder.folder}: {error}") from None
         budget = budget_of(self._config.privacy)
-        return {"epsilon": epsilon, "delta": None if budget is None else budget.delta}
+        delta = None if budget is None else budget.delta
+        return {**figures, "epsilon": self._guarded.epsilon, "delta": delta}
 
     def _at_last_checkpoint(self) -> Federation:
         names = list(self._population.clients)

@@ -33,17 +33,13 @@ def test_a_federation_without_a_guarantee_may_be_buffered() -> None:
     assert (buffered.concurrency, buffered.max_staleness) == (6, 10)
 
 
-def test_noise_that_each_update_carries_itself_may_be_buffered() -> None:
-    assert config(mode="local", noise=NOISE).rounds.buffered is not None
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         (
             {"mode": "central", "noise": NOISE + 'adjacency = "zero-out"\n'},
-            'privacy.mode = "central" must not be used with rounds.buffered: .* or use mode = '
-            '"local"',
+            'privacy.mode = "central" must not be used with rounds.buffered: .*; remove '
+            "rounds.buffered$",
         ),
         (
             {
@@ -52,6 +48,11 @@ def test_noise_that_each_update_carries_itself_may_be_buffered() -> None:
                 + 'adjacency = "zero-out"\nmin_separation = 2\nmax_participation = 3\n',
             },
             'privacy.mode = "ftrl" must not be used with rounds.buffered',
+        ),
+        (
+            {"mode": "local", "noise": NOISE},
+            'rounds.selection must be "drawn" with privacy.mode = "local", got "first-come": .*; '
+            'set selection = "drawn", and remove rounds.buffered',
         ),
         ({"tables": EVALUATION}, 'evaluation.kind = "devices" asks devices that are still at work'),
         ({"tables": ADAPTIVE}, "privacy.adaptive_clipping must be absent with rounds.buffered"),

@@ -190,6 +190,11 @@ def test_a_tree_tells_its_limits_and_its_number() -> None:
     )
 
 
+def test_local_noise_is_refused_where_a_device_may_send_twice_in_an_attempt() -> None:
+    with pytest.raises(ConfigError, match=r'rounds\.selection must be "drawn" with .*"local"'):
+        config(LOCAL, rounds=f'{DRAWN}\nselection = "first-come"')
+
+
 def test_local_noise_tells_its_multiplier() -> None:
     local = config(LOCAL)
 

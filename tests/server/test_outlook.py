@@ -9,7 +9,7 @@ from privacy.accountant import epsilon_of
 from privacy.events import GaussianRelease
 from privacy.example_settings import ExamplePrivacySettings
 from server.outlook import outlook, promises
-from tests.server.test_guarantee_rules import ATTENTIVE, CENTRAL, SAMPLED, config
+from tests.server.test_guarantee_rules import ATTENTIVE, CENTRAL, LOCAL, SAMPLED, config
 
 EVENT = GaussianRelease(noise_multiplier=1.5, adjacency="zero-out", sampling=None)
 
@@ -39,6 +39,14 @@ def test_a_budget_below_that_stops_the_run() -> None:
     _, spending = outlook(config(CENTRAL.replace("8.0", "1.0")))
 
     assert spending.endswith("epsilon_budget is 1; the run will stop before that")
+
+
+def test_attempts_that_come_to_nothing_are_named_where_they_cost_something() -> None:
+    aggregation = 'rule = "mean"\nweighting = "equal"'
+
+    line = outlook(config(LOCAL, aggregation=aggregation))[-1]
+
+    assert line.startswith("an attempt that misses its quorum costs as much as a round")
 
 
 def test_coins_are_named_with_their_rate() -> None:

@@ -13,13 +13,15 @@ from edge_client.local_round import LocalTrainer
 from models.parameters import initial_parameters
 from privacy.accountant import epsilon_of
 from privacy.budget import PrivacyBudget, rounds_left
-from privacy.events import GaussianRelease, TreeRelease
+from privacy.cli import main
+from privacy.events import GaussianRelease, LocalRelease, TreeRelease
 from privacy.tree_noise import DerivedKeys
 from server.config import make_plan
 from server.ledger import ledger_entries, ledger_events
 from server.release_files import read_release
 from server.store import Store, open_store
 from server.store_settings import StoreSettings
+from simulation.arrivals import SimulationError
 from simulation.checkpoint import CheckpointError
 from simulation.config import SimulationConfig, config_from
 from simulation.metrics import read_metrics
@@ -279,6 +281,72 @@ def test_nothing_of_one_client_is_written(
     for name, value in figures_of_the_first_round(config, population).items():
         for form in (f"{value:.5g}", f"{value:.4f}"):
             assert form.encode() not in written, name
+
+
+LOCAL = {
+    "mode": "local",
+    "clipping_norm": 1.0,
+    "noise_multiplier": 9.0,
+    "delta": 1e-3,
+    "epsilon_budget": 100.0,
+}
+SENT = LocalRelease(noise_multiplier=9.0)
+# Of six devices each stays away with a chance of 0.99, so no attempt has its quorum.
+AWAY = {"cap": 2, "cohort_size": 6, "quorum": 3, "deadline_s": 10.0, "retry_limit": 2}
+HARDLY_ANYBODY = {"dataset": "manual", "partition": "users", "absence_rate": 0.99}
+
+
+def test_noise_of_each_devices_own_is_paid_for_with_every_attempt_and_once(
+    guarded: Configured,
+    population: Population,
+    tmp_path: Path,
+    opened: Callable[[Path], Store],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    config, tables = guarded(privacy=LOCAL, rounds=AWAY, data=HARDLY_ANYBODY)
+    for _ in range(2):  # The second time as after a kill: the same attempts again.
+        with pytest.raises(SimulationError, match="given up after 3 attempts"):
+            run_simulation(config, tables, population, tmp_path, RunOptions())
+
+    entries = ledger_entries(opened(tmp_path))
+    assert [entry.round_number for entry in entries] == [1, 1, 1]
+    assert ledger_events(opened(tmp_path), run_of(tmp_path)) == [SENT] * 3
+    capsys.readouterr()
+    assert main(["epsilon", "--ledger", str(tmp_path / "store.sqlite"), "--delta", "1e-3"]) == 0
+    assert f"epsilon {epsilon_of([SENT] * 3, 1e-3):.4g} " in capsys.readouterr().out
+
+
+def test_a_run_stops_before_the_attempt_that_would_pass_its_budget(
+    guarded: Configured,
+    population: Population,
+    tmp_path: Path,
+    opened: Callable[[Path], Store],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    budget = epsilon_of([SENT] * 2, 1e-3) + 1e-3
+    privacy = LOCAL | {"epsilon_budget": budget}
+    config, tables = guarded(privacy=privacy, rounds=AWAY, data=HARDLY_ANYBODY)
+
+    final = run_simulation(config, tables, population, tmp_path, RunOptions())
+
+    assert final["round"] == 0
+    assert len(ledger_entries(opened(tmp_path))) == 2
+    assert "the run ends before round 1" in capsys.readouterr().err
+
+
+def test_releases_of_updates_that_were_paid_for_cost_nothing_more(
+    guarded: Configured, population: Population, tmp_path: Path, opened: Callable[[Path], Store]
+) -> None:
+    config, tables = guarded(privacy=LOCAL)
+
+    run_simulation(config, tables, population, tmp_path, RunOptions())
+
+    entries = ledger_entries(opened(tmp_path))
+    assert [entry.round_number for entry in entries] == [1, 2, 3, 4]
+    newest = read_release(tmp_path / "releases" / "latest").record
+    assert newest.ledger_sha256 == entries[-1].sha256.hex()
+    spent = [row["epsilon"] for row in read_metrics(tmp_path)]
+    assert spent == pytest.approx([epsilon_of([SENT] * count, 1e-3) for count in (1, 2, 3, 4)])
 
 
 def test_not_even_how_many_updates_were_set_aside_is_written(
