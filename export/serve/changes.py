@@ -57,7 +57,9 @@ def put_people(
     return names
 
 
-def serve_from_now(shelf: ServingFolder, incoming: Path, version: str, reason: str) -> Versions:
+def serve_from_now(
+    shelf: ServingFolder, incoming: Path, version: str, reason: str, *, instead_of: str | None
+) -> Versions:
     """Serve a copy that was judged, and remove the versions that nobody is answered from any more.
 
     Args:
@@ -65,14 +67,21 @@ def serve_from_now(shelf: ServingFolder, incoming: Path, version: str, reason: s
         incoming: The copy, beside them.
         version: Its name from now on.
         reason: What the gate found, in words.
+        instead_of: The version that it was compared with; None if nothing was served.
 
     Returns:
         What is served from now on.
 
     Raises:
+        ServingError: If another version is served by now.
         OSError: If the disk refuses; what was served goes on, and nothing of the copy stays.
     """
     served = read_versions(shelf)
+    if served.present != instead_of:
+        raise ServingError(
+            f"{version} was compared with {instead_of}, but {served.present} is served by now; "
+            "promote again to compare with that"
+        )
     changed = served.changed("promote", version, reason)
     try:
         keep(shelf, incoming, version)

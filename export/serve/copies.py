@@ -59,16 +59,22 @@ def _copy_people(target: Path, people: Path | None) -> None:
         shutil.copyfile(path, target / path.name)
 
 
+def flush(folder: ServingFolder, incoming: Path) -> None:
+    """Make the copy the owner's alone and bring it to the disk, which takes its time."""
+    for copy in (folder.people(incoming.name), incoming):
+        for path in (*(copy.iterdir() if copy.is_dir() else ()), copy):
+            path.chmod(0o700 if path.is_dir() else 0o600)
+            sync_file(path)
+
+
 def keep(folder: ServingFolder, incoming: Path, version: str) -> None:
-    """Give the copy its version's name, flushed to the disk."""
+    """Give the copy its version's name, flushed to the disk: at once, if it was before."""
     moved = (
         (folder.people(incoming.name), folder.people(version)),
         (incoming, folder.bundles / version),
     )
+    flush(folder, incoming)
     for source, target in moved:
-        for path in (*(source.iterdir() if source.is_dir() else ()), source):
-            path.chmod(0o700 if path.is_dir() else 0o600)
-            sync_file(path)
         if target.exists():
             _remove(target.rename(target.with_name(f"gone-{secrets.token_hex(8)}")))
         source.rename(target)

@@ -11,17 +11,27 @@
     voice/           versions, people and versions.json of the voice, if one was promoted
     blocklist.txt    words that are never suggested, if there is such a file
     tokens.json      SHA-256 of every client's token
+
+A command that changes the folder has a lock of three: one promotion copies and measures at a time,
+what is served is exchanged under another, for moments, and tokens have their own.
 """
 
 import contextlib
 import fcntl
+import logging
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from export.full_disk import naming_the_disk
 from export.release import read_authority
+
+_LOG = logging.getLogger(__name__)
+
+_MOMENT_S = 1.0
+_LOOK_EVERY_S = 0.05
 
 
 class ServingError(ValueError):
@@ -133,18 +143,51 @@ class ServingFolder:
             )
         return certificate
 
-    @contextlib.contextmanager
-    def changing(self) -> Iterator[None]:
-        """Keep other commands from changing the folder meanwhile; waits for its turn.
+    def changing(self) -> contextlib.AbstractContextManager[None]:
+        """Keep other commands from changing what is served meanwhile; waits for its turn.
 
-        Raises:
-            FullDiskError: If there is no room for what the block writes.
-            OSError: If the folder cannot be written.
+        The block may raise FullDiskError, where there is no room for what it writes, and OSError,
+        where the folder cannot be written; so may the other two locks.
         """
+        return self._turn(".lock", "changes what is served from")
+
+    def promoting(self) -> contextlib.AbstractContextManager[None]:
+        """Keep other promotions away, however long this one copies and measures.
+
+        What is served may change meanwhile: it is exchanged under ``changing``.
+        """
+        return self._turn(".promoting.lock", "promotes into")
+
+    def changing_tokens(self) -> contextlib.AbstractContextManager[None]:
+        """Keep other commands from changing the tokens meanwhile; what is served may change."""
+        return self._turn(".tokens.lock", "changes the tokens of")
+
+    @contextlib.contextmanager
+    def _turn(self, name: str, doing: str) -> Iterator[None]:
         with naming_the_disk(self.root):
-            descriptor = os.open(self.root / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(self.root / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                if not _is_locked_within(descriptor, _MOMENT_S):
+                    _LOG.warning(
+                        "waiting: another sotto-serve command %s %s; this one goes on when it ends",
+                        doing,
+                        self.root,
+                    )
+                    fcntl.flock(descriptor, fcntl.LOCK_EX)
                 yield
             finally:
                 os.close(descriptor)
+
+
+def _is_locked_within(descriptor: int, seconds: float) -> bool:
+    """Lock a file, unless others keep it for longer than that; return whether it is locked."""
+    give_up = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= give_up:
+                return False
+            time.sleep(_LOOK_EVERY_S)
+        else:
+            return True

@@ -1,7 +1,8 @@
 """Bring a new version into service, or the one before it back.
 
 A bundle is copied first and the copy is checked, so what was judged is what is served. It is
-promoted only if a figure is not worse than the present version's by more than so much.
+promoted only if a figure is not worse than the present version's by more than so much. Other
+commands go on while it is copied and measured; they wait for the exchange alone.
 """
 
 import shutil
@@ -16,7 +17,7 @@ from export.bundle import load_bundle
 from export.personal_file import kind_of
 from export.runtime import NextWordGraph
 from export.serve.changes import check_people, go_back, serve_from_now
-from export.serve.copies import copied
+from export.serve.copies import copied, flush
 from export.serve.folder import ServingError, ServingFolder
 from export.serve.gate import GateError, believed_figure, judge
 from export.serve.keyboard_version import ServedModel, load_version
@@ -55,7 +56,8 @@ def promote(
 
     Raises:
         GateError: If the figure is worse, or cannot be compared.
-        ValueError: If the bundle is corrupt, unsigned where that is not accepted, or cannot run.
+        ValueError: If the bundle is corrupt, unsigned where that is not accepted, or cannot run;
+            or if another version came to be served while this one was measured.
         OSError: If the disk refuses; what was served goes on.
     """
     folder.check()
@@ -63,7 +65,7 @@ def promote(
     sentences = None if held_out is None else read_held_out(held_out)
     one_file = people is not None and people.is_file() and kind_of(people) == "people"
     everybody, files = (people, None) if one_file else (None, people)
-    with folder.changing(), copied(folder, bundle, files, check=load_bundle) as incoming:
+    with folder.promoting(), copied(folder, bundle, files, check=load_bundle) as incoming:
         if everybody is not None:
             shutil.copyfile(everybody, folder.everybody(incoming.name))
         new = load_version(folder, settings, incoming.name)
@@ -78,7 +80,9 @@ def promote(
         before = None if old is None else _figure(folder, old, metric, sentences)
         figure = _figure(folder, new, metric, sentences)
         reason = judge(metric, before, figure, largest_loss=largest_loss)
-        changed = serve_from_now(folder, incoming, version, reason)
+        flush(folder, incoming)
+        with folder.changing():
+            changed = serve_from_now(folder, incoming, version, reason, instead_of=versions.present)
     return {"version": version, "before": changed.before, "gate": reason}
 
 

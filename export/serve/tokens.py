@@ -53,7 +53,7 @@ def make_tokens(folder: ServingFolder, clients: Iterable[str]) -> dict[str, str]
         OSError: If the file cannot be written.
     """
     made = {checked_client(name): _PREFIX + secrets.token_urlsafe(_TOKEN_BYTES) for name in clients}
-    with folder.changing():
+    with folder.changing_tokens():
         hashes = _read(folder.tokens)
         hashes |= {client: _digest(token) for client, token in made.items()}
         _write(folder.tokens, hashes)
@@ -67,7 +67,7 @@ def revoke_tokens(folder: ServingFolder, clients: Iterable[str]) -> None:
         ServingError: If one of them has none.
         OSError: If the file cannot be written.
     """
-    with folder.changing():
+    with folder.changing_tokens():
         hashes = _read(folder.tokens)
         for client in clients:
             if hashes.pop(client, None) is None:

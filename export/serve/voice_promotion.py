@@ -7,7 +7,7 @@ bundles name it: what a server would have to measure that on is recordings, whic
 from pathlib import Path
 
 from export.serve.changes import check_people, go_back, serve_from_now
-from export.serve.copies import copied
+from export.serve.copies import copied, flush
 from export.serve.folder import ServingError, ServingFolder
 from export.serve.gate import believed_figure, judge
 from export.serve.settings import read_settings
@@ -45,13 +45,14 @@ def promote_voice(
 
     Raises:
         GateError: If the figure is worse, or cannot be compared.
-        ValueError: If the bundle is corrupt, unsigned where that is not accepted, or cannot run.
+        ValueError: If the bundle is corrupt, unsigned where that is not accepted, or cannot run;
+            or if another voice came to be served meanwhile.
         OSError: If the disk refuses; what was served goes on.
     """
     folder.check()
     settings, voices = read_settings(folder.settings), folder.voices
     with (
-        folder.changing(),
+        folder.promoting(),
         copied(voices, bundle, people, check=load_speech_bundle) as incoming,
     ):
         new = load_voice(folder, settings, incoming.name)
@@ -68,7 +69,9 @@ def promote_voice(
             before = _figure(metric, old)
         figure = _figure(metric, new.manifest)
         reason = judge(metric, before, figure, largest_loss=largest_loss, what="voice")
-        changed = serve_from_now(voices, incoming, version, reason)
+        flush(voices, incoming)
+        with folder.changing():
+            changed = serve_from_now(voices, incoming, version, reason, instead_of=versions.present)
     return {"version": version, "before": changed.before, "gate": reason}
 
 

@@ -73,11 +73,11 @@ PROMOTIONS: dict[str, tuple[Command, list[str]]] = {
 
 
 def listing(folder: Path) -> dict[str, bytes]:
-    """Return everything but the lock, which holds nothing."""
+    """Return everything but the locks, which hold nothing."""
     return {
         str(path.relative_to(folder)): path.read_bytes() if path.is_file() else b""
         for path in folder.rglob("*")
-        if path.name != ".lock"
+        if not path.name.endswith(".lock")
     }
 
 

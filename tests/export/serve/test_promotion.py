@@ -1,6 +1,9 @@
 """What may be served, and how a folder changes from one version to the next."""
 
 import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -11,13 +14,15 @@ from export.keyboard import export_keyboard
 from export.next_word import NextWords
 from export.release import read_release
 from export.runtime import NextWordGraph
+from export.serve import promotion
 from export.serve.cli import main
 from export.serve.folder import ServingFolder
-from export.serve.recall import measure_recall
+from export.serve.recall import Recall, measure_recall
+from export.serve.tokens import make_tokens, read_tokens
 from models.codec import FlatVector
 from models.vocabulary import Vocabulary
 from tests.export.conftest import Federation, write_release
-from tests.export.serve.running_server import serving_folder
+from tests.export.serve.running_server import serving_folder, wait_until
 
 Json = dict[str, object]
 
@@ -80,6 +85,96 @@ def test_versions_are_measured_on_held_out_text(
     assert main([*asked, "--metric", "top1_recall"]) == 1
 
     assert "top1_recall 0.2500, the present version has 0.7500" in capsys.readouterr().err
+
+
+@contextmanager
+def measuring(
+    asked: list[str], monkeypatch: pytest.MonkeyPatch, *, status: int
+) -> Iterator[threading.Thread]:
+    """Run a promotion in a thread that measures until the block ends."""
+    begun, go_on = threading.Event(), threading.Event()
+    statuses: list[int] = []
+
+    def wait(*_: object, **__: object) -> Recall:
+        begun.set()
+        assert go_on.wait(60)
+        return Recall(words=4, top1_hits=1, top3_hits=2)
+
+    monkeypatch.setattr(promotion, "measure_recall", wait)
+    thread = threading.Thread(target=lambda: statuses.append(main(asked)))
+    thread.start()
+    try:
+        assert begun.wait(60)
+        yield thread
+    finally:
+        go_on.set()
+        thread.join()
+    assert statuses == [status]
+
+
+@pytest.fixture
+def held_out(tmp_path: Path) -> Path:
+    text = tmp_path / "held-out"
+    text.write_text("go we go go.\n" * 30)
+    return text
+
+
+def within_seconds(asked: list[str]) -> int | None:
+    """Run a command; return its status, None where it still waits after a while."""
+    statuses: list[int] = []
+    thread = threading.Thread(target=lambda: statuses.append(main(asked)), daemon=True)
+    thread.start()
+    thread.join(20)
+    return statuses[0] if statuses else None
+
+
+def test_nobody_waits_for_a_promotion_that_measures(
+    *,
+    folder: ServingFolder,
+    bundles: dict[int, Path],
+    held_out: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    root = str(folder.root)
+    token = make_tokens(folder, ["ann"])["ann"]
+    assert main(["promote", root, str(bundles[4])]) == 0
+    asked = ["promote", root, str(bundles[5]), "--held-out", str(held_out)]
+
+    with measuring(asked, monkeypatch, status=1):
+        assert within_seconds(["revoke", root, "ann"]) == 0
+        assert read_tokens(folder).client_of(token) is None
+        assert within_seconds(["token", root, "bob"]) == 0
+        assert within_seconds(["rollback", root]) == 0
+
+    # What was compared with is not what is served any more.
+    told = capsys.readouterr().err
+    assert "was compared with 000004-" in told
+    assert "is served by now; promote again to compare with that" in told
+    assert str(status_of(folder, capsys)["present"]).startswith("000003-")
+
+
+def test_a_second_promotion_waits_for_the_first_and_says_so(
+    *,
+    folder: ServingFolder,
+    bundles: dict[int, Path],
+    held_out: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    asked = ["promote", str(folder.root), str(bundles[4]), "--held-out", str(held_out)]
+    second = ["promote", str(folder.root), str(bundles[5]), "--largest-loss", "50"]
+    waiting = threading.Thread(target=lambda: main(second))
+
+    with measuring(asked, monkeypatch, status=0):
+        waiting.start()
+        wait_until(lambda: "waiting: another sotto-serve command promotes into" in caplog.text)
+    waiting.join()
+
+    found = status_of(folder, capsys)
+    assert str(found["before"]).startswith("000004-")
+    assert str(found["present"]).startswith("000005-")
 
 
 def test_recall_counts_what_the_keyboard_would_show(
