@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 from export.personal_file import PersonalFile
 from export.serve.copies import keep, remove_all_but
@@ -10,6 +11,8 @@ from export.serve.folder import ServingError, ServingFolder
 from export.serve.tokens import checked_client
 from export.serve.versions import Versions, read_versions, write_versions
 from privacy.atomic import write_atomically
+
+V = TypeVar("V")
 
 
 def check_people(files: Iterable[Path], load: Callable[[str], object]) -> None:
@@ -27,6 +30,34 @@ def check_people(files: Iterable[Path], load: Callable[[str], object]) -> None:
         if path.suffix != ".zip" or not path.is_file():
             raise ServingError(f"{path.name} must be CLIENT.zip, a personal file")
         load(checked_client(path.stem))
+
+
+def load_present(
+    load: Callable[[str], V], present: str | None, *, offered: str, what: str
+) -> tuple[V | None, str]:
+    """Return the present version to compare with; None, and why, where there is none to load.
+
+    A copy that was damaged can be compared with nothing, and the next promotion is what repairs it:
+    another version's, or its own again.
+
+    Args:
+        load: Loads a version as a server would.
+        present: Its name; None if nothing is served.
+        offered: The version that is to be served.
+        what: What it is, for the words.
+
+    Raises:
+        ServingError: If the present version is what is offered, and is whole.
+    """
+    if present is None:
+        return None, f"no {what} was served before"
+    try:
+        loaded = load(present)
+    except (ValueError, OSError) as error:
+        return None, f"the present {what} {present} cannot be loaded: {error}"
+    if offered == present:
+        raise ServingError(f"{what} {present} is served already")
+    return loaded, ""
 
 
 def put_people(

@@ -47,17 +47,24 @@ def believed_figure(
 
 
 def judge(
-    metric: str, old: float | None, new: float, *, largest_loss: float, what: str = "version"
+    metric: str,
+    old: float | None,
+    new: float,
+    *,
+    largest_loss: float,
+    what: str = "version",
+    why_alone: str = "no version was served before",
 ) -> str:
     """Return in words why a figure is good enough beside the present version's.
 
     Args:
         metric: Its name.
-        old: The present version's; None if nothing is served.
+        old: The present version's; None if there is nothing to compare with.
         new: The new version's.
         largest_loss: How much worse it may be: of a share in percentage points, of any other
             figure in per cent of the present one.
         what: What is judged, for the words.
+        why_alone: Why there is nothing to compare with, if there is not.
 
     Raises:
         GateError: If it is worse than that, or not finite.
@@ -68,7 +75,7 @@ def judge(
     if not math.isfinite(new):
         raise GateError(f"{metric} of the new {what} must be finite, got {new}")
     if old is None:
-        return f"{metric} {new:.4f}; no {what} was served before"
+        return f"{metric} {new:.4f}; {why_alone}"
     found = f"{metric} {new:.4f}, the present {what} has {old:.4f}"
     if math.isfinite(old) and not _is_good_enough(quality, old, new, largest_loss):
         better = "more" if quality.more_is_better else "less"

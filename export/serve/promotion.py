@@ -16,14 +16,14 @@ from rich.progress import track
 from export.bundle import load_bundle
 from export.personal_file import kind_of
 from export.runtime import NextWordGraph
-from export.serve.changes import check_people, go_back, serve_from_now
+from export.serve.changes import check_people, go_back, load_present, serve_from_now
 from export.serve.copies import copied, flush
-from export.serve.folder import ServingError, ServingFolder
+from export.serve.folder import ServingFolder
 from export.serve.gate import GateError, believed_figure, judge
 from export.serve.keyboard_version import ServedModel, load_version
 from export.serve.personal_models import load_person
 from export.serve.recall import measure_recall, read_held_out
-from export.serve.settings import ServeSettings, read_settings
+from export.serve.settings import read_settings
 from export.serve.versions import read_versions, version_name
 
 _JUDGED_PEOPLE = 5
@@ -39,6 +39,9 @@ def promote(
     largest_loss: float,
 ) -> dict[str, object]:
     """Serve a bundle from now on, if it passes the gate.
+
+    Where the present version cannot be loaded any more there is nothing to compare with: the new
+    one passes, the history says why, and it may be the same version, which repairs it.
 
     Args:
         folder: The serving folder.
@@ -74,12 +77,15 @@ def promote(
         )
         version = version_name(new.manifest)
         versions = read_versions(folder)
-        if version == versions.present:
-            raise ServingError(f"version {version} is served already")
-        old = None if versions.present is None else _present(folder, settings, versions.present)
+        old, why_alone = load_present(
+            partial(load_version, folder, settings),
+            versions.present,
+            offered=version,
+            what="version",
+        )
         before = None if old is None else _figure(folder, old, metric, sentences)
         figure = _figure(folder, new, metric, sentences)
-        reason = judge(metric, before, figure, largest_loss=largest_loss)
+        reason = judge(metric, before, figure, largest_loss=largest_loss, why_alone=why_alone)
         flush(folder, incoming)
         with folder.changing():
             changed = serve_from_now(folder, incoming, version, reason, instead_of=versions.present)
@@ -102,16 +108,6 @@ def roll_back(folder: ServingFolder, *, reason: str) -> dict[str, object]:
         what="version",
         reason=reason,
     )
-
-
-def _present(folder: ServingFolder, settings: ServeSettings, version: str) -> ServedModel:
-    try:
-        return load_version(folder, settings, version)
-    except (ValueError, OSError) as error:
-        raise GateError(
-            f"the present version {version} cannot be compared with: {error}; "
-            "run `sotto-serve rollback` first"
-        ) from None
 
 
 def _figure(

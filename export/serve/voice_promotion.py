@@ -6,9 +6,9 @@ bundles name it: what a server would have to measure that on is recordings, whic
 
 from pathlib import Path
 
-from export.serve.changes import check_people, go_back, serve_from_now
+from export.serve.changes import check_people, go_back, load_present, serve_from_now
 from export.serve.copies import copied, flush
-from export.serve.folder import ServingError, ServingFolder
+from export.serve.folder import ServingFolder
 from export.serve.gate import believed_figure, judge
 from export.serve.settings import read_settings
 from export.serve.versions import read_versions, version_name
@@ -29,6 +29,9 @@ def promote_voice(
     largest_loss: float,
 ) -> dict[str, object]:
     """Serve a voice from now on, if it passes the gate.
+
+    Where the present voice cannot be loaded any more there is nothing to compare with, as with
+    keyboards.
 
     Args:
         folder: The serving folder.
@@ -61,14 +64,17 @@ def promote_voice(
         )
         version = version_name(new.manifest)
         versions = read_versions(voices)
-        if version == versions.present:
-            raise ServingError(f"voice {version} is served already")
-        before = None
-        if versions.present is not None:
-            old = load_speech_bundle(voices.bundles / versions.present).manifest
-            before = _figure(metric, old)
+        old, why_alone = load_present(
+            lambda present: load_speech_bundle(voices.bundles / present).manifest,
+            versions.present,
+            offered=version,
+            what="voice",
+        )
+        before = None if old is None else _figure(metric, old)
         figure = _figure(metric, new.manifest)
-        reason = judge(metric, before, figure, largest_loss=largest_loss, what="voice")
+        reason = judge(
+            metric, before, figure, largest_loss=largest_loss, what="voice", why_alone=why_alone
+        )
         flush(voices, incoming)
         with folder.changing():
             changed = serve_from_now(voices, incoming, version, reason, instead_of=versions.present)

@@ -19,6 +19,7 @@ from export.serve.cli import main
 from export.serve.folder import ServingFolder
 from export.serve.recall import Recall, measure_recall
 from export.serve.tokens import make_tokens, read_tokens
+from export.serve.versions import read_versions
 from models.codec import FlatVector
 from models.vocabulary import Vocabulary
 from tests.export.conftest import Federation, write_release
@@ -257,6 +258,36 @@ def test_rolling_back_twice_comes_back(
         presents.append(str(status_of(folder, capsys)["present"])[:6])
 
     assert presents == ["000003", "000004"]
+
+
+@pytest.mark.parametrize("repaired_with", [3, 5])
+def test_a_present_version_that_is_damaged_gives_way(
+    *,
+    folder: ServingFolder,
+    bundles: dict[int, Path],
+    held_out: Path,
+    capsys: pytest.CaptureFixture[str],
+    repaired_with: int,
+) -> None:
+    present = read_versions(folder).present
+    assert present is not None
+    copy = folder.bundles / present
+    content = bytearray(copy.read_bytes())
+    content[len(content) // 2] ^= 1
+    copy.write_bytes(content)
+    # Round 5 is five points worse than round 3, if there were something to compare with.
+    asked = ["promote", str(folder.root), str(bundles[repaired_with])]
+
+    assert main(asked) == 0
+    assert main([*asked, "--held-out", str(held_out)]) == 1
+
+    assert "is served already" in capsys.readouterr().err
+    versions = read_versions(folder)
+    assert f"; the present version {present} cannot be loaded: " in versions.history[-1].reason
+    assert versions.present is not None
+    assert versions.present.startswith(f"00000{repaired_with}-")
+    assert load_bundle(folder.bundles / versions.present)
+    assert versions.before == (None if repaired_with == 3 else present)
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "foreign", "nothing", "no bundle"])

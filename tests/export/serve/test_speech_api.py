@@ -283,6 +283,22 @@ def test_a_voice_is_added_promoted_and_rolled_back_while_the_server_runs(
     assert read_versions(server.folder.voices).present == old
 
 
+def test_a_present_voice_that_is_damaged_is_promoted_again(tmp_path: Path, bundle: Path) -> None:
+    root = tmp_path / "serving"
+    voices = ServingFolder(root).voices
+    promote = ["promote", str(root), str(bundle), "--metric", "mel_l1"]
+    assert main(["init", str(root), "--accept-unsigned"]) == 0
+    assert main(promote) == 0
+    assert main(promote) == 1
+    (copy,) = voices.bundles.iterdir()
+    copy.write_bytes(copy.read_bytes()[:-100])
+
+    assert main(promote) == 0
+
+    assert copy.read_bytes() == bundle.read_bytes()
+    assert "cannot be loaded: " in read_versions(voices).history[-1].reason
+
+
 def test_a_voice_that_is_damaged_or_one_persons_is_not_promoted(
     tmp_path: Path, bundle: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
