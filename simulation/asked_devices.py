@@ -44,7 +44,8 @@ class AskedDevices:
         """
         if not population.own("valid"):
             raise PopulationError(
-                'evaluation.kind = "devices" needs clients that hold out examples of their own'
+                'evaluation.kind = "devices" needs clients that hold out examples of their own, '
+                'and nobody has enough text for it; set evaluation.kind = "none"'
             )
         self._config = config
         self._measures = measures

@@ -1,8 +1,10 @@
 """Make every user of a text a client of a character model, tested on its newest fifth.
 
 A text is cut once: the first four fifths of its characters are trained on and the rest is scored.
-No window of text crosses the cut, so nothing that is scored was seen in training; [LEAF] leaves out
-the windows that would cross it for the same reason.
+Where clients are asked to measure models on the way, the rest is cut in its middle: they are asked
+on the older half, and the newer one is scored at the end. No window of text crosses a cut, so
+nothing that is scored was seen in training; [LEAF] leaves out the windows that would cross it for
+the same reason.
 
 References:
     [LEAF] Caldas et al., "LEAF: A Benchmark for Federated Settings", 2018, arXiv:1812.01097.
@@ -54,12 +56,16 @@ def build_character_population(config: SimulationConfig, path: Path | None) -> P
         )
     owners = {client_name(number): user for number, user in enumerate(sorted(kept), start=1)}
     clients = {name: kept[user][0] for name, user in owners.items()}
-    own_test = {
-        name: test for name, user in owners.items() if len(test := kept[user][1]) >= _LEAST_SCORED
-    }
+    asks = config.evaluation.kind == "devices"
+    held_out = {name: _held_out(kept[user][1], asks=asks) for name, user in owners.items()}
+    own_valid, own_test = (
+        {name: own[place] for name, own in held_out.items() if len(own[place]) >= _LEAST_SCORED}
+        for place in (0, 1)
+    )
     short = len(streams) - len(kept) if data.client_count is None else 0
     return Population(
         clients=clients,
+        own_valid=own_valid,
         own_test=own_test,
         held_out={},
         notes=[*text.notes, *([f"{short} users with little text were left out"] if short else [])],
@@ -93,3 +99,9 @@ def _cut(stream: Tensor) -> tuple[Tensor, Tensor]:
     """Return the first four fifths of a stream, and the rest."""
     cut = len(stream) * 4 // 5
     return stream[:cut], stream[cut:]
+
+
+def _held_out(rest: Tensor, *, asks: bool) -> tuple[Tensor, Tensor]:
+    """Return what a client is asked on, if it is, and what is scored at the end."""
+    cut = len(rest) // 2 if asks else 0
+    return rest[:cut], rest[cut:]

@@ -160,7 +160,7 @@ class _PopulationCache:
         self._population: Population | None = None
 
     def of(self, config: SimulationConfig) -> Population:
-        key = (config.data, config.vocabulary)
+        key = (config.task, config.data, config.vocabulary, config.model, config.evaluation.kind)
         if self._population is None or key != self._key:
             self._population, self._key = build_population(config, self._data), key
         return self._population

@@ -87,10 +87,12 @@ class SimulationConfig(FederationConfig, frozen=True, kw_only=True, forbid_unkno
                 'attack.kind = "backdoor" is measured in the released model, and with method '
                 f'"{method}" that is no whole one; use another method or kind'
             )
-        if self.evaluation.kind == "devices" and not is_own:
+        holds_text_out = data.split == "by-user-time" or self.task == "next_character"
+        if self.evaluation.kind == "devices" and not holds_text_out:
             raise ValueError(
-                'evaluation.kind = "devices" scores clients on examples of their own; '
-                f'set data.split = "by-user-time", got "{data.split}"'
+                'evaluation.kind = "devices" scores clients on text that they hold out themselves; '
+                'set data.split = "by-user-time" with task = "next_word", or use task = '
+                f'"next_character"; got split = "{data.split}" and task = "{self.task}"'
             )
         if data.fine_tuning_epochs and not is_own:
             raise ValueError(

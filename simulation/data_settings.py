@@ -64,7 +64,8 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             others' rises towards it in equal steps from 0. For images dealt ``iid``.
         split: ``held-out`` scores the data set's own validation and test text; ``by-user-time``
             trains on the first four fifths of each author's text and scores each client on the
-            rest of its own. Only for words, with ``users``; characters are always split so, and
+            rest of its own, half of it on the way where ``evaluation.kind`` is ``devices``. Only
+            for words, with ``users``; characters are always split so, and
             images as the data set says.
         pairs_per_client: Sequences with their targets that each client trains on; for the made-up
             data sets ``copy``, ``reverse`` and ``translate``, and only there.

@@ -36,7 +36,7 @@ from simulation.checkpoint import CheckpointError, RunDescription, RunFolder
 from simulation.config import SimulationConfig
 from simulation.device_speeds import device_seconds
 from simulation.federation import Federation, Start
-from simulation.followed import followed_perplexity
+from simulation.followed import check_followed, followed_perplexity
 from simulation.guarded_run import GuardedRun
 from simulation.last_figures import LastFigures
 from simulation.measuring import Measures
@@ -90,6 +90,7 @@ def run_simulation(
 
     Raises:
         CheckpointError: If the folder holds another run, or cannot be resumed.
+        PopulationError: If the clients hold out nothing of what the run is to be followed by.
         SimulationError: If a round cannot be held.
         WorkerError: If a worker process died.
     """
@@ -103,6 +104,7 @@ def run_simulation(
     final = folder.final_figures()
     if final is not None:
         return final
+    check_followed(config, population)
     attackers = _attackers(config, population)
     guarded = (
         GuardedRun(out, config, plan.run, list(population.clients), noise_keys=noise_keys)

@@ -2,7 +2,8 @@
 
 Training text is dealt to clients as the configuration says. With ``split = "held-out"`` the data
 set's own validation and test text is never dealt; with ``"by-user-time"`` each client's newest
-fifth is its own test text.
+fifth is its own test text. Where clients are asked to measure models on the way, they are asked on
+the older half of it, and only the newer half is test text.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -46,14 +47,17 @@ def build_text_population(config: SimulationConfig, path: Path | None) -> TextPo
     if not owners:
         raise PopulationError(f"no client has {least} tokens; lower data.least_tokens")
     names = {owner: client_name(number) for number, owner in enumerate(owners, start=1)}
-    own_typed = {names[owner]: typed for owner in owners if (typed := _newest(text, owner))}
     clients = {names[owner]: streams[owner] for owner in owners}
-    own_test = _streams(vocabulary, own_typed) if is_own else {}
+    asked, scored = _own_parts(config, text)
+    own_valid = {name: own for owner, name in names.items() if (own := asked.get(owner))}
+    own_typed = {name: own for owner, name in names.items() if (own := scored.get(owner))}
+    own_test = _streams(vocabulary, own_typed)
     return TextPopulation(
         vocabulary=vocabulary,
         clients=clients,
+        own_valid=_streams(vocabulary, own_valid),
         own_test=own_test,
-        own_typed=own_typed if is_own else {},
+        own_typed=own_typed,
         held_out={
             "valid": {} if is_own else _pieces(vocabulary, text.valid),
             "test": {} if is_own else _pieces(vocabulary, text.test),
@@ -103,9 +107,14 @@ def _deal(text: FederatedText, data: DataSettings) -> Mapping[str, list[Sentence
             )
 
 
-def _newest(text: FederatedText, user: str) -> list[Sentence]:
-    """Return what a user typed after the training part, oldest first."""
-    return [*text.valid.get(user, ()), *text.test.get(user, ())]
+def _own_parts(config: SimulationConfig, text: FederatedText) -> tuple[UserText, UserText]:
+    """Return what users typed after the training part: for choosing settings, and for the end."""
+    if config.data.split != "by-user-time":
+        return {}, {}
+    if config.evaluation.kind == "devices":
+        return text.valid, text.test
+    users = sorted({*text.valid, *text.test})
+    return {}, {user: [*text.valid.get(user, ()), *text.test.get(user, ())] for user in users}
 
 
 def _vocabulary(config: SimulationConfig, train: UserText) -> Vocabulary:

@@ -1,19 +1,21 @@
 """Clients measure a simulated run's models under a guarantee, and the run follows what they say."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from models.vocabulary import shipped_vocabulary
 from privacy.events import EvaluationRelease, SecretCoinFlips
 from server.ledger import ledger_entries, ledger_events
 from server.store import open_store
 from server.store_settings import StoreSettings
-from simulation.config import SimulationConfig, config_from
+from simulation.config import SimulationConfig, config_from, read_tables
+from simulation.dealing import build_population
 from simulation.metrics import read_metrics
-from simulation.population import Population, PopulationError, TextPopulation
+from simulation.population import Population, PopulationError, as_text
 from simulation.runner import RunOptions, run_simulation
 from tests.simulation.test_guarded_runs import CENTRAL, EQUAL, EVENT, run_of
 from tests.simulation.test_runner import RunKilledError, StopsAfter
@@ -41,7 +43,7 @@ def asking(configured: Configured) -> Configured:
         privacy = CENTRAL | {"epsilon_budget": 1e8, "clipping_norm": 0.5}
         changed = {
             **base,
-            "data": {"dataset": "manual", "partition": "users", "split": "by-user-time"},
+            "data": {"dataset": "jsonl", "partition": "users", "split": "by-user-time"},
             "privacy": privacy,
             "aggregation": EQUAL,
             "evaluation": ASKED,
@@ -53,10 +55,32 @@ def asking(configured: Configured) -> Configured:
 
 
 @pytest.fixture
-def holding_out(population: TextPopulation) -> Population:
-    return replace(
-        population, own_valid={name: own[:40] for name, own in population.clients.items()}
-    )
+def holding_out(asking: Configured, tmp_path_factory: pytest.TempPathFactory) -> Population:
+    """Return six people of thirty texts each, which go through the words in different places."""
+    words = shipped_vocabulary(50).words[2:]
+    rows = [
+        {"user": f"user {k}", "text": " ".join(words[(7 * k + text + n) % 48] for n in range(3))}
+        for k in range(6)
+        for text in range(30)
+    ]
+    path = tmp_path_factory.mktemp("texts") / "rows.jsonl"
+    path.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+    return build_population(asking()[0], path)
+
+
+def test_clients_are_asked_on_a_tenth_that_is_neither_trained_on_nor_scored_at_the_end(
+    holding_out: Population,
+) -> None:
+    # Thirty texts of three words and an <eos>: 24 to train on, three to be asked on, three for the
+    # end.
+    parts = (holding_out.clients, holding_out.own_valid, holding_out.own_test)
+    assert [[len(stream) for stream in part.values()] for part in parts] == [
+        [96] * 6,
+        [12] * 6,
+        [12] * 6,
+    ]
+    typed = as_text(holding_out).own_typed
+    assert [len(sentences) for sentences in typed.values()] == [3] * 6
 
 
 def test_the_best_model_is_kept_by_what_clients_count(
@@ -134,3 +158,11 @@ def test_clients_without_examples_of_their_own_cannot_be_asked(
         run_simulation(config, tables, population, tmp_path, RunOptions())
     with pytest.raises(ValueError, match=r'set data\.split = "by-user-time"'):
         asking(data={"dataset": "manual", "partition": "users"})
+    # Of pictures nothing is held out to be asked on.
+    with pytest.raises(ValueError, match='and task = "image_classification"'):
+        asking(
+            task="image_classification",
+            data={"dataset": "digits", "partition": "iid", "client_count": 6},
+            model=read_tables("fedtp-digits")["model"],
+            vocabulary=None,
+        )

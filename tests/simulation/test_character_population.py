@@ -24,9 +24,27 @@ TABLES: dict[str, Any] = {
 }
 
 
+DATA = {"dataset": "shakespeare", "partition": "users"}
+ASKING: dict[str, Any] = {
+    "privacy": {
+        "mode": "central",
+        "clipping_norm": 1.0,
+        "noise_multiplier": 1.0,
+        "delta": 1e-3,
+        "epsilon_budget": 100.0,
+        "adjacency": "zero-out",
+    },
+    "aggregation": {"rule": "mean", "weighting": "equal"},
+    "evaluation": {
+        "kind": "devices",
+        "cohort_size": 1,
+        "noise": {"noise_multiplier": 1.0, "token_cap": 50, "loss_cap": 8.0},
+    },
+}
+
+
 def configured(**data: object) -> SimulationConfig:
-    named = {"dataset": "shakespeare", "partition": "users", **data}
-    return config_from({**TABLES, "data": named}, "test")
+    return config_from({**TABLES, "data": {**DATA, **data}}, "test")
 
 
 @pytest.fixture
@@ -50,6 +68,19 @@ def texts(population: Population) -> dict[str, tuple[str, str]]:
             "" if test is None else decode_characters(test.tolist()),
         )
     return read
+
+
+def test_roles_that_are_asked_on_the_way_are_tested_on_their_newest_tenth(tmp_path: Path) -> None:
+    text = "abcdefghijklmnopqrst"
+    row = json.dumps({"user": "p/ROMEO", "speeches": [[1, [text]]]})
+    (tmp_path / "roles.jsonl").write_text(row + "\n")
+
+    population = build_population(config_from({**TABLES, **ASKING, "data": DATA}, "test"), tmp_path)
+
+    assert texts(population) == {"device-0001": ("abcdefghijklmnop", "st")}
+    asked = population.own_valid["device-0001"]
+    assert isinstance(asked, Tensor)
+    assert decode_characters(asked.tolist()) == "qr"
 
 
 def test_each_role_trains_on_its_first_four_fifths(plays: Path) -> None:

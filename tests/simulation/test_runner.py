@@ -1,15 +1,17 @@
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import Tensor
 
 import simulation.runner
 from server.release_files import read_release
 from simulation.checkpoint import CheckpointError
-from simulation.config import SimulationConfig
+from simulation.config import SimulationConfig, config_from
 from simulation.metrics import Figures, read_metrics
-from simulation.population import Population
+from simulation.population import Population, PopulationError
 from simulation.runner import RunOptions, run_simulation
 from simulation.threshold import Threshold
 from simulation.worker_processes import WorkerError
@@ -200,3 +202,40 @@ def test_keystrokes_are_measured_when_asked_for(
 
     # "the time": 9 keys with spaces. "the" is in the list of 50; "time" may not be.
     assert 0 <= float(final["keystroke_savings"] or 0) <= float(final["keystroke_ceiling"] or 0) < 1
+
+
+NOBODYS: dict[str, dict[str, Tensor]] = {}
+
+
+@pytest.mark.parametrize(
+    ("change", "settings", "why"),
+    [
+        ({"held_out": NOBODYS}, (), "nothing is held out for it"),
+        (
+            {"held_out": NOBODYS},
+            ("evaluation.keep_best=false", "convergence={patience=1}"),
+            "nothing is held out for it",
+        ),
+        ({}, ("model.tied=false", 'personalisation={method="fedper"}'), "releases no whole model"),
+    ],
+)
+def test_a_run_that_is_to_follow_its_validation_split_needs_one(
+    configured: Configured,
+    population: Population,
+    tmp_path: Path,
+    *,
+    change: dict[str, Any],
+    settings: tuple[str, ...],
+    why: str,
+) -> None:
+    config, tables = configured("rounds.cap=1", *settings)
+    population = replace(population, **change)
+    with pytest.raises(PopulationError, match=rf"{why}.*; set evaluation\.keep_best = false"):
+        run_simulation(config, tables, population, tmp_path, RunOptions())
+
+    tables = {**tables, "evaluation": {**tables["evaluation"], "keep_best": False}}
+    tables.pop("convergence", None)
+    config = config_from(tables, "the test's file")
+    assert (
+        run_simulation(config, tables, population, tmp_path / "again", RunOptions())["round"] == 1
+    )
