@@ -9,6 +9,9 @@ from pathlib import Path
 from export.serve.folder import ServingError, ServingFolder
 from privacy.atomic import sync_file, sync_folder
 
+INCOMING = "incoming-"
+"""What a copy's name begins with until it has a version's."""
+
 
 @contextlib.contextmanager
 def copied(
@@ -32,7 +35,7 @@ def copied(
         OSError: If the disk refuses.
     """
     check(bundle)
-    incoming = folder.bundles / f"incoming-{secrets.token_hex(8)}"
+    incoming = folder.bundles / f"{INCOMING}{secrets.token_hex(8)}"
     folder.bundles.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         if bundle.is_dir():

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from export.people_file import load_people_file
+from export.manifest_base import BundleError
+from export.people_file import PeopleFile, load_people_file
 from export.personal_file import PersonalFile, kind_of, load_personal_file
 from export.serve.changes import put_people
+from export.serve.copies import INCOMING
 from export.serve.folder import ServingError, ServingFolder
 from export.serve.keyboard_version import ServedModel, load_version
 from export.serve.settings import read_settings
@@ -47,15 +49,67 @@ def add_files(folder: ServingFolder, files: Sequence[Path]) -> dict[str, object]
 def _replace_everybody(folder: ServingFolder, file: Path) -> dict[str, object]:
     """Make the present keyboard's people of another file of embeddings.
 
-    Who is in it no longer is not made any more.
+    Who is in it no longer is withdrawn: from every version in the folder, since the one before
+    answers too, and with a file of their own.
     """
     with folder.changing():
         served = _present_keyboard(folder)
         everybody = load_people_file(file, authority=folder.authority_certificate())
         made = everybody.on(served.graph, served.manifest)
+        named = {version: _named(folder.everybody(version)) for version in _versions(folder)}
+        withdrawn = set().union(*(names or () for names in named.values())) - everybody.rows.keys()
         folder.people(served.version).mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomically(folder.everybody(served.version), file.read_bytes())
-    return {"version": served.version, "people": len(made)}
+        emptied = [
+            version
+            for version, names in named.items()
+            if version != served.version
+            and (names is None or names & withdrawn)
+            and not _makes_people_of(folder, version, file, everybody)
+        ]
+        for version in named:
+            for client in withdrawn:
+                folder.person(version, client).unlink(missing_ok=True)
+    return {
+        "version": served.version,
+        "people": len(made),
+        "withdrawn": sorted(withdrawn),
+        "versions_that_make_nobody": emptied,
+    }
+
+
+def _versions(folder: ServingFolder) -> list[str]:
+    """Return the versions in the folder that have people, without what is being promoted."""
+    return sorted(
+        path.name for path in folder.all_people.glob("*") if not path.name.startswith(INCOMING)
+    )
+
+
+def _named(everybody: Path) -> set[str] | None:
+    """Return whom a version's file of embeddings names: nobody without one, None if spoilt."""
+    if not everybody.exists():
+        return set()
+    try:
+        return set(load_people_file(everybody).rows)
+    except BundleError:
+        return None
+
+
+def _makes_people_of(
+    folder: ServingFolder, version: str, file: Path, everybody: PeopleFile
+) -> bool:
+    """Put everybody's file beside another version, or take the version's away if it does not fit.
+
+    Its signature covers all it holds, so nobody can be taken out of it alone.
+    """
+    folder.everybody(version).unlink()  # First, since it may be why the version cannot be loaded.
+    try:
+        served = load_version(folder, read_settings(folder.settings), version)
+        everybody.on(served.graph, served.manifest)
+    except (ValueError, OSError):
+        return False
+    write_atomically(folder.everybody(version), file.read_bytes())
+    return True
 
 
 def _add_to_keyboard(folder: ServingFolder, files: _Owned) -> dict[str, object]:

@@ -8,6 +8,7 @@ import pytest
 
 from export.bundle_files import open_files, write_files
 from export.everybody import export_everybody
+from export.keyboard import export_keyboard
 from export.manifest_base import FileDigest
 from export.people_file import (
     PEOPLE_FILES,
@@ -17,13 +18,37 @@ from export.people_file import (
 )
 from export.personal_file import load_personal_file, write_personal_file
 from export.serve.cli import main
+from export.serve.folder import ServingFolder
 from export.serve.tokens import make_tokens
+from export.serve.versions import read_versions
 from export.signed_files import MANIFEST_FILE, SIGNED_NAMES
 from models.vocabulary import Vocabulary
 from tests.export.conftest import RUN
 from tests.export.people import release_with_people
 from tests.export.serve.running_server import RunningServer, serving_folder, wait_until
 from tests.export.serve.test_people import TEXT, UNLIMITED, Federation
+
+
+def only_ada(everybody: Path, target: Path) -> Path:
+    """Write the file of everybody's embeddings again with ada's alone."""
+    whole = load_people_file(everybody)
+    contents = encode_people({"ada": whole.embeddings[0]}, whole.phi, whole.places)
+    digests = {name: FileDigest.of(content) for name, content in contents.items()}
+    manifest = msgspec.structs.replace(whole.manifest, files=digests)
+    write_people_file(target, manifest, contents)
+    return target
+
+
+def serving_two_versions(
+    root: Path, run: Federation, vocabulary: Vocabulary, tmp_path: Path
+) -> ServingFolder:
+    """Make a folder with two versions, both with everybody's file."""
+    more = ["--metric", "perplexity", "--people", str(run.shared.parent / "everybody.zip")]
+    folder = serving_folder(root, run.shared, more=more, changes=UNLIMITED)
+    release = release_with_people(tmp_path / "next", vocabulary)
+    export_keyboard(release, tmp_path / "next.zip", languages=["en", "de"])
+    assert main(["promote", str(root), str(tmp_path / "next.zip"), *more]) == 0
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -87,13 +112,9 @@ def test_who_is_no_longer_in_everybodys_file_is_not_made_any_more(
 ) -> None:
     everybody = run.shared.parent / "everybody.zip"
     assert server.next(tokens["ben"], TEXT).status == 200
-    whole = load_people_file(everybody)
-    contents = encode_people({"ada": whole.embeddings[0]}, whole.phi, whole.places)
-    digests = {name: FileDigest.of(content) for name, content in contents.items()}
-    manifest = msgspec.structs.replace(whole.manifest, files=digests)
-    write_people_file(tmp_path / "without-ben.zip", manifest, contents)
+    without_ben = only_ada(everybody, tmp_path / "without-ben.zip")
 
-    assert main(["person", str(server.folder.root), str(tmp_path / "without-ben.zip")]) == 0
+    assert main(["person", str(server.folder.root), str(without_ben)]) == 0
     wait_until(lambda: server.next(tokens["ben"], TEXT).status == 404)
     assert server.next(tokens["ada"], TEXT, count=10).words == run.words["ada"]
     assert server.metric("sotto_personal_models") == 1
@@ -101,6 +122,56 @@ def test_who_is_no_longer_in_everybodys_file_is_not_made_any_more(
     assert main(["person", str(server.folder.root), str(everybody)]) == 0
     wait_until(lambda: server.next(tokens["ben"], TEXT).status == 200)
     assert server.next(tokens["ben"], TEXT, count=10).words == run.words["ben"]
+
+
+def test_who_is_withdrawn_has_no_model_on_the_version_before_either(
+    run: Federation, vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    folder = serving_two_versions(tmp_path / "folder", run, vocabulary, tmp_path)
+    assert main(["person", str(folder.root), str(run.people / "ben.zip")]) == 0
+    server = RunningServer(folder, tmp_path / "log")
+    try:
+        made = make_tokens(folder, ["ada", "ben"])
+        before = read_versions(folder).before
+        wait_until(lambda: server.next(made["ben"], TEXT, version=before).status == 200)
+        everybody = run.shared.parent / "everybody.zip"
+        without_ben = only_ada(everybody, tmp_path / "without-ben.zip")
+
+        assert main(["person", str(folder.root), str(without_ben)]) == 0
+
+        wait_until(lambda: server.next(made["ben"], TEXT, version=before).status == 404)
+        wait_until(lambda: server.next(made["ben"], TEXT).status == 404)
+        assert server.next(made["ada"], TEXT, count=10, version=before).words == run.words["ada"]
+    finally:
+        assert server.stop() == 0
+    left = {path.read_bytes() for path in folder.all_people.rglob("*.zip")}
+    assert left == {without_ben.read_bytes()}
+
+
+@pytest.mark.parametrize("spoilt", ["bundle", "everybody's file"])
+def test_who_is_withdrawn_leaves_nothing_on_a_version_that_cannot_be_loaded(
+    *,
+    run: Federation,
+    vocabulary: Vocabulary,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    spoilt: str,
+) -> None:
+    folder = serving_two_versions(tmp_path / "folder", run, vocabulary, tmp_path)
+    before = read_versions(folder).before
+    assert before is not None
+    damaged = folder.bundles / before if spoilt == "bundle" else folder.everybody(before)
+    damaged.write_bytes(damaged.read_bytes()[:-50])
+    without_ben = only_ada(run.shared.parent / "everybody.zip", tmp_path / "without-ben.zip")
+    capsys.readouterr()
+
+    assert main(["person", str(folder.root), str(without_ben), "--json"]) == 0
+
+    told = msgspec.json.decode(capsys.readouterr().out)
+    assert told["withdrawn"] == ["ben"]
+    assert told["versions_that_make_nobody"] == ([before] if spoilt == "bundle" else [])
+    left = {path.read_bytes() for path in folder.all_people.rglob("*.zip")}
+    assert left == {without_ben.read_bytes()}
 
 
 def test_another_runs_everybody_is_never_promoted(
