@@ -6,7 +6,6 @@ and the letters of a word cost none, since they only narrow what was predicted b
 
 import math
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from export.runtime import Prediction, State
 from export.word_index import NEVER_SUGGESTED, WordIndex
-from models.text import UNK_WORD, split_sentences
+from models.text import UNK_WORD, compose, split_sentences
 from models.vocabulary import EOS, Vocabulary
 
 SLOTS = 3
@@ -27,6 +26,9 @@ _PROBE = "x"
 # word, and a pasted megabyte must not stop the keyboard. A window that moves by whole blocks
 # leaves the carried state valid from letter to letter.
 _BLOCK_CHARACTERS = 1024
+# What has no white space for so long is no word, or its writing puts none between words.
+_LONGEST_WORD = 256
+_WHITE_SPACE = re.compile(r"\s")
 _ENDS_IN_WORD = re.compile(r"[^\W_]['’]?\Z")
 
 
@@ -197,7 +199,7 @@ def split_at_cursor(text: str) -> tuple[list[list[str]], str]:
     empty where the next word begins a sentence. A word is begun if the text ends in a letter or
     digit, or in an apostrophe behind one. Of a long text only the end is read.
     """
-    recent = _recent(unicodedata.normalize("NFC", text))
+    recent = compose(_recent(text))
     is_typing = _ENDS_IN_WORD.search(recent) is not None
     sentences = split_sentences(recent + ("" if is_typing else " ") + _PROBE)
     probed = sentences[-1].pop()
@@ -205,9 +207,9 @@ def split_at_cursor(text: str) -> tuple[list[list[str]], str]:
 
 
 def _recent(text: str) -> str:
-    """Return the end of a text: all of it, or from a word in its last but one block on."""
+    """Return the end of a text: all of it, or its last blocks without the word that they cut."""
     start = max(0, len(text) // _BLOCK_CHARACTERS - 1) * _BLOCK_CHARACTERS
     if not start:
         return text
-    _, _, recent = text[start:].partition(" ")
-    return recent
+    space = _WHITE_SPACE.search(text, start, start + _LONGEST_WORD)
+    return text[start if space is None else space.end() :]

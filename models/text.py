@@ -4,6 +4,9 @@ Numbers, web and e-mail addresses, paths and masked names can identify a person,
 ``<unk>`` here, before any counting, training or vocabulary: the model may know that something
 stood there, never what. Punctuation is dropped; a sentence's end is kept as the end of a list.
 Nothing here imports torch: the resting device and the export runtime use this file.
+
+References:
+    Unicode Standard Annex #15, "Unicode Normalization Forms", section 13: Stream-Safe Text Format.
 """
 
 import re
@@ -40,6 +43,19 @@ _NOT_A_WORD = re.compile(
 _EMOTICON = re.compile(r"(?<!\w)[:;=]['-]?[a-z](?!\w)")
 _SENTENCE_END = re.compile(r"[.!?…]{2,}|[!?…]|\.(?=\s|$)|[\r\n]+")
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+# As the Stream-Safe Text Format has it; no language sets more on one letter.
+_MOST_MARKS = 30
+# Python's patterns know no marks by name, so emoji may be found too.
+_MAYBE_MARKS = re.compile(rf"[^\w\s\x00-\x7f]{{{_MOST_MARKS + 1},}}")
+
+
+def compose(text: str) -> str:
+    """Return a text with letter and accent as one character where there is such (NFC).
+
+    Of a run of more than 30 combining marks the rest is dropped: a run is put into order in time
+    that grows with its square, and no other thread runs meanwhile.
+    """
+    return unicodedata.normalize("NFC", _MAYBE_MARKS.sub(_without_surplus, text))
 
 
 def split_sentences(text: str) -> list[list[str]]:
@@ -50,7 +66,7 @@ def split_sentences(text: str) -> list[list[str]]:
     again gives the same sentences.
     """
     # Lower-casing can part a letter from its accent, so composing comes after it.
-    lowered = unicodedata.normalize("NFC", text.translate(_APOSTROPHES).lower())
+    lowered = compose(text.translate(_APOSTROPHES).lower())
     visible = _NOT_A_WORD.sub(_HIDDEN, _ADDRESS.sub(_HIDDEN, lowered))
     parts = _SENTENCE_END.split(_EMOTICON.sub(" ", visible))
     return [words for part in parts if (words := _words(part))]
@@ -71,3 +87,13 @@ def may_be_word(word: str) -> bool:
 
 def _words(part: str) -> list[str]:
     return [word if word.replace("'", "").isalpha() else UNK_WORD for word in _WORD.findall(part)]
+
+
+def _without_surplus(run: re.Match[str]) -> str:
+    """Return a run of marks and signs without the marks that follow 30 others."""
+    kept, count = [], 0
+    for character in run[0]:
+        count = count + 1 if unicodedata.category(character)[0] == "M" else 0
+        if count <= _MOST_MARKS:
+            kept.append(character)
+    return "".join(kept)

@@ -1,5 +1,7 @@
 import math
+import unicodedata
 from collections.abc import Sequence
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -187,6 +189,44 @@ def test_a_pasted_megabyte_is_read_from_near_its_end(
     # Between one and two blocks of 1024 characters, three to a word.
     assert 1024 / 3 - 1 < len(counting.reads[0]) <= 2048 / 3 + 1
     assert counting.reads[1:] == [vocabulary.encode(["we"])]
+
+
+def test_of_a_long_text_only_the_end_is_put_into_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    spy = Mock(wraps=unicodedata.normalize)
+    monkeypatch.setattr(unicodedata, "normalize", spy)
+
+    found = split_at_cursor("a" + "\u0315\u0300" * 20_000 + " we s")
+
+    assert found == ([["we"]], "s")
+    # The 1024 to 2047 characters at the end are marks but for 5, of which 30 are left.
+    assert [len(call.args[1]) for call in spy.call_args_list] == [
+        30 + len(" we s"),
+        30 + len(" we sx"),
+    ]
+
+
+@pytest.mark.parametrize("space", [" ", "\t", "\u00a0", "\u3000"])
+def test_a_long_text_is_cut_at_any_white_space(space: str) -> None:
+    # 2704 characters: the block before the last begins at 1024, in the middle of a word, so that
+    # what is read begins at 1026.
+    text = f"go{space}" * 900 + "appl"
+
+    assert split_at_cursor(text) == ([["go"] * 558], "appl")
+
+
+def test_of_a_list_with_one_word_a_line_the_end_is_read() -> None:
+    sentences, begun = split_at_cursor("go\n" * 900 + "appl")
+
+    assert sentences == [*[["go"]] * 558, []]
+    assert begun == "appl"
+
+
+def test_a_long_text_without_white_space_is_cut_where_its_block_begins() -> None:
+    # Of 2409 characters 1385 are read, the first 1376 of them being 688 words and their commas.
+    sentences, begun = split_at_cursor("a," * 1200 + " and begu")
+
+    assert sentences == [[*["a"] * 688, "and"]]
+    assert begun == "begu"
 
 
 def test_one_graph_serves_many_texts_at_once(graph: NextWordGraph, vocabulary: Vocabulary) -> None:

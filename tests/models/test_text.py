@@ -1,5 +1,8 @@
 """What typed text becomes, and what must never become a word."""
 
+import unicodedata
+from unittest.mock import Mock
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -70,6 +73,19 @@ def test_the_letter_of_an_emoticon_is_no_word() -> None:
 
 def test_accents_are_composed_so_that_one_word_has_one_spelling() -> None:
     assert tokenise("cafe\u0301") == tokenise("caf\u00e9") == ["café"]
+
+
+def test_no_run_of_marks_is_put_into_order_that_is_longer_than_any_language_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spy = Mock(wraps=unicodedata.normalize)
+    monkeypatch.setattr(unicodedata, "normalize", spy)
+
+    words = tokenise("cafe\u0301" + "\u0315\u0300" * 20_000 + "au" + "\U0001f600" * 50 + "lait")
+
+    # The word's own 5 characters (its last is the first mark), 29 marks more, and what follows.
+    assert [len(call.args[1]) for call in spy.call_args_list] == [5 + 29 + 2 + 50 + 4]
+    assert words == ["café", "au", "lait"]
 
 
 @given(st.text(max_size=200))

@@ -14,6 +14,7 @@ const [tensors, mels, sound] = await Promise.all(
 const answers = {
   sentences: ({ texts }) => texts.map(text.splitSentences),
   cursors: ({ texts }) => texts.map(cursor.splitAtCursor),
+  normalised: ({ texts }) => texts.map(lengthsNormalised),
   typed: ({ texts }) => texts.map(cursor.typedWord),
   contexts: ({ cases }) => cases.map(([tokens, size]) => cursor.inContext(tokens, size)),
   cased: ({ cases }) =>
@@ -37,6 +38,18 @@ const answers = {
     return { samples: [...sound.samplesOf(bytes)], wav: Buffer.from(wav).toString("base64") };
   },
 };
+
+function lengthsNormalised(typed) {
+  const { normalize } = String.prototype;
+  const lengths = [];
+  String.prototype.normalize = function (form) {
+    lengths.push(this.length);
+    return normalize.call(this, form);
+  };
+  cursor.splitAtCursor(typed);
+  String.prototype.normalize = normalize;
+  return lengths;
+}
 
 function readTensors(encoded) {
   try {

@@ -42,6 +42,16 @@ TEXTS = (
     "go " * 900 + "th",
     "a" * 2100,
     "😀 " * 1500 + "we s",
+    "a" * 3000,
+    "go\n" * 900 + "appl",
+    "go\u00a0" * 900 + "appl",
+    "go\x1c" * 900 + "appl",
+    "a," * 1200 + " and begu",
+    "我们看海。" * 300 + "我",
+    "x" * 1200 + " " + "y" * 1200 + " we s",
+    "cafe\u0301" + "\u0315\u0300" * 40 + "s",
+    "a" + "\u0315\u0300" * 5000 + " we s",
+    "<" + "\u0301" * 40 + "> e" + "\u0301" * 40 + "😀" * 40,
 )
 _PIECES = (
     *"aZé'’ .!?…-_@/:<>~\n\t019½ſıİΣßǆ",
@@ -69,6 +79,17 @@ def test_the_page_reads_texts_as_the_library_does() -> None:
         assert tuple(at_cursor) == split_at_cursor(text), ascii(text)
     for text, typed in zip(texts, found["typed"], strict=True):
         assert typed == typed_word(text), ascii(text)
+
+
+def test_the_page_too_puts_only_the_end_of_a_text_into_order() -> None:
+    texts = ["a" + "\u0315\u0300" * 20_000 + " we s", "😀" * 20_000 + " we s"]
+
+    handed = ask_page(normalised={"texts": texts})["normalised"]
+
+    # Once to see whether a word is begun and once to split; 30 marks are left of 2000, and of
+    # 1024 to 2047 emoji each, of two UTF-16 units.
+    assert handed[0] == [30 + len(" we s"), 30 + len(" we sx")]
+    assert max(handed[1]) <= 2 * 2047 + 1
 
 
 def test_every_letter_counts_as_the_same_for_the_page_and_the_library() -> None:

@@ -1,16 +1,17 @@
 /** Read what stands before the cursor, as export/next_word.py and export/strip.py do. */
 
-import { UNKNOWN, splitSentences } from "./text.js";
+import { SPACES, UNKNOWN, compose, splitSentences } from "./text.js";
 
 const PROBE = "x";
 const BLOCK_CHARACTERS = 1024;
 const LONGEST_WORD = 256;
+const WHITE_SPACE = new RegExp(`[${SPACES}]`, "u");
 const ENDS_IN_WORD = /[\p{L}\p{N}]['’]?$/u;
 const TYPED = /[\p{L}\p{N}]+(?:['’][\p{L}\p{N}]*)*$/u;
 
 /** Return [sentences, begun]: the finished words, and the one that is begun, lower-case. */
 export function splitAtCursor(text) {
-  const recent = recentPart(text.normalize("NFC"));
+  const recent = compose(recentPart(text));
   const isTyping = ENDS_IN_WORD.test(recent);
   const sentences = splitSentences(recent + (isTyping ? "" : " ") + PROBE);
   const probed = sentences.at(-1).pop();
@@ -35,7 +36,8 @@ function recentPart(text) {
   const characters = Array.from(text);
   const start = Math.max(0, Math.floor(characters.length / BLOCK_CHARACTERS) - 1) * BLOCK_CHARACTERS;
   if (start === 0) return text;
-  const end = characters.slice(start).join("");
-  const space = end.indexOf(" ");
-  return space < 0 ? "" : end.slice(space + 1);
+  const space = characters
+    .slice(start, start + LONGEST_WORD)
+    .findIndex((character) => WHITE_SPACE.test(character));
+  return characters.slice(start + space + 1).join("");
 }

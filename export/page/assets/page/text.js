@@ -8,7 +8,8 @@ export const UNKNOWN = "<unk>";
 
 const LETTER = String.raw`\p{L}\p{N}`; // inside [...]: \w without the underscore
 const WORD = `[${LETTER}_]`;
-const SPACES = String.raw`\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000`;
+export const SPACES =
+  String.raw`\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000`;
 const SOLID = `[^${SPACES}]`;
 const EDGE = `(?:(?<=${WORD})(?!${WORD})|(?<!${WORD})(?=${WORD}))`;
 const TOP_LEVEL = "com|org|net|edu|gov|info|biz|co|io|uk|de|fr|eu|sg|in|us|ca|au|tv|me"
@@ -39,13 +40,16 @@ const EMOTICON = new RegExp(`(?<!${WORD})[:;=]['\\-]?[a-z](?!${WORD})`, "gu");
 const SENTENCE_END = new RegExp(`[.!?…]{2,}|[!?…]|\\.(?=[${SPACES}]|$)|[\\r\\n]+`, "u");
 const RUN = new RegExp(`[${LETTER}]+(?:'[${LETTER}]+)*`, "gu");
 const ALL_LETTERS = /^\p{L}+$/u;
+const SURPLUS_MARKS = /(\p{M}{30})\p{M}+/gu;
+
+/** Return a text with letter and accent as one character, and no more than 30 marks in a run. */
+export function compose(text) {
+  return text.replace(SURPLUS_MARKS, "$1").normalize("NFC");
+}
 
 /** Return the sentences of a text, each as lower-case words; empty ones are left out. */
 export function splitSentences(text) {
-  const lowered = text
-    .replace(/[’‘ʼ＇`´]/gu, "'")
-    .toLowerCase()
-    .normalize("NFC");
+  const lowered = compose(text.replace(/[’‘ʼ＇`´]/gu, "'").toLowerCase());
   const visible = lowered
     .replace(ADDRESS, " 0 ")
     .replace(NOT_A_WORD, " 0 ")
