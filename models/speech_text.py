@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from models.speech_alphabet import END, LETTERS, START, SpeechTextSettings
 from models.spoken_abbreviations import write_out
 from models.spoken_amounts import say_amounts
+from models.text import compose
 
 _MARKS = {
     **dict.fromkeys("\u2019\u2018\u02bc\uff07\u00b4`", "'"),
@@ -96,7 +97,7 @@ def prepare_speech(text: str, settings: SpeechTextSettings) -> SpokenText:
         MissingNum2wordsError: If it has a number to say and num2words is missing.
     """
     replaced: Counter[str] = Counter()
-    plain = "".join(_plain(character, replaced) for character in unicodedata.normalize("NFC", text))
+    plain = "".join(_plain(character, replaced) for character in compose(text))
     words = _say_dots(say_amounts(write_out(plain))).translate(_READING).lower()
     kept, dropped = _keep_known(" ".join(words.split()), settings)
     said = _tidy(kept)
@@ -160,6 +161,8 @@ def _tidy(text: str) -> str:
     """Return the text with single blanks and pauses, none at its start, no plain one at its end."""
     text = re.sub(r"\s-+\s|-{2,}", ", ", text)
     text = re.sub(r"(?<!\w)-|-(?!\w)|(?<!\w)'(?!\w)", " ", text)
+    # Every blank of a run would look for a mark behind the run.
+    text = " ".join(text.split())
     text = re.sub(rf"\s*([{_PAUSES}])(?:\s*[{_PAUSES}])*", _strongest_pause, text)
     text = re.sub(rf"([{_PAUSES}])(?=[a-z'])", r"\1 ", text)
     return " ".join(text.split()).lstrip(_PAUSES + " ").rstrip(",.:; ")

@@ -36,7 +36,8 @@ _MONTHS = [
 # With a capital letter, or "5 may follow" would be a date.
 _NAMES = "|".join(f"{name.title()}|{name[:3].title()}\\.?" for name in _MONTHS) + r"|Sept\.?"
 _MONTH = f"(?-i:{_NAMES})"
-_NUMBER = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?"
+# A bound, since rules that find no unit behind a number look again from each of its groups.
+_NUMBER = r"\d{1,3}(?:,\d{3}){1,20}(?:\.\d+)?|\d+(?:\.\d+)?"
 _SCALES = {"k": "thousand", "m": "million", "bn": "billion"}
 # Singular, plural, and the hundredth part likewise.
 _MONEY = {
@@ -161,7 +162,7 @@ def _money(match: Match[str]) -> str:
     whole, _, decimals = match[2].partition(".")
     if decimals and len(decimals) != 2:
         return f"{number_as_written(match[2])} {many}"
-    parts = [_counted(whole, (one, many))] if int(whole.replace(",", "")) else []
+    parts = [_counted(whole, (one, many))] if whole.strip("0,") else []
     if int(decimals or "0"):
         parts.append(_counted(str(int(decimals)), (small_one, small_many)))
     return " and ".join(parts) or f"zero {many}"
@@ -206,7 +207,7 @@ _HALF = r"([ap])\s?m\b"
 _RULES = (
     # Versions and addresses: 3.11.7 is no decimal.
     _rule(
-        r"(?<![\w.])\d+(?:\.\d+){2,}(?![\w.]*\w)", lambda match: match[0].replace(".", " point ")
+        r"(?<![\w.])\d++(?:\.\d++){2,}+(?![\w.]*\w)", lambda match: match[0].replace(".", " point ")
     ),
     _rule(r"\b(\d{4})-(\d\d)-(\d\d)\b", _iso_date),
     _rule(r"\b(\d{1,2})/(\d{1,2})/(\d{4})\b", _slashed_date),
@@ -219,9 +220,12 @@ _RULES = (
     _rule(r"(?<![\w)-])-(?=[$£€¥]?\d)", lambda match: "minus "),
     _rule(rf"([$£€¥])\s?({_NUMBER})\s?(k|m|bn|thousand|million|billion|trillion)\b", _scaled_money),
     _rule(rf"([$£€¥])\s?({_NUMBER})", _money),
-    _rule(rf"(?<![\w/.,])(?:(\d+)\s+)?(\d+)/([1-9]\d*)(?:\s?({_UNIT}))?(?![\w/])", _fraction),
+    _rule(
+        rf"(?<![\w/.,])(?:(\d+)\s+)?(\d{{1,15}})/([1-9]\d{{0,14}})(?:\s?({_UNIT}))?(?![\w/])",
+        _fraction,
+    ),
     _rule(rf"(?<![\w./])({_NUMBER})\s?({_UNIT})(?![\w/])", _measure),
-    _rule(r"\b(\d{1,3}(?:,\d{3})+|\d+)(?:st|nd|rd|th)\b", _ordinal),
+    _rule(r"\b(\d{1,3}(?:,\d{3}){1,4}|\d{1,15})(?:st|nd|rd|th)\b", _ordinal),
     _rule(r"(?:\b|')(\d{1,3}0)'?s\b", lambda match: decade(int(match[1]))),
     _rule(r"#\s?(?=\d)", lambda match: "number "),
     _rule(r"(?<![\w.,])(1[1-9]\d\d|20\d\d)(?![\w]|[.,]\d)", lambda match: year(int(match[1]))),

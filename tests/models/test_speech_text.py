@@ -1,4 +1,7 @@
+import re
 import sys
+import unicodedata
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -227,6 +230,51 @@ def test_a_character_or_number_outside_the_alphabet_is_refused() -> None:
 def test_an_alphabet_that_no_text_fits_is_refused(alphabet: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         SpeechTextSettings(alphabet=alphabet)
+
+
+def test_no_pause_is_looked_for_from_every_blank_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    substitute, tried = re.sub, dict[str, str]()
+
+    def spy(pattern: str, replacement: str, text: str) -> str:
+        tried[pattern] = text
+        return substitute(pattern, replacement, text)
+
+    monkeypatch.setattr(re, "sub", spy)
+
+    spoken = prepare_speech("so" + " '" * 2000 + "\U0001f600" * 2000 + "be it", DROP)
+
+    assert spoken.text == " so be it."
+    assert [text for pattern, text in tried.items() if pattern.startswith(r"\s*")] == ["so be it"]
+
+
+def test_no_run_of_marks_is_put_into_order_that_is_longer_than_any_language_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spy = Mock(wraps=unicodedata.normalize)
+    monkeypatch.setattr(unicodedata, "normalize", spy)
+
+    spoken = prepare_speech("cafe" + "\u0301\u0315" * 2000, DROP)
+
+    assert spoken.text == " cafe."
+    assert max(len(call.args[1]) for call in spy.call_args_list) == len("cafe") + 30
+
+
+def test_very_long_numbers_are_read_in_time() -> None:
+    # A pattern that reads on to the end from every group of digits would take a minute.
+    prepare_speech("111," * 10_000, DROP)
+
+
+@pytest.mark.parametrize(
+    ("written", "spoken"),
+    [
+        ("{}th", "{} th"),
+        ("{}/3", "{} slash three"),
+        ("1/{}", "one slash {}"),
+        ("${}", "{} dollars"),
+    ],
+)
+def test_a_code_is_read_digit_by_digit_whatever_stands_beside_it(written: str, spoken: str) -> None:
+    assert said(written.format("1" * 5000)) == spoken.format(" ".join(["one"] * 5000))
 
 
 def test_without_num2words_only_numbers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
