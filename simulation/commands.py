@@ -8,6 +8,7 @@ from server.config import ConfigError
 from server.outlook import outlook
 from simulation.config import SimulationConfig, config_from, read_tables, with_settings
 from simulation.dealing import build_population
+from simulation.followed import nothing_to_follow
 from simulation.methods import method_table
 from simulation.metrics import Figures, read_metrics
 from simulation.overrides import Override
@@ -87,6 +88,9 @@ def run_one(request: Request, *, out: Path | None) -> Figures:
     folder = out or Path("runs") / f"{request.short_name}-seed-{config.seed}"
     population = build_population(config, request.data)
     tell(population.notes)
+    why = nothing_to_follow(config, population)
+    if why and config.evaluation.keep_best:
+        tell([f"the last round's model is kept, not the best on the validation split: {why}"])
     tell(f"privacy: {line}" for line in outlook(config))
     final = _run(request, config, tables, population, folder)
     return {**final, "seconds": _seconds(folder), "out": str(folder)}

@@ -31,30 +31,35 @@ def followed_perplexity(figures: Figures) -> float | None:
 
 
 def check_followed(config: SimulationConfig, population: Population) -> None:
-    """Check that a run which follows its validation split has one to score models on.
+    """Check that a run which is to stop by its validation split has one to score models on.
 
     Args:
         config: The federation.
         population: Its clients, and what is held out.
 
     Raises:
-        PopulationError: If the best model is to be kept, or the run to stop, by no figure at all.
+        PopulationError: If the run is to stop by no figure at all.
     """
-    evaluation, schema = config.evaluation, config.schema
-    follows = evaluation.keep_best or config.convergence is not None
-    if evaluation.kind != "public" or not follows:
-        return
-    is_whole = schema.with_roles(*RELEASED) == schema
+    why = nothing_to_follow(config, population)
+    if why and config.convergence is not None:
+        raise PopulationError(
+            f"convergence follows the figures of the validation split, and {why}; leave it out"
+        )
+
+
+def nothing_to_follow(config: SimulationConfig, population: Population) -> str | None:
+    """Return why no round's model is told from another's on the validation split; None if one is.
+
+    Args:
+        config: The federation.
+        population: Its clients, and what is held out.
+    """
     # What clients hold out is told of in no round under a guarantee.
     own = population.own_valid and not config.privacy.guarantees_privacy
-    if own or (population.held_out.get("valid") and is_whole):
-        return
-    why = (
-        "nothing is held out for it"
-        if not population.held_out.get("valid")
-        else f'method "{config.personalisation.method}" releases no whole model to score on it'
-    )
-    raise PopulationError(
-        "evaluation.keep_best and convergence follow the figures of the validation split, and "
-        f"{why}; set evaluation.keep_best = false and leave convergence out"
-    )
+    if config.evaluation.kind != "public" or own:
+        return None
+    if not population.held_out.get("valid"):
+        return "nothing is held out for it"
+    if config.schema.with_roles(*RELEASED) != config.schema:
+        return f'method "{config.personalisation.method}" releases no whole model to score on it'
+    return None

@@ -99,7 +99,6 @@ def test_a_run_that_was_killed_ends_as_an_undisturbed_one(
         *BUFFERED,
         "model.tied=false",
         'personalisation={method="fedper"}',
-        "evaluation.keep_best=false",
     )
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     final = run_simulation(config, tables, population, whole, RunOptions())

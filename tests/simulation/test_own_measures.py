@@ -33,12 +33,7 @@ from simulation.runner import RunOptions, run_simulation
 
 Configured = Callable[..., tuple[SimulationConfig, dict[str, Any]]]
 
-OWN = (
-    'data.split="by-user-time"',
-    "data.keystrokes=true",
-    "rounds.cap=2",
-    "evaluation.keep_best=false",
-)
+OWN = ('data.split="by-user-time"', "data.keystrokes=true", "rounds.cap=2")
 TRANSFORMER = (
     'model={family="transformer_lm", vocabulary_size=50, model_size=8, head_count=2, '
     "layer_count=1, feedforward_size=8, context_size=16}"

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +51,6 @@ class StopsAfter:
         self._left -= 1
         if not self._left:
             raise RunKilledError
-
-
-@pytest.fixture
-def configured(configured: Configured) -> Configured:
-    """Configure runs that keep no best model: nobody's text is held out to tell which it was."""
-    return partial(configured, "evaluation.keep_best=false")
 
 
 @pytest.fixture

@@ -32,7 +32,6 @@ OWN_HEAD = (
     'model={family="gru_lm", vocabulary_size=50, hidden_size=8, tied=false}',
     'personalisation={method="fedper"}',
     "rounds.retry_limit=20",
-    "evaluation.keep_best=false",
 )
 TOO_FEW_OF_USE = ('attack={kind="nan", fraction=0.5}', "screening={}")
 TOO_FEW_COME = ("data.absence_rate=0.5",)

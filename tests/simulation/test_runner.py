@@ -9,7 +9,7 @@ from torch import Tensor
 import simulation.runner
 from server.release_files import read_release
 from simulation.checkpoint import CheckpointError
-from simulation.config import SimulationConfig, config_from
+from simulation.config import SimulationConfig
 from simulation.metrics import Figures, read_metrics
 from simulation.population import Population, PopulationError
 from simulation.runner import RunOptions, run_simulation
@@ -211,15 +211,10 @@ NOBODYS: dict[str, dict[str, Tensor]] = {}
     ("change", "settings", "why"),
     [
         ({"held_out": NOBODYS}, (), "nothing is held out for it"),
-        (
-            {"held_out": NOBODYS},
-            ("evaluation.keep_best=false", "convergence={patience=1}"),
-            "nothing is held out for it",
-        ),
         ({}, ("model.tied=false", 'personalisation={method="fedper"}'), "releases no whole model"),
     ],
 )
-def test_a_run_that_is_to_follow_its_validation_split_needs_one(
+def test_a_run_that_is_to_stop_by_its_validation_split_needs_one(
     configured: Configured,
     population: Population,
     tmp_path: Path,
@@ -228,14 +223,11 @@ def test_a_run_that_is_to_follow_its_validation_split_needs_one(
     settings: tuple[str, ...],
     why: str,
 ) -> None:
-    config, tables = configured("rounds.cap=1", *settings)
     population = replace(population, **change)
-    with pytest.raises(PopulationError, match=rf"{why}.*; set evaluation\.keep_best = false"):
+    config, tables = configured("rounds.cap=1", *settings, "convergence={patience=1}")
+    with pytest.raises(PopulationError, match=f"{why}.*; leave it out"):
         run_simulation(config, tables, population, tmp_path, RunOptions())
 
-    tables = {**tables, "evaluation": {**tables["evaluation"], "keep_best": False}}
-    tables.pop("convergence", None)
-    config = config_from(tables, "the test's file")
-    assert (
-        run_simulation(config, tables, population, tmp_path / "again", RunOptions())["round"] == 1
-    )
+    config, tables = configured("rounds.cap=1", *settings)
+    final = run_simulation(config, tables, population, tmp_path / "again", RunOptions())
+    assert final["round"] == 1
