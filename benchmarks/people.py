@@ -121,7 +121,7 @@ def _promoted(root: Path, bundle: Path, people: Path) -> ServingFolder:
         bundle,
         metric="top3_recall",
         held_out=None,
-        people=people,
+        people=[people],
         largest_loss=0.5,
     )
     return folder

@@ -169,7 +169,8 @@ def make_folder(root: Path, bundle: Path, people: Path | None = None) -> Serving
 
 def put(folder: ServingFolder, bundle: Path, people: Path | None = None) -> None:
     """Promote a bundle."""
-    promote(folder, bundle, metric="top3_recall", held_out=None, people=people, largest_loss=0)
+    given = [] if people is None else [people]
+    promote(folder, bundle, metric="top3_recall", held_out=None, people=given, largest_loss=0)
 
 
 class Server:

@@ -220,9 +220,12 @@ def _add_promote(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--people",
         type=Path,
-        metavar="FOLDER",
-        help="personal files, CLIENT.zip each, for a bundle of which a part is each person's own; "
-        "or the file of `sotto-export people`",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="for a bundle of which a part is each person's own: a folder of personal files, "
+        "CLIENT.zip each, or the file of `sotto-export people`; may be given again (default, of "
+        "each of the two: the present version's, where they fit)",
     )
     parser.add_argument(
         "--metric",

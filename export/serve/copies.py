@@ -3,7 +3,7 @@
 import contextlib
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from export.serve.folder import ServingError, ServingFolder
@@ -17,7 +17,7 @@ INCOMING = "incoming-"
 def copied(
     folder: ServingFolder,
     bundle: Path,
-    people: Path | None,
+    people: Sequence[Path],
     *,
     check: Callable[[Path], object],
 ) -> Iterator[Path]:
@@ -26,11 +26,11 @@ def copied(
     Args:
         folder: Where the versions are.
         bundle: Bundle folder or ``.zip``.
-        people: Folder of personal files, copied beside it; None makes an empty one.
+        people: Folders of personal files, copied beside it.
         check: Refuses what is no bundle, so that nothing else is ever copied.
 
     Raises:
-        ServingError: If the people's folder holds anything but files.
+        ServingError: If a people's folder holds anything but files, or two hold the same.
         ValueError: What ``check`` raises.
         OSError: If the disk refuses.
     """
@@ -42,23 +42,24 @@ def copied(
             shutil.copytree(bundle, incoming, symlinks=True)
         else:
             shutil.copyfile(bundle, incoming)
-        _copy_people(folder.people(incoming.name), people)
+        folder.people(incoming.name).mkdir(mode=0o700, parents=True)
+        for one in people:
+            _copy_people(folder.people(incoming.name), one)
         yield incoming
     finally:
         _remove(incoming)
         _remove(folder.people(incoming.name))
 
 
-def _copy_people(target: Path, people: Path | None) -> None:
-    """Copy the personal files of a folder; without one, make an empty one."""
-    target.mkdir(mode=0o700, parents=True)
-    if people is None:
-        return
+def _copy_people(target: Path, people: Path) -> None:
+    """Copy the personal files of a folder."""
     if not people.is_dir():
         raise ServingError(f"{people} must be a folder of personal files, CLIENT.zip")
     for path in people.iterdir():
         if path.is_dir():
             raise ServingError(f"{people} must hold personal files alone, got folder {path.name}")
+        if (target / path.name).exists():
+            raise ServingError(f"{path.name} must be in one folder of people, got two; remove one")
         shutil.copyfile(path, target / path.name)
 
 

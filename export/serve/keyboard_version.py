@@ -77,14 +77,19 @@ def load_version(folder: ServingFolder, settings: ServeSettings, version: str) -
         _ranking(folder, bundle.vocabulary, index),
         graph,
         files,
-        _made_people(folder, version, graph, bundle.manifest),
+        made_people(folder, version, graph, bundle.manifest),
     )
 
 
-def _made_people(
+def made_people(
     folder: ServingFolder, version: str, graph: NextWordGraph, manifest: Manifest
 ) -> MadePeople | None:
-    """Return what makes people of everybody's file, where there is one for the version."""
+    """Return what makes people of everybody's file, where there is one for the version.
+
+    Raises:
+        BundleError: If the file is corrupt, unsigned where it must be signed, or of another run,
+            method or schema.
+    """
     if not folder.everybody(version).exists():
         return None
     everybody = load_people_file(
@@ -107,7 +112,7 @@ def keyboard_shelf(folder: ServingFolder, settings: ServeSettings) -> Shelf[Serv
             return load_version(folder, settings, name)
         made = held.made
         if folder.people(name).is_dir():  # Else the version went from the disk and is still served.
-            made = _made_people(folder, name, held.graph, held.manifest)
+            made = made_people(folder, name, held.graph, held.manifest)
         return replace(held, ranking=_ranking(folder, held.vocabulary, held.index), made=made)
 
     return Shelf(folder, load, what="keyboard", allowed="version must be one of")

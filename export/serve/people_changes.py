@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from export.manifest_base import BundleError
 from export.people_file import PeopleFile, load_people_file
 from export.personal_file import PersonalFile, kind_of, load_personal_file
+from export.serve.carried import named_in
 from export.serve.changes import put_people
 from export.serve.copies import INCOMING
 from export.serve.folder import ServingError, ServingFolder
@@ -56,7 +56,7 @@ def _replace_everybody(folder: ServingFolder, file: Path) -> dict[str, object]:
         served = _present_keyboard(folder)
         everybody = load_people_file(file, authority=folder.authority_certificate())
         made = everybody.on(served.graph, served.manifest)
-        named = {version: _named(folder.everybody(version)) for version in _versions(folder)}
+        named = {version: named_in(folder.everybody(version)) for version in _versions(folder)}
         withdrawn = set().union(*(names or () for names in named.values())) - everybody.rows.keys()
         folder.people(served.version).mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomically(folder.everybody(served.version), file.read_bytes())
@@ -83,16 +83,6 @@ def _versions(folder: ServingFolder) -> list[str]:
     return sorted(
         path.name for path in folder.all_people.glob("*") if not path.name.startswith(INCOMING)
     )
-
-
-def _named(everybody: Path) -> set[str] | None:
-    """Return whom a version's file of embeddings names: nobody without one, None if spoilt."""
-    if not everybody.exists():
-        return set()
-    try:
-        return set(load_people_file(everybody).rows)
-    except BundleError:
-        return None
 
 
 def _makes_people_of(

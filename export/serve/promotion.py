@@ -6,7 +6,8 @@ commands go on while it is copied and measured; they wait for the exchange alone
 """
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -16,11 +17,12 @@ from rich.progress import track
 from export.bundle import load_bundle
 from export.personal_file import kind_of
 from export.runtime import NextWordGraph
+from export.serve.carried import CarriedPeople, check_beside_everybody, named_in
 from export.serve.changes import check_people, go_back, load_present, serve_from_now
 from export.serve.copies import copied, flush
-from export.serve.folder import ServingFolder
+from export.serve.folder import ServingError, ServingFolder
 from export.serve.gate import GateError, believed_figure, judge
-from export.serve.keyboard_version import ServedModel, load_version
+from export.serve.keyboard_version import ServedModel, load_version, made_people
 from export.serve.personal_models import load_person
 from export.serve.recall import measure_recall, read_held_out
 from export.serve.settings import read_settings
@@ -35,7 +37,7 @@ def promote(
     *,
     metric: str,
     held_out: Path | None,
-    people: Path | None = None,
+    people: Sequence[Path] = (),
     largest_loss: float,
 ) -> dict[str, object]:
     """Serve a bundle from now on, if it passes the gate.
@@ -49,13 +51,14 @@ def promote(
         metric: The figure that the gate compares: with held-out text ``top1_recall`` or
             ``top3_recall``, else one that both bundles name and `models.figures` knows.
         held_out: UTF-8 text that no device trained on; None believes the bundles' own figures.
-        people: For a bundle of which a part is each person's own: folder of personal files,
-            ``.zip``, or the file of everybody's embeddings; copied.
+        people: For a bundle of which a part is each person's own: folders of personal files,
+            ``.zip``, and the file of everybody's embeddings; copied. What is not given of the two
+            is carried over from the present version, as far as it fits.
         largest_loss: How much worse the figure may be: of a share in percentage points, of any
             other in per cent of the present one.
 
     Returns:
-        The version, and what the gate found.
+        The version, what the gate found, and how many people's files were carried over.
 
     Raises:
         GateError: If the figure is worse, or cannot be compared.
@@ -66,8 +69,7 @@ def promote(
     folder.check()
     settings = read_settings(folder.settings)
     sentences = None if held_out is None else read_held_out(held_out)
-    one_file = people is not None and people.is_file() and kind_of(people) == "people"
-    everybody, files = (people, None) if one_file else (None, people)
+    everybody, files = _kinds(people)
     with folder.promoting(), copied(folder, bundle, files, check=load_bundle) as incoming:
         if everybody is not None:
             shutil.copyfile(everybody, folder.everybody(incoming.name))
@@ -77,19 +79,26 @@ def promote(
         )
         version = version_name(new.manifest)
         versions = read_versions(folder)
+        carried = _carrying(folder, new, versions.present, files_are_given=bool(files))
+        carried.follow(versions.present)
+        if new.made is None:
+            made = made_people(folder, new.version, new.graph, new.manifest)
+            new = replace(new, made=made)
         old, why_alone = load_present(
             partial(load_version, folder, settings),
             versions.present,
             offered=version,
             what="version",
         )
-        before = None if old is None else _figure(folder, old, metric, sentences)
-        figure = _figure(folder, new, metric, sentences)
+        measured = _Measured(folder, metric, sentences, [new] if old is None else [old, new])
+        before = None if old is None else measured.figure(old)
+        figure = measured.figure(new)
         reason = judge(metric, before, figure, largest_loss=largest_loss, why_alone=why_alone)
         flush(folder, incoming)
         with folder.changing():
+            carried.follow(versions.present)
             changed = serve_from_now(folder, incoming, version, reason, instead_of=versions.present)
-    return {"version": version, "before": changed.before, "gate": reason}
+    return {"version": version, "before": changed.before, "gate": reason, **carried.report()}
 
 
 def roll_back(folder: ServingFolder, *, reason: str) -> dict[str, object]:
@@ -110,27 +119,99 @@ def roll_back(folder: ServingFolder, *, reason: str) -> dict[str, object]:
     )
 
 
-def _figure(
-    folder: ServingFolder, model: ServedModel, metric: str, sentences: list[list[str]] | None
-) -> float:
-    """Return a version's figure, measured here or believed."""
-    if sentences is not None:
+def _kinds(people: Sequence[Path]) -> tuple[Path | None, list[Path]]:
+    """Return the file of everybody's embeddings, if it is among them, and the folders of files."""
+    everybody = [path for path in people if path.is_file() and kind_of(path) == "people"]
+    if len(everybody) > 1:
+        raise ServingError(
+            "--people must name one file of everybody's embeddings at most, got "
+            f"{everybody[0]} and {everybody[1]}"
+        )
+    return (everybody[0] if everybody else None), [path for path in people if path not in everybody]
+
+
+def _carrying(
+    folder: ServingFolder, new: ServedModel, present: str | None, *, files_are_given: bool
+) -> CarriedPeople:
+    """Return what carries people's files over to a new version, beside what was given."""
+    given = new.made
+    named_before = set() if present is None else named_in(folder.everybody(present)) or set()
+
+    def check(file: Path) -> None:
+        if file == folder.everybody(new.version):
+            made_people(folder, new.version, new.graph, new.manifest)
+            return
+        load_person(folder, new, file.stem)
+        if given is not None:
+            check_beside_everybody(file, given.names, named_before)
+
+    return CarriedPeople(folder, new.version, check, files_are_given=files_are_given)
+
+
+class _Measured:
+    """Find the figure of each version, measured on held-out text or believed."""
+
+    def __init__(
+        self,
+        folder: ServingFolder,
+        metric: str,
+        sentences: list[list[str]] | None,
+        versions: Sequence[ServedModel],
+    ) -> None:
+        """Choose the people who are measured: the first few who have a model on every version."""
+        self._folder = folder
+        self._metric = metric
+        self._sentences = sentences
+        self._people: list[str] = []
+        if sentences is None:
+            return
         if metric not in ("top1_recall", "top3_recall"):
             raise GateError(f"metric must be top1_recall or top3_recall with text, got {metric!r}")
+        personal = [_names(folder, one) for one in versions if one.manifest.personal is not None]
+        if personal:
+            self._people = sorted(set.intersection(*personal))[:_JUDGED_PEOPLE]
+            if not self._people:
+                raise GateError(
+                    "nobody has a model on the new version and on the present one to measure; give "
+                    "their files with --people, and with `sotto-serve person` to the present one, "
+                    "or judge by the bundles' own figures without --held-out"
+                )
+
+    def figure(self, model: ServedModel) -> float:
+        """Return a version's figure."""
+        if self._sentences is None:
+            return believed_figure(
+                self._metric,
+                model.manifest.metrics,
+                round_number=model.manifest.round_number,
+                otherwise="; or give held-out text with --held-out",
+            )
+        follow = partial(_shown, model.version)
         recalls = [
-            measure_recall(own, model.vocabulary, sentences, follow=partial(_shown, model.version))
-            for own in _sample(folder, model)
+            measure_recall(own, model.vocabulary, self._sentences, follow=follow)
+            for own in self._graphs(model)
         ]
         figures = [
-            one.top1_recall if metric == "top1_recall" else one.top3_recall for one in recalls
+            one.top1_recall if self._metric == "top1_recall" else one.top3_recall for one in recalls
         ]
         return sum(figures) / len(figures)
-    return believed_figure(
-        metric,
-        model.manifest.metrics,
-        round_number=model.manifest.round_number,
-        otherwise="; or give held-out text with --held-out",
-    )
+
+    def _graphs(self, model: ServedModel) -> Iterator[NextWordGraph]:
+        """Yield everyone's model, or those of the people who are measured."""
+        if model.manifest.personal is None:
+            yield model.graph
+            return
+        for name in self._people:
+            if model.made is None or self._folder.person(model.version, name).is_file():
+                yield load_person(self._folder, model, name)
+            else:
+                yield model.made.graph_of(name)
+
+
+def _names(folder: ServingFolder, model: ServedModel) -> set[str]:
+    """Return who has a model of their own on a version."""
+    files = {path.stem for path in folder.files_of_people(model.version) if path.suffix == ".zip"}
+    return files | set(model.made.names if model.made is not None else ())
 
 
 def _shown(version: str, texts: Sequence[int]) -> Iterable[int]:
@@ -143,24 +224,3 @@ def _shown(version: str, texts: Sequence[int]) -> Iterable[int]:
         transient=True,
         disable=not console.is_terminal,
     )
-
-
-def _sample(folder: ServingFolder, model: ServedModel) -> list[NextWordGraph]:
-    """Return everyone's model, or the models of a few people; the same people for every version."""
-    if model.manifest.personal is None:
-        return [model.graph]
-    files = folder.files_of_people(model.version)
-    names = sorted(path.stem for path in files if path.suffix == ".zip")
-    if model.made is not None:
-        made = [name for name in model.made.names if name not in names][:_JUDGED_PEOPLE]
-        judged = sorted([*names, *made])[:_JUDGED_PEOPLE]
-        return [
-            load_person(folder, model, name) if name in names else model.made.graph_of(name)
-            for name in judged
-        ]
-    if not names:
-        raise GateError(
-            f"version {model.version} has no personal files to measure; give --people, or judge by "
-            "the bundles' own figures without --held-out"
-        )
-    return [load_person(folder, model, name) for name in names[:_JUDGED_PEOPLE]]

@@ -4,15 +4,19 @@ A voice is judged by a figure such as the distance of its spectrograms from real
 bundles name it: what a server would have to measure that on is recordings, which it does not have.
 """
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
+from export.manifest_base import BundleError
+from export.serve.carried import CarriedPeople
 from export.serve.changes import check_people, go_back, load_present, serve_from_now
 from export.serve.copies import copied, flush
 from export.serve.folder import ServingFolder
 from export.serve.gate import believed_figure, judge
 from export.serve.settings import read_settings
 from export.serve.versions import read_versions, version_name
-from export.serve.voice_version import load_voice, voice_of
+from export.serve.voice_version import ServedVoice, load_voice, voice_of
 from export.speech_bundle import load_speech_bundle
 from export.speech_manifest import SpeechManifest
 
@@ -25,7 +29,7 @@ def promote_voice(
     bundle: Path,
     *,
     metric: str = METRIC,
-    people: Path | None = None,
+    people: Sequence[Path] = (),
     largest_loss: float,
 ) -> dict[str, object]:
     """Serve a voice from now on, if it passes the gate.
@@ -38,13 +42,14 @@ def promote_voice(
         bundle: Speech bundle folder or ``.zip``; copied.
         metric: The figure that the gate compares, which both bundles name and `models.figures`
             knows.
-        people: Folder of personal files, ``.zip``, for a voice of which a part is each person's
-            own; copied.
+        people: Folders of personal files, ``.zip``, for a voice of which a part is each person's
+            own; copied. Where none is given, the present voice's are carried over, as far as they
+            fit.
         largest_loss: How much worse the figure may be: of a share in percentage points, of any
             other in per cent of the present one.
 
     Returns:
-        The version, and what the gate found.
+        The version, what the gate found, and how many people's files were carried over.
 
     Raises:
         GateError: If the figure is worse, or cannot be compared.
@@ -64,6 +69,10 @@ def promote_voice(
         )
         version = version_name(new.manifest)
         versions = read_versions(voices)
+        carried = CarriedPeople(
+            voices, new.version, partial(_check_person, folder, new), files_are_given=bool(people)
+        )
+        carried.follow(versions.present)
         old, why_alone = load_present(
             lambda present: load_speech_bundle(voices.bundles / present).manifest,
             versions.present,
@@ -77,8 +86,9 @@ def promote_voice(
         )
         flush(voices, incoming)
         with folder.changing():
+            carried.follow(versions.present)
             changed = serve_from_now(voices, incoming, version, reason, instead_of=versions.present)
-    return {"version": version, "before": changed.before, "gate": reason}
+    return {"version": version, "before": changed.before, "gate": reason, **carried.report()}
 
 
 def roll_back_voice(folder: ServingFolder, *, reason: str) -> dict[str, object]:
@@ -97,6 +107,12 @@ def roll_back_voice(folder: ServingFolder, *, reason: str) -> dict[str, object]:
         what="voice",
         reason=reason,
     )
+
+
+def _check_person(folder: ServingFolder, voice: ServedVoice, file: Path) -> None:
+    if voice.manifest.personal is None:
+        raise BundleError("the new voice is the same for everyone")
+    voice_of(folder, voice, file.stem)
 
 
 def _figure(metric: str, manifest: SpeechManifest) -> float:

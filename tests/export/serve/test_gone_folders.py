@@ -50,7 +50,7 @@ def exchange(folder: ServingFolder, household: Path, number: int) -> None:
         household / f"{number}.zip",
         metric="perplexity",
         held_out=None,
-        people=household / "people",
+        people=[household / "people"],
         largest_loss=0,
     )
 
