@@ -283,6 +283,29 @@ def test_a_voice_is_added_promoted_and_rolled_back_while_the_server_runs(
     assert read_versions(server.folder.voices).present == old
 
 
+def test_a_voice_carries_over_whose_file_fits(
+    tmp_path: Path, bundle: Path, release: Release, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "serving"
+    voices = ServingFolder(root).voices
+    promote = ["promote", str(root), "--metric", "mel_l1", "--json"]
+    assert main(["init", str(root), "--accept-unsigned"]) == 0
+    people = bundle.parent / "people"
+    assert main([*promote, str(bundle), "--people", str(people)]) == 0
+    record = replace(release.record, round=4)
+    later = Release(record, release.plan, None, release.parameters, None)
+    export_speech(later, tmp_path / "later.zip")
+    capsys.readouterr()
+
+    assert main([*promote, str(tmp_path / "later.zip")]) == 0
+
+    present = read_versions(voices).present
+    assert present is not None
+    given = sorted(path.name for path in people.iterdir())
+    assert [path.name for path in voices.files_of_people(present)] == given
+    assert json.loads(capsys.readouterr().out)["carried"] == len(given) > 0
+
+
 def test_a_present_voice_that_is_damaged_is_promoted_again(tmp_path: Path, bundle: Path) -> None:
     root = tmp_path / "serving"
     voices = ServingFolder(root).voices
