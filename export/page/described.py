@@ -1,5 +1,6 @@
 """Say to the page what a person's keyboard and voice are, and hand over their tensors."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 
 from export.manifest import Manifest
@@ -17,7 +18,7 @@ def describe(
     *,
     graph: NextWordGraph,
     ranking: PersonalRanking,
-    has_own_part: bool,
+    own_part: bytes | None,
 ) -> dict[str, object]:
     """Return what the page needs to know of one version.
 
@@ -26,10 +27,12 @@ def describe(
         manifest: What it is.
         graph: Its loaded graph.
         ranking: What ranks its words; says which are never suggested.
-        has_own_part: Whether there is a file of the person's own part.
+        own_part: What `personal_file` makes of the person's own part; None if there is none.
     """
+    sha256 = None if own_part is None else hashlib.sha256(own_part).hexdigest()
+    own = {"available": own_part is not None, "sha256": sha256}
     return {
-        **_facts(version, manifest, has_own_part=has_own_part),
+        **_facts(version, manifest, own=own),
         "words": graph.vocabulary_size,
         "context_size": graph.context_size,
         "never": sorted(ranking.never),
@@ -58,7 +61,7 @@ def describe_voice(
             "privacy_spent": spent,
         }
     return {
-        **_facts(version, manifest, has_own_part=has_own_part),
+        **_facts(version, manifest, own={"available": has_own_part}),
         "mel": manifest.model.mel,
         "vocoder": vocoder,
         "voices": voices,
@@ -66,12 +69,12 @@ def describe_voice(
 
 
 def _facts(
-    version: str, manifest: Manifest | SpeechManifest, *, has_own_part: bool
+    version: str, manifest: Manifest | SpeechManifest, *, own: Mapping[str, object]
 ) -> dict[str, object]:
-    """Return what is said of words and voices alike."""
+    """Return what is said of words and voices alike, and of the person's own part ``own``."""
     personal: Mapping[str, object] | None = None
     if manifest.personal is not None:
-        personal = {"method": manifest.personal.method, "available": has_own_part}
+        personal = {"method": manifest.personal.method, **own}
     return {
         "version": version,
         "round": manifest.round_number,

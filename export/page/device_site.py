@@ -74,10 +74,8 @@ def _graph_of(
 
 def _keyboard(bundle: Bundle, graph: NextWordGraph, client: str) -> dict[str, bytes]:
     ranking = PersonalRanking(bundle.vocabulary, WordIndex(bundle.vocabulary))
-    is_personal = bool(graph.personal_inputs)
-    version = describe(
-        _VERSION, bundle.manifest, graph=graph, ranking=ranking, has_own_part=is_personal
-    )
+    own_part = personal_file(graph) if graph.personal_inputs else None
+    version = describe(_VERSION, bundle.manifest, graph=graph, ranking=ranking, own_part=own_part)
     place = f"{_SOURCE.files}/{_VERSION}"
     files = {
         _SOURCE.description: msgspec.json.encode(
@@ -86,8 +84,8 @@ def _keyboard(bundle: Bundle, graph: NextWordGraph, client: str) -> dict[str, by
         f"{place}/{MODEL_FILE}": bundle.graph,
         f"{place}/{VOCABULARY_FILE}": bundle.vocabulary.to_bytes(),
     }
-    if is_personal:
-        files[f"{place}/{PERSONAL_FILE}"] = personal_file(graph)
+    if own_part is not None:
+        files[f"{place}/{PERSONAL_FILE}"] = own_part
     return files
 
 

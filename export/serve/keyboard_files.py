@@ -101,13 +101,13 @@ def _described_voice(desk: Desk, client: str) -> dict[str, object] | None:
 
 def _described(desk: Desk, client: str, served: ServedModel) -> dict[str, object]:
     try:
-        has_own_part = bool(desk.people.model_of(client, served).personal_inputs)
+        own_part = personal_file(desk.people.model_of(client, served))
     except NoPersonalModelError:
-        has_own_part = False
+        own_part = None
     return describe(
         served.version,
         served.manifest,
         graph=served.graph,
         ranking=served.ranking,
-        has_own_part=has_own_part,
+        own_part=own_part,
     )

@@ -7,8 +7,8 @@ const modules = ["text", "cursor", "casing", "strip", "word_index", "keyboard_gr
 const [text, cursor, casing, strip, index, graphs, words] = await Promise.all(
   modules.map((name) => page(`${name}.js`)),
 );
-const [tensors, mels, sound] = await Promise.all(
-  ["tensor_file", "log_mel", "sound"].map((name) => page(`${name}.js`)),
+const [tensors, mels, sound, library] = await Promise.all(
+  ["tensor_file", "log_mel", "sound", "library"].map((name) => page(`${name}.js`)),
 );
 
 const answers = {
@@ -28,6 +28,7 @@ const answers = {
   },
   tensors: ({ files }) => files.map(readTensors),
   keyboard: typeAll,
+  checked: ({ cases }) => Promise.all(cases.map(namesRead)),
   mels: ({ cases }) =>
     cases.map(([samples, settings]) =>
       mels.logMel(Float32Array.from(samples), settings).map((frame) => [...frame]),
@@ -57,6 +58,15 @@ function readTensors(encoded) {
     return Object.fromEntries([...found].map(([name, one]) => [name, { ...one, values: [...one.values] }]));
   } catch (error) {
     return error instanceof tensors.TensorFileError ? error.message : Promise.reject(error);
+  }
+}
+
+async function namesRead({ version, served }) {
+  const source = { read: async (_, name) => new TextEncoder().encode(served[name]) };
+  try {
+    return Object.keys(await library.readFiles(source, version, () => {}));
+  } catch (error) {
+    return error instanceof library.RefusedError ? error.message : Promise.reject(error);
   }
 }
 

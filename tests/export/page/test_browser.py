@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from export.next_word import NextWords
+from export.page.described import PERSONAL_FILE
 from export.page.device_site import write_site
 from export.page.site import page_files
 from export.serve.page import SERVED_FROM
@@ -34,6 +35,14 @@ _DISTRIBUTIONS = """async ({ token, texts }) => {
     await opened.close();
     return found;
 }"""
+_DAMAGE_KEPT = """async () => {
+    const cache = await caches.open("sotto-kept");
+    const answer = await cache.match("kept/personal.safetensors");
+    const bytes = new Uint8Array(await answer.arrayBuffer());
+    bytes[bytes.length - 1] ^= 1;
+    await cache.put("kept/personal.safetensors", new Response(bytes));
+}"""
+_NOT_AS_DESCRIBED = "personal.safetensors is not what its description says"
 _NO_SIMD = "WebAssembly.validate = () => false;"
 
 # One worker: what they need is costly to make.
@@ -301,7 +310,34 @@ def test_a_damaged_model_is_not_run(page: Page, served: Served) -> None:
 
     _sign_in(page, served.tokens["ada"])
 
-    expect(page.locator("#status")).to_contain_text("vocabulary.txt is not what the release says")
+    expect(page.locator("#status")).to_contain_text(
+        "vocabulary.txt is not what its description says"
+    )
+
+
+def test_another_s_part_is_not_run(page: Page, served: Served) -> None:
+    described: dict[str, Any] = dict(served.server.get("/v1/keyboard", served.tokens["ben"]).json)
+    version = described["versions"][0]["version"]
+    bens = served.server.get(f"/v1/keyboard/{version}/{PERSONAL_FILE}", served.tokens["ben"]).body
+    page.route(f"**/{PERSONAL_FILE}", lambda route: route.fulfill(body=bens))
+
+    _sign_in(page, served.tokens["ada"])
+
+    expect(page.locator("#status")).to_contain_text(_NOT_AS_DESCRIBED)
+
+
+def test_a_part_of_a_person_that_was_damaged_where_it_is_kept_is_not_run(
+    page: Page, served: Served
+) -> None:
+    _open(page, served, "ada")
+    page.get_by_label("Keep this keyboard").check()
+    expect(page.locator("#status")).to_have_text("Kept on this device.")
+    page.evaluate(_DAMAGE_KEPT)
+    page.reload()
+
+    page.get_by_role("button", name="Open ada's").click()
+
+    expect(page.locator("#status")).to_contain_text(_NOT_AS_DESCRIBED)
 
 
 def test_nothing_on_the_page_can_reach_another_host(page: Page) -> None:

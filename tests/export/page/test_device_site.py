@@ -1,5 +1,6 @@
 """The page of one keyboard is written as plain files, whole or not at all."""
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -37,7 +38,8 @@ def test_the_folder_holds_the_page_and_one_person_s_keyboard(
     version = described["versions"][0]
     place = site / "keyboard" / version["version"]
     assert described["client"] == "ada"
-    assert version["personal"] == {"method": "fedtp", "available": True}
+    digest = hashlib.sha256((place / "personal.safetensors").read_bytes()).hexdigest()
+    assert version["personal"] == {"method": "fedtp", "available": True, "sha256": digest}
     assert version["context_size"] == 8
     assert (place / "model.onnx").read_bytes() == household.bundle.graph
     assert (place / "vocabulary.txt").read_bytes() == household.bundle.vocabulary.to_bytes()

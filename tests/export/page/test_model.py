@@ -1,6 +1,7 @@
 """The model computes the same in the page, on WebAssembly, as it does natively."""
 
 import base64
+import hashlib
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from export.exporter import parse_graph
 from export.graph_writer import EXACT, at_accuracy
 from export.keyboard import export_keyboard
 from export.next_word import NextWords
-from export.page.described import describe, personal_file
+from export.page.described import PERSONAL_FILE, describe, personal_file
 from export.page.onnxruntime_web import FOLDER, runtime_files
 from export.person import export_people
 from export.personal_file import load_personal_file
@@ -99,15 +100,14 @@ def _graph(bundle: Bundle, own: Path) -> NextWordGraph:
 def _asked(bundle: Bundle, graph: NextWordGraph, source: Path, own: Path) -> dict[str, object]:
     """Return what the page is told of a keyboard, and ask for every text."""
     ranking = PersonalRanking(bundle.vocabulary, WordIndex(bundle.vocabulary), blocked=BLOCKED)
-    is_personal = bool(graph.personal_inputs)
-    described = describe(
-        "1", bundle.manifest, graph=graph, ranking=ranking, has_own_part=is_personal
-    )
     own.write_bytes(personal_file(graph))
+    described = describe(
+        "1", bundle.manifest, graph=graph, ranking=ranking, own_part=own.read_bytes()
+    )
     return {
         "model": str(source / "model.onnx"),
         "list": bundle.vocabulary.words,
-        "personal": str(own) if is_personal else None,
+        "personal": str(own) if graph.personal_inputs else None,
         "contextSize": described["context_size"],
         "languages": described["languages"],
         "never": described["never"],
@@ -155,6 +155,29 @@ def test_begun_words_are_ranked_as_by_the_library(vocabulary: Vocabulary) -> Non
 
     expected = [index.likeliest(begun, scores, count=count).tolist() for begun, count in cases]
     assert found == expected
+
+
+def test_every_file_is_held_against_its_digest_the_person_s_own_too() -> None:
+    digests = {name: {"sha256": hashlib.sha256(name.encode()).hexdigest()} for name in ("a", "b")}
+    own = {"sha256": hashlib.sha256(b"own").hexdigest()}
+    version = {"version": "1", "files": digests, "personal": own}
+    shared = {"version": "1", "files": digests, "personal": None}
+    unsaid = version | {"personal": {"method": "fedtp"}}
+    as_described = {"a": "a", "b": "b", PERSONAL_FILE: "own"}
+    cases = [
+        (version, as_described),
+        (shared, as_described),
+        (version, as_described | {"b": "c"}),
+        (version, as_described | {PERSONAL_FILE: "another's"}),
+        (unsaid, as_described),
+    ]
+
+    found = ask_page(checked={"cases": [{"version": one, "served": two} for one, two in cases]})
+
+    wrong = "{} is not what its description says: damaged, or another by now? "
+    wrong += "Fetch the keyboard again."
+    refused = [wrong.format(name) for name in ("b", PERSONAL_FILE, PERSONAL_FILE)]
+    assert found["checked"] == [["a", "b", PERSONAL_FILE], ["a", "b"], *refused]
 
 
 def test_tensors_arrive_as_they_were_and_damaged_ones_not_at_all() -> None:

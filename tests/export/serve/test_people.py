@@ -1,5 +1,6 @@
 """Everyone gets their own model, and nobody another's."""
 
+import hashlib
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -139,9 +140,11 @@ def test_who_has_no_file_is_told_so_by_the_description_of_their_keyboard(
     for name, available in (("ada", True), ("cat", False)):
         versions = server.get("/v1/keyboard", tokens[name]).json["versions"]
         assert isinstance(versions, list)
-        assert versions[0]["personal"] == {"method": "fedtp", "available": available}
         found = server.get(f"/v1/keyboard/{version}/personal.safetensors", tokens[name])
         assert found.status == (200 if available else 404)
+        digest = hashlib.sha256(found.body).hexdigest() if available else None
+        told = {"method": "fedtp", "available": available, "sha256": digest}
+        assert versions[0]["personal"] == told
 
 
 @pytest.mark.parametrize("damage", ["another's", "flipped", "cut"])

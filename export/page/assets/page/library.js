@@ -3,6 +3,8 @@
 const KEPT = "sotto-kept";
 const DESCRIPTION = "kept/keyboard.json";
 
+export const PERSONAL_FILE = "personal.safetensors";
+
 export class RefusedError extends Error {}
 
 /** Fetch what one person's keyboard is, and read its files from where it came. */
@@ -69,13 +71,19 @@ export const kept = {
   },
 };
 
-/** Read every file of a version, each held against its digest. */
+/** Read every file of a version, the person's own too, each held against its digest. */
 export async function readFiles(source, version, onBytes) {
+  const described = { ...version.files };
+  if (version.personal) described[PERSONAL_FILE] = version.personal;
   const files = {};
-  for (const [name, { sha256 }] of Object.entries(version.files)) {
+  for (const [name, { sha256 }] of Object.entries(described)) {
     files[name] = await source.read(version.version, name, onBytes);
     const found = hex(await crypto.subtle.digest("SHA-256", files[name]));
-    if (found !== sha256) throw new RefusedError(`${name} is not what the release says: damaged?`);
+    if (found !== sha256) {
+      throw new RefusedError(
+        `${name} is not what its description says: damaged, or another by now? Fetch the keyboard again.`,
+      );
+    }
   }
   return files;
 }

@@ -3,11 +3,10 @@
 import { NextWords } from "./next_words.js";
 import { KeyboardGraph } from "./keyboard_graph.js";
 import { decodeTensors } from "./tensor_file.js";
-import { readFiles } from "./library.js";
+import { PERSONAL_FILE, readFiles } from "./library.js";
 import { Keyboard } from "./strip.js";
 import { WordIndex } from "./word_index.js";
 
-const PERSONAL_FILE = "personal.safetensors";
 // A function that makes a vector of 16 bytes: valid only where WebAssembly has SIMD.
 const SIMD = Uint8Array.of(
   0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 8, 1, 6, 0, 65, 0, 253, 15, 11,
@@ -32,7 +31,7 @@ export async function openKeyboard(source, description, version, onnxruntime, te
   const loading = loadRuntime(onnxruntime);
   loading.catch(() => {}); // it is awaited below; a file that fails first is told instead
   const files = await readFiles(source, version, onBytes);
-  const personal = version.personal ? await source.read(version.version, PERSONAL_FILE, onBytes) : null;
+  const personal = files[PERSONAL_FILE];
   const graph = await KeyboardGraph.load(await loading, files["model.onnx"], {
     personal: personal ? decodeTensors(personal) : new Map(),
     contextSize: version.context_size,
@@ -48,7 +47,7 @@ export async function openKeyboard(source, description, version, onnxruntime, te
     graph,
     bytes,
     openedMs: performance.now() - began,
-    files: personal ? { ...files, [PERSONAL_FILE]: personal } : files,
+    files,
     close: () => graph.release(),
   };
 }
