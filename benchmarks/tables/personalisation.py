@@ -146,6 +146,13 @@ TABLES = {
         95,
         "rounds.cap=60",  # The preset's 100 with three seeds of every row would take six hours.
     ),
+    "fedtp-heads": _images(
+        "CIFAR-10 as in fedtp-cifar10, for 150 rounds: what makes FedTP's attention",
+        "fedtp-cifar10",
+        tuple(_row(name, METHODS[name], (1,)) for name in ("FedTP", VARIANTS[0], "vanilla")),
+        20,
+        "rounds.cap=150",
+    ),
     "fedtp-shakespeare": TableDefinition(
         title="Shakespeare, next character, causal: 50 roles, 40 rounds of a tenth of them",
         preset="fedtp-shakespeare",
