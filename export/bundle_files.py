@@ -18,6 +18,8 @@ from export.manifest_base import BundleError
 _OWNER_ONLY_FILE = 0o600
 # A constant date keeps equal bundles equal, byte for byte; it is the first one .zip can hold.
 _ZIP_DATE = (1980, 1, 1, 0, 0, 0)
+# One flipped bit makes a .zip of a version, a method or a length that zipfile knows nothing of.
+_ZIP_ERRORS = (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError)
 
 
 class BundleFiles(Protocol):
@@ -108,7 +110,7 @@ class _Zip:
         try:
             with zipfile.ZipFile(source) as archive:
                 members = archive.infolist()
-        except zipfile.BadZipFile as error:
+        except _ZIP_ERRORS as error:
             raise BundleError(f"{source.name} must be a .zip: {error}") from None
         self.names = _checked_names((member.filename for member in members), allowed)
         self._members = {member.filename: member for member in members}
@@ -120,10 +122,12 @@ class _Zip:
         if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
             raise BundleError(f"{name} must be stored as it is, not compressed; pack with zip -0")
         _check_size(name, member.file_size, limit_bytes)
+        if member.header_offset < 0:
+            raise BundleError(f"{name} cannot be read from the .zip: its place is before the file")
         try:
             with zipfile.ZipFile(self._source) as archive:
                 return archive.read(member)
-        except (zipfile.BadZipFile, EOFError) as error:
+        except _ZIP_ERRORS as error:
             raise BundleError(f"{name} cannot be read from the .zip: {error}") from None
 
 

@@ -121,7 +121,8 @@ def quantise(
         source: Folder or ``.zip`` of the bundle.
         target: New folder, or a ``.zip``.
         sign_as: The folder of the coordinator that is to sign; None for nobody.
-        authority: ``authority.crt``: refuse a source that its coordinator did not sign.
+        authority: ``authority.crt``: refuse a source that its coordinator did not sign; None takes
+            that of the coordinator who is to sign, who vouches for nothing else.
         passphrase_file: Opens the coordinator's keys.
 
     Raises:
@@ -131,6 +132,8 @@ def quantise(
         OSError: If the disk refuses.
     """
     signer = None if sign_as is None else identity_in(sign_as, passphrase_file)
+    if authority is None and sign_as is not None:
+        authority = sign_as / "authority" / "authority.crt"
     certificate = certificate_in(authority)
     if kind_of(source) == "speech":
         return quantise_voice(source, target, authority=certificate, signed_with=signer)

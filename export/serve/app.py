@@ -57,4 +57,4 @@ def make_app(desk: Desk, limits: LimitSettings) -> ASGIApp:
         return Response(desk.metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})
 
     add_error_answers(app)
-    return Guard(app, limits, desk.metrics)
+    return Guard(app, limits, desk.metrics, lambda token: desk.tokens.client_of(token) is not None)

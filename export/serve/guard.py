@@ -1,8 +1,9 @@
 """Stand before the application: request ids, limits on bodies, figures, and errors without text.
 
 The body of a request is read here, within its limits, and handed on whole, so no handler can meet
-one that is too large or too slow. What goes wrong inside is logged by the place where it did, never
-by its message, since that may hold what was typed.
+one that is too large or too slow. Of somebody without a client's token no body is read: bodies that
+wait for more take room from everybody. What goes wrong inside is logged by the place where it did,
+never by its message, since that may hold what was typed.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from traceback import extract_tb
 
 import msgspec
@@ -49,9 +50,16 @@ def error_body(code: str, message: str, request_id: str) -> bytes:
 class Guard:
     """Wrap an application."""
 
-    def __init__(self, app: ASGIApp, limits: LimitSettings, metrics: ServingMetrics) -> None:
-        """Take the application, its limits, and where to count."""
+    def __init__(
+        self,
+        app: ASGIApp,
+        limits: LimitSettings,
+        metrics: ServingMetrics,
+        is_client: Callable[[str], bool],
+    ) -> None:
+        """Take the application, its limits, where to count, and whose token is a client's."""
         self._app = app
+        self._is_client = is_client
         self._limits = limits
         self._metrics = metrics
         self._waiting_bytes = 0
@@ -74,9 +82,14 @@ class Guard:
             self._metrics.seconds.labels(route).observe(time.perf_counter() - started)
 
     async def _answer(self, scope: Scope, receive: Receive, answer: "_Answer") -> None:
-        declared = Headers(scope=scope).get("content-length", "0")
+        headers = Headers(scope=scope)
         try:
-            with self._room(int(declared) if declared.isdecimal() else 0) as room:
+            if _has_body(headers) and not self._is_client(_token(headers)):
+                # Every route that takes a body answers 401, and reads none.
+                answer.closes = True
+                await self._app(scope, _replay(b"", receive), answer.send)
+                return
+            with self._room(headers.get("content-length", "0")) as room:
                 body = await self._body(receive, room)
                 await self._app(scope, _replay(body, receive), answer.send)
         except _GoneError:
@@ -100,11 +113,12 @@ class Guard:
             raise _RefusedError(408, "body_too_slow", message) from None
 
     @contextlib.contextmanager
-    def _room(self, declared_bytes: int) -> Iterator["_Room"]:
-        """Hold room for a body, which grows if it is larger than it said."""
+    def _room(self, declared: str) -> Iterator["_Room"]:
+        """Hold room for a body as it comes; one that says it is too large is refused."""
         room = _Room(self)
         try:
-            room.take(declared_bytes)
+            if declared.isdecimal() and int(declared) > self._limits.body_bytes:
+                raise self._too_large()
             yield room
         finally:
             self._waiting_bytes -= room.taken_bytes
@@ -117,16 +131,16 @@ class Guard:
             _RefusedError: If the body is too large, or all bodies together are.
         """
         if room.taken_bytes + more_bytes > self._limits.body_bytes:
-            raise _RefusedError(
-                413,
-                "body_too_large",
-                f"a request's body must have at most {self._limits.body_bytes} bytes",
-            )
+            raise self._too_large()
         if self._waiting_bytes + more_bytes > self._limits.waiting_bytes:
             raise _RefusedError(503, "busy", "the server has no room for more requests; try again")
         self._waiting_bytes += more_bytes
         room.taken_bytes += more_bytes
         self._metrics.waiting_bytes.set(self._waiting_bytes)
+
+    def _too_large(self) -> _RefusedError:
+        message = f"a request's body must have at most {self._limits.body_bytes} bytes"
+        return _RefusedError(413, "body_too_large", message)
 
 
 class _Room:
@@ -147,6 +161,7 @@ class _Answer:
         self._send = send
         self.request_id = request_id
         self.status: int | None = None
+        self.closes = False
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -154,6 +169,8 @@ class _Answer:
             headers = MutableHeaders(scope=message)
             headers[_ID_HEADER] = self.request_id
             headers.setdefault("Cache-Control", "no-store")
+            if self.closes:
+                headers["Connection"] = "close"
         await self._send(message)
 
     async def refuse(self, status: int, code: str, message: str) -> None:
@@ -173,15 +190,13 @@ class _Answer:
 
 async def _read(receive: Receive, room: _Room) -> bytes:
     pieces: list[bytes] = []
-    length = 0
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise _GoneError
         piece = message.get("body", b"")
+        room.take(len(piece))
         pieces.append(piece)
-        length += len(piece)
-        room.take(max(0, length - room.taken_bytes))
         if not message.get("more_body", False):
             return b"".join(pieces)
 
@@ -198,6 +213,16 @@ def _replay(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return replayed
+
+
+def _has_body(headers: Headers) -> bool:
+    return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+
+
+def _token(headers: Headers) -> str:
+    """Return the bearer token of a request, empty if it has none."""
+    kind, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if kind.lower() == "bearer" else ""
 
 
 def _request_id(headers: Headers) -> str:

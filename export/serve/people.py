@@ -6,6 +6,7 @@ in memory only, so that a new word costs one step; the ones longest untouched go
 
 import threading
 from collections import OrderedDict
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from export.next_word import SLOTS, NextWords, Suggestion, WordModel
@@ -53,6 +54,7 @@ class People:
         self._kept_texts = kept_texts
         self._texts: OrderedDict[tuple[str, str], _Text] = OrderedDict()
         self._lock = threading.Lock()
+        models.on_let_go = self._forget
 
     def __len__(self) -> int:
         return len(self._texts)
@@ -103,6 +105,18 @@ class People:
         with self._lock:
             for key in [key for key in self._texts if key[1] not in versions]:
                 del self._texts[key]
+
+    def forget_clients_but(self, clients: Collection[str]) -> None:
+        """Drop the texts and the models of those who are clients no more."""
+        self._models.forget_clients_but(clients)
+        with self._lock:
+            for key in [key for key in self._texts if key[0] not in clients]:
+                del self._texts[key]
+
+    def _forget(self, client: str, version: str) -> None:
+        """Drop a text with the model that it holds, since that one is held no more."""
+        with self._lock:
+            self._texts.pop((client, version), None)
 
     def _text(self, client: str, served: ServedModel, *, keep: bool) -> _Text:
         model = self._models.load(client, served)

@@ -9,6 +9,7 @@ stays there.
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from math import prod
 from typing import Protocol
@@ -31,7 +32,13 @@ class NoPersonalModelError(Exception):
 
 
 class PersonalModels(Protocol):
-    """Find the model of one person."""
+    """Find the model of one person.
+
+    Attributes:
+        on_let_go: Called with a client and a version when their model is held no more.
+    """
+
+    on_let_go: Callable[[str, str], None]
 
     def load(self, client: str, served: ServedModel) -> NextWordGraph:
         """Return the client's own model on one version, the same object until it changes.
@@ -47,6 +54,9 @@ class PersonalModels(Protocol):
 
     def forget_all_but(self, versions: list[str]) -> None:
         """Drop what was held for versions that are no longer served."""
+
+    def forget_clients_but(self, clients: Collection[str]) -> None:
+        """Drop what was held for anybody else."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +87,7 @@ class OwnModels:
         self._held: OrderedDict[tuple[str, str], _Held] = OrderedDict()
         self._held_bytes = 0
         self._lock = threading.Lock()
+        self.on_let_go: Callable[[str, str], None] = _nobody_asked
 
     def load(self, client: str, served: ServedModel) -> NextWordGraph:
         """Return the client's model, from memory unless its file was replaced or taken away."""
@@ -117,27 +128,50 @@ class OwnModels:
     def _drop(self, key: tuple[str, str]) -> None:
         """Let go of somebody who has no model any more."""
         with self._lock:
-            if key in self._held:
-                self._held_bytes -= self._held.pop(key).size_bytes
-                self._metrics.personal_models.set(len(self._held))
+            gone = [key] if key in self._held else []
+            self._let_go(gone)
+        self._tell(gone)
 
     def forget_all_but(self, versions: list[str]) -> None:
         """Drop what was held for versions that are no longer served."""
         with self._lock:
-            for key in [key for key in self._held if key[1] not in versions]:
-                self._held_bytes -= self._held.pop(key).size_bytes
-            self._metrics.personal_models.set(len(self._held))
+            gone = [key for key in self._held if key[1] not in versions]
+            self._let_go(gone)
+        self._tell(gone)
+
+    def forget_clients_but(self, clients: Collection[str]) -> None:
+        """Drop what was held for anybody else."""
+        with self._lock:
+            gone = [key for key in self._held if key[0] not in clients]
+            self._let_go(gone)
+        self._tell(gone)
 
     def _hold(self, key: tuple[str, str], held: _Held) -> None:
+        gone: list[tuple[str, str]] = []
         with self._lock:
             replaced = self._held.pop(key, None)
             self._held_bytes += held.size_bytes - (replaced.size_bytes if replaced else 0)
             self._held[key] = held
             while self._held_bytes > self._largest_bytes and len(self._held) > 1:
-                _, gone = self._held.popitem(last=False)
-                self._held_bytes -= gone.size_bytes
+                gone.append(next(iter(self._held)))
+                self._let_go(gone[-1:])
             self._metrics.personal_loads.inc()
             self._metrics.personal_models.set(len(self._held))
+        self._tell(gone)
+
+    def _let_go(self, keys: list[tuple[str, str]]) -> None:
+        for key in keys:
+            self._held_bytes -= self._held.pop(key).size_bytes
+        self._metrics.personal_models.set(len(self._held))
+
+    def _tell(self, gone: list[tuple[str, str]]) -> None:
+        """Say who is held no more; outside the lock, since whoever hears it has one of its own."""
+        for client, version in gone:
+            self.on_let_go(client, version)
+
+
+def _nobody_asked(_client: str, _version: str) -> None:
+    pass
 
 
 def load_person(folder: ServingFolder, served: ServedModel, client: str) -> NextWordGraph:

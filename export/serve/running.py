@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import resource
 import signal
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -35,6 +37,7 @@ from export.serve.voices import Voices
 
 _LOG = logging.getLogger(__name__)
 _LOOK_EVERY_S = 0.5
+_AGAIN_AFTER_S = 30
 _STOP_WITHIN_S = 10
 _BACKLOG = 4096
 
@@ -165,9 +168,25 @@ class _Follower:
         self._desk = desk
         # Nothing counts as seen: what changed while the server started is not missed.
         self._seen: dict[Path, _Stamp | None] = {}
+        self._again_at = math.inf
+        self._said = ""
 
     async def look(self, *, anyway: bool = False) -> None:
-        """Take over what changed since the last look."""
+        """Take over what changed since the last look; whatever goes wrong, the next one comes."""
+        now = time.monotonic()
+        due = now >= self._again_at
+        if due:
+            self._again_at = math.inf
+        try:
+            await self._look(anyway=anyway or due)
+            self._said = ""
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+            if said != self._said:  # Not twice a second.
+                _LOG.error("the folder cannot be looked at, what is served goes on: %s", said)
+            self._said = said
+
+    async def _look(self, *, anyway: bool) -> None:
         if self._changed(self._folder.tokens) or anyway:
             await self._take(self._read_tokens, "tokens")
         folder = self._folder
@@ -177,7 +196,9 @@ class _Follower:
         names = sorted({*self._desk.shelf.versions, *(self._wanted() if changed[0] else ())})
         changed += [self._changed(folder.everybody(name)) for name in names]
         if any(changed) or anyway:
-            taken = await self._take(self._reload, "versions")
+            keyboard = await self._take(self._reload_keyboard, "versions")
+            voices = await self._take(self._desk.voices.shelf.reload, "voices")
+            taken = keyboard and voices
             self._desk.metrics.reloads.labels("served" if taken else "refused").inc()
         _show(self._desk)
 
@@ -192,19 +213,30 @@ class _Follower:
     async def _take(self, work: Callable[[], None], what: str) -> bool:
         try:
             await asyncio.to_thread(work)
-        except (ValueError, OSError) as error:
+        except ValueError as error:
             _LOG.error("%s are not taken over, the old ones go on: %s", what, error)
+            return False
+        except Exception as error:
+            # No fault of what the files say: it may go by, as a lack of memory does.
+            self._again_at = time.monotonic() + _AGAIN_AFTER_S
+            _LOG.error(
+                "%s are not taken over, the old ones go on, and it is tried again in %d s: %s: %s",
+                what,
+                _AGAIN_AFTER_S,
+                type(error).__name__,
+                error,
+            )
             return False
         _LOG.info("%s taken over", what)
         return True
 
     def _read_tokens(self) -> None:
         self._desk.tokens = read_tokens(self._folder)
+        self._desk.people.forget_clients_but(self._desk.tokens.clients)
 
-    def _reload(self) -> None:
+    def _reload_keyboard(self) -> None:
         self._desk.shelf.reload()
         self._desk.people.forget_all_but(self._desk.shelf.versions)
-        self._desk.voices.shelf.reload()
 
     def _changed(self, path: Path) -> bool:
         found = _stamp(path)

@@ -36,6 +36,11 @@ class KnownTokens:
     def __len__(self) -> int:
         return len(self._clients)
 
+    @property
+    def clients(self) -> frozenset[str]:
+        """Return the names of those who have one."""
+        return frozenset(self._clients.values())
+
     def client_of(self, token: str) -> str | None:
         """Return whose token it is; None if nobody's."""
         # Looked up by hash: how long it takes says nothing of a secret that could be guessed on.

@@ -92,6 +92,26 @@ def test_a_name_that_stands_twice_is_refused(tmp_path: Path) -> None:
         open_files(tmp_path / "twice.zip", ALLOWED)
 
 
+def test_a_flipped_bit_in_a_zip_is_a_refusal_or_nothing(tmp_path: Path) -> None:
+    write_files(tmp_path / "whole.zip", FILES)
+    whole = (tmp_path / "whole.zip").read_bytes()
+    refused = 0
+
+    for place in range(len(whole)):
+        for flipped in (0x01, 0x10, 0x80):
+            damaged = bytearray(whole)
+            damaged[place] ^= flipped
+            (tmp_path / "damaged.zip").write_bytes(damaged)
+            try:
+                files = open_files(tmp_path / "damaged.zip", ALLOWED)
+                for name in sorted(files.names):
+                    files.read(name, limit_bytes=1 << 20)
+            except BundleError:
+                refused += 1
+
+    assert refused > len(whole)
+
+
 def test_a_zip_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.txt", bytes(10_000_000))

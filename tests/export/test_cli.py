@@ -118,6 +118,24 @@ def test_a_bundle_is_rounded_and_signed_by_the_coordinator(
     assert str(made["rounding"]).startswith("moves a log-probability by up to")
 
 
+def test_a_coordinator_signs_no_rounding_of_what_it_did_not_sign(
+    server_folder: Path,
+    release_folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    signed, unsigned = str(tmp_path / "signed.zip"), str(tmp_path / "unsigned.zip")
+    small, sign = str(tmp_path / "small.zip"), ["--sign-as", str(server_folder)]
+    assert main(["keyboard", str(server_folder), "--out", signed]) == 0
+    assert main(["keyboard", str(release_folder), "--out", unsigned, "--language", "en"]) == 0
+    capsys.readouterr()
+
+    assert main(["quantise", unsigned, "--out", small, *sign]) == 1
+    assert "nobody signed it" in capsys.readouterr().err
+    assert not Path(small).exists()
+    assert main(["quantise", signed, "--out", small, *sign]) == 0
+
+
 def test_an_unsigned_release_makes_an_unsigned_bundle_and_says_so(
     release_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

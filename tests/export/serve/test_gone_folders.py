@@ -14,6 +14,7 @@ from export.person import export_people
 from export.serve.folder import ServingFolder
 from export.serve.keyboard_version import ServedModel, keyboard_shelf
 from export.serve.metrics import ServingMetrics
+from export.serve.people import People
 from export.serve.personal_models import NoPersonalModelError, OwnModels
 from export.serve.promotion import promote
 from export.serve.settings import read_settings
@@ -102,6 +103,21 @@ def test_who_is_in_memory_stays_there_when_the_version_leaves_the_disk(
     assert models.load("ada", shelf.present) is own
     with pytest.raises(NoPersonalModelError):
         models.load("ben", shelf.present)  # Who never asked is nowhere any more.
+
+
+def test_a_text_goes_with_the_model_it_stands_on(tmp_path: Path, household: Path) -> None:
+    folder = serving(tmp_path, household)
+    served = shelf_of(folder).present
+    one = People(OwnModels(folder, ServingMetrics(), largest_bytes=1), kept_texts=10)
+    both = People(models_of(folder), kept_texts=10)
+
+    for people in (one, both):
+        for name in ("ada", "ben"):
+            people.suggest(name, served, "we s", count=3, keep=True)
+
+    assert (len(one), len(both)) == (1, 2)
+    both.forget_clients_but({"ben"})
+    assert len(both) == 1
 
 
 def test_whose_file_alone_is_taken_away_has_no_model_any_more(

@@ -81,9 +81,44 @@ def test_a_body_that_grows_too_large_is_refused(server: RunningServer, ann: str)
     assert server.metric("sotto_waiting_bytes") == 0
 
 
+@pytest.mark.parametrize("path", ["/v1/next", "/v2/models/keyboard/infer", "/v1/audio/speech"])
+@pytest.mark.parametrize("given", [None, "Bearer sotto_nobodys", "Basic YW5uOmFubg=="])
+def test_without_a_clients_token_no_body_is_waited_for(
+    server: RunningServer, path: str, given: str | None
+) -> None:
+    connection = http.client.HTTPConnection(server.address, timeout=10)
+    connection.putrequest("POST", path)
+    if given:
+        connection.putheader("Authorization", given)
+    connection.putheader("Content-Length", "1048576")
+    connection.endheaders()
+
+    response = connection.getresponse()
+
+    assert response.status == 401
+    assert response.headers["Connection"] == "close"
+    assert server.metric("sotto_waiting_bytes") == 0
+    connection.close()
+
+
+def test_a_body_takes_room_as_it_comes(server: RunningServer, ann: str) -> None:
+    connection = http.client.HTTPConnection(server.address, timeout=10)
+    connection.putrequest("POST", "/v1/next")
+    connection.putheader("Authorization", f"Bearer {ann}")
+    connection.putheader("Content-Length", "1048576")
+    connection.endheaders()
+    connection.send(b"{")
+
+    wait_until(lambda: server.metric("sotto_waiting_bytes") == 1)
+    connection.close()
+    wait_until(lambda: server.metric("sotto_waiting_bytes") == 0)
+
+
 def test_a_body_that_does_not_come_is_not_waited_for(strict: RunningServer) -> None:
+    slow = new_client(strict, "slow")
     connection = http.client.HTTPConnection(strict.address, timeout=10)
     connection.putrequest("POST", "/v1/next")
+    connection.putheader("Authorization", f"Bearer {slow}")
     connection.putheader("Content-Length", "100")
     connection.endheaders()
     connection.send(b"{")
@@ -121,7 +156,8 @@ def test_a_client_that_hangs_up_disturbs_nobody(server: RunningServer, ann: str)
     host, _, port = server.address.rpartition(":")
     for _ in range(20):
         with socket.create_connection((host, int(port)), timeout=10) as connection:
-            connection.sendall(b"POST /v1/next HTTP/1.1\r\nContent-Length: 100\r\n\r\n{")
+            head = f"POST /v1/next HTTP/1.1\r\nAuthorization: Bearer {ann}\r\nContent-Length: 100"
+            connection.sendall(f"{head}\r\n\r\n{{".encode())
 
     assert server.next(ann, "").status == 200
     # The request for the figure is under way itself.

@@ -74,6 +74,24 @@ def test_versions_are_exchanged_under_load_and_no_request_is_dropped(
     assert {word for _, word in seen} == {"go", "we", "a"}
 
 
+def test_a_folder_that_could_not_be_looked_at_is_looked_at_again(
+    server: RunningServer, ann: str
+) -> None:
+    blocklist = server.folder.blocklist
+    content = blocklist.read_bytes() if blocklist.exists() else None
+    blocklist.unlink(missing_ok=True)
+    blocklist.symlink_to(blocklist.name)  # A loop, which no stat gets through.
+    wait_until(lambda: "the folder cannot be looked at" in server.log.read_text())
+
+    assert main(["revoke", str(server.folder.root), "ann"]) == 0
+    blocklist.unlink()
+    if content is not None:
+        blocklist.write_bytes(content)
+
+    wait_until(lambda: server.next(ann, "").status == 401)
+    assert server.log.read_text().count("the folder cannot be looked at") == 1
+
+
 def test_a_promotion_is_taken_over_once(
     server: RunningServer, ann: str, bundles: dict[int, Path]
 ) -> None:

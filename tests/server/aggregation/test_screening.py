@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from models.schema import Role, Schema, TensorSpec
-from privacy.adaptive_clipping import AdaptiveClipping
 from privacy.calibrated_settings import CentralNoise, LocalNoise
 from privacy.clipping import UnusableUpdateError
+from privacy.clipping_settings import AdaptiveClipping
 from privacy.settings import NoNoise
 from server.aggregation.registry import build_rule
 from server.aggregation.robust_settings import MedianSettings
