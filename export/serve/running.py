@@ -37,7 +37,7 @@ from export.serve.voices import Voices
 
 _LOG = logging.getLogger(__name__)
 _LOOK_EVERY_S = 0.5
-_AGAIN_AFTER_S = 30
+_AGAIN_AFTER_S = 30.0
 _STOP_WITHIN_S = 10
 _BACKLOG = 4096
 
@@ -181,6 +181,8 @@ class _Follower:
             await self._look(anyway=anyway or due)
             self._said = ""
         except Exception as error:
+            # What had changed counts as seen already, and must not be missed.
+            self._again_at = min(self._again_at, now + _AGAIN_AFTER_S)
             said = f"{type(error).__name__}: {error}"
             if said != self._said:  # Not twice a second.
                 _LOG.error("the folder cannot be looked at, what is served goes on: %s", said)
@@ -220,7 +222,7 @@ class _Follower:
             # No fault of what the files say: it may go by, as a lack of memory does.
             self._again_at = time.monotonic() + _AGAIN_AFTER_S
             _LOG.error(
-                "%s are not taken over, the old ones go on, and it is tried again in %d s: %s: %s",
+                "%s are not taken over, the old ones go on, and it is tried again in %g s: %s: %s",
                 what,
                 _AGAIN_AFTER_S,
                 type(error).__name__,

@@ -114,6 +114,21 @@ def test_8_bits_are_compared_exactly_and_as_they_ship(tmp_path: Path, release: R
     assert checks.voice.largest_difference < 1e-5 < checks.voice.rounding_difference < 0.5
 
 
+def unmeasured(bundle: Path) -> tuple[object, dict[str, bytes]]:
+    """Return the manifest without how torch and graphs compared, and every other file.
+
+    A command and a test multiply in other orders on some processors, so the last digits of what is
+    measured differ.
+    """
+    with zipfile.ZipFile(bundle) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    manifest = msgspec.json.decode(files.pop("manifest.json"))
+    for part in (manifest, manifest["vocoder"]):
+        assert part["parity"].pop("largest_difference") < 1e-5
+        assert 0 <= part["parity"].pop("rounding_difference") < 0.5
+    return manifest, files
+
+
 def test_a_bundle_that_is_rounded_later_is_the_one_that_was_exported_rounded(
     tmp_path: Path, release: Release, vocoder: Release, folder: Path
 ) -> None:
@@ -122,7 +137,7 @@ def test_a_bundle_that_is_rounded_later_is_the_one_that_was_exported_rounded(
     assert main(["quantise", str(folder), "--out", str(tmp_path / "rounded.zip")]) == 0
 
     exported, rounded = (tmp_path / f"{name}.zip" for name in ("exported", "rounded"))
-    assert rounded.read_bytes() == exported.read_bytes()
+    assert unmeasured(rounded) == unmeasured(exported)
     with pytest.raises(ExportError, match="must be of float32 to be rounded, got int8"):
         quantise_speech(rounded, tmp_path / "again.zip")
 
