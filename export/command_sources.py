@@ -9,10 +9,14 @@ from privacy.keys import read_passphrase
 
 def release_in(source: Path, which: str, authority: Path | None) -> Release:
     """Read a release; a coordinator's own folder says who must have signed it."""
-    kept = source / "authority" / "authority.crt"
-    if authority is None and kept.is_file():
-        authority = kept
+    if authority is None and authority_of(source).is_file():
+        authority = authority_of(source)
     return read_release(find_release(source, which), authority=certificate_in(authority))
+
+
+def authority_of(coordinator: Path) -> Path:
+    """Return where a coordinator's folder has its authority's certificate, if it is one."""
+    return coordinator / "authority" / "authority.crt"
 
 
 def certificate_in(authority: Path | None) -> bytes | None:

@@ -7,6 +7,7 @@ import msgspec
 
 from export.bundle import Bundle, load_bundle
 from export.command_sources import (
+    authority_of,
     certificate_in,
     coordinator_of,
     identity_in,
@@ -133,7 +134,7 @@ def quantise(
     """
     signer = None if sign_as is None else identity_in(sign_as, passphrase_file)
     if authority is None and sign_as is not None:
-        authority = sign_as / "authority" / "authority.crt"
+        authority = authority_of(sign_as)
     certificate = certificate_in(authority)
     if kind_of(source) == "speech":
         return quantise_voice(source, target, authority=certificate, signed_with=signer)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from export.adapter import Resting
 from export.bundle import load_bundle
-from export.command_sources import certificate_in, coordinator_of, release_in
+from export.command_sources import authority_of, certificate_in, coordinator_of, release_in
 from export.exporter import ExportError
 from export.image import export_image, load_image_bundle
 from export.keyboard import export_keyboard
@@ -196,7 +196,7 @@ def _load(source: Path, authority: Path | None) -> AnyBundle:
 
 def _trusted(source: Path, authority: Path | None) -> bytes:
     """Return the certificate that a device's signature must lead to."""
-    kept = source / "authority" / "authority.crt"
+    kept = authority_of(source)
     path = kept if authority is None and kept.is_file() else authority
     if path is None:
         raise ExportError("a published part is trusted by its signature: give --authority")

@@ -12,11 +12,10 @@ from pathlib import Path
 from export.manifest_base import BundleError
 from export.people_file import load_people_file
 from export.personal_file import load_personal_file
+from export.serve.file_stamps import FileStamp, stamp_of
 from export.serve.folder import ServingFolder
 
 _TOLD = 3
-
-_Stamp = tuple[int, int, int]
 
 
 class CarriedPeople:
@@ -45,7 +44,7 @@ class CarriedPeople:
         self._check = check
         self._files_are_given = files_are_given
         self._given = {path.name for path in self._target.glob("*")}
-        self._seen: dict[str, _Stamp] = {}
+        self._seen: dict[str, FileStamp] = {}
         self._left: dict[str, str] = {}
 
     def follow(self, present: str | None) -> None:
@@ -75,17 +74,19 @@ class CarriedPeople:
 
     def _carry(self, path: Path) -> None:
         target = self._target / path.name
+        stamp = stamp_of(path)
+        if stamp is not None and self._seen.get(path.name) == stamp:
+            return
+        self._drop(path.name)
+        if stamp is None:  # It was taken away just now.
+            return
         try:
-            stamp = _stamp(path)
-            if self._seen.get(path.name) == stamp:
-                return
-            self._drop(path.name)
             self._seen[path.name] = stamp
             if self._files_are_given and path.name != self._everybody:
                 raise BundleError("is not among the personal files that were given")
             shutil.copyfile(path, target)
             self._check(target)
-        except FileNotFoundError:  # It was taken away just now.
+        except FileNotFoundError:  # Or now.
             self._drop(path.name)
         except ValueError as error:
             target.unlink(missing_ok=True)
@@ -128,8 +129,3 @@ def check_beside_everybody(
         raise BundleError("everybody's file that was given makes it anew")
     if own.client in named_before and own.client not in named:
         raise BundleError(f"everybody's file that was given no longer names {own.client}")
-
-
-def _stamp(path: Path) -> _Stamp:
-    found = path.stat()
-    return found.st_ino, found.st_mtime_ns, found.st_size

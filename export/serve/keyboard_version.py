@@ -48,7 +48,19 @@ class ServedModel:
 
 
 def load_version(folder: ServingFolder, settings: ServeSettings, version: str) -> ServedModel:
-    """Load one version and ask it once.
+    """Load one version with what makes its people, and ask it once.
+
+    Raises:
+        ValueError: If its bundle or everybody's file is corrupt, or unsigned where that is not
+            accepted; or if the graph cannot be loaded or run.
+        OSError: If it cannot be read.
+    """
+    shared = load_shared(folder, settings, version)
+    return replace(shared, made=made_people(folder, version, shared.graph, shared.manifest))
+
+
+def load_shared(folder: ServingFolder, settings: ServeSettings, version: str) -> ServedModel:
+    """Load what everyone shares of one version, whatever makes its people, and ask it once.
 
     Raises:
         ValueError: If its bundle is corrupt, or unsigned where that is not accepted; or if the
@@ -77,7 +89,6 @@ def load_version(folder: ServingFolder, settings: ServeSettings, version: str) -
         _ranking(folder, bundle.vocabulary, index),
         graph,
         files,
-        made_people(folder, version, graph, bundle.manifest),
     )
 
 

@@ -9,7 +9,7 @@ from export.serve.carried import named_in
 from export.serve.changes import put_people
 from export.serve.copies import INCOMING
 from export.serve.folder import ServingError, ServingFolder
-from export.serve.keyboard_version import ServedModel, load_version
+from export.serve.keyboard_version import ServedModel, load_shared, load_version
 from export.serve.settings import read_settings
 from export.serve.versions import read_versions
 from export.serve.voice_version import ServedVoice, load_voice
@@ -92,11 +92,11 @@ def _makes_people_of(
 
     Its signature covers all it holds, so nobody can be taken out of it alone.
     """
-    folder.everybody(version).unlink()  # First, since it may be why the version cannot be loaded.
     try:
-        served = load_version(folder, read_settings(folder.settings), version)
+        served = load_shared(folder, read_settings(folder.settings), version)
         everybody.on(served.graph, served.manifest)
     except (ValueError, OSError):
+        folder.everybody(version).unlink()
         return False
     write_atomically(folder.everybody(version), file.read_bytes())
     return True

@@ -18,13 +18,12 @@ from export.manifest_base import BundleError
 from export.people_file import MadePeople
 from export.personal_file import load_personal_file
 from export.runtime import NextWordGraph
+from export.serve.file_stamps import FileStamp, stamp_of
 from export.serve.folder import ServingFolder
 from export.serve.keyboard_version import ServedModel
 from export.serve.metrics import ServingMetrics
 
 _FLOAT_BYTES = 4
-
-_Stamp = tuple[int, int, int]
 
 
 class NoPersonalModelError(Exception):
@@ -64,7 +63,7 @@ class _Held:
     """Hold one person's model and which file or embeddings it came from."""
 
     model: NextWordGraph
-    source: _Stamp | MadePeople
+    source: FileStamp | MadePeople
     size_bytes: int
 
 
@@ -112,18 +111,17 @@ class OwnModels:
         self._hold(key, _Held(model, source, size_bytes))
         return model
 
-    def _source(self, client: str, served: ServedModel) -> _Stamp | MadePeople | None:
+    def _source(self, client: str, served: ServedModel) -> FileStamp | MadePeople | None:
         """Return what a client's model comes from: a file of their own, or everybody's."""
-        try:
-            found = self._folder.person(served.version, client).stat()
-        except FileNotFoundError:
-            held = self._held.get((client, served.version))
-            is_file = held is not None and not isinstance(held.source, MadePeople)
-            if held is not None and is_file and not self._folder.people(served.version).is_dir():
-                return held.source  # The version went from the disk, which takes no model away.
-            made = served.made
-            return made if made is not None and client in made else None
-        return found.st_ino, found.st_mtime_ns, found.st_size
+        stamp = stamp_of(self._folder.person(served.version, client))
+        if stamp is not None:
+            return stamp
+        held = self._held.get((client, served.version))
+        is_file = held is not None and not isinstance(held.source, MadePeople)
+        if held is not None and is_file and not self._folder.people(served.version).is_dir():
+            return held.source  # The version went from the disk, which takes no model away.
+        made = served.made
+        return made if made is not None and client in made else None
 
     def _drop(self, key: tuple[str, str]) -> None:
         """Let go of somebody who has no model any more."""

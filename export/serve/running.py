@@ -21,6 +21,7 @@ from export.page.site import page_files
 from export.serve.app import make_app
 from export.serve.connections import bounded_headers
 from export.serve.desk import Desk
+from export.serve.file_stamps import FileStamp, stamp_of
 from export.serve.folder import ServingError, ServingFolder
 from export.serve.keyboard_version import keyboard_shelf
 from export.serve.metrics import ServingMetrics
@@ -40,8 +41,6 @@ _LOOK_EVERY_S = 0.5
 _AGAIN_AFTER_S = 30.0
 _STOP_WITHIN_S = 10
 _BACKLOG = 4096
-
-_Stamp = tuple[int, int, int]
 
 
 async def serve(folder: ServingFolder, *, announce: Callable[[str], None]) -> None:
@@ -167,7 +166,7 @@ class _Follower:
         self._folder = folder
         self._desk = desk
         # Nothing counts as seen: what changed while the server started is not missed.
-        self._seen: dict[Path, _Stamp | None] = {}
+        self._seen: dict[Path, FileStamp | None] = {}
         self._again_at = math.inf
         self._said = ""
 
@@ -241,7 +240,7 @@ class _Follower:
         self._desk.people.forget_all_but(self._desk.shelf.versions)
 
     def _changed(self, path: Path) -> bool:
-        found = _stamp(path)
+        found = stamp_of(path)
         if path in self._seen and found == self._seen[path]:
             return False
         self._seen[path] = found
@@ -315,15 +314,6 @@ def _show(desk: Desk) -> None:
     desk.metrics.clients.set(len(desk.tokens))
     with contextlib.suppress(NothingServedError):
         desk.metrics.round.set(desk.shelf.present.manifest.round_number)
-
-
-def _stamp(path: Path) -> _Stamp | None:
-    """Return what changes whenever a file is replaced; None where there is none."""
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _cores() -> int:

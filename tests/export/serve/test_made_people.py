@@ -1,6 +1,7 @@
 """A server makes people of their embeddings; a file of their own goes before."""
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -146,6 +147,24 @@ def test_who_is_withdrawn_has_no_model_on_the_version_before_either(
         assert server.stop() == 0
     left = {path.read_bytes() for path in folder.all_people.rglob("*.zip")}
     assert left == {without_ben.read_bytes()}
+
+
+def test_while_somebody_is_withdrawn_the_version_before_has_a_file_of_everybody(
+    run: Federation, vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    folder = serving_two_versions(tmp_path / "folder", run, vocabulary, tmp_path)
+    before = read_versions(folder).before
+    assert before is not None
+    without_ben = only_ada(run.shared.parent / "everybody.zip", tmp_path / "without-ben.zip")
+
+    with ThreadPoolExecutor(1) as pool:
+        withdrawal = pool.submit(main, ["person", str(folder.root), str(without_ben)])
+        # Whoever looks finds one: a server that looked at another moment would turn ada away.
+        while not withdrawal.done():
+            assert folder.everybody(before).exists()
+
+    assert withdrawal.result() == 0
+    assert folder.everybody(before).read_bytes() == without_ben.read_bytes()
 
 
 @pytest.mark.parametrize("spoilt", ["bundle", "everybody's file"])
