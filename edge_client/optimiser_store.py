@@ -6,7 +6,6 @@ same model's growth is taken up.
 """
 
 import io
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ from edge_client.optimiser_growth import grow_optimiser_state
 from edge_client.optimisers import OptimiserState
 from models.plan import Plan
 from models.plan_stages import earlier_stages
+from models.zip_damage import ZIP_DAMAGE
 from privacy.atomic import write_atomically
 
 
@@ -32,7 +32,7 @@ def read_optimiser_state(path: Path) -> OptimiserState:
     try:
         with np.load(path, allow_pickle=False) as arrays:
             return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, *ZIP_DAMAGE) as error:
         raise OptimiserStateError(f"{path} holds no optimiser state: {error}") from None
 
 

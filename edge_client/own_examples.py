@@ -5,8 +5,6 @@ does: the first four fifths are trained on, and plans of kind ``evaluate`` score
 Where the plan hides single sentences, each of them is held out for what it says alone.
 """
 
-import zipfile
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +29,7 @@ from models.speech_examples import SpeechExamples
 from models.transformer_tts_settings import TransformerTtsSettings
 from models.vocabulary import Vocabulary
 from models.vocoder_settings import VocoderSettings
+from models.zip_damage import ZIP_DAMAGE
 
 _LEAST_CHARACTERS = 2
 _PIXEL_AXES = 4
@@ -227,7 +226,7 @@ def read_images(path: Path) -> LabelledImages:
     except KeyError:
         raise DatasetError(f"{path} must hold pixels and labels") from None
     # A file that is no archive is loaded as one array, which is no context: TypeError.
-    except (ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except (ValueError, TypeError, *ZIP_DAMAGE) as error:
         raise DatasetError(f"{path} is no .npz file of images: {error}") from None
     if pixels.dtype != np.uint8 or pixels.ndim != _PIXEL_AXES:
         raise DatasetError(

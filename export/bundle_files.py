@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Protocol
 
 from export.manifest_base import BundleError
+from models.zip_damage import ZIP_DAMAGE
 
 _OWNER_ONLY_FILE = 0o600
 # A constant date keeps equal bundles equal, byte for byte; it is the first one .zip can hold.
 _ZIP_DATE = (1980, 1, 1, 0, 0, 0)
-# One flipped bit makes a .zip of a version, a method or a length that zipfile knows nothing of.
-_ZIP_ERRORS = (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError)
 
 
 class BundleFiles(Protocol):
@@ -110,7 +109,7 @@ class _Zip:
         try:
             with zipfile.ZipFile(source) as archive:
                 members = archive.infolist()
-        except _ZIP_ERRORS as error:
+        except ZIP_DAMAGE as error:
             raise BundleError(f"{source.name} must be a .zip: {error}") from None
         self.names = _checked_names((member.filename for member in members), allowed)
         self._members = {member.filename: member for member in members}
@@ -127,7 +126,7 @@ class _Zip:
         try:
             with zipfile.ZipFile(self._source) as archive:
                 return archive.read(member)
-        except _ZIP_ERRORS as error:
+        except ZIP_DAMAGE as error:
             raise BundleError(f"{name} cannot be read from the .zip: {error}") from None
 
 

@@ -9,13 +9,13 @@ References:
 
 import re
 import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from edge_client.datasets.federated_text import DatasetError
 from edge_client.datasets.sound_file import SOUND_SUFFIXES, SoundFile
 from edge_client.datasets.speech_set import Recording, refuse
+from models.zip_damage import ZIP_DAMAGE
 
 _DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _NAME = re.compile(r"(?P<digit>\d)_(?P<speaker>[^_]+)_(?P<number>\d+)", re.ASCII)
@@ -88,5 +88,5 @@ def _members(archive: Path) -> Iterator[SoundFile]:
                     yield SoundFile(archive / name, members.read(info))
     except OSError as error:
         raise DatasetError(f"{archive} cannot be read: {error.strerror or error}") from None
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except ZIP_DAMAGE as error:
         raise DatasetError(f"{archive} is damaged: {error}") from None

@@ -4,8 +4,6 @@ A sheet is 100 rows of 100 tiles of 32x32 pixels, row by row. JPEG loses a littl
 out close to, not equal to, those on the original pixels.
 """
 
-import zipfile
-import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_client.datasets.federated_text import DatasetError
+from models.zip_damage import ZIP_DAMAGE
 
 LABELS_FILE = "labels.npz"
 TRAIN_SHEETS = tuple(f"data_batch_{number}.jpg" for number in range(1, 6))
@@ -48,7 +47,7 @@ def read_labels(path: Path, *names: str) -> list[NDArray[np.generic]]:
         raise
     except OSError as error:
         raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except (ValueError, *ZIP_DAMAGE) as error:
         raise DatasetError(f"{path} is damaged: {error}") from None
 
 

@@ -12,7 +12,6 @@ References:
 """
 
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from typing import IO, NoReturn
 from xml.parsers import expat
 
 from edge_client.datasets.federated_text import DatasetError
+from models.zip_damage import ZIP_DAMAGE
 
 # The last version of the whole English corpus has 44 MB.
 LARGEST_BYTES = 256 << 20
@@ -71,8 +71,7 @@ def read_messages(path: Path) -> list[XmlMessage]:
         ) from None
     except OSError as error:
         raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
-        # The last two: a compression or an encryption that zipfile does not know.
+    except ZIP_DAMAGE as error:
         raise DatasetError(f"{path} is damaged: {error}") from None
     if not reader.messages:
         raise DatasetError(f"{path} must be an smsCorpus with messages in it, got none")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from models.zip_damage import ZIP_DAMAGE
 from privacy.audit_scores import AuditError
 from simulation.auditing.canaries import CanaryRounds
 
@@ -25,17 +26,26 @@ class RoundsFile:
         """Return the rounds so far, or None.
 
         Raises:
-            AuditError: If they belong to another audit.
+            AuditError: If they belong to another audit, or the file is damaged.
         """
         if not self._path.exists():
             return None
-        with np.load(self._path, allow_pickle=False) as stored:
-            if str(stored["described"]) != self._described:
-                raise AuditError(
-                    f"{self._path} holds an audit of other settings; give another --out, "
-                    "or remove the folder"
+        try:
+            with np.load(self._path, allow_pickle=False) as stored:
+                described = str(stored["described"])
+                rounds = CanaryRounds(
+                    stored["scores"], stored["included"], int(stored["republished"])
                 )
-            return CanaryRounds(stored["scores"], stored["included"], int(stored["republished"]))
+        except (KeyError, TypeError, ValueError, *ZIP_DAMAGE) as error:
+            raise AuditError(
+                f"{self._path} is damaged: {error}; remove it, and the audit begins anew"
+            ) from None
+        if described != self._described:
+            raise AuditError(
+                f"{self._path} holds an audit of other settings; give another --out, "
+                "or remove the folder"
+            )
+        return rounds
 
     def write(self, rounds: CanaryRounds) -> None:
         """Replace the file."""

@@ -48,6 +48,18 @@ def test_a_damaged_state_is_a_fresh_start(tmp_path: Path, damage: bytes) -> None
     assert load_state(tmp_path, PLAN) is None
 
 
+def test_a_state_with_a_flipped_bit_is_a_fresh_start_or_what_it_was(tmp_path: Path) -> None:
+    save_state(tmp_path, PLAN, STATE)
+    (path,) = tmp_path.iterdir()
+    whole = path.read_bytes()
+
+    for place in range(len(whole)):
+        for bit in (0x01, 0x80):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :])
+            kept = load_state(tmp_path, PLAN)
+            assert kept is None or torch.equal(kept["momentum"], STATE["momentum"])
+
+
 def test_a_torn_state_is_a_fresh_start(tmp_path: Path) -> None:
     save_state(tmp_path, PLAN, STATE)
     (path,) = tmp_path.iterdir()

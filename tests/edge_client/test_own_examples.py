@@ -145,6 +145,22 @@ def test_a_file_that_holds_no_images_is_named(tmp_path: Path) -> None:
         read_images(path)
 
 
+def test_a_file_of_images_with_a_flipped_bit_is_refused_or_reads_as_before(tmp_path: Path) -> None:
+    path = write_images(tmp_path / "own.npz", 2)
+    whole, right = path.read_bytes(), read_images(path)
+    refused = 0
+
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x01]) + whole[place + 1 :])
+        try:
+            assert torch.equal(read_images(path).pixels, right.pixels)
+        except DatasetError as error:
+            assert str(path) in str(error)
+            refused += 1
+
+    assert refused > len(whole) // 2
+
+
 def test_a_task_without_examples_on_devices_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match='task "sequence" is not one that this device has'):
         examples_reader(plan_for("sequence", PAIRS), tmp_path)

@@ -256,6 +256,18 @@ def test_a_stopped_audit_goes_on(tmp_path: Path) -> None:
         RoundsFile(tmp_path / "audit" / "canaries.npz", "another").read()
 
 
+def test_damaged_scores_of_an_audit_are_named_with_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "canaries.npz"
+    for content in (b"", b"no archive", b"PK\x03\x04 torn"):
+        path.write_bytes(content)
+        with pytest.raises(AuditError, match=r"canaries\.npz is damaged: .*; remove it"):
+            RoundsFile(path, "one audit").read()
+
+    np.savez(path, scores=np.zeros(3))
+    with pytest.raises(AuditError, match=r"canaries\.npz is damaged: .*described.*; remove it"):
+        RoundsFile(path, "one audit").read()
+
+
 def test_what_cannot_be_audited_is_refused() -> None:
     large = Schema((TensorSpec(name="weight", shape=(3000, 3000), layer="only"),))
     small = Schema((TensorSpec(name="weight", shape=(2, 2), layer="only"),))

@@ -1,0 +1,8 @@
+"""Name what Python's ``zipfile`` raises where an archive, or an ``.npz``, is damaged."""
+
+import zipfile
+import zlib
+
+# The last two: one flipped bit makes an archive of a version, a method or an encryption that
+# zipfile knows nothing of.
+ZIP_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
