@@ -1,4 +1,4 @@
-"""The command ``sotto-client``: enrol a device, serve a federation from it, look what ails it."""
+"""Run ``sotto-client``: enrol a device, take part in a federation, and diagnose problems."""
 
 import argparse
 import asyncio
@@ -201,7 +201,10 @@ def _show(findings: "list[Finding]") -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="sotto-client", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="sotto-client",
+        description="Enrol this device, take part in a federation, and diagnose problems.",
+    )
     parser.add_argument("--verbose", action="store_true", help="log every step to stderr")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 

@@ -1,4 +1,4 @@
-"""Run ``sotto-export``: make bundles and personal files from a release, check and ask them.
+"""Run ``sotto-export``: make bundles and personal files from a release, check and try them.
 
 What is typed goes nowhere but into the model, and comes out only as suggestions.
 """
@@ -120,7 +120,11 @@ def _make(arguments: argparse.Namespace) -> Mapping[str, object]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="sotto-export", description=__doc__, allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        prog="sotto-export",
+        description="Make bundles and personal files from a release, check them and try them out.",
+        allow_abbrev=False,
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     _add_keyboard(commands.add_parser("keyboard", help="make a keyboard's bundle from a release"))
     _add_graph(commands.add_parser("image", help="make a classifier's bundle from a release"))

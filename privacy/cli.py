@@ -1,4 +1,4 @@
-"""Run ``sotto-privacy``: what concerns keys and budgets, and needs neither server nor device."""
+"""Run ``sotto-privacy``: work out budgets and make keys, without coordinator or device."""
 
 import argparse
 import json
@@ -152,7 +152,12 @@ def _tell(answer: Answer, *, as_json: bool) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="sotto-privacy", description=__doc__, allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        prog="sotto-privacy",
+        description="Work out what privacy costs, audit noise and make keys; neither a coordinator "
+        "nor a device is needed.",
+        allow_abbrev=False,
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     budget_flags.add_epsilon(commands).set_defaults(command=_epsilon)
     budget_flags.add_noise(commands).set_defaults(command=_noise)

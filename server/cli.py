@@ -1,4 +1,4 @@
-"""Run ``sotto-server``: found a federation, invite devices, coordinate them, look after it."""
+"""Run ``sotto-server``: found a federation, invite devices, coordinate them, look after them."""
 
 import argparse
 import asyncio
@@ -203,7 +203,11 @@ def _restore(arguments: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="sotto-server", description=__doc__, allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        prog="sotto-server",
+        description="Set up a federation, invite devices, run the coordinator and look after it.",
+        allow_abbrev=False,
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def add(

@@ -1,4 +1,4 @@
-"""The command ``sotto-simulate``: run, sweep and plot whole federations on one machine."""
+"""Run ``sotto-simulate``: run, compare, tune, audit and draw federations on one machine."""
 
 import argparse
 import os
@@ -56,7 +56,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="sotto-simulate", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="sotto-simulate",
+        description="Run whole federations on one machine, and compare, tune, audit and draw them.",
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     presets = commands.add_parser("presets", help="list the presets, or print one")
     presets.add_argument("name", nargs="?", help="preset to print as TOML")

@@ -1,4 +1,4 @@
-"""Run ``sotto-serve``: serve people's models over HTTP, and choose which version.
+"""Run ``sotto-serve``: serve people's models over HTTP and gRPC, and choose which version.
 
 ``sotto-serve DIR`` is short for ``sotto-serve run DIR``.
 """
@@ -131,7 +131,12 @@ def _serve(folder: "ServingFolder") -> Mapping[str, object]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="sotto-serve", description=__doc__, allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        prog="sotto-serve",
+        description="Serve people's keyboards and voices over HTTP and gRPC, and choose which "
+        "version they get.",
+        allow_abbrev=False,
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     helps = {
         "run": "serve DIR until SIGTERM; `sotto-serve DIR` does the same",

@@ -54,17 +54,32 @@ def test_a_command_is_silent_when_its_reader_has_gone(what: str) -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        "sotto-privacy",
-        "sotto-server",
-        "sotto-client",
-        "sotto-simulate",
-        "sotto-export",
-        "sotto-serve",
-    ],
+PROGRAMS = (
+    "sotto-privacy",
+    "sotto-server",
+    "sotto-client",
+    "sotto-simulate",
+    "sotto-export",
+    "sotto-serve",
 )
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_help_says_what_a_command_does_in_plain_text(
+    program: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (entry,) = entry_points(group="console_scripts", name=program)
+
+    with pytest.raises(SystemExit):
+        entry.load()(["--help"])
+
+    # A module's docstring is marked up, and speaks to whoever changes it.
+    told = capsys.readouterr().out
+    assert "``" not in told
+    assert program not in told.removeprefix(f"usage: {program}").split("positional arguments")[0]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_output_that_a_full_disk_does_not_take_is_told_in_one_line(
     program: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
