@@ -14,6 +14,7 @@ from privacy.certificates import CertificateError
 from privacy.command import command, failed
 from privacy.installation import InstallationError, check_installation
 from privacy.keys import KeyFileError
+from privacy.whole_numbers import at_least_one
 
 
 @command("sotto-export")
@@ -281,7 +282,7 @@ def _add_suggest(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("text", metavar="TEXT", help="text so far; - reads standard input")
     parser.add_argument(
         "--top",
-        type=_at_least_one,
+        type=at_least_one,
         default=3,
         metavar="WORDS",
         help="most suggestions, in words (default: %(default)s)",
@@ -332,13 +333,6 @@ def _add_speak(parser: argparse.ArgumentParser) -> None:
         help="whose voice it is: a file made by `sotto-export personal` "
         "(default: nobody in particular)",
     )
-
-
-def _at_least_one(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be >= 1, got {number}")
-    return number
 
 
 def _print(report: Mapping[str, object], *, as_json: bool) -> None:

@@ -19,6 +19,7 @@ from privacy.fresh_memory import keep_freed_memory
 from privacy.installation import InstallationError, check_installation
 from privacy.keys import KeyFileError
 from privacy.ledger_chain import LedgerError
+from privacy.whole_numbers import at_least_one
 from server.admin_client import AdminCallError, NotRunningError
 from server.backup import BackupError, create_backup, restore_backup, without_noise_secret
 from server.clients import UnknownClientError
@@ -238,7 +239,7 @@ def _add_founding(add: _Add) -> None:
     token = add("token", _token, "write invite files; each enrols one device within 24 hours")
     _add_folder(token)
     whom = token.add_mutually_exclusive_group()
-    whom.add_argument("--count", type=_count, default=1, help="new devices (default: 1)")
+    whom.add_argument("--count", type=at_least_one, default=1, help="new devices (default: 1)")
     whom.add_argument("--client", metavar="NAME", help="a known device that enrols again")
     token.add_argument(
         "--out", type=Path, metavar="DIR", help="folder for the invites (default: DIR/invites)"
@@ -254,7 +255,7 @@ def _add_serving(add: _Add) -> None:
     _add_folder(rounds)
     _add_json(rounds)
     rounds.add_argument(
-        "--first-round", type=_count, default=1, metavar="N", help="begin here (default: 1)"
+        "--first-round", type=at_least_one, default=1, metavar="N", help="begin here (default: 1)"
     )
     ledger = add("ledger", _ledger, "list what was released, and the privacy it spent")
     _add_folder(ledger)
@@ -302,13 +303,6 @@ def _add_hostnames(command: argparse.ArgumentParser) -> None:
         help="name or address under which devices reach this machine; may be repeated, and the "
         "first stands in invites",
     )
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be >= 1, got {value}")
-    return value
 
 
 if __name__ == "__main__":

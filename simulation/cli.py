@@ -11,6 +11,7 @@ import msgspec
 
 from privacy.command import command, failed
 from privacy.installation import InstallationError, check_installation
+from privacy.whole_numbers import seed_list
 from simulation.auditing.cli import add_audit, run_audit_command
 from simulation.data_argument import add_data
 from simulation.listening.cli import add_listen
@@ -120,7 +121,12 @@ def _add_sweep(sweep: argparse.ArgumentParser) -> None:
     _add_common(sweep)
     _add_method(sweep)
     _add_speed(sweep)
-    sweep.add_argument("--seeds", default="1", help="seeds, with commas between them (default: 1)")
+    sweep.add_argument(
+        "--seeds",
+        type=seed_list,
+        default="1",
+        help="seeds, with commas between them (default: %(default)s)",
+    )
     sweep.add_argument("--out", type=Path, help="folder of the sweep (default: runs/NAME-sweep)")
     sweep.add_argument(
         "--figure",
@@ -238,9 +244,8 @@ def _sweep(arguments: argparse.Namespace) -> int:
     from simulation.sweep import markdown
 
     request = _request(arguments)
-    seeds = [int(seed) for seed in arguments.seeds.split(",")]
     figure = arguments.figure or request.judged_by()
-    rows = sweep(request, seeds=seeds, out=arguments.out, figure=figure)
+    rows = sweep(request, seeds=arguments.seeds, out=arguments.out, figure=figure)
     if arguments.json:
         print(msgspec.json.encode(rows).decode())
     else:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from privacy.budget_values import check_epsilon
+from privacy.whole_numbers import at_least_one, seed_list
 
 if TYPE_CHECKING:
     from simulation.commands import Request
@@ -75,8 +76,15 @@ def add_tune(tune: argparse.ArgumentParser) -> None:
         help="range or list of noise_multiplier, clipping_norm (parameter units), "
         "attention_strength, cohort (people) or server_step_size; may be repeated",
     )
-    tune.add_argument("--trials", type=int, default=40, help="trials in all (default: 40)")
-    tune.add_argument("--seeds", default="1,2,3", help="seeds of a trial (default: 1,2,3)")
+    tune.add_argument(
+        "--trials", type=at_least_one, default=40, help="trials in all (default: %(default)s)"
+    )
+    tune.add_argument(
+        "--seeds",
+        type=seed_list,
+        default="1,2,3",
+        help="seeds of a trial, with commas between them (default: %(default)s)",
+    )
     tune.add_argument(
         "--expected-runs",
         type=float,
@@ -124,8 +132,6 @@ def _run_private(arguments: argparse.Namespace, request: "Request") -> int:
 def _tune_request(arguments: argparse.Namespace, request: "Request") -> "TuneRequest":
     from simulation.tuning.command import TuneRequest
 
-    if arguments.trials < 1:
-        raise ValueError(f"--trials must be >= 1, got {arguments.trials}")
     return TuneRequest(
         run=request,
         out=arguments.out,
@@ -137,7 +143,7 @@ def _tune_request(arguments: argparse.Namespace, request: "Request") -> "TuneReq
         rules=arguments.rules.split(","),
         searched=_searched(arguments),
         trial_count=arguments.trials,
-        seeds=[int(seed) for seed in arguments.seeds.split(",")],
+        seeds=arguments.seeds,
     )
 
 

@@ -79,6 +79,50 @@ def test_help_says_what_a_command_does_in_plain_text(
     assert program not in told.removeprefix(f"usage: {program}").split("positional arguments")[0]
 
 
+@pytest.mark.parametrize(
+    ("program", "arguments", "told"),
+    [
+        (
+            "sotto-server",
+            ["token", "federation", "--count", "many"],
+            "argument --count: must be a whole number from 1 on, got 'many'",
+        ),
+        (
+            "sotto-export",
+            ["suggest", "keyboard", "see you", "--top", "0"],
+            "argument --top: must be >= 1, got 0",
+        ),
+        (
+            "sotto-simulate",
+            ["sweep", "keyboard-tiny", "--seeds", "1,a"],
+            "argument --seeds: must be whole numbers with commas between them, such as 1,2,3; "
+            "got '1,a'",
+        ),
+        (
+            "sotto-simulate",
+            ["tune", "keyboard-tiny", "--public", "--target-epsilon", "8", "--seeds", "1,,2"],
+            "argument --seeds: must be whole numbers with commas between them, such as 1,2,3; "
+            "got '1,,2'",
+        ),
+        (
+            "sotto-simulate",
+            ["tune", "keyboard-tiny", "--public", "--target-epsilon", "8", "--trials", "few"],
+            "argument --trials: must be a whole number from 1 on, got 'few'",
+        ),
+    ],
+)
+def test_what_is_no_whole_number_is_wrong_usage_and_told_the_rule(
+    program: str, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (entry,) = entry_points(group="console_scripts", name=program)
+
+    with pytest.raises(SystemExit) as ended:
+        entry.load()(arguments)
+
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith(f"error: {told}\n")
+
+
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_output_that_a_full_disk_does_not_take_is_told_in_one_line(
     program: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
