@@ -19,17 +19,25 @@ from privacy.installation import InstallationError, check_installation
 if TYPE_CHECKING:
     from export.serve.folder import ServingFolder
 
-_COMMANDS = (
-    *("run", "init", "promote", "person", "rollback", "status", "token", "revoke"),
-    *("page", "fetch"),
-)
+_HELPS = {
+    "run": "serve DIR until SIGTERM; `sotto-serve DIR` does the same",
+    "init": "make a serving folder",
+    "promote": "serve a bundle from now on, if it is no worse",
+    "person": "add or replace people's files on the present version",
+    "rollback": "serve the version before again",
+    "status": "show what is served, and what was",
+    "token": "make a bearer token for each client; it ends the one the client had",
+    "revoke": "end clients' tokens",
+}
+"""What each command does that works on a serving folder."""
+_WITHOUT_FOLDER = ("page", "fetch")
 
 
 @command("sotto-serve")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return 0, or 1 after one line on stderr. Wrong usage exits with 2."""
     given = list(sys.argv[1:] if argv is None else argv)
-    if given and given[0] not in (*_COMMANDS, "-h", "--help"):
+    if given and given[0] not in (*_HELPS, *_WITHOUT_FOLDER, "-h", "--help"):
         given.insert(0, "run")
     arguments = _parser().parse_args(given)
     try:
@@ -47,7 +55,7 @@ def _run(arguments: argparse.Namespace) -> Mapping[str, object]:
     from export.serve import commands
     from export.serve.folder import ServingFolder
 
-    if arguments.command in ("page", "fetch"):
+    if arguments.command in _WITHOUT_FOLDER:
         return _prepare_page(arguments)
     folder = ServingFolder(arguments.folder)
     match arguments.command:
@@ -138,17 +146,7 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
-    helps = {
-        "run": "serve DIR until SIGTERM; `sotto-serve DIR` does the same",
-        "init": "make a serving folder",
-        "promote": "serve a bundle from now on, if it is no worse",
-        "person": "add or replace people's files on the present version",
-        "rollback": "serve the version before again",
-        "status": "show what is served, and what was",
-        "token": "make a bearer token for each client; it ends the one the client had",
-        "revoke": "end clients' tokens",
-    }
-    for name, explanation in helps.items():
+    for name, explanation in _HELPS.items():
         command = commands.add_parser(name, help=explanation)
         command.add_argument("folder", type=Path, metavar="DIR", help="serving folder")
         command.add_argument("--json", action="store_true", help="print one JSON object")
