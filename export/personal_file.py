@@ -155,6 +155,23 @@ def load_personal_file(source: Path, *, authority: bytes | None = None) -> Perso
     return PersonalFile(manifest, read_checked(files, manifest.files, ADAPTER_FILE), signer)
 
 
+def load_file_of(client: str, source: Path, *, authority: bytes | None) -> PersonalFile:
+    """Read a personal file that must be one person's: the check that keeps people apart.
+
+    Args:
+        client: Whose it must be.
+        source: Folder or ``.zip``.
+        authority: Certificate of the federation's authority, DER; see ``load_personal_file``.
+
+    Raises:
+        BundleError: If it is another person's, or cannot be loaded.
+    """
+    own = load_personal_file(source, authority=authority)
+    if own.manifest.client != client:
+        raise BundleError(f"{source} must be {client}'s, got {own.manifest.client[:80]}'s")
+    return own
+
+
 def kind_of(source: Path) -> str:
     """Return what a file or folder says it is, such as ``keyboard``; nothing is checked yet.
 

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Protocol
 
-from export.manifest_base import BundleError
 from export.people_file import MadePeople
-from export.personal_file import load_personal_file
+from export.personal_file import load_file_of
 from export.runtime import NextWordGraph
 from export.serve.file_stamps import FileStamp, stamp_of
 from export.serve.folder import ServingFolder
@@ -27,7 +26,12 @@ _FLOAT_BYTES = 4
 
 
 class NoPersonalModelError(Exception):
-    """Raised when a person has no file on a version that needs one."""
+    """Raised when a person has no file on a version that needs one; the text says what helps."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this client has no model of its own on this version; add one with `sotto-serve person`"
+        )
 
 
 class PersonalModels(Protocol):
@@ -181,7 +185,5 @@ def load_person(folder: ServingFolder, served: ServedModel, client: str) -> Next
         OSError: If it cannot be read.
     """
     path = folder.person(served.version, client)
-    own = load_personal_file(path, authority=folder.authority_certificate())
-    if own.manifest.client != client:
-        raise BundleError(f"{path} must be {client}'s, got {own.manifest.client[:80]}'s")
+    own = load_file_of(client, path, authority=folder.authority_certificate())
     return own.on(served.graph, served.manifest)

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from export.manifest_base import BundleError
-from export.personal_file import load_personal_file
+from export.personal_file import load_file_of
 from export.serve.folder import ServingError, ServingFolder
 from export.serve.personal_models import NoPersonalModelError
 from export.serve.settings import ServeSettings
@@ -90,9 +89,7 @@ def voice_of(folder: ServingFolder, served: ServedVoice, client: str | None) -> 
     path = folder.voices.person(served.version, client)
     if not path.is_file():
         raise NoPersonalModelError
-    own = load_personal_file(path, authority=folder.authority_certificate())
-    if own.manifest.client != client:
-        raise BundleError(f"{path} must be {client}'s, got {own.manifest.client[:80]}'s")
+    own = load_file_of(client, path, authority=folder.authority_certificate())
     return own.on(served.voice, served.manifest)
 
 
