@@ -53,25 +53,46 @@ class Desk:
     page: Mapping[str, PageFile]
     is_closing: bool = False
 
+    def client_of(self, token: str) -> str:
+        """Return the client whose token it is, if it may ask now; this counts as asking.
+
+        Raises:
+            NotKnownError: If it is nobody's.
+            TooOftenError: If the client asks too often.
+        """
+        client = self.tokens.client_of(token)
+        if client is None:
+            raise NotKnownError
+        wait_s = self.rate_limit.wait_s(client)
+        if wait_s > 0:
+            raise TooOftenError(wait_s)
+        return client
+
     async def on_thread(self, work: Callable[[], _Found]) -> _Found:
         """Do work on one of the threads where models run, and return what it gives."""
         return await asyncio.get_running_loop().run_in_executor(self.threads, work)
 
 
 class NotKnownError(Exception):
-    """Raised when a request's token is missing or nobody's."""
+    """Raised when a request's token is missing or nobody's; the text says how to get one."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the bearer token is missing or nobody's; get one with `sotto-serve token`, give it "
+            "as Authorization: Bearer TOKEN"
+        )
 
 
 class TooOftenError(Exception):
-    """Raised when a client asks more often than it may.
+    """Raised when a client asks more often than it may; the text says when to ask again.
 
     Attributes:
         wait_s: Whole seconds after which it may ask again.
     """
 
     def __init__(self, wait_s: float) -> None:
-        super().__init__()
         self.wait_s = math.ceil(wait_s)
+        super().__init__(f"this client asks too often; ask again in {self.wait_s} s")
 
 
 async def desk_of(request: Request) -> Desk:
@@ -92,13 +113,7 @@ async def client_of(
         NotKnownError: If it bears none, or nobody's.
         TooOftenError: If the client asks too often.
     """
-    client = None if given is None else desk.tokens.client_of(given.credentials)
-    if client is None:
-        raise NotKnownError
-    wait_s = desk.rate_limit.wait_s(client)
-    if wait_s > 0:
-        raise TooOftenError(wait_s)
-    return client
+    return desk.client_of("" if given is None else given.credentials)
 
 
 ClientName = Annotated[str, Depends(client_of)]

@@ -86,8 +86,7 @@ def _told(status: int, code: str) -> Callable[[Exception], Answer]:
 
 
 def _too_often(error: TooOftenError) -> Answer:
-    message = f"this client asks too often; ask again in {error.wait_s} s"
-    return Answer(429, "too_often", message, retry_after_s=error.wait_s)
+    return Answer(429, "too_often", str(error), retry_after_s=error.wait_s)
 
 
 def _invalid(error: RequestValidationError) -> Answer:
@@ -106,12 +105,7 @@ def _too_many_speeches(error: TooManySpeechesError) -> Answer:
 _FAILED = Answer(500, "internal", "the server failed; its log has this request's id")
 # An error is answered by the entry of its nearest class.
 _ANSWERS: dict[type[Exception], Answer | Callable[[Any], Answer]] = {
-    NotKnownError: Answer(
-        401,
-        "wrong_token",
-        "the bearer token is missing or nobody's; get one with `sotto-serve token`",
-        asks_for_token=True,
-    ),
+    NotKnownError: lambda error: Answer(401, "wrong_token", str(error), asks_for_token=True),
     TooOftenError: _too_often,
     UnusableTensorError: _told(422, "unusable"),
     SpeechTextError: _told(422, "unusable"),
@@ -144,11 +138,7 @@ _ANSWERS: dict[type[Exception], Answer | Callable[[Any], Answer]] = {
         "this client's own model cannot be used; the server's log has this request's id",
         is_logged=True,
     ),
-    NoPersonalModelError: Answer(
-        404,
-        "no_personal_model",
-        "this client has no model of its own on this version; add one with `sotto-serve person`",
-    ),
+    NoPersonalModelError: _told(404, "no_personal_model"),
     HTTPException: lambda error: Answer(error.status_code, "http", str(error.detail)),
     Exception: _FAILED,
 }

@@ -16,21 +16,21 @@ from typing import TYPE_CHECKING, Any, Never
 import grpc
 
 from export.manifest_base import BundleError
-from export.serve.desk import Desk
+from export.next_word import SLOTS
+from export.serve.desk import Desk, NotKnownError, TooOftenError
 from export.serve.folder import ServingError, ServingFolder
 from export.serve.people import MOST_SUGGESTIONS, Suggested
 from export.serve.personal_models import NoPersonalModelError
 from export.serve.settings import ServeSettings
 from export.serve.shelf import NothingServedError, UnknownVersionError
+from export.serve.tokens import bearer_token
 from export.strip import Slot
 from protos import keyboard_pb2 as pb
 from protos import keyboard_pb2_grpc as pb_grpc
 
 _LOG = logging.getLogger(__name__)
 _ROUTE = "/sotto.v1.Keyboard/Next"
-_BEARER = "bearer "
 _STOP_WITHIN_S = 10.0
-_DEFAULT_COUNT = 3
 
 # Any: messages of either direction; gRPC's own types say no more.
 _Context = grpc.aio.ServicerContext[Any, Any]
@@ -77,7 +77,7 @@ class KeyboardService(pb_grpc.KeyboardServicer):
             self._desk.metrics.seconds.labels(_ROUTE).observe(time.perf_counter() - started)
 
     async def _answer(self, asked: pb.NextRequest, client: str) -> pb.NextAnswer:
-        count = asked.count if asked.HasField("count") else _DEFAULT_COUNT
+        count = asked.count if asked.HasField("count") else SLOTS
         if not 1 <= count <= MOST_SUGGESTIONS:
             raise _RefusedError(
                 grpc.StatusCode.INVALID_ARGUMENT,
@@ -91,11 +91,8 @@ class KeyboardService(pb_grpc.KeyboardServicer):
                     client, served, asked.text, count=count, keep=not asked.incognito
                 )
             )
-        except UnknownVersionError as error:
+        except (UnknownVersionError, NoPersonalModelError) as error:
             raise _RefusedError(grpc.StatusCode.NOT_FOUND, str(error)) from None
-        except NoPersonalModelError:
-            message = "this client has no model of its own on this version"
-            raise _RefusedError(grpc.StatusCode.NOT_FOUND, message) from None
         except NothingServedError as error:
             raise _RefusedError(grpc.StatusCode.UNAVAILABLE, str(error)) from None
         except BundleError as error:
@@ -163,7 +160,8 @@ class _KnownAlone(grpc.aio.ServerInterceptor):
         continuation: "Callable[[grpc.HandlerCallDetails], Awaitable[_Handler | None]]",
         handler_call_details: grpc.HandlerCallDetails,
     ) -> "_Handler | None":
-        if _owner(self._desk, handler_call_details.invocation_metadata) is not None:
+        token = _token(handler_call_details.invocation_metadata)
+        if self._desk.tokens.client_of(token) is not None:
             return await continuation(handler_call_details)
         # A handler for a stream, since that is called before any message is here.
         return grpc.stream_stream_rpc_method_handler(_refuse)
@@ -171,31 +169,26 @@ class _KnownAlone(grpc.aio.ServerInterceptor):
 
 # Any: what a stream brings, which is not looked at.
 async def _refuse(_: Any, context: _Context) -> Never:
-    message = "give the token of a client of this server: authorization: Bearer TOKEN"
-    await context.abort(grpc.StatusCode.UNAUTHENTICATED, message)
+    await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(NotKnownError()))
 
 
 def _client(desk: Desk, context: _Context) -> str:
     """Return who asks, if there is no reason to send them away."""
     if desk.is_closing:
         raise _RefusedError(grpc.StatusCode.UNAVAILABLE, "the server is about to stop")
-    client = _owner(desk, context.invocation_metadata())
-    if client is None:  # The token was revoked a moment ago.
-        raise _RefusedError(grpc.StatusCode.UNAUTHENTICATED, "the token is nobody's")
-    wait_s = desk.rate_limit.wait_s(client)
-    if wait_s > 0:
-        message = f"too many requests; try again in {wait_s:.2f} s"
-        raise _RefusedError(grpc.StatusCode.RESOURCE_EXHAUSTED, message)
-    return client
+    try:
+        return desk.client_of(_token(context.invocation_metadata()))
+    except NotKnownError as error:  # The token was revoked a moment ago.
+        raise _RefusedError(grpc.StatusCode.UNAUTHENTICATED, str(error)) from None
+    except TooOftenError as error:
+        raise _RefusedError(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error)) from None
 
 
 # Any: gRPC's metadata, pairs of a name and a text or bytes.
-def _owner(desk: Desk, metadata: Any) -> str | None:
-    """Return the client whose token a call bears; None if it bears none, or nobody's."""
+def _token(metadata: Any) -> str:
+    """Return the bearer token of a call; empty if it has none."""
     given = dict(metadata or ()).get("authorization", "")
-    if not isinstance(given, str) or not given.lower().startswith(_BEARER):
-        return None
-    return desk.tokens.client_of(given[len(_BEARER) :].strip())
+    return bearer_token(given) if isinstance(given, str) else ""
 
 
 def _encoded(version: str, found: Suggested) -> pb.NextAnswer:

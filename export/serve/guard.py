@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from export.serve.metrics import ServingMetrics
 from export.serve.settings import LimitSettings
+from export.serve.tokens import bearer_token
 
 _LOG = logging.getLogger(__name__)
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -83,8 +84,9 @@ class Guard:
 
     async def _answer(self, scope: Scope, receive: Receive, answer: "_Answer") -> None:
         headers = Headers(scope=scope)
+        token = bearer_token(headers.get("authorization", ""))
         try:
-            if _has_body(headers) and not self._is_client(_token(headers)):
+            if _has_body(headers) and not self._is_client(token):
                 # Every route that takes a body answers 401, and reads none.
                 answer.closes = True
                 await self._app(scope, _replay(b"", receive), answer.send)
@@ -217,12 +219,6 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 def _has_body(headers: Headers) -> bool:
     return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
-
-
-def _token(headers: Headers) -> str:
-    """Return the bearer token of a request, empty if it has none."""
-    kind, _, token = headers.get("authorization", "").partition(" ")
-    return token.strip() if kind.lower() == "bearer" else ""
 
 
 def _request_id(headers: Headers) -> str:

@@ -6,6 +6,7 @@ import msgspec
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from export.next_word import SLOTS
 from export.serve.desk import ClientName, DeskOf
 from export.serve.people import MOST_SUGGESTIONS
 
@@ -20,7 +21,7 @@ class NextRequest(BaseModel):
     text: Annotated[
         str, Field(description="everything typed so far; of a long text the end is read")
     ]
-    count: Annotated[int, Field(ge=1, le=MOST_SUGGESTIONS, description="words at most")] = 3
+    count: Annotated[int, Field(ge=1, le=MOST_SUGGESTIONS, description="words at most")] = SLOTS
     version: Annotated[
         str | None, Field(description="a version that is served; else the present")
     ] = None

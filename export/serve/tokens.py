@@ -47,6 +47,12 @@ class KnownTokens:
         return self._clients.get(_digest(token))
 
 
+def bearer_token(authorization: str) -> str:
+    """Return the token that an ``Authorization`` header bears; empty if it bears none."""
+    kind, _, token = authorization.partition(" ")
+    return token.strip() if kind.lower() == "bearer" else ""
+
+
 def make_tokens(folder: ServingFolder, clients: Iterable[str]) -> dict[str, str]:
     """Make a token for each client, which ends the one it had.
 

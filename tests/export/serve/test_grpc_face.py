@@ -13,9 +13,13 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from export.keyboard import export_keyboard
+from export.person import export_people
 from export.serve.settings import ListenSettings
+from models.vocabulary import Vocabulary
 from protos import keyboard_pb2 as pb
 from protos import keyboard_pb2_grpc as pb_grpc
+from tests.export.people import release_with_people
 from tests.export.serve.running_server import RunningServer, serving_folder, token_of, wait_until
 
 TEXT = "we see the "
@@ -92,7 +96,7 @@ def test_a_token_of_nobody_is_turned_away(device: Device, token: str) -> None:
 
 
 def test_a_call_without_a_token_is_turned_away(device: Device) -> None:
-    with pytest.raises(grpc.RpcError, match="authorization: Bearer TOKEN"):
+    with pytest.raises(grpc.RpcError, match="Authorization: Bearer TOKEN"):
         device.stub.Next(pb.NextRequest(text=TEXT), timeout=30)
 
 
@@ -141,8 +145,34 @@ def test_over_tls_a_client_that_asks_too_often_waits(
             assert device.next(pb.NextRequest(text=TEXT)).suggestions
         code, message = device.refused(pb.NextRequest(text=TEXT))
     assert code == "RESOURCE_EXHAUSTED"
-    assert "too many requests" in message
+    assert message == "this client asks too often; ask again in 1000 s"
     assert server.stop() == 0
+
+
+def test_what_is_refused_is_told_in_the_words_of_http(
+    tmp_path: Path, vocabulary: Vocabulary
+) -> None:
+    release = release_with_people(tmp_path / "run", vocabulary)
+    export_keyboard(release, tmp_path / "shared.zip")
+    (tmp_path / "people").mkdir()
+    export_people(release, [("ada", tmp_path / "people" / "ada.zip")])
+    more = ["--metric", "perplexity", "--people", str(tmp_path / "people")]
+    folder = serving_folder(tmp_path / "folder", tmp_path / "shared.zip", more=more, changes=GRPC)
+    token = token_of(folder, "cat")
+    server = RunningServer(folder, tmp_path / "log")
+    with grpc.insecure_channel(_grpc_address(server)) as channel:
+        device = Device(server, pb_grpc.KeyboardStub(channel), token)
+        told = {
+            bearer: (device.refused(pb.NextRequest(text=TEXT), bearer), server.next(bearer, TEXT))
+            for bearer in (token, "nobody")
+        }
+    assert server.stop() == 0
+
+    assert "`sotto-serve person`" in told[token][0][1]
+    for (_, message), answer in told.values():
+        error = answer.json["error"]
+        assert isinstance(error, dict)
+        assert message == error["message"]
 
 
 def test_grpc_in_the_clear_is_refused_off_loopback() -> None:
