@@ -21,13 +21,14 @@ from export.mel_filters import hann_window, mean_spread
 from export.named_weights import NamedWeights
 from export.speech_face import CONTEXT_FRAMES, LOG_MELS, SOUND
 from export.speech_layers import turned
-from models.vocoder_settings import KERNEL_SIZE, VocoderSettings
-
-# As in ``models.vocoder``.
-_MEL_CENTRE = -5.0
-_SMALLEST_AMPLITUDE = 1e-3
-_LARGEST_AMPLITUDE = 100.0
-_NORM_EPSILON = 1e-6
+from models.vocoder_settings import (
+    KERNEL_SIZE,
+    LARGEST_AMPLITUDE,
+    MEL_CENTRE,
+    NORM_EPSILON,
+    SMALLEST_AMPLITUDE,
+    VocoderSettings,
+)
 
 
 class VocoderGraph(NamedWeights):
@@ -50,13 +51,13 @@ class VocoderGraph(NamedWeights):
         settings = self._settings
         writer = GraphWriter(self._shapes)
         writer.input(LOG_MELS, [BATCH, "frames", settings.mel.mel_count])
-        centred = writer.node("Sub", LOG_MELS, writer.number(_MEL_CENTRE))
+        centred = writer.node("Sub", LOG_MELS, writer.number(MEL_CENTRE))
         values = writer.norm(
-            _over_time(writer, centred, "embedding"), "embedding_norm", epsilon=_NORM_EPSILON
+            _over_time(writer, centred, "embedding"), "embedding_norm", epsilon=NORM_EPSILON
         )
         for block in range(settings.block_count):
             values = self._block(writer, values, f"blocks.{block}")
-        spectra = writer.linear(writer.norm(values, "norm", epsilon=_NORM_EPSILON), "head")
+        spectra = writer.linear(writer.norm(values, "norm", epsilon=NORM_EPSILON), "head")
         logs, phases = writer.nodes("Split", spectra, named=2, axis=2, num_outputs=2)
         bounded = _at_most(writer, writer.added(logs, self._spelt_out(writer)))
         amplitudes = writer.node("Exp", bounded)
@@ -68,7 +69,7 @@ class VocoderGraph(NamedWeights):
 
     def _block(self, writer: GraphWriter, values: str, name: str) -> str:
         seen = _over_time(writer, values, f"{name}.over_time", groups=self._settings.width)
-        normed = writer.norm(seen, f"{name}.norm", epsilon=_NORM_EPSILON)
+        normed = writer.norm(seen, f"{name}.norm", epsilon=NORM_EPSILON)
         hidden = writer.node("Gelu", writer.linear(normed, f"{name}.widen"))
         mixed = writer.linear(hidden, f"{name}.narrow")
         return writer.added(values, writer.node("Mul", mixed, writer.weight(f"{name}.scale")))
@@ -78,7 +79,7 @@ class VocoderGraph(NamedWeights):
         channels = writer.node("Exp", _at_most(writer, LOG_MELS))
         table = writer.table("spread", mean_spread(self._settings.mel).astype(np.float32))
         spread = writer.node("MatMul", channels, table)
-        return writer.node("Log", writer.node("Max", spread, writer.number(_SMALLEST_AMPLITUDE)))
+        return writer.node("Log", writer.node("Max", spread, writer.number(SMALLEST_AMPLITUDE)))
 
     def _frames(self, writer: GraphWriter, real: str, imaginary: str) -> str:
         """Return windowed frames of sound, shape ``(batch, frames, fft size)``."""
@@ -183,4 +184,4 @@ def _over_time(writer: GraphWriter, values: str, name: str, *, groups: int = 1) 
 
 
 def _at_most(writer: GraphWriter, logs: str) -> str:
-    return writer.node("Min", logs, writer.number(math.log(_LARGEST_AMPLITUDE)))
+    return writer.node("Min", logs, writer.number(math.log(LARGEST_AMPLITUDE)))

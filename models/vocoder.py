@@ -22,13 +22,14 @@ from models.audio_settings import MelSettings
 from models.initialisation import draw_layers
 from models.inverse_transform import InverseTransform, Method
 from models.mel import mel_filters
-from models.vocoder_settings import KERNEL_SIZE, VocoderSettings
-
-# Log-mels of speech lie in about [-11.5, 1]; a network learns faster from values around zero.
-_MEL_CENTRE = -5.0
-_SMALLEST_AMPLITUDE = 1e-3
-_LARGEST_AMPLITUDE = 100.0
-_NORM_EPSILON = 1e-6
+from models.vocoder_settings import (
+    KERNEL_SIZE,
+    LARGEST_AMPLITUDE,
+    MEL_CENTRE,
+    NORM_EPSILON,
+    SMALLEST_AMPLITUDE,
+    VocoderSettings,
+)
 
 
 class ConvNextBlock(nn.Module):
@@ -38,7 +39,7 @@ class ConvNextBlock(nn.Module):
         super().__init__()
         self.scale = nn.Parameter(torch.empty(width))
         self.over_time = _over_time(width, width, groups=width)
-        self.norm = nn.LayerNorm(width, eps=_NORM_EPSILON)
+        self.norm = nn.LayerNorm(width, eps=NORM_EPSILON)
         self.widen = nn.Linear(width, hidden)
         self.narrow = nn.Linear(hidden, width)
 
@@ -73,11 +74,11 @@ class Vocoder(nn.Module):
         mel, width = settings.mel, settings.width
         self.settings = settings
         self.embedding = _over_time(mel.mel_count, width)
-        self.embedding_norm = nn.LayerNorm(width, eps=_NORM_EPSILON)
+        self.embedding_norm = nn.LayerNorm(width, eps=NORM_EPSILON)
         self.blocks = nn.ModuleList(
             ConvNextBlock(width, settings.hidden_size) for _ in range(settings.block_count)
         )
-        self.norm = nn.LayerNorm(width, eps=_NORM_EPSILON)
+        self.norm = nn.LayerNorm(width, eps=NORM_EPSILON)
         self.head = nn.Linear(width, 2 * mel.bin_count)
         self.inverse = InverseTransform(mel, method)
         # Follows from the settings, so it does not travel.
@@ -107,22 +108,22 @@ class Vocoder(nn.Module):
             raise ValueError(
                 f"mel must have shape (batch, {channels}, frames >= 2), got {tuple(mel.shape)}"
             )
-        stream = self.embedding(mel - _MEL_CENTRE).transpose(1, 2)
+        stream = self.embedding(mel - MEL_CENTRE).transpose(1, 2)
         stream = self.embedding_norm(stream)
         for block in self.blocks:
             stream = block(stream)
         # Float, also under autocast: e to the power of a bfloat16 is off by 3 %.
         logs, phases = self.head(self.norm(stream)).float().chunk(2, dim=-1)
         logs = logs + self._spelt_out(mel)
-        amplitudes = logs.clamp(max=math.log(_LARGEST_AMPLITUDE)).exp()
+        amplitudes = logs.clamp(max=math.log(LARGEST_AMPLITUDE)).exp()
         sound: Tensor = self.inverse(amplitudes * phases.cos(), amplitudes * phases.sin())
         return sound
 
     def _spelt_out(self, mel: Tensor) -> Tensor:
         """Return logarithms of what the channels say of amplitudes, ``(batch, frames, bins)``."""
-        channels = mel.float().clamp(max=math.log(_LARGEST_AMPLITUDE)).exp()
+        channels = mel.float().clamp(max=math.log(LARGEST_AMPLITUDE)).exp()
         spread = channels.transpose(1, 2) @ self._spread
-        return spread.clamp(min=_SMALLEST_AMPLITUDE).log()
+        return spread.clamp(min=SMALLEST_AMPLITUDE).log()
 
 
 def _spread(settings: MelSettings) -> Tensor:

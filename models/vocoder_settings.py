@@ -8,6 +8,11 @@ from models.tensor_lists import check_at_least, linear_tensors, norm_tensors, te
 
 KERNEL_SIZE = 7
 """Frames that a convolution sees."""
+MEL_CENTRE = -5.0
+"""Taken from the log-mels of speech, about [-11.5, 1]: networks learn faster around zero."""
+SMALLEST_AMPLITUDE, LARGEST_AMPLITUDE = 1e-3, 100.0
+"""What the amplitudes of a frame are kept between."""
+NORM_EPSILON = 1e-6
 
 _LONGEST_TRANSFORM = 2048
 
