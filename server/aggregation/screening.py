@@ -3,10 +3,11 @@
 The limit on norms follows the clients: it is a multiple of the typical norm, a running quantile
 that moves half of the way, on a logarithmic scale, towards each round's own. It is fixed before a
 round begins, so who is set aside depends on nobody else of the round. Where none is known yet the
-clipping norm stands for it, if there is one.
+clipping norm stands for it, if there is one. Nobody who keeps to the clipping norm is set aside for
+length, however short most updates have become: the clip bounds them already.
 
-Under a guarantee neither norms nor single clients are recorded: what is counted then are reasons
-that an honest device gives nobody.
+Under a guarantee norms are not followed; what is counted are reasons that an honest device gives
+nobody, and under ``central`` and ``ftrl`` no count leaves the coordinator.
 """
 
 import math
@@ -20,6 +21,9 @@ from torch import Tensor
 
 from privacy.clipping import UnusableUpdateError
 from server.screening_settings import ScreeningSettings
+
+# Rounding for the journey, to four bits above all, lengthens an update that was clipped before.
+_ROUNDED = 1.25
 
 
 class Reason(StrEnum):
@@ -69,7 +73,9 @@ class Screen:
         self._before = typical_norm
         known = clipping_norm if typical_norm is None else typical_norm
         factor = settings.norm_factor
-        self._limit = math.inf if factor is None or known is None else factor * known
+        self._limit = math.inf
+        if factor is not None and known is not None:
+            self._limit = max(factor * known, _ROUNDED * (clipping_norm or 0.0))
         self._norms: list[float] = []
         self._counts: Counter[Reason] = Counter()
 

@@ -129,6 +129,16 @@ def test_norms_above_a_multiple_of_the_typical_one_are_set_aside() -> None:
     assert closed.next_typical_norm == pytest.approx(math.sqrt(12))
 
 
+def test_nobody_who_keeps_to_the_clipping_norm_is_set_aside_for_length() -> None:
+    # Most have learnt what there is to learn: 4 times their norm is below the clipping norm.
+    screen = Screen(ScreeningSettings(norm_factor=4.0), typical_norm=0.2, clipping_norm=1.0)
+
+    closed = close(0.2, 0.1, 1.0, 9.0, screen=screen, clipping_norm=1.0)
+
+    assert closed.parameters.tolist() == pytest.approx([1.3 / 3])
+    assert closed.screened == {"norm": 1}
+
+
 def test_what_is_set_aside_is_measured_before_it_is_clipped() -> None:
     screen = Screen(ScreeningSettings(norm_factor=4.0), clipping_norm=1.0)
 
