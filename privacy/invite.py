@@ -13,9 +13,10 @@ from typing import Final, Literal
 
 import msgspec
 
+from privacy.host_port import checked_host_port
+
 INVITE_VERSION: Final = 1
 TOKEN_BYTES = 16
-_ADDRESS = re.compile(r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}")
 
 
 class InviteError(ValueError):
@@ -47,8 +48,7 @@ class Invite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def __post_init__(self) -> None:
         for name in ("enrolment_address", "device_address"):
-            if not _ADDRESS.fullmatch(getattr(self, name)):
-                raise ValueError(f"{name} must be host:port, got {getattr(self, name)!r}")
+            checked_host_port(name, getattr(self, name))
         if hashlib.sha256(self.ca_certificate).hexdigest() != self.ca_sha256:
             raise ValueError("ca_sha256 must be the digest of ca_certificate; the file was changed")
         # The token is a secret: the message must not repeat it.

@@ -1,10 +1,8 @@
 """Settings of the three listeners."""
 
-import re
-
 import msgspec
 
-_HOST_PORT = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+):([0-9]{1,5})")
+from privacy.host_port import checked_host_port
 
 
 class ListenSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -25,12 +23,7 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     def __post_init__(self) -> None:
         for name in ("enrolment", "devices"):
-            match = _HOST_PORT.fullmatch(getattr(self, name))
-            if match is None or int(match[1]) > 65535:
-                raise ValueError(
-                    f'{name} must be "host:port" with a port up to 65535, '
-                    f"got {getattr(self, name)!r}"
-                )
+            checked_host_port(name, getattr(self, name))
         if self.enrolment == self.devices and not self.devices.endswith(":0"):
             raise ValueError(f"enrolment and devices must differ, got {self.devices!r} for both")
         if not self.admin_socket:

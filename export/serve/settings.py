@@ -1,6 +1,5 @@
 """Settings of a server: where it listens and what one client may ask of it."""
 
-import re
 import tomllib
 from pathlib import Path
 
@@ -9,8 +8,8 @@ import msgspec
 from export.serve.folder import ServingError
 from export.speech_sentences import LONGEST_TEXT
 from privacy.decoding import decoded
+from privacy.host_port import checked_host_port
 
-_HOST_PORT = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+):([0-9]{1,5})")
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 STARTING_SETTINGS = """\
@@ -68,10 +67,8 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             self._check_address("grpc_address", self.grpc_address)
 
     def _check_address(self, name: str, address: str) -> None:
-        match = _HOST_PORT.fullmatch(address)
-        if match is None or int(match[2]) > 65535:
-            raise ValueError(f'{name} must be "host:port" with a port up to 65535, got {address!r}')
-        if match[1] not in _LOOPBACK and self.certificate is None and not self.behind_tls_proxy:
+        host = checked_host_port(name, address).host
+        if host not in _LOOPBACK and self.certificate is None and not self.behind_tls_proxy:
             raise ValueError(
                 f"{name} {address!r} is not loopback, so tokens and text would travel in "
                 "the clear; give certificate and key, or set behind_tls_proxy"

@@ -36,8 +36,8 @@ def test_an_invite_is_read_as_it_was_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"enrolment_address": "sotto.test"}, "enrolment_address must be host:port"),
-        ({"device_address": "http://sotto.test:1"}, "device_address must be host:port"),
+        ({"enrolment_address": "sotto.test"}, 'enrolment_address must be "host:port"'),
+        ({"device_address": "http://sotto.test:1"}, 'device_address must be "host:port"'),
         ({"ca_certificate": b"another"}, "the file was changed"),
         ({"token": "0F" * 16}, "token must be 32 lower-case hex digits"),
         ({"token": "0f" * 15}, "token must be 32 lower-case hex digits"),
