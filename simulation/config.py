@@ -18,7 +18,7 @@ import msgspec
 
 from models.schema import RELEASED
 from privacy.decoding import decoded
-from server.config import ConfigError, FederationConfig
+from server.config import ConfigError, FederationConfig, settings_text
 from simulation.attack_settings import AttackSettings, check_attack
 from simulation.data_settings import DataSettings
 from simulation.device_speeds import SpeedSettings
@@ -117,7 +117,7 @@ def read_tables(preset_or_file: str) -> dict[str, Any]:
         ConfigError: If there is no such preset or file, it is no TOML, or extends no preset.
     """
     if preset_or_file.endswith(".toml"):
-        text = _read(Path(preset_or_file))
+        text = settings_text(Path(preset_or_file))
     else:
         text = preset_text(preset_or_file)
     try:
@@ -211,12 +211,3 @@ def _changed(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, A
         both = isinstance(value, dict) and isinstance(joined.get(key), dict)
         joined[key] = _changed(joined[key], value) if both else value
     return joined
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path} is not UTF-8 text") from None
