@@ -16,9 +16,9 @@ from privacy.budget_values import check_noise_multiplier
 
 FAILURE_RATE = 1e-4
 """Chance that one of the bounds is wrong: confidence 99.99 %."""
+UNCLAIMED_MULTIPLIER = 1.0
+"""What guesses, and the length of an audit, are planned for where nothing is claimed."""
 
-# Without a claim, guesses are planned for this multiplier.
-_UNCLAIMED_MULTIPLIER = 1.0
 # So much below failure_rate / canaries that delta hardly weakens the bound.
 _DELTA_SHARE = 1 / 200
 
@@ -63,7 +63,7 @@ def judge(scores: Scores, included: Coins, *, claimed: float | None) -> Judgemen
         check_noise_multiplier(claimed, "claimed noise multiplier")
     estimate = estimate_noise_multiplier(scores, included, failure_rate=FAILURE_RATE)
     worst = worst_canary(scores, included, failure_rate=FAILURE_RATE)
-    bound = _bound(scores, included, claimed or _UNCLAIMED_MULTIPLIER)
+    bound = _bound(scores, included, claimed or UNCLAIMED_MULTIPLIER)
     epsilon = None if claimed is None else gaussian_epsilon(claimed, bound.delta)
     found = [] if claimed is None else faults(claimed, estimate, worst)
     if epsilon is not None and bound.epsilon > epsilon:

@@ -6,7 +6,7 @@ exposure a whole run. Results lie in one folder; a stopped audit goes on with wh
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import torch
@@ -22,8 +22,8 @@ from privacy.audit_scores import AuditError
 from server.config import make_plan
 from server.release_files import ReleaseFolder
 from server.starting_model import starting_parameters
+from simulation.auditing.defaults import PARTS, PRECISION, REPETITIONS, SECRET_COUNT, Part
 from simulation.auditing.mechanism import (
-    DEFAULT_PRECISION,
     MechanismAudit,
     audit_mechanism,
     rounds_needed,
@@ -41,8 +41,6 @@ from simulation.population import TextPopulation
 from simulation.progress import Quiet, Reporter
 from simulation.runner import RunOptions, run_simulation
 
-Part = Literal["canaries", "leakage", "exposure"]
-PARTS: tuple[Part, ...] = ("canaries", "leakage", "exposure")
 RESULT_FILE = "audit.json"
 REPORT_FILE = "audit.html"
 _REFERENCES = 4095
@@ -63,9 +61,9 @@ class AuditOptions(NamedTuple):
     """
 
     parts: Sequence[Part] = PARTS
-    precision: float = DEFAULT_PRECISION
-    secret_count: int = 4
-    repetitions: int = 20
+    precision: float = PRECISION
+    secret_count: int = SECRET_COUNT
+    repetitions: int = REPETITIONS
     worker_count: int = 1
     reporter: Reporter = Quiet()
     on_canaries: Callable[[int, int], None] | None = None

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from simulation.auditing.defaults import PARTS, PRECISION, REPETITIONS, SECRET_COUNT
+
 if TYPE_CHECKING:
     from simulation.commands import Request
-
-_PARTS = ("canaries", "leakage", "exposure")
 
 
 def add_audit(audit: argparse.ArgumentParser) -> None:
@@ -17,27 +17,27 @@ def add_audit(audit: argparse.ArgumentParser) -> None:
     audit.add_argument(
         "--only",
         action="append",
-        choices=_PARTS,
+        choices=PARTS,
         help="audit this part: canaries (the noise), leakage (one upload), exposure (planted "
         "sentences; trains a whole run); may be repeated (default: all)",
     )
     audit.add_argument(
         "--precision",
         type=float,
-        default=0.025,
+        default=PRECISION,
         help="relative standard error of the measured noise multiplier, at most 0.1; rounds grow "
         "with its inverse square (default: %(default)s)",
     )
     audit.add_argument(
         "--secrets",
         type=int,
-        default=4,
+        default=SECRET_COUNT,
         help="sentences to plant, one a client (default: %(default)s)",
     )
     audit.add_argument(
         "--repetitions",
         type=int,
-        default=20,
+        default=REPETITIONS,
         help="how often a client writes its sentence (default: %(default)s)",
     )
     audit.add_argument("--seed", type=int, help="seed of run and canaries (default: the preset's)")
@@ -53,7 +53,7 @@ def run_audit_command(arguments: argparse.Namespace, request: "Request") -> int:
         AuditError: If a claim does not hold, after everything is written and printed.
     """
     from privacy.audit_scores import AuditError
-    from simulation.auditing.audit import PARTS, REPORT_FILE, AuditOptions, run_audit
+    from simulation.auditing.audit import REPORT_FILE, AuditOptions, run_audit
     from simulation.auditing.progress import CanaryProgress, LateReport
     from simulation.config import config_from, read_tables, with_settings
     from simulation.dealing import build_population

@@ -12,7 +12,7 @@ import msgspec
 import torch
 
 from models.schema import Schema
-from privacy.audit_judgement import Judgement, judge
+from privacy.audit_judgement import UNCLAIMED_MULTIPLIER, Judgement, judge
 from privacy.audit_scores import AuditError
 from privacy.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
 from privacy.clipping_settings import AdaptiveClippingSettings
@@ -31,10 +31,7 @@ from simulation.auditing.coordinator import ClosingCoordinator, ListeningCoordin
 from simulation.auditing.rounds_file import RoundsFile
 from simulation.config import SimulationConfig
 
-DEFAULT_PRECISION = 0.025
 _LEAST_ROUNDS = 128
-# Without a claim, the length of an audit of multiplier 1.
-_UNCLAIMED_MULTIPLIER = 1.0
 
 
 class MechanismAudit(Judgement, frozen=True, kw_only=True):
@@ -142,7 +139,7 @@ def rounds_needed(privacy: PrivacySettings, canary_count: int, *, precision: flo
     """
     if not 0 < precision <= 0.1:
         raise AuditError(f"precision must be above 0 and at most 0.1, got {precision:g}")
-    multiplier = claimed_multiplier(privacy) or _UNCLAIMED_MULTIPLIER
+    multiplier = claimed_multiplier(privacy) or UNCLAIMED_MULTIPLIER
     scores = (4 * multiplier**2 + 0.5) / precision**2
     return max(_LEAST_ROUNDS, math.ceil(scores / canary_count))
 

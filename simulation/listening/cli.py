@@ -7,25 +7,26 @@ from pathlib import Path
 import msgspec
 
 from simulation.data_argument import add_data
+from simulation.listening.defaults import GRIFFIN_LIM_ITERATIONS, RECOGNISER_EPOCHS
 
 
 def add_listen(parser: argparse.ArgumentParser, data: Path | None) -> None:
     """Add the flags of ``listen``; ``data`` is where data sets lie unless it is told."""
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument(
-        "run", nargs="?", type=Path, metavar="OUT", help="folder of a run of speech that is over"
+        "run", nargs="?", type=Path, metavar="RUN", help="folder of a finished run of speech"
     )
     which.add_argument(
         "--copy-synthesis",
         metavar="SET",
-        help="listen to no voice but to a data set's own clips, as espeak, ljspeech, an4 or fsdd, "
-        "made again from their spectrograms",
+        help="listen to a data set's own clips, made again from their spectrograms, instead of a "
+        "voice: espeak, ljspeech, an4 or fsdd",
     )
     add_data(parser, data)
     parser.add_argument(
         "--to",
         type=Path,
-        help="folder to write (default: OUT/listening, or runs/listening-SET)",
+        help="folder to write (default: RUN/listening, or runs/listening-SET)",
     )
     parser.add_argument(
         "--clips", type=int, default=16, help="held-out clips to listen to (default: %(default)s)"
@@ -40,22 +41,25 @@ def add_listen(parser: argparse.ArgumentParser, data: Path | None) -> None:
     parser.add_argument(
         "--train-recogniser",
         action="store_true",
-        help="train the recogniser anew, though it is there",
+        help="train the recogniser again even if it is there",
     )
     parser.add_argument(
         "--epochs",
         type=int,
-        default=15,
+        default=RECOGNISER_EPOCHS,
         help="passes of the recogniser over the training clips (default: %(default)s, little more "
         "than a minute of a core for 700 clips)",
     )
     parser.add_argument(
-        "--iterations", type=int, default=60, help="of Griffin-Lim (default: %(default)s)"
+        "--iterations",
+        type=int,
+        default=GRIFFIN_LIM_ITERATIONS,
+        help="of Griffin-Lim (default: %(default)s)",
     )
     parser.add_argument(
         "--vocoder",
         type=Path,
-        metavar="OUT",
+        metavar="RUN",
         help="folder of a finished run of task vocoder that makes the sound, not Griffin-Lim",
     )
     parser.add_argument(
@@ -64,8 +68,8 @@ def add_listen(parser: argparse.ArgumentParser, data: Path | None) -> None:
         action="append",
         default=[],
         metavar="BUNDLE",
-        help="exported voice of the run to listen to besides, whole, with the same vocoder as all "
-        "others; give it once for each",
+        help="exported voice of the run to listen to as well, with the same vocoder as the others; "
+        "give it once for each",
     )
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.set_defaults(command=_listen)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from models.speech_recogniser import RecogniserSettings, SpeechRecogniser
 from simulation.listening.corpus import Corpus, CorpusSettings, open_corpus
+from simulation.listening.defaults import GRIFFIN_LIM_ITERATIONS
 from simulation.listening.recogniser_file import load_recogniser, save_recogniser
 from simulation.listening.recogniser_training import TrainingSettings, train_recogniser
 from simulation.listening.session import error_rate, listen
@@ -36,7 +37,7 @@ class ListenRequest:
     training: TrainingSettings
     recogniser: Path | None = None
     with_training: bool = False
-    iterations: int = 60
+    iterations: int = GRIFFIN_LIM_ITERATIONS
     vocoder: Path | None = None
     bundles: tuple[Path, ...] = ()
 

@@ -26,6 +26,7 @@ from models.speech_recogniser import (
     step_count,
 )
 from models.tensor_lists import check_at_least
+from simulation.listening.defaults import RECOGNISER_EPOCHS
 
 _RISING = 0.15
 _LARGEST_GRADIENT = 2.0
@@ -45,7 +46,7 @@ class TrainingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         seed: Of the first parameters, the batches and the noise.
     """
 
-    epochs: int = 15
+    epochs: int = RECOGNISER_EPOCHS
     batch_size: int = 16
     learning_rate: float = 4e-3
     seed: int = 0

@@ -18,6 +18,7 @@ from edge_client.datasets.speech_set import Clip
 from models.audio_settings import MelSettings
 from models.griffin_lim import sound_of_mel
 from simulation.listening.corpus import Corpus, Real
+from simulation.listening.defaults import GRIFFIN_LIM_ITERATIONS
 
 Vocoder = Callable[[Tensor], Tensor]
 """Makes sound, shape ``(samples,)``, of a log-mel spectrogram, shape ``(mel, frames)``."""
@@ -70,7 +71,7 @@ class GriffinLim:
     """
 
     mel: MelSettings
-    iterations: int = 60
+    iterations: int = GRIFFIN_LIM_ITERATIONS
 
     def __call__(self, mel: Tensor) -> Tensor:
         """Return sound, shape ``((frames - 1) * hop_size,)``."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from models.hypernetwork_settings import EmbeddingFitSettings
 from simulation.data_argument import add_data
 
 if TYPE_CHECKING:
@@ -18,8 +19,8 @@ def add_attention(parser: argparse.ArgumentParser, data: Path | None) -> None:
         "runs",
         nargs="+",
         type=Path,
-        metavar="OUT",
-        help="folder of a run that is over; several are compared on images of the first",
+        metavar="RUN",
+        help="folder of a finished run; several are compared on images of the first",
     )
     add_data(parser, data)
     parser.add_argument(
@@ -38,7 +39,7 @@ def add_attention(parser: argparse.ArgumentParser, data: Path | None) -> None:
 
 def add_embeddings(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``embeddings``."""
-    parser.add_argument("run", type=Path, metavar="OUT", help="folder of a run that is over")
+    parser.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run")
     _add_png(parser, "embeddings.png")
     parser.add_argument("--json", action="store_true", help="print the purity as JSON")
     parser.set_defaults(command=_embeddings)
@@ -46,14 +47,15 @@ def add_embeddings(parser: argparse.ArgumentParser) -> None:
 
 def add_clients(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``clients``."""
-    parser.add_argument("runs", nargs="+", type=Path, metavar="OUT", help="folder of a run")
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folder of a run")
     _add_png(parser, "clients.png")
     parser.set_defaults(command=_clients)
 
 
 def add_novel(parser: argparse.ArgumentParser, data: Path | None) -> None:
     """Add the flags of ``novel``; ``data`` is where data sets lie unless it is told."""
-    parser.add_argument("runs", nargs="+", type=Path, metavar="OUT", help="folder of a run")
+    fit = EmbeddingFitSettings()
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folder of a run")
     add_data(parser, data)
     parser.add_argument(
         "--epochs",
@@ -64,21 +66,21 @@ def add_novel(parser: argparse.ArgumentParser, data: Path | None) -> None:
     parser.add_argument(
         "--starts",
         type=int,
-        default=32,
+        default=fit.start_count,
         help="embeddings that are drawn; the best on a client's own examples is fitted "
         "(default: %(default)s)",
     )
     parser.add_argument(
         "--learning-rate",
         type=float,
-        default=0.1,
+        default=fit.learning_rate,
         help="step size of an embedding, where the method has one; everything else steps as in "
         "the run (default: %(default)s)",
     )
     parser.add_argument(
         "--batch-size",
         type=int,
-        default=4,
+        default=fit.batch_size,
         help="examples in one step of an embedding (default: %(default)s)",
     )
     parser.add_argument(
@@ -140,7 +142,6 @@ def _clients(arguments: argparse.Namespace) -> int:
 
 
 def _novel(arguments: argparse.Namespace) -> int:
-    from models.hypernetwork_settings import EmbeddingFitSettings
     from simulation.understanding.commands import novel
 
     settings = EmbeddingFitSettings(

@@ -1,0 +1,16 @@
+"""What an audit does unless it is told otherwise. No torch, since ``--help`` names it too."""
+
+from typing import Literal
+
+Part = Literal["canaries", "leakage", "exposure"]
+PARTS: tuple[Part, ...] = ("canaries", "leakage", "exposure")
+"""What can be audited, in the order in which it is."""
+
+PRECISION = 0.025
+"""Relative standard error of the measured noise multiplier."""
+
+SECRET_COUNT = 4
+"""Sentences to plant, one a client."""
+
+REPETITIONS = 20
+"""How often a client writes its sentence."""
