@@ -211,7 +211,7 @@ def _add_noise_multiplier(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--mode", choices=("central", "ftrl"), help="central unless given")
+    parser.add_argument("--mode", choices=("central", "ftrl"), help="noise mode (default: central)")
     parser.add_argument("--rounds", type=int, metavar="T", help="rounds of the whole run")
     parser.add_argument(
         "--sampling-rate",
@@ -226,13 +226,16 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         "--min-separation",
         type=int,
         metavar="ROUNDS",
-        help="ftrl: least distance of two rounds of one person, in rounds (1: every round)",
+        help="ftrl: least distance of two rounds of one person, in rounds; 1 is every round",
     )
     parser.add_argument(
         "--max-participation", type=int, metavar="ROUNDS", help="ftrl: most rounds of one person"
     )
     parser.add_argument(
-        "--restart-rounds", type=int, metavar="ROUNDS", help="ftrl: rounds of one tree (all)"
+        "--restart-rounds",
+        type=int,
+        metavar="ROUNDS",
+        help="ftrl: rounds of one tree (default: all)",
     )
 
 

@@ -199,8 +199,8 @@ def _add_common(parser: argparse.ArgumentParser, *, with_until: bool = True) -> 
         parser.add_argument(
             "--until",
             metavar="FIGURE=VALUE",
-            help="stop at the first round whose figure comes to a value, from below where more is "
-            "better, as of accuracy; sweep then reports the number of rounds",
+            help="stop at the first round whose FIGURE reaches VALUE (rising for figures such as "
+            "accuracy, falling otherwise); sweep then reports the number of rounds",
         )
     parser.add_argument(
         "--workers", type=int, help="processes that train (default: one a processor core)"
@@ -209,7 +209,7 @@ def _add_common(parser: argparse.ArgumentParser, *, with_until: bool = True) -> 
 
 
 def _add_plot(plot: argparse.ArgumentParser) -> None:
-    plot.add_argument("runs", nargs="+", type=Path, metavar="OUT", help="folder of a run")
+    plot.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folder of a run")
     plot.add_argument("--figure", default="valid_perplexity", help="figure (default: %(default)s)")
     plot.add_argument("--png", type=Path, default=Path("plot.png"), help="file to write")
     plot.set_defaults(command=_plot)
