@@ -121,7 +121,7 @@ def _policy(folder: DeviceFolder, now: float) -> str:
 
 def _training() -> str:
     if importlib.util.find_spec("torch") is None:
-        raise _UnwellError("torch is not installed; install sotto with the extra 'train'")
+        raise _UnwellError("torch is not installed; install sotto[train]")
     return "torch is installed"
 
 

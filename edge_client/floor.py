@@ -206,7 +206,9 @@ def check_plan(plan: "Plan", floor: Floor) -> None:
     norm, largest = plan.privacy.clipping_norm, floor.largest_clipping_norm
     if largest != "any" and not (norm is not None and norm <= largest):
         raise PlanBelowFloorError(
-            "floor_clipping_norm", f"clipping_norm must be <= {largest} for this device, got {norm}"
+            "floor_clipping_norm",
+            f"clipping_norm must be <= {largest} for this device, got {_told(norm)}; its owner can "
+            "raise largest_clipping_norm, in floor.toml",
         )
     _check_noise(plan, floor)
     if plan.cohort_size < floor.least_cohort:
@@ -217,7 +219,9 @@ def check_plan(plan: "Plan", floor: Floor) -> None:
         )
     if family not in floor.model_families:
         raise PlanBelowFloorError(
-            "floor_model_family", f"this device does not train models of family {family}"
+            "floor_model_family",
+            f"this device does not train models of family {family}; its owner can add it to "
+            "model_families, in floor.toml",
         )
     method = plan.personalisation.method
     if floor.methods is not None and method not in floor.methods:
@@ -229,7 +233,9 @@ def check_plan(plan: "Plan", floor: Floor) -> None:
     hides = plan.training.example_privacy is not None
     if floor.example_privacy is not None and plan.kind == "train" and not hides:
         raise PlanBelowFloorError(
-            "floor_example_privacy", "this device trains only where the plan has example_privacy"
+            "floor_example_privacy",
+            "this device trains only where the plan has example_privacy, got a plan without; its "
+            "owner can remove [example_privacy], in floor.toml",
         )
 
 
@@ -244,7 +250,9 @@ def check_data(data: Path, floor: Floor) -> None:
     real = data.resolve()
     if not any(real.is_relative_to(Path(folder).resolve()) for folder in floor.data_folders):
         raise PlanBelowFloorError(
-            "floor_data_folder", "the data must lie in one of the floor's data_folders"
+            "floor_data_folder",
+            f"the data must lie in one of {', '.join(floor.data_folders)}, got {real}; add its "
+            "folder to data_folders, in floor.toml",
         )
 
 
@@ -263,8 +271,13 @@ def _check_noise(plan: "Plan", floor: Floor) -> None:
     if not (z is not None and z >= least):
         raise PlanBelowFloorError(
             "floor_noise_multiplier",
-            f"noise_multiplier must be >= {least} for this device, got {z}",
+            f"noise_multiplier must be >= {least} for this device, got {_told(z)}; its owner can "
+            "lower least_noise_multiplier, in floor.toml",
         )
+
+
+def _told(value: float | None) -> str:
+    return "none" if value is None else str(value)
 
 
 def _tag(settings: msgspec.Struct) -> str:

@@ -176,8 +176,8 @@ class BufferedMachine(RoundLife):
         held = {receipt.nonce: receipt for receipt in receipts}
         here = (self.round_number, self.attempt)
         for receipt in held.values():
-            if (receipt.round_number, receipt.attempt) != here:
-                raise RoundStateError(f"receipts must be of round and attempt {here}")
+            if (found := (receipt.round_number, receipt.attempt)) != here:
+                raise RoundStateError(f"receipts must be of round and attempt {here}, got {found}")
             try:
                 checked_staleness(receipt.staleness)
             except StalenessError as error:

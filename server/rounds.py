@@ -156,8 +156,9 @@ class RoundMachine(RoundLife):
         self._require(Phase.WAITING)
         held = {receipt.nonce: receipt for receipt in receipts}
         here = (self.round_number, self.attempt)
-        if any((receipt.round_number, receipt.attempt) != here for receipt in held.values()):
-            raise RoundStateError(f"receipts must be of round and attempt {here}")
+        for receipt in held.values():
+            if (found := (receipt.round_number, receipt.attempt)) != here:
+                raise RoundStateError(f"receipts must be of round and attempt {here}, got {found}")
         size = self._settings.cohort_size_of(0)
         book = self._open(
             self._first_come(size, population if self._limits_who_comes else None)

@@ -1,5 +1,6 @@
 """A captured coordinator cannot go below what the device's owner accepts."""
 
+import re
 import stat
 from pathlib import Path
 from typing import Any, get_args
@@ -66,22 +67,27 @@ def test_a_plan_exactly_at_the_floor_is_accepted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "code"),
+    ("changes", "code", "told"),
     [
-        ({"privacy": NoNoise(clipping_norm=1.0)}, "floor_mode"),
+        ({"privacy": NoNoise(clipping_norm=1.0)}, "floor_mode", "its owner can, in floor.toml"),
         (
             {"privacy": PaperNoise(clipping_norm=1.01, randomisation_magnitude=0.1)},
             "floor_clipping_norm",
+            "got 1.01; its owner can raise largest_clipping_norm, in floor.toml",
         ),
-        ({"privacy": PaperNoise(randomisation_magnitude=0.1)}, "floor_clipping_norm"),
-        ({"cohort_size": 9}, "floor_cohort"),
+        (
+            {"privacy": PaperNoise(randomisation_magnitude=0.1)},
+            "floor_clipping_norm",
+            "got none; its owner can raise largest_clipping_norm, in floor.toml",
+        ),
+        ({"cohort_size": 9}, "floor_cohort", "its owner can lower least_cohort, in floor.toml"),
     ],
 )
 @pytest.mark.parametrize("kind", ["train", "evaluate"])
-def test_a_plan_below_the_floor_is_refused_with_its_rule(
-    changes: dict[str, Any], code: str, kind: str
+def test_a_plan_below_the_floor_is_refused_with_its_rule_and_the_line_to_change(
+    changes: dict[str, Any], code: str, told: str, kind: str
 ) -> None:
-    with pytest.raises(PlanBelowFloorError) as refused:
+    with pytest.raises(PlanBelowFloorError, match=told) as refused:
         check_plan(plan(kind=kind, **changes), FLOOR)
 
     assert refused.value.code == code
@@ -104,6 +110,7 @@ def test_an_owner_may_name_the_least_noise(privacy: PrivacySettings, *, is_accep
         return
     with pytest.raises(PlanBelowFloorError, match=r"must be >= 0\.5 for this device") as refused:
         check_plan(plan(privacy=privacy), floor)
+    assert "its owner can lower least_noise_multiplier, in floor.toml" in str(refused.value)
     assert refused.value.code == "floor_noise_multiplier"
 
 
@@ -140,7 +147,7 @@ def test_an_owner_who_asks_for_example_privacy_trains_under_no_plan_without() ->
     training = msgspec.structs.replace(plan().training, example_privacy=hiding)
 
     check_plan(plan(training=training), floor)
-    with pytest.raises(PlanBelowFloorError) as refused:
+    with pytest.raises(PlanBelowFloorError, match=r"can remove \[example_privacy\]") as refused:
         check_plan(plan(), floor)
 
     assert refused.value.code == "floor_example_privacy"
@@ -161,7 +168,7 @@ def test_the_starting_floors_budget_is_usable_as_it_stands(tmp_path: Path) -> No
 def test_a_model_family_that_the_floor_lacks_is_refused() -> None:
     floor = msgspec.structs.replace(FLOOR, model_families=frozenset({"transformer_lm"}))
 
-    with pytest.raises(PlanBelowFloorError, match="family gru_lm") as refused:
+    with pytest.raises(PlanBelowFloorError, match="gru_lm; its owner can add it") as refused:
         check_plan(plan(), floor)
 
     assert refused.value.code == "floor_model_family"
@@ -192,7 +199,8 @@ def test_data_must_lie_in_the_owners_folders_even_through_a_link(tmp_path: Path)
     check_data(inside / "deep" / "texts.jsonl", floor)
     check_data(outside, FLOOR)
     for elsewhere in (outside, inside / "link", inside / ".." / "outside", tmp_path):
-        with pytest.raises(PlanBelowFloorError) as refused:
+        told = f"must lie in one of {inside}, got {elsewhere.resolve()}; add its folder"
+        with pytest.raises(PlanBelowFloorError, match=re.escape(told)) as refused:
             check_data(elsewhere, floor)
         assert refused.value.code == "floor_data_folder"
 

@@ -442,7 +442,7 @@ def test_receipts_of_another_attempt_are_not_restored() -> None:
         round_number=2,
     )
 
-    with pytest.raises(RoundStateError, match=r"round and attempt \(2, 0\)"):
+    with pytest.raises(RoundStateError, match=r"round and attempt \(2, 0\), got \(1, 0\)"):
         later.restore(FIVE[:3], [receipt], deadline=10.0)
 
 
