@@ -172,7 +172,8 @@ def _publish(arguments: argparse.Namespace) -> int:
     print(f"{arguments.out}: {done.size_bytes:,} bytes, {len(done.tensors)} tensors, signed")
     print(f"it holds what only this device knew: {', '.join(done.tensors)}")
     print(
-        "nothing was sent; whoever gets this file can learn from it what was learnt from your text"
+        "nothing was sent; anyone who has this file can learn from it what was learnt from your "
+        "text"
     )
     return 0
 
@@ -207,8 +208,30 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--verbose", action="store_true", help="log every step to stderr")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_enrol(commands.add_parser("enrol", help="turn an invite into this device's identity"))
+    _add_run(
+        commands.add_parser(
+            "run",
+            help="check in and train until stopped",
+            epilog=STATUSES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+    )
+    _add_publish(
+        commands.add_parser(
+            "publish",
+            help="write this device's own part of the model into a signed file, to hand over",
+            description="Write the part of the model that is this person's alone, and never leaves "
+            "the device otherwise, into a signed file. Nothing is sent. Anyone who has the file "
+            "can make this person's keyboard from it, and can learn from it what was learnt from "
+            "this person's text.",
+        )
+    )
+    _add_doctor(commands.add_parser("doctor", help="check everything a device needs"))
+    return parser
 
-    enrol = commands.add_parser("enrol", help="turn an invite into this device's identity")
+
+def _add_enrol(enrol: argparse.ArgumentParser) -> None:
     enrol.add_argument("folder", type=Path, metavar="DIR", help="the device's folder; made here")
     enrol.add_argument(
         "--invite", type=Path, required=True, metavar="FILE", help="file from sotto-server token"
@@ -221,13 +244,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_passphrase(enrol, "encrypts the key files")
     enrol.set_defaults(run=_enrol)
 
-    run = commands.add_parser(
-        "run",
-        help="check in and train until stopped",
-        epilog=STATUSES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    run.add_argument("folder", type=Path, metavar="DIR", help="the device's folder")
+
+def _add_run(run: argparse.ArgumentParser) -> None:
+    _add_folder(run)
     run.add_argument(
         "--data",
         type=Path,
@@ -247,14 +266,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_passphrase(run, "opens the key files")
     run.set_defaults(run=_run)
 
-    publish = commands.add_parser(
-        "publish",
-        help="write this device's own part of the model into a signed file, to hand over",
-        description="Write the part of the model that is this person's alone, and never leaves the "
-        "device otherwise, into a signed file. Nothing is sent. Who gets the file can make this "
-        "person's keyboard of it, and can learn from it what was learnt from this person's text.",
-    )
-    publish.add_argument("folder", type=Path, metavar="DIR", help="the device's folder")
+
+def _add_publish(publish: argparse.ArgumentParser) -> None:
+    _add_folder(publish)
     publish.add_argument(
         "--out", type=Path, required=True, metavar="FILE", help="the file; replaced if it is there"
     )
@@ -267,12 +281,16 @@ def _parser() -> argparse.ArgumentParser:
     _add_passphrase(publish, "opens the key files")
     publish.set_defaults(run=_publish)
 
-    doctor = commands.add_parser("doctor", help="check everything a device needs")
-    doctor.add_argument("folder", type=Path, metavar="DIR", help="the device's folder")
+
+def _add_doctor(doctor: argparse.ArgumentParser) -> None:
+    _add_folder(doctor)
     doctor.add_argument("--json", action="store_true", help="print one JSON object")
     _add_passphrase(doctor, "opens the key files")
     doctor.set_defaults(run=_doctor)
-    return parser
+
+
+def _add_folder(command: argparse.ArgumentParser) -> None:
+    command.add_argument("folder", type=Path, metavar="DIR", help="the device's folder")
 
 
 def _add_passphrase(command: argparse.ArgumentParser, what_for: str) -> None:
