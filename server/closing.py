@@ -287,16 +287,15 @@ def _add(
     shared, generated = split(contribution.update)
     try:
         # Before anything is added: both parts must be usable, or neither counts.
-        if generated is not None:
-            generated = split.clip_generated(contribution.slot, generated)
-        rule.add(contribution.slot, shared, count, scale=contribution.scale)
+        clipped = None if generated is None else split.clip_generated(contribution.slot, generated)
+        rule.add(contribution.slot, shared, count, scale=contribution.scale, beside=generated)
     except UnusableUpdateError as error:
         if screen is None:
             raise
         screen.refuse(contribution.slot, error)
         return
-    if generated is not None:
-        server_half.take(contribution.client_name, generated, count)
+    if clipped is not None:
+        server_half.take(contribution.client_name, clipped, count)
 
 
 def _shared_clips(privacy: PrivacySettings, schema: Schema) -> tuple[float, ...] | None:

@@ -3,7 +3,9 @@
 ``top`` sends the k values furthest from zero, of equal ones the first. Their places follow as one
 bit for every value of the update or, where that is shorter, as rising numbers of 32 bits.
 ``random`` sends one value of each of k equal stretches, drawn with a seed of 64 bits, which is all
-that is sent of the places; every value has the same chance. Values that are not sent arrive as 0.
+that is sent of the places. A value's chance is one in the length of its stretch, and lengths differ
+by one at most: where few are sent all have nearly the same chance, and none has more than twice
+another's. Values that are not sent arrive as 0.
 
 References:
     [Mem-SGD] Stich et al., "Sparsified SGD with Memory", NeurIPS 2018, arXiv:1809.07599: both

@@ -58,11 +58,17 @@ class ChunkedRule(CountingRule):
         return 3 if self._reduction.surveys else 2
 
     def add(
-        self, slot: int, client_update: Tensor, example_count: int, *, scale: float = 1.0
+        self,
+        slot: int,
+        client_update: Tensor,
+        example_count: int,
+        *,
+        scale: float = 1.0,
+        beside: Tensor | None = None,
     ) -> None:
         """Measure one update and keep it as it is to count; the example count plays no part."""
         kept = self._open_kept()
-        taken = self._intake.take(slot, client_update, example_count)
+        taken = self._intake.take(slot, client_update, example_count, beside)
         kept.append(taken.values, taken.factor * scale)
         self._norms.append(taken.tensor_norms)
 

@@ -201,13 +201,16 @@ class Intake:
         # A spare lease may have been set aside beside a full cohort.
         return max(0, empty - len(self._screen.refused_slots))
 
-    def take(self, slot: int, upload: Tensor, example_count: int) -> Measured:
+    def take(
+        self, slot: int, upload: Tensor, example_count: int, beside: Tensor | None = None
+    ) -> Measured:
         """Measure one upload and note its slot.
 
         Args:
             slot: Position in the cohort, above every slot taken before.
             upload: What the client sent, contiguous float32, shape ``(upload_elements,)``.
             example_count: Target tokens the client trained on.
+            beside: What it sent with it for others to take, flat float32; only screened here.
 
         Raises:
             ValueError: If any of them breaks its rule; names the slot and changes nothing.
@@ -217,7 +220,7 @@ class Intake:
         try:
             measured = self.settings.measure(upload)
             if self._screen is not None:
-                self._screen.check(measured.values, measured.norm)
+                self._screen.check(measured.values, measured.norm, beside)
         except ScreenedError as error:
             raise ScreenedError(error.reason, f"slot {slot}: {error}") from None
         except UnusableUpdateError as error:

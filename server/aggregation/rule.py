@@ -59,7 +59,13 @@ class AggregationRule(Protocol):
         ...
 
     def add(
-        self, slot: int, client_update: Tensor, example_count: int, *, scale: float = 1.0
+        self,
+        slot: int,
+        client_update: Tensor,
+        example_count: int,
+        *,
+        scale: float = 1.0,
+        beside: Tensor | None = None,
     ) -> None:
         """Take one client's update, scaled down to the clipping norm if it is above it.
 
@@ -71,6 +77,8 @@ class AggregationRule(Protocol):
             scale: What the update is multiplied by, in (0, 1], because it is stale. Norms are
                 measured, clipped, screened and attended to before, all on one scale; nothing is
                 divided by it again, so that a stale update moves the model less.
+            beside: What the client sent with it for the method to take; screened as a part of the
+                update.
 
         Raises:
             ValueError: If the slot is out of order or has no place, the shape or dtype is wrong, or

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from privacy.clipping import UnusableUpdateError
+from privacy.clipping import UnusableUpdateError, l2_norm
 from server.screening_settings import ScreeningSettings
 
 # Rounding for the journey, to four bits above all, lengthens an update that was clipped before.
@@ -84,20 +84,24 @@ class Screen:
         """Return how many were set aside, by reason; only reasons that there were."""
         return {reason.value: self._counts[reason] for reason in Reason if self._counts[reason]}
 
-    def check(self, values: Tensor, norm: float) -> None:
+    def check(self, values: Tensor, norm: float, beside: Tensor | None = None) -> None:
         """Look at one update that is known to be finite.
 
         Args:
             values: As it arrived, flat float32, shape ``(elements,)``.
             norm: Its L2 norm.
+            beside: The rest of it, where a method takes a part; flat float32.
 
         Raises:
             ScreenedError: If it is to be set aside.
         """
+        parts = [values] if beside is None else [values, beside]
+        if beside is not None:
+            norm = math.hypot(norm, l2_norm(beside))
         if self._settings.norm_factor is not None:
             self._norms.append(norm)
         largest = self._settings.largest_element
-        if largest is not None and _largest(values) > largest:
+        if largest is not None and max(map(_largest, parts)) > largest:
             raise ScreenedError(Reason.RANGE, f"elements must be <= {largest:g} in size")
         if norm > self._limit:
             raise ScreenedError(

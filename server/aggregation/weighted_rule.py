@@ -34,11 +34,17 @@ class WeightedRule(CountingRule):
         self._sum = WeightedSum(weighing.layers, expected.schema.element_count, dtype)
 
     def add(
-        self, slot: int, client_update: Tensor, example_count: int, *, scale: float = 1.0
+        self,
+        slot: int,
+        client_update: Tensor,
+        example_count: int,
+        *,
+        scale: float = 1.0,
+        beside: Tensor | None = None,
     ) -> None:
         """Measure one update, weigh it and add it: two reads of it, no copy."""
         self._sum.open_sum()
-        taken = self._intake.take(slot, client_update, example_count)
+        taken = self._intake.take(slot, client_update, example_count, beside)
         weights = self._weighing.weigh(taken, example_count)
         self._sum.add(taken.values, weights, factor=taken.factor * scale)
 

@@ -66,7 +66,7 @@ def test_what_is_sent_arrives_and_the_rest_is_zero(
         assert (np.abs(values[different]) <= least).all()
 
 
-def test_every_value_is_drawn_as_often() -> None:
+def test_a_value_is_drawn_as_often_as_its_stretch_is_short() -> None:
     n, k, draws = 10, 3, 6000
     coder = SparseCoder(Drawn(), k / n, Float32())
     ones = np.ones(n, np.float32)

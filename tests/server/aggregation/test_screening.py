@@ -20,6 +20,12 @@ from server.screening_settings import ScreeningSettings, check_screening, typica
 from tests.server.test_closing import _Recorder
 
 LINE = Schema((TensorSpec(name="line", shape=(1,), layer="line"),))
+SHARED_AND_MADE = Schema(
+    (
+        TensorSpec(name="shared", shape=(1,), layer="shared"),
+        TensorSpec(name="made", shape=(1,), layer="made", role=Role.GENERATED),
+    )
+)
 EQUAL = MeanSettings(weighting="equal")
 CENTRAL = CentralNoise(
     noise_multiplier=1.0, delta=1e-6, epsilon_budget=8.0, clipping_norm=2.0, adjacency="zero-out"
@@ -192,19 +198,13 @@ def test_norms_are_not_followed_unless_they_are_asked_for() -> None:
 
 
 def test_generated_tensors_that_are_not_finite_keep_the_shared_ones_out_too() -> None:
-    schema = Schema(
-        (
-            TensorSpec(name="shared", shape=(1,), layer="shared"),
-            TensorSpec(name="made", shape=(1,), layer="made", role=Role.GENERATED),
-        )
-    )
     screen, method = Screen(ScreeningSettings()), _Recorder()
 
     with pytest.raises(ValueError, match="at least one client update"):
         close_round(
             torch.zeros(1),
             [Contribution(0, torch.tensor([1.0, math.nan]), 1, "device-0001")],
-            schema=schema,
+            schema=SHARED_AND_MADE,
             aggregation=EQUAL,
             privacy=NoNoise(),
             slot_count=1,
@@ -215,6 +215,43 @@ def test_generated_tensors_that_are_not_finite_keep_the_shared_ones_out_too() ->
 
     assert screen.counts == {"not_finite": 1}
     assert method.taken == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        (ScreeningSettings(largest_element=1.0), "range"),
+        (ScreeningSettings(norm_factor=4.0), "norm"),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("clipping_norm", [None, 2.0])
+def test_generated_tensors_are_screened_as_a_part_of_the_update(
+    settings: ScreeningSettings, reason: str, clipping_norm: float | None
+) -> None:
+    screen, method = Screen(settings, typical_norm=0.5, clipping_norm=clipping_norm), _Recorder()
+
+    closed = close_round(
+        torch.zeros(1),
+        [
+            Contribution(0, torch.tensor([0.3, 0.4]), 1, "ada"),
+            Contribution(1, torch.tensor([0.3, 1e9]), 1, "ben"),
+        ],
+        schema=SHARED_AND_MADE,
+        aggregation=EQUAL,
+        privacy=NoNoise(clipping_norm=clipping_norm),
+        slot_count=2,
+        generator=torch.Generator(),
+        personalisation=method,
+        screen=screen,
+    )
+
+    assert closed.screened == {reason: 1}
+    assert closed.parameters.tolist() == pytest.approx([0.3])
+    assert [client for client, _, _ in method.taken] == ["ada"]
+    if reason == "norm":
+        # Of 0.5, the root of 0.3^2 + 0.4^2, and 1e9 the lower is typical; it was 0.5 before.
+        assert closed.next_typical_norm == pytest.approx(0.5)
 
 
 def test_under_a_guarantee_norms_are_not_followed_and_honest_updates_not_refused() -> None:
