@@ -228,9 +228,9 @@ def _add_quantise(parser: argparse.ArgumentParser) -> None:
 
 def _add_personal(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Make the file of one client's own part. The coordinator makes it of a release. A device "
-        "that keeps a part makes it by itself, without torch: of everyone's bundle and of what "
-        "`sotto-client publish` wrote, which need not leave the device then."
+        "Make the file of one client's own part. The coordinator makes it from a release. A device "
+        "that keeps a part makes it by itself, without torch, from everyone's bundle and from what "
+        "`sotto-client publish` wrote, which then need not leave the device."
     )
     _add_source(parser, more="; or, with --published, everyone's bundle")
     parser.add_argument(
@@ -261,7 +261,7 @@ def _add_personal(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="on a device whose method has parts of both sides (fedtp-fedper): what the "
-        "coordinator made with --generated-only, of the bundle's round",
+        "coordinator made with --generated-only, from the bundle's round",
     )
     parser.add_argument(
         "--generated-only",
@@ -297,13 +297,13 @@ def _add_suggest(parser: argparse.ArgumentParser) -> None:
 
 def _add_speak(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="bundle folder or .zip")
-    parser.add_argument("text", metavar="TEXT", help="written English; - reads standard input")
+    parser.add_argument("text", metavar="TEXT", help="English text; - reads standard input")
     parser.add_argument(
         "--out",
         type=Path,
         required=True,
         metavar="FILE",
-        help="sound to be written or replaced: .wav, .flac, .mp3 or .ogg (Opus)",
+        help="sound file to write or replace: .wav, .flac, .mp3 or .ogg (Opus)",
     )
     parser.add_argument(
         "--speed",
@@ -317,8 +317,8 @@ def _add_speak(parser: argparse.ArgumentParser) -> None:
         "--longest-s",
         type=float,
         metavar="SECONDS",
-        help="cut a sentence off that has not ended after so many seconds at speed 1 "
-        "(default: 2 and a quarter of one for each character)",
+        help="cut off a sentence that has not ended after SECONDS at speed 1 "
+        "(default: 2, and a quarter of one for each character)",
     )
     parser.add_argument(
         "--seed",

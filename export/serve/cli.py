@@ -165,7 +165,7 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         metavar="FILE",
         help="personal file, .zip, as `sotto-export personal` makes it; or the one file of "
-        "`sotto-export people`, which takes the place of the one before",
+        "`sotto-export people`, which replaces the previous one",
     )
     for name in ("token", "revoke"):
         commands.choices[name].add_argument(
@@ -207,7 +207,7 @@ def _add_init(parser: argparse.ArgumentParser) -> None:
         help="the federation's authority.crt: serve only what its coordinator signed",
     )
     choice.add_argument(
-        "--accept-unsigned", action="store_true", help="serve bundles whoever made them"
+        "--accept-unsigned", action="store_true", help="serve any bundle, whoever made it"
     )
 
 
@@ -226,23 +226,23 @@ def _add_promote(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="PATH",
-        help="for a bundle of which a part is each person's own: a folder of personal files, "
-        "CLIENT.zip each, or the file of `sotto-export people`; may be given again (default, of "
-        "each of the two: the present version's, where they fit)",
+        help="where a part of the bundle is each person's own: a folder of personal files named "
+        "CLIENT.zip, or the file of `sotto-export people`; may be given twice, once for each "
+        "(default for each: the present version's, where they fit)",
     )
     parser.add_argument(
         "--metric",
         metavar="NAME",
-        help="the figure that is compared, one that says how good a model is (default: top3_recall "
-        "of a keyboard, perplexity of a voice)",
+        help="figure to compare, which must say how good a model is (default: top3_recall for a "
+        "keyboard, perplexity for a voice)",
     )
     parser.add_argument(
         "--largest-loss",
         type=float,
         default=0.5,
         metavar="LOSS",
-        help="how much worse it may be: of a share, such as recall, in percentage points, of any "
-        "other figure, such as perplexity, in per cent of it (default: %(default)s)",
+        help="how much worse it may be: in percentage points for a share such as recall, in per "
+        "cent of the present value for any other figure such as perplexity (default: %(default)s)",
     )
 
 
