@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -199,6 +201,12 @@ def test_a_failure_is_one_line(
     error = capsys.readouterr().err
     assert message in error
     assert len(error.strip().splitlines()) == 1
+
+
+def test_reading_a_command_line_loads_no_torch() -> None:
+    program = "import sys, simulation.cli; sys.exit('torch' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-P", "-c", program], check=False).returncode == 0
 
 
 def test_wrong_usage_has_its_own_status() -> None:
