@@ -91,7 +91,11 @@ _RULES = (
     (re.compile(rf"\b({_any_of(_BEFORE_NUMBERS)})\.\s*(?=\d)", re.IGNORECASE), _before_number),
     (re.compile(r"\bSt\.(?=\s+[A-Z])"), "saint"),
     (re.compile(r"\bSt\.", re.IGNORECASE), "street"),
-    (re.compile(rf"\b((?:[A-Za-z]\.){{2,}})(?P<end>{_ENDS})?"), _initials),
+    # Right behind a digit only those of the half of a day, or "10m.p.h." would be meters.
+    (
+        re.compile(rf"(?:\b|(?<=\d)(?=[AaPp]\.[Mm]\.))((?:[A-Za-z]\.){{2,}})(?P<end>{_ENDS})?"),
+        _initials,
+    ),
     # A name's initial; "I" is rather the end of a sentence.
     (re.compile(r"\b([A-HJ-Z])\.(?=\s+[A-Z])"), r"\1"),
 )

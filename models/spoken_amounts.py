@@ -2,7 +2,8 @@
 
 English, read the American way. The rules run in a fixed order, the most particular first, since
 "3:30" is also two numbers, and a year also one. What they cannot know: a four-digit number from
-1100 to 2099 without a comma is read as a year, and 4/5/2021 as April the fifth. No torch.
+1100 to 2099 without a comma is read as a year, 4/5/2021 as April the fifth, and two digits of a
+year, as in 7/4/76, as one from 1969 to 2068. No torch.
 """
 
 import re
@@ -46,6 +47,16 @@ _MONEY = {
     "€": ("euro", "euros", "cent", "cents"),
     "¥": ("yen", "yen", "sen", "sen"),
 }
+_COUNTRIES = {
+    "US": "u s",
+    "A": "australian",
+    "C": "canadian",
+    "HK": "hong kong",
+    "NZ": "new zealand",
+}
+# In capital letters, or "a$5" would be Australian.
+_COUNTRY = rf"(?<!\w)(?-i:{'|'.join(_COUNTRIES)})(?=\$)"
+_CURRENCY = f"(?:{_COUNTRY})?[$£€¥]"
 _UNITS = {
     "%": ("percent", "percent"),
     "°c": ("degree celsius", "degrees celsius"),
@@ -105,6 +116,8 @@ def _iso_date(match: Match[str]) -> str:
 
 def _slashed_date(match: Match[str]) -> str:
     first, second, number = (int(part) for part in match.groups())
+    if len(match[3]) == 2:
+        number += 1900 if number >= 69 else 2000
     month, day = (second, first) if first > 12 else (first, second)
     return _date(month, day, number) or match[0]
 
@@ -152,13 +165,14 @@ def _half_of_day(half: str | None) -> str:
 
 
 def _scaled_money(match: Match[str]) -> str:
-    sign, amount, scale = match.groups()
+    currency, amount, scale = match.groups()
     word = _SCALES.get(scale.lower(), scale.lower())
-    return f"{number_as_written(amount)} {word} {_MONEY[sign][1]}"
+    return f"{number_as_written(amount)} {word} {_country(currency)}{_MONEY[currency[-1]][1]}"
 
 
 def _money(match: Match[str]) -> str:
-    one, many, small_one, small_many = _MONEY[match[1]]
+    one, many, small_one, small_many = _MONEY[match[1][-1]]
+    one, many = _country(match[1]) + one, _country(match[1]) + many
     whole, _, decimals = match[2].partition(".")
     if decimals and len(decimals) != 2:
         return f"{number_as_written(match[2])} {many}"
@@ -166,6 +180,11 @@ def _money(match: Match[str]) -> str:
     if int(decimals or "0"):
         parts.append(_counted(str(int(decimals)), (small_one, small_many)))
     return " and ".join(parts) or f"zero {many}"
+
+
+def _country(currency: str) -> str:
+    """Return "canadian " for C$, nothing for a sign without letters."""
+    return f"{_COUNTRIES[currency[:-1]]} " if currency[:-1] else ""
 
 
 def _measure(match: Match[str]) -> str:
@@ -204,22 +223,37 @@ def _rule(pattern: str, say: Callable[[Match[str]], str]) -> tuple[re.Pattern[st
 
 _Say = Callable[[Match[str]], str]
 _HALF = r"([ap])\s?m\b"
+# A day may end at 24:00, but 24:30 is no time.
+_HOUR = r"[01]?\d|2[0-3]|24(?=:00(?::00)?(?![\d:]))"
 _RULES = (
-    # Versions and addresses: 3.11.7 is no decimal.
-    _rule(
-        r"(?<![\w.])\d++(?:\.\d++){2,}+(?![\w.]*\w)", lambda match: match[0].replace(".", " point ")
-    ),
+    # Versions and addresses: 3.11.7 is no decimal, nor are those of v2.0.1 and 1.0.0rc1.
+    _rule(r"(?<!\d)\d++(?:\.\d++){2,}+", lambda match: match[0].replace(".", " point ")),
     _rule(r"\b(\d{4})-(\d\d)-(\d\d)\b", _iso_date),
     _rule(r"\b(\d{1,2})/(\d{1,2})/(\d{4})\b", _slashed_date),
+    _rule(r"(?<![\w/.,])(\d{1,2})/(\d{1,2})/(\d\d)(?![\w/]|[.,]\d)", _slashed_date),
     _rule(rf"\b({_MONTH})\s+(0?[1-9]|[12]\d|3[01])(?:st|nd|rd|th)?\b(?![:.,]\d)", _month_day),
     _rule(rf"\b(0?[1-9]|[12]\d|3[01])(?:st|nd|rd|th)?\s+(of\s+)?({_MONTH})(?![a-z])", _day_month),
-    _rule(rf"\b([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?\b(?:\s*{_HALF})?", _time),
+    # Where am or pm follows, a point parts hours and minutes as a colon does.
+    _rule(
+        rf"(?<![\w.,$£€¥])(1[0-2]|0?[1-9])\.([0-5]\d)(?=(?:-\d\d?[:.]\d\d)?\s*{_HALF})",
+        lambda match: f"{match[1]}:{match[2]}",
+    ),
+    # From one time to another, or the words of both would be one: "three thirty-four thirty".
+    _rule(
+        rf"(?<![\w.,:$£€¥-])(\d\d?(?::\d\d)?(?:\s*{_HALF})?)-(?=\d\d?(?::[0-5]\d|\s*{_HALF}))",
+        lambda match: f"{match[1]} to ",
+    ),
+    _rule(rf"\b({_HOUR}):([0-5]\d)(?::([0-5]\d))?(?:\s*{_HALF}|\b)", _time),
     _rule(rf"\b(1[0-2]|0?[1-9])\s*{_HALF}", _hour),
     _rule(r"(?<![\w-])(?:\d{3}-)?\d{3}-\d{4}(?![\w-])", _phone),
     _rule(rf"(?<![\w.-])({_NUMBER})-({_NUMBER})(?![\w-])", _range),
-    _rule(r"(?<![\w)-])-(?=[$£€¥]?\d)", lambda match: "minus "),
-    _rule(rf"([$£€¥])\s?({_NUMBER})\s?(k|m|bn|thousand|million|billion|trillion)\b", _scaled_money),
-    _rule(rf"([$£€¥])\s?({_NUMBER})", _money),
+    _rule(rf"(?<![\w)-])-(?=(?:{_CURRENCY})?\d)", lambda match: "minus "),
+    _rule(rf"(?!{_COUNTRY})(?<!\w)\w++(?=[$£€¥]\s?\d)", lambda match: f"{match[0]} "),
+    _rule(
+        rf"({_CURRENCY})\s?({_NUMBER})\s?(k|m|bn|thousand|million|billion|trillion)\b",
+        _scaled_money,
+    ),
+    _rule(rf"({_CURRENCY})\s?({_NUMBER})", _money),
     _rule(
         rf"(?<![\w/.,])(?:(\d+)\s+)?(\d{{1,15}})/([1-9]\d{{0,14}})(?:\s?({_UNIT}))?(?![\w/])",
         _fraction,

@@ -37,6 +37,8 @@ def test_the_papers_example_is_read_as_the_paper_reads_it() -> None:
         ("3.14", "three point one four"),
         ("0.5", "zero point five"),
         ("version 3.11.7.", "version three point eleven point seven"),
+        ("v2.0.1", "v two point zero point one"),
+        ("1.0.0rc1", "one point zero point zero rc one"),
         ("007", "zero zero seven"),
         ("1234567890123456", "one two three four five six seven eight nine zero one two three "
          "four five six"),
@@ -66,6 +68,11 @@ def test_numbers_are_said_in_words(written: str, spoken: str) -> None:
         ("$2.5 million", "two point five million dollars"),
         ("£5k", "five thousand pounds"),
         ("$1,000", "one thousand dollars"),
+        ("US$5", "five u s dollars"),
+        ("-C$1.50", "minus one canadian dollar and fifty cents"),
+        ("A$2.5 million", "two point five million australian dollars"),
+        ("costs$5", "costs five dollars"),
+        ("USA$5", "usa five dollars"),
     ],
 )
 def test_money_is_said_with_its_unit_behind_it(written: str, spoken: str) -> None:
@@ -83,6 +90,10 @@ def test_money_is_said_with_its_unit_behind_it(written: str, spoken: str) -> Non
         ("2021-07-19", "july nineteenth, twenty twenty-one"),
         ("7/4/1976", "july fourth, nineteen seventy-six"),
         ("19/7/2021", "july nineteenth, twenty twenty-one"),
+        ("12/25/20", "december twenty-fifth, twenty twenty"),
+        ("7/4/76", "july fourth, nineteen seventy-six"),
+        ("13/13/20", "thirteen slash thirteen slash twenty"),
+        ("1/12/25/20", "one slash twelve slash twenty-five slash twenty"),
         ("On July 4th, 1776", "on july fourth, seventeen seventy-six"),
         ("Jan. 3", "january third"),
         ("14th June, 1800", "fourteenth june, eighteen hundred"),
@@ -91,6 +102,16 @@ def test_money_is_said_with_its_unit_behind_it(written: str, spoken: str) -> Non
         ("3:00", "three o'clock"),
         ("9am", "nine a m"),
         ("22:15:01", "twenty-two fifteen and one second"),
+        ("3:30pm", "three thirty p m"),
+        ("12:00 PM", "twelve p m"),
+        ("3:30p.m. today", "three thirty p m today"),
+        ("12.30pm", "twelve thirty p m"),
+        ("at 7.30 a.m. We left", "at seven thirty a m. we left"),
+        ("$7.30 a month", "seven dollars and thirty cents a month"),
+        ("24:00", "twenty-four o'clock"),
+        ("3:30-4:30pm", "three thirty to four thirty p m"),
+        ("3.30-4.30 p.m.", "three thirty to four thirty p m"),
+        ("9am-5pm", "nine a m to five p m"),
     ],
 )
 def test_dates_and_times_are_said_as_such(written: str, spoken: str) -> None:
@@ -195,6 +216,46 @@ def test_what_is_prepared_is_of_the_alphabet(text: str) -> None:
     assert set(spoken) <= set(ALPHABET)
     assert spoken.startswith(" ") and spoken.endswith(".") and "  " not in spoken
     assert not set("0123456789") & set(spoken)
+
+
+@given(
+    times=st.lists(
+        st.tuples(
+            st.integers(1, 12),
+            st.sampled_from(":."),
+            st.integers(0, 59),
+            st.sampled_from(["am", "pm", " a.m.", " p.m.", "a.m.", "p.m.", " PM", " p m"]),
+        ),
+        min_size=1,
+        max_size=2,
+    ),
+    joined=st.sampled_from(["-", " and ", ", "]),
+    before=st.sampled_from(["", "at ", "5 ", "(", "-"]),
+    after=st.sampled_from(["", " we left", ", then", ")", " 7"]),
+)
+def test_no_pause_parts_the_words_of_a_time(
+    times: list[tuple[int, str, int, str]], joined: str, before: str, after: str
+) -> None:
+    written = joined.join(f"{hour}{mark}{minute:02}{half}" for hour, mark, minute, half in times)
+
+    spoken = said(before + written + after)
+
+    assert not re.search(r"[:.]| point | dot ", spoken)
+    assert len(re.findall(r"\b[ap] m\b", spoken)) == len(times)
+
+
+@given(
+    hour=st.integers(0, 23),
+    minute=st.integers(0, 59),
+    second=st.none() | st.integers(0, 59),
+    after=st.sampled_from(["", ".", " today", "-23:00"]),
+)
+def test_no_pause_parts_the_words_of_a_time_of_24_hours(
+    hour: int, minute: int, second: int | None, after: str
+) -> None:
+    seconds = "" if second is None else f":{second:02}"
+
+    assert not re.search("[:.]", said(f"{hour}:{minute:02}{seconds}{after}"))
 
 
 def test_text_and_numbers_are_each_others_inverse_and_padding_is_silent() -> None:
