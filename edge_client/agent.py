@@ -17,11 +17,12 @@ from edge_client.datasets.federated_text import DatasetError
 from edge_client.device import Device
 from edge_client.enrolling import renew_certificates
 from edge_client.policy import PolicySettings, Verdict, Wait, decide
-from edge_client.refusal import UNSEAL_FAILED, RefusedError, UnreachableError
+from edge_client.refusal import RefusedError, UnreachableError
 from edge_client.sensors import Sensors
 from edge_client.session import Ended, Session
 from edge_client.transport import Transport
 from privacy.identity import Identity
+from protos.refusals import RefusalCode
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +96,7 @@ class Agent:
                     if refusal.is_fatal:
                         raise
                     # The coordinator may have rotated its keys since this device last renewed.
-                    self._renew = refusal.code == UNSEAL_FAILED
+                    self._renew = refusal.code == RefusalCode.UNSEAL_FAILED
                     await _pause(next(waits), str(refusal))
                 else:
                     if once and ended.reason in {"served", "finished"}:

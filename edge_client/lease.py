@@ -20,22 +20,43 @@ from edge_client.device import Device
 from edge_client.exit_status import NotServed
 from edge_client.job import Evaluated, Failed, Fitted, Job, Trained
 from edge_client.outbox import KeptUpdate
-from edge_client.refusal import UNSEAL_FAILED, RefusedError
+from edge_client.refusal import RefusedError
 from edge_client.transport import Transport
 from edge_client.word_lists import ensure_word_list
 from models.plan import Plan, plan_schema
 from models.travel import describe_travel
 from privacy.certificates import CertificateError
 from protos import federation_pb2 as wire
+from protos.refusals import RefusalCode
 
 logger = logging.getLogger(__name__)
 
 # The upload is sound but is not whole yet: ask for the offset and send the rest.
-RESUME_CODES = frozenset({"wrong_offset", "upload_superseded", "incomplete_upload"})
+RESUME_CODES = frozenset(
+    {
+        RefusalCode.WRONG_OFFSET,
+        RefusalCode.UPLOAD_SUPERSEDED,
+        RefusalCode.INCOMPLETE_UPLOAD,
+    }
+)
 # The coordinator cannot take it now.
-WAIT_CODES = frozenset({"disk_full", "rate_limited", "commit_running", "buffer_closed"})
+WAIT_CODES = frozenset(
+    {
+        RefusalCode.DISK_FULL,
+        RefusalCode.RATE_LIMITED,
+        RefusalCode.COMMIT_RUNNING,
+        RefusalCode.BUFFER_CLOSED,
+    }
+)
 # The lease lives on, and the same text and plan would make the same update again.
-HOPELESS_CODES = frozenset({"malformed_update", "example_count", "wrong_size", "chunk_size"})
+HOPELESS_CODES = frozenset(
+    {
+        RefusalCode.MALFORMED_UPDATE,
+        RefusalCode.EXAMPLE_COUNT,
+        RefusalCode.WRONG_SIZE,
+        RefusalCode.CHUNK_SIZE,
+    }
+)
 
 
 async def serve_lease(lease: wire.Lease, device: Device, transport: Transport) -> NotServed | None:
@@ -206,7 +227,7 @@ async def _work(
         case Evaluated():
             await transport.report(lease.nonce, outcome)
             return None
-        case Failed(code=code, reason=reason) if code == UNSEAL_FAILED:
+        case Failed(code=code, reason=reason) if code == RefusalCode.UNSEAL_FAILED:
             # Not the plan's fault: the keys have changed, or the file was damaged on the way.
             raise RefusedError(code, reason)
         case Failed():

@@ -1,6 +1,6 @@
 """What a coordinator's refusal means to a device: try again, start over, or stop.
 
-A refusal carries a stable code in the trailing metadata under ``sotto-code``. A failure without a
+A refusal carries a stable code in the trailing metadata (`protos.refusals`). A failure without a
 code is the network's, and is tried again.
 """
 
@@ -8,23 +8,20 @@ from collections.abc import Sequence
 
 import grpc
 
-CODE_KEY = "sotto-code"
-
-# Sealed to a key that the other side no longer has, or damaged on the way.
-UNSEAL_FAILED = "unseal_failed"
+from protos.refusals import CODE_KEY, RefusalCode
 
 # These cannot get better by waiting: a person must act.
 FATAL_CODES = frozenset(
     {
-        "certificate_expired",
-        "certificate_revoked",
-        "certificate_unknown",
-        "clock_wrong",
-        "identity_in_use",
-        "token_invalid",
-        "token_used",
-        "token_expired",
-        "version_mismatch",
+        RefusalCode.CERTIFICATE_EXPIRED,
+        RefusalCode.CERTIFICATE_REVOKED,
+        RefusalCode.CERTIFICATE_UNKNOWN,
+        RefusalCode.CLOCK_WRONG,
+        RefusalCode.IDENTITY_IN_USE,
+        RefusalCode.TOKEN_INVALID,
+        RefusalCode.TOKEN_USED,
+        RefusalCode.TOKEN_EXPIRED,
+        RefusalCode.VERSION_MISMATCH,
     }
 )
 
@@ -33,7 +30,7 @@ class RefusedError(Exception):
     """Raised when the coordinator refuses a call.
 
     Attributes:
-        code: Stable snake_case code.
+        code: The value of a ``RefusalCode``; a newer coordinator may send others.
         reason: The coordinator's one line.
     """
 
@@ -63,7 +60,7 @@ def failure_of(error: grpc.aio.AioRpcError) -> RefusedError | UnreachableError:
 def refusal_code(
     metadata: Sequence[tuple[str, str | bytes]] | grpc.aio.Metadata | None,
 ) -> str | None:
-    """Return the ``sotto-code`` of trailing metadata, or None."""
+    """Return the code in trailing metadata, or None."""
     for key, value in metadata or ():
         if key == CODE_KEY:
             return value.decode() if isinstance(value, bytes) else value

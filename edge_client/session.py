@@ -14,9 +14,10 @@ from typing import Any
 
 from edge_client.device import Device
 from edge_client.exit_status import NotServed
-from edge_client.refusal import UNSEAL_FAILED, RefusedError, UnreachableError
+from edge_client.refusal import RefusedError, UnreachableError
 from edge_client.transport import Transport
 from protos import federation_pb2 as wire
+from protos.refusals import RefusalCode
 from protos.version import VERSION
 
 logger = logging.getLogger(__name__)
@@ -138,7 +139,7 @@ class Session:
         try:
             return None if work is None else Ended(0.0, "served", work.result())
         except RefusedError as refusal:
-            if refusal.is_fatal or refusal.code == UNSEAL_FAILED:
+            if refusal.is_fatal or refusal.code == RefusalCode.UNSEAL_FAILED:
                 raise
             # The lease is lost, the stream is not: the next order may be a new lease.
             logger.warning("lease lost: %s", refusal)

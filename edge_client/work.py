@@ -55,6 +55,7 @@ from privacy.example_accounting import (
 )
 from privacy.identity import Identity
 from privacy.keys import KeyFileError
+from protos.refusals import RefusalCode
 
 # What can go wrong on a healthy device, and the code that the coordinator is told.
 _FAILURES: dict[type[Exception], str] = {
@@ -64,8 +65,8 @@ _FAILURES: dict[type[Exception], str] = {
     UnusableExamplesError: "data_unusable",
     VocabularyError: "vocabulary_mismatch",
     UnusableUpdateError: "update_not_finite",
-    UnsealError: "unseal_failed",
-    HeldReleaseError: "unseal_failed",
+    UnsealError: RefusalCode.UNSEAL_FAILED,
+    HeldReleaseError: RefusalCode.UNSEAL_FAILED,
     CodecError: "bad_payload",
     CertificateError: "certificate_unusable",
     KeyFileError: "identity_unusable",

@@ -4,10 +4,10 @@ import time
 
 from privacy.protocol import version_mismatch
 from protos import federation_pb2 as pb
+from protos.refusals import RefusalCode
 from protos.version import PLAN_VERSION
 from server.answering import RefusedError
 from server.config import FederationConfig
-from server.refusals import RefusalCode
 
 LARGEST_CLOCK_ERROR_S = 24 * 3600
 

@@ -1,6 +1,6 @@
 """Answer a refused call: one gRPC status, one stable code, one line, and no change of state.
 
-The code travels in the trailing metadata under ``sotto-code``; what a device does next depends on
+The code travels in the trailing metadata (`protos.refusals`); what a device does next depends on
 it alone. Anything that fails without a code is a fault of the network or of this process, and
 devices try it again.
 """
@@ -11,10 +11,10 @@ from typing import Any
 
 import grpc
 
+from protos.refusals import CODE_KEY, RefusalCode
 from server.disk_full import is_full
-from server.refusals import TEXTS, RefusalCode
+from server.refusals import TEXTS
 
-CODE_KEY = "sotto-code"
 DISK_FULL_TEXT = "the coordinator's disk is full; try again later"
 
 _UNAUTHENTICATED = (

@@ -26,10 +26,10 @@ References:
 import math
 from collections.abc import Callable, Iterable, Sequence
 
+from protos.refusals import RefusalCode
 from server.buffered_settings import BufferedSettings, StalenessError, checked_staleness
 from server.cohort import Cohort, EntropySource
 from server.lease_nonces import NONCE_BYTES, NonceDraw
-from server.refusals import RefusalCode
 from server.round_answers import (
     Abort,
     Close,

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, and_, or_, select, update
 
+from protos.refusals import RefusalCode
 from server.device_certificates import (
     StoredCertificate,
     add_certificates,
     delete_certificates,
 )
-from server.refusals import RefusalCode
 from server.store import Store
 from server.tables import certificates, clients, tokens
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from server.refusals import RefusalCode
+from protos.refusals import RefusalCode
 from server.round_answers import CommitBegun, Committed, Lease, Receipt, Refused
 
 

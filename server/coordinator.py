@@ -16,6 +16,7 @@ from models.metrics import Counts
 from privacy.budget import BudgetExceededError
 from privacy.limited_counts import LimitedSum
 from protos import federation_pb2 as pb
+from protos.refusals import RefusalCode
 from server.answering import RefusedError, disk_refusal
 from server.buffered_rounds import BufferedMachine, RoundsMachine
 from server.cohort import CohortOverflowError, PopulationTooLargeError
@@ -29,7 +30,6 @@ from server.key_renewal import KeyRenewal
 from server.membership import Membership
 from server.model_shelf import ModelShelf
 from server.operator_switch import OperatorSwitch
-from server.refusals import RefusalCode
 from server.round_answers import Abort, Close, Phase, Refused
 from server.round_in_hand import RoundInHand
 from server.round_keeper import RoundKeeper

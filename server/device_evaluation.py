@@ -14,12 +14,12 @@ from privacy.calibrated_settings import CentralNoise, TreeNoise
 from privacy.limited_counts import LimitedSum
 from privacy.settings import PrivacySettings
 from protos import federation_pb2 as pb
+from protos.refusals import RefusalCode
 from server.answering import RefusedError
 from server.cohort import EntropySource, PopulationTooLargeError
 from server.evaluation_machine import evaluation_machine
 from server.evaluation_rules import draws_by_coins
 from server.evaluation_settings import EvaluationSettings
-from server.refusals import RefusalCode
 from server.round_answers import Abort, Close, Lease, LeaseGiven, Phase, Refused
 from server.round_in_hand import RoundInHand
 from server.round_settings import RoundSettings

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Collection
 
 from protos import federation_pb2 as pb
+from protos.refusals import RefusalCode
 from server.answering import RefusedError
 from server.failpoints import Failpoint, Failpoints
-from server.refusals import RefusalCode
 from server.sessions import Session, Sessions
 
 

@@ -18,8 +18,8 @@ from privacy.certificates import CertifiedKey
 from privacy.envelope import UnsealError, open_sealed
 from privacy.identity import Identity
 from protos import federation_pb2 as pb
+from protos.refusals import RefusalCode
 from server.answering import RefusedError
-from server.refusals import RefusalCode
 from server.round_answers import Lease
 from server.round_in_hand import RoundInHand
 

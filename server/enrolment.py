@@ -7,11 +7,11 @@ import grpc
 
 from protos import federation_pb2 as pb
 from protos import federation_pb2_grpc as pb_grpc
+from protos.refusals import RefusalCode
 from server.admission import check_protocol
 from server.answering import RefusedError, answering
 from server.membership import Membership
 from server.rate_limit import RateLimit
-from server.refusals import RefusalCode
 
 # A person hands out invites; fifty devices behind one address can still be set up in a minute.
 _PER_SECOND = 1.0

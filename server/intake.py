@@ -19,6 +19,7 @@ from pathlib import Path
 from privacy.atomic import BytesLike, sync_file
 from privacy.envelope import MessageContext
 from protos import federation_pb2 as pb
+from protos.refusals import RefusalCode
 from server.answering import DISK_FULL_TEXT, RefusedError, disk_refusal
 from server.buffered_rounds import RoundsMachine
 from server.contributions import ContributionError, find_receipt, keep_contribution
@@ -26,7 +27,6 @@ from server.early_opening import EarlyOpening
 from server.failpoints import Failpoint, Failpoints
 from server.inbox import Inbox
 from server.membership import Membership
-from server.refusals import RefusalCode
 from server.round_answers import CommitBegun, Committed, Lease, Refused
 from server.round_in_hand import RoundInHand
 from server.sealed_updates import SealedUpdate, UpdateOpener

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Iterator
 
+from protos.refusals import RefusalCode
 from server.cohort import Cohort
 from server.lease_nonces import NonceDraw
-from server.refusals import RefusalCode
 from server.round_answers import Lease, Receipt, Refused
 
 

@@ -29,6 +29,7 @@ from privacy.identity import Identity
 from privacy.keys import PublicKey, public_key_sha256
 from privacy.signing_requests import SigningRequests, read_signing_request
 from protos import federation_pb2 as pb
+from protos.refusals import RefusalCode
 from server.answering import RefusedError
 from server.clients import (
     CallerError,
@@ -43,7 +44,6 @@ from server.device_certificates import (
     certificates_of,
     keep_only_generation,
 )
-from server.refusals import RefusalCode
 from server.store import Store
 from server.threads import Threads
 from server.tokens import TokenError, check_token, redeem_token

@@ -1,59 +1,9 @@
-"""Name every reason for which the coordinator turns a message away.
+"""Say in one line why the round's state machine turns a message away.
 
-A refusal changes no state, and its code never changes its meaning: devices, logs and operators'
-scripts act on the code and show the text beside it.
+A refusal changes no state; people are shown the line beside its code.
 """
 
-from enum import StrEnum
-
-
-class RefusalCode(StrEnum):
-    """Hold the stable codes, as they travel in the trailing metadata ``sotto-code``."""
-
-    # Rounds and leases.
-    LATE = "late"
-    WRONG_ROUND = "wrong_round"
-    NOT_IN_COHORT = "not_in_cohort"
-    DUPLICATE = "duplicate"
-    UNKNOWN_LEASE = "unknown_lease"
-    LEASE_REASSIGNED = "lease_reassigned"
-    ROUND_FULL = "round_full"
-    COMMIT_RUNNING = "commit_running"
-    NO_ROUND = "no_round"
-    STALE = "stale"
-    BUFFER_CLOSED = "buffer_closed"
-
-    # The message itself.
-    WRONG_SIZE = "wrong_size"
-    WRONG_OFFSET = "wrong_offset"
-    INCOMPLETE_UPLOAD = "incomplete_upload"
-    UNSEAL_FAILED = "unseal_failed"
-    MALFORMED_UPDATE = "malformed_update"
-    EXAMPLE_COUNT = "example_count"
-    DISK_FULL = "disk_full"
-    CHUNK_SIZE = "chunk_size"
-    UPLOAD_SUPERSEDED = "upload_superseded"
-    WRONG_PLAN_KIND = "wrong_plan_kind"
-    COUNTS = "counts"
-    UNKNOWN_PART = "unknown_part"
-
-    # Who is calling, and with what.
-    TOKEN_INVALID = "token_invalid"  # noqa: S105  # a code, not a password
-    TOKEN_USED = "token_used"  # noqa: S105
-    TOKEN_EXPIRED = "token_expired"  # noqa: S105
-    CERTIFICATE_UNKNOWN = "certificate_unknown"
-    CERTIFICATE_REVOKED = "certificate_revoked"
-    CERTIFICATE_EXPIRED = "certificate_expired"
-    SIGNING_REQUEST = "signing_request"
-    IDENTITY_IN_USE = "identity_in_use"
-    VERSION_MISMATCH = "version_mismatch"
-    CLOCK_WRONG = "clock_wrong"
-    MODEL_FAMILY = "model_family"
-    RATE_LIMITED = "rate_limited"
-    UNKNOWN_VOCABULARY = "unknown_vocabulary"
-    UNKNOWN_CLIENT = "unknown_client"
-    DRAINING = "draining"
-
+from protos.refusals import RefusalCode
 
 TEXTS: dict[RefusalCode, str] = {
     RefusalCode.LATE: "the round closed before this message; check in for the next one",

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean
 
+from protos.refusals import RefusalCode
 from server.buffered_settings import staleness_of
-from server.refusals import TEXTS, RefusalCode
+from server.refusals import TEXTS
 
 
 class Phase(StrEnum):

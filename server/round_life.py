@@ -6,8 +6,8 @@ the machines to say that stand on this one: ``server.rounds`` and ``server.buffe
 
 from abc import ABC, abstractmethod
 
+from protos.refusals import RefusalCode
 from server.commits import CommitBook
-from server.refusals import RefusalCode
 from server.round_answers import (
     Abort,
     Close,

@@ -15,6 +15,7 @@ Times are seconds on any clock that only goes forward.
 
 from collections.abc import Iterable, Sequence
 
+from protos.refusals import RefusalCode
 from server.cohort import (
     Cohort,
     DrawnCohort,
@@ -26,7 +27,6 @@ from server.cohort import (
 )
 from server.lease_nonces import NONCE_BYTES, NonceDraw
 from server.leases import LeaseBook
-from server.refusals import RefusalCode
 from server.round_answers import (
     Abort,
     Close,

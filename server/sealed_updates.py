@@ -23,9 +23,9 @@ from privacy.certificates import CertifiedKey
 from privacy.clipping import UnusableUpdateError, check_finite
 from privacy.envelope import MessageContext, Opener, UnsealError, payload_bytes_of
 from privacy.identity import Identity
+from protos.refusals import RefusalCode
 from server.answering import RefusedError
 from server.early_opening import EarlyOpening
-from server.refusals import RefusalCode
 from server.update_buffers import UpdateBuffers
 
 # Decrypting and hashing two keep two processors busy.

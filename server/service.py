@@ -13,12 +13,12 @@ import grpc
 from models.vocabulary import Vocabulary
 from protos import federation_pb2 as pb
 from protos import federation_pb2_grpc as pb_grpc
+from protos.refusals import RefusalCode
 from server.admission import check_device
 from server.answering import RefusedError, answering
 from server.config import FederationConfig
 from server.coordinator import Coordinator
 from server.membership import Membership
-from server.refusals import RefusalCode
 from server.upload_piece import UploadPiece
 
 # Any: the message types differ for every method, and the certificate is the same for all.

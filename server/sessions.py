@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 from protos import federation_pb2 as pb
+from protos.refusals import RefusalCode
 from server.answering import RefusedError
-from server.refusals import RefusalCode
 
 
 class Session:

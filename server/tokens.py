@@ -13,10 +13,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select, update
 
+from protos.refusals import RefusalCode
 from server.clients import enrol_client, require_client
 from server.cohort import EntropySource
 from server.device_certificates import StoredCertificate, all_certificates
-from server.refusals import RefusalCode
 from server.store import Store
 from server.tables import clients, tokens
 

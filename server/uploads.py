@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from privacy.atomic import BytesLike, start_flush
+from protos.refusals import RefusalCode
 from server.answering import RefusedError, disk_refusal
-from server.refusals import RefusalCode
 from server.threads import Threads
 
 LARGEST_CHUNK_BYTES = 2 << 20

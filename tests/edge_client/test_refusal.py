@@ -1,7 +1,12 @@
+import asyncio
+from unittest.mock import AsyncMock
+
 import grpc
 import pytest
 
+import server.answering
 from edge_client.refusal import RefusedError, UnreachableError, failure_of
+from protos.refusals import RefusalCode
 
 
 def failed(*trailing: tuple[str, str]) -> grpc.aio.AioRpcError:
@@ -29,3 +34,18 @@ def test_a_failure_without_a_code_is_the_networks() -> None:
 )
 def test_only_what_a_person_must_mend_is_fatal(code: str, fatal: bool) -> None:
     assert RefusedError(code, "").is_fatal is fatal
+
+
+@pytest.mark.parametrize("code", RefusalCode)
+def test_a_device_reads_each_code_that_the_coordinator_answers_with(code: RefusalCode) -> None:
+    context = AsyncMock()
+
+    async def answer() -> None:
+        async with server.answering.answering(context):
+            raise server.answering.RefusedError(code)
+
+    asyncio.run(answer())
+    failure = failure_of(failed(*context.abort.call_args.kwargs["trailing_metadata"]))
+
+    assert isinstance(failure, RefusedError)
+    assert failure.code == code

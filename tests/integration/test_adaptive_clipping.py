@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from protos import federation_pb2 as pb
-from server.refusals import RefusalCode
+from protos.refusals import RefusalCode
 from tests.integration.conftest import Make
 from tests.integration.device import Device, code_of, next_lease, plan_of
 

@@ -4,11 +4,11 @@ import pytest
 
 from privacy.protocol import PROTOCOL_VERSION
 from protos import federation_pb2 as pb
+from protos.refusals import RefusalCode
 from protos.version import PLAN_VERSION
 from server.admission import check_device, check_protocol
 from server.answering import RefusedError
 from server.config import read_preset
-from server.refusals import RefusalCode
 
 NOW = 1_800_000_000.0
 DAY_S = 86_400

@@ -6,9 +6,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from protos.refusals import RefusalCode
 from server.buffered_rounds import BufferedMachine
 from server.buffered_settings import BufferedSettings
-from server.refusals import RefusalCode
 from server.round_answers import (
     Close,
     CommitBegun,

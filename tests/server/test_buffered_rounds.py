@@ -3,9 +3,9 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from protos.refusals import RefusalCode
 from server.buffered_rounds import BufferedMachine
 from server.lease_nonces import derived_nonces
-from server.refusals import RefusalCode
 from server.round_answers import (
     Close,
     ComeBack,

@@ -2,6 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
+from protos.refusals import RefusalCode
 from server.clients import (
     CallerError,
     UnknownClientError,
@@ -13,7 +14,6 @@ from server.clients import (
     revoke_client,
 )
 from server.device_certificates import StoredCertificate, certificates_of, find_certificate
-from server.refusals import RefusalCode
 from server.store import Store
 
 Certificate = Callable[[str, str, int], StoredCertificate]

@@ -11,10 +11,10 @@ from privacy.evaluation_noise import EvaluationNoise
 from privacy.limited_counts import LimitedSum
 from privacy.settings import NoNoise, PrivacySettings
 from protos import federation_pb2 as pb
+from protos.refusals import RefusalCode
 from server.answering import RefusedError
 from server.device_evaluation import DeviceEvaluation
 from server.evaluation_settings import EvaluationSettings
-from server.refusals import RefusalCode
 from server.round_settings import RoundSettings
 from tests.server.round_hands import CountingSource, round_in_hand
 

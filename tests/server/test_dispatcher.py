@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from protos import federation_pb2 as pb
+from protos.refusals import RefusalCode
 from server.answering import RefusedError
 from server.dispatcher import Dispatcher, come_back
 from server.failpoints import UNARMED
-from server.refusals import RefusalCode
 from server.sessions import Session
 
 

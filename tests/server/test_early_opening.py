@@ -7,8 +7,8 @@ import pytest
 
 from models.compression.update_format import update_formats
 from models.model_settings import schema_of
+from protos.refusals import RefusalCode
 from server.answering import RefusedError
-from server.refusals import RefusalCode
 from server.round_in_hand import RoundInHand
 from server.sealed_updates import SealedUpdate, UpdateOpener
 from server.serving import intake_settings

@@ -9,9 +9,9 @@ import grpc
 from privacy.protocol import PROTOCOL_VERSION
 from protos import federation_pb2 as pb
 from protos import federation_pb2_grpc as pb_grpc
+from protos.refusals import RefusalCode
 from server.enrolment import EnrolmentService
 from server.membership import Membership
-from server.refusals import RefusalCode
 
 BURST = 50
 """What the service's own remark promises: fifty devices behind one address at once."""

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from privacy.random import SecureSource
+from protos.refusals import RefusalCode
 from server.cohort import CohortOverflowError, PopulationTooLargeError
-from server.refusals import RefusalCode
 from server.round_answers import (
     Abort,
     Close,

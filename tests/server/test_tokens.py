@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from privacy.random import SecureSource
+from protos.refusals import RefusalCode
 from server.clients import (
     UnknownClientError,
     check_caller,
@@ -14,7 +15,6 @@ from server.clients import (
     revoke_client,
 )
 from server.device_certificates import StoredCertificate
-from server.refusals import RefusalCode
 from server.store import Store
 from server.tokens import (
     LIFE_S,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from protos.refusals import RefusalCode
 from server.answering import RefusedError
-from server.refusals import RefusalCode
 from server.threads import Threads
 from server.uploads import LARGEST_CHUNK_BYTES, UploadDesk
 
