@@ -28,6 +28,7 @@ from models.schema import Role, Schema
 from privacy.atomic import write_chunks_atomically
 from privacy.certificates import CertifiedKey, KeyUse, check_certificate
 from privacy.envelope import (
+    NO_NONCE,
     Direction,
     MessageContext,
     open_sealed,
@@ -37,7 +38,6 @@ from privacy.envelope import (
 from privacy.identity import Identity
 
 _PIECE_BYTES = 1 << 20
-_NO_NONCE = bytes(16)
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ class SealedExchange:
                 run=bytes.fromhex(self._plan.run),
                 round_number=job.round_number,
                 slot=job.slot if own else 0,
-                lease_nonce=job.lease_nonce if own else _NO_NONCE,
+                lease_nonce=job.lease_nonce if own else NO_NONCE,
                 base_sha256=job.base_sha256,
                 schema_sha256=schema_sha256,
                 deadline_ms=0,

@@ -9,7 +9,6 @@ import base64
 import contextlib
 import os
 from collections.abc import AsyncGenerator, Callable, Iterator
-from functools import lru_cache
 from io import BufferedIOBase, RawIOBase
 from pathlib import Path
 from typing import Self
@@ -23,13 +22,12 @@ from privacy.digest import CHUNK_BYTES
 from privacy.envelope_header import PREFIX_BYTES, TAG_BYTES
 from privacy.protocol import PROTOCOL_VERSION
 from protos import federation_pb2 as wire
+from protos.data_chunks import large_data, start_of
 from protos.federation_pb2_grpc import EnrolmentStub, FederationStub
 from protos.version import PLAN_VERSION
 
 # One sealed chunk a piece, so that whoever opens it copies nothing; the first has the prefix too.
 PIECE_BYTES = CHUNK_BYTES + TAG_BYTES
-# A field's number and length take this much before data of 16 KiB to 2 MiB.
-_LARGE_START_BYTES = 4
 CALL_TIMEOUT_S = 30.0
 VOCABULARY_LIMIT_BYTES = 16 << 20
 _FEDERATION = wire.DESCRIPTOR.services_by_name["Federation"].full_name
@@ -258,16 +256,8 @@ def chunk_data(message: bytes) -> memoryview:
     Raises:
         google.protobuf.message.DecodeError: If the message is none.
     """
-    start = _start_of_model_data(max(0, len(message) - _LARGE_START_BYTES))
-    if len(start) == _LARGE_START_BYTES and message.startswith(start):
-        return memoryview(message)[_LARGE_START_BYTES:]
-    return memoryview(wire.ModelChunk.FromString(message).data)
-
-
-@lru_cache(16)
-def _start_of_model_data(data_bytes: int) -> bytes:
-    """Return what stands before a model chunk's data on the wire."""
-    return wire.ModelChunk(data=bytes(data_bytes)).SerializeToString()[: -data_bytes or None]
+    data = large_data(wire.ModelChunk, message)
+    return memoryview(wire.ModelChunk.FromString(message).data) if data is None else data
 
 
 def encoded_chunks(file: RawIOBase | BufferedIOBase, nonce: bytes, offset: int) -> Iterator[bytes]:
@@ -288,10 +278,4 @@ def encoded_chunks(file: RawIOBase | BufferedIOBase, nonce: bytes, offset: int) 
 
 def encode_chunk(head: bytes, data: BytesLike) -> bytes:
     """Return an encoded ``UploadChunk`` of the encoded other fields and the data, copied once."""
-    return b"".join((head, _start_of_data(len(data)), data))
-
-
-@lru_cache(16)
-def _start_of_data(data_bytes: int) -> bytes:
-    """Return what stands before a chunk's data on the wire."""
-    return wire.UploadChunk(data=bytes(data_bytes)).SerializeToString()[:-data_bytes]
+    return b"".join((head, start_of(wire.UploadChunk, len(data)), data))

@@ -30,6 +30,7 @@ References:
 
 from privacy.envelope_header import (
     ALLOWED_SUITES,
+    NO_NONCE,
     BodyHeader,
     Direction,
     MessageContext,
@@ -42,6 +43,7 @@ from privacy.sealing import SealedBody, SealedMessage, seal, seal_body
 
 __all__ = [
     "ALLOWED_SUITES",
+    "NO_NONCE",
     "BodyHeader",
     "Direction",
     "MessageContext",

@@ -16,6 +16,8 @@ VERSION = 1
 MAGIC = b"SOTTOENV"
 TAG_BYTES = 16
 MAX_PAYLOAD_BYTES = 1 << 40
+NO_NONCE = bytes(16)
+"""Stands for the lease in what is sealed once for a whole cohort."""
 
 _HEADER = struct.Struct("!8sBBB7s32s16sII16s32s32s32sQI16sQ")
 _SLIP_FIELDS = struct.Struct("!32s32s")
@@ -62,7 +64,7 @@ class MessageContext:
         run: Identifier of the run, 16 bytes.
         round_number: Round, from 1.
         slot: The client's slot; 0 in a downlink that is one body for the whole cohort.
-        lease_nonce: The lease, 16 bytes; zeros in such a downlink.
+        lease_nonce: The lease, 16 bytes; ``NO_NONCE`` in such a downlink.
         base_sha256: SHA-256 of what the sender of an update started from; in a downlink, of the
             flat parameters that the whole cohort starts from.
         schema_sha256: SHA-256 of the schema.

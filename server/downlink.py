@@ -5,17 +5,21 @@ kept as the encoded messages that go down the wire, so that serving one more dev
 """
 
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Self
 
 from privacy.atomic import BytesLike
 from privacy.certificates import CertifiedKey
-from privacy.envelope import Direction, MessageContext, SealedBody, seal_body, sealed_bytes
+from privacy.envelope import (
+    NO_NONCE,
+    Direction,
+    MessageContext,
+    SealedBody,
+    seal_body,
+    sealed_bytes,
+)
 from privacy.identity import Identity
 from protos import federation_pb2 as pb
-
-# One body serves the whole cohort, so it is bound to no slot, lease or deadline.
-_NO_NONCE = bytes(16)
+from protos.data_chunks import start_of
 
 
 class Downlink:
@@ -57,8 +61,9 @@ class Downlink:
             direction=Direction.DOWNLINK,
             run=run,
             round_number=round_number,
+            # One body serves the whole cohort, so it is bound to no slot, lease or deadline.
             slot=0,
-            lease_nonce=_NO_NONCE,
+            lease_nonce=NO_NONCE,
             base_sha256=base_sha256,
             schema_sha256=schema_sha256,
             deadline_ms=0,
@@ -90,14 +95,4 @@ class Downlink:
 
 def encode_chunk(data: BytesLike) -> bytes:
     """Return ``ModelChunk(data=data).SerializeToString()``, with one copy of the data."""
-    return b"".join((_start_of_chunk(len(data)), data))
-
-
-@lru_cache(16)
-def _start_of_chunk(data_bytes: int) -> bytes:
-    """Return what stands before the data in an encoded chunk.
-
-    Protobuf copies the data through memory that it takes anew for every message, which costs more
-    than sealing them does.
-    """
-    return pb.ModelChunk(data=bytes(data_bytes)).SerializeToString()[: -data_bytes or None]
+    return b"".join((start_of(pb.ModelChunk, len(data)), data))
