@@ -38,7 +38,7 @@ _NAMES = {
 _REMEDIES = {
     Part.PROJECTION: "choose a model with attention",
     Part.HEAD: "choose a model with a head of its own",
-    Part.BATCH_NORM: "choose a convnet and set batch_norm = true",
+    Part.BATCH_NORM: 'choose a convnet with batch_norm = true, or a voice with norm = "batch"',
     Part.SPEAKER: "set speaker_size",
 }
 _TIED_HEAD = ("output.bias",)

@@ -166,5 +166,6 @@ def _check_can_be_made(settings: PersonalisationSettings, schema: Schema) -> Non
         if belongs(spec.name, Part.BATCH_NORM):
             raise MissingPartError(
                 f'method "{settings.method}" makes every tensor, and running statistics, as '
-                f"those of {spec.layer}, follow no gradient; set batch_norm = false"
+                f"those of {spec.layer}, follow no gradient; set model.batch_norm = false, for a "
+                'voice model.norm = "layer"'
             )

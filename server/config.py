@@ -111,7 +111,14 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         check_task(self.personalisation, self.task)
         check_local_epochs(self.personalisation, self.training.local_epochs)
         check_frozen(self.personalisation, schema_of(self.model), self.training.frozen)
-        check_personalisation(self.personalisation, schema, self.privacy, self.aggregation)
+        check_personalisation(
+            self.personalisation,
+            schema,
+            self.privacy,
+            self.aggregation,
+            compression=self.compression,
+            is_buffered=self.rounds.buffered is not None,
+        )
         words = self.vocabulary
         check_words(self.task, self.model, None if words is None else words.size)
         self._check_public_text()

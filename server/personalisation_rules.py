@@ -5,6 +5,7 @@ them. What does not go together is refused here, with the reason. No torch: a fi
 before torch is needed.
 """
 
+from models.compression.settings import CompressionSettings
 from models.parts import is_statistic
 from models.personalisation_settings import (
     FedTpSettings,
@@ -23,14 +24,19 @@ def check_personalisation(
     schema: Schema,
     privacy: PrivacySettings,
     aggregation: AggregationSettings,
+    *,
+    compression: CompressionSettings | None,
+    is_buffered: bool,
 ) -> None:
-    """Check that a method goes with the noise mode and the rule.
+    """Check that a method goes with the noise mode, the rule, and how updates travel.
 
     Args:
         settings: The method.
         schema: Every tensor of the model, with the role the method gives it.
         privacy: Clipping and noise.
         aggregation: The rule.
+        compression: In which form updates travel.
+        is_buffered: Whether a release takes updates of different ages.
 
     Raises:
         ValueError: If it does not; names the method, the reason and the remedy.
@@ -42,8 +48,13 @@ def check_personalisation(
             f'method "{settings.method}" sends nothing that could be clipped or noised; '
             'set privacy.mode = "none" without a clipping_norm'
         )
-    if clips_or_noises:
-        _check_statistics(settings, travelling)
+    fault = (
+        "which no clipping norm fits (they count batches) and noise turns into negative variances"
+        if clips_or_noises
+        else _fault_in_variances(aggregation, compression, is_buffered=is_buffered)
+    )
+    if fault:
+        _check_statistics(settings, travelling, fault)
     if not schema.with_roles(Role.SHARED).tensors and not isinstance(aggregation, MeanSettings):
         raise ValueError(
             f'method "{settings.method}" shares no tensor that a rule could weigh; '
@@ -66,13 +77,33 @@ def check_deployable(settings: PersonalisationSettings) -> None:
         )
 
 
-def _check_statistics(settings: PersonalisationSettings, travelling: Schema) -> None:
+def _fault_in_variances(
+    aggregation: AggregationSettings, compression: CompressionSettings | None, *, is_buffered: bool
+) -> str:
+    """Return what could make averaged variances negative; nothing where they stay averages.
+
+    Received plus the mean of trained minus received is the mean of what was trained, and so >= 0;
+    but not where the step is longer, the differences are inexact, or what was received is older.
+    """
+    if aggregation.server_step_size > 1:
+        return (
+            "which aggregation.server_step_size above 1 carries beyond the clients' own, to "
+            "negative variances"
+        )
+    if compression is not None and compression.loses:
+        return "which a compression that loses something turns into negative variances"
+    if is_buffered:
+        return "which rounds.buffered moves once more by old updates, to negative variances"
+    return ""
+
+
+def _check_statistics(settings: PersonalisationSettings, travelling: Schema, fault: str) -> None:
     statistics = [spec.name for spec in travelling.tensors if is_statistic(spec.name)]
     if statistics:
         raise ValueError(
-            f'method "{settings.method}" sends running statistics such as {statistics[0]}, which '
-            "no clipping norm fits (they count batches) and noise turns into negative variances; "
-            'set method = "fedbn", or model.batch_norm = false'
+            f'method "{settings.method}" sends running statistics such as {statistics[0]}, '
+            f'{fault}; set method = "fedbn", or a model without batch norm (model.batch_norm = '
+            'false, for a voice model.norm = "layer")'
         )
 
 

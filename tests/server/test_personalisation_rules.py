@@ -2,6 +2,7 @@
 
 import pytest
 
+from models.compression.settings import CompressionSettings
 from models.hypernetwork_settings import HypernetworkSettings
 from models.model_settings import GruLmSettings, TransformerLmSettings, schema_of
 from models.personalisation import assign_roles
@@ -56,8 +57,18 @@ def check(
     schema: Schema,
     privacy: PrivacySettings,
     aggregation: AggregationSettings = MEAN,
+    *,
+    compression: CompressionSettings | None = None,
+    is_buffered: bool = False,
 ) -> None:
-    check_personalisation(settings, assign_roles(settings, schema), privacy, aggregation)
+    check_personalisation(
+        settings,
+        assign_roles(settings, schema),
+        privacy,
+        aggregation,
+        compression=compression,
+        is_buffered=is_buffered,
+    )
 
 
 @pytest.mark.parametrize("privacy", [NoNoise(), CLIPPED, CENTRAL])
@@ -101,6 +112,42 @@ def test_what_does_not_go_together_is_refused_with_a_reason(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         check(settings, schema, privacy, aggregation)
+
+
+LOSSLESS = CompressionSettings(uplink="none", entropy="zstd")
+ROUNDED = CompressionSettings(uplink="int8")
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "compression", "is_buffered", "message"),
+    [
+        (MeanSettings(server_step_size=1.5), None, False, "server_step_size above 1 carries"),
+        (MEAN, ROUNDED, False, "a compression that loses something"),
+        (MEAN, None, True, "rounds.buffered moves once more by old updates"),
+    ],
+)
+def test_running_statistics_must_stay_averages_of_the_clients(
+    aggregation: AggregationSettings,
+    compression: CompressionSettings | None,
+    is_buffered: bool,
+    message: str,
+) -> None:
+    check(GlobalSettings(), WITH_NORM, NoNoise(), compression=LOSSLESS)
+    # Without a batch norm, or where it stays on the device, all of them go.
+    for method, schema in ((GlobalSettings(), UNTIED), (FedBnSettings(), WITH_NORM)):
+        check(
+            method, schema, NoNoise(), aggregation, compression=compression, is_buffered=is_buffered
+        )
+
+    with pytest.raises(ValueError, match=f'{message}.*for a voice model.norm = "layer"'):
+        check(
+            GlobalSettings(),
+            WITH_NORM,
+            NoNoise(),
+            aggregation,
+            compression=compression,
+            is_buffered=is_buffered,
+        )
 
 
 def test_devices_need_a_method_that_sends_something() -> None:

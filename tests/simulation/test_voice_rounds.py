@@ -187,6 +187,14 @@ def test_running_statistics_stay_usable_over_rounds(tmp_path: Path) -> None:
     assert math.isfinite(float(run.final["mel_l1"] or math.nan))
 
 
+def test_what_would_turn_running_variances_negative_is_refused() -> None:
+    # int8 shares one scale between variances and counts of batches: a run of it ended in NaN.
+    given = tables(model=BATCH, compression={"uplink": "int8"})
+
+    with pytest.raises(ValueError, match=r"batch_norm.running_mean, which a compression .*layer"):
+        config_from(given, "test")
+
+
 @pytest.mark.parametrize(
     "changed",
     [
