@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from models.schema import Role
 from privacy.accountant import epsilon_of
+from privacy.budget_commands import CHEAP_ATTENTION, price_line
 from privacy.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
 from privacy.events import PrivacyEvent
 from server.aggregation.sensitivity import aggregate_sensitivity
@@ -14,9 +15,6 @@ from server.aggregation.settings import AggregationSettings, AttentiveSettings, 
 from server.config import FederationConfig
 from server.evaluation_rules import coming_evaluations
 from server.guarantee_rules import event_of, fixed_slot_count
-
-CHEAP_ATTENTION = 0.5
-"""κ up to which attention costs little."""
 
 
 def outlook(
@@ -91,7 +89,7 @@ def _beside(config: FederationConfig) -> list[str]:
 
 def _price_of_attention(config: FederationConfig, privacy: CentralNoise | TreeNoise) -> list[str]:
     rule = config.aggregation
-    if not isinstance(rule, AttentiveSettings) or rule.attention_strength <= CHEAP_ATTENTION:
+    if not isinstance(rule, AttentiveSettings) or abs(rule.attention_strength) <= CHEAP_ATTENTION:
         return []
 
     def sensitivity(settings: AggregationSettings) -> float:
@@ -104,7 +102,4 @@ def _price_of_attention(config: FederationConfig, privacy: CentralNoise | TreeNo
         )
 
     price = sensitivity(rule) / sensitivity(MeanSettings(weighting="equal"))
-    return [
-        f"attention_strength {rule.attention_strength:g} is above {CHEAP_ATTENTION:g}: it makes "
-        f"the noise {price:.2f} times that of the equal mean"
-    ]
+    return [price_line(rule.attention_strength, price)]

@@ -94,9 +94,22 @@ def test_attention_above_a_half_tells_its_price(strength: float, *, is_told: boo
     lines = outlook(config(aggregation=f"{ATTENTIVE}\nattention_strength = {strength}"))
 
     prices = [
-        float(found[1]) for line in lines if (found := re.search(r"noise ([\d.]+) times", line))
+        float(found[1]) for line in lines if (found := re.search(r"costs ([\d.]+) times", line))
     ]
     # M = 5, flat clip over several layers: 2E M / (4 + E + sqrt(5 (3 + 2E))), E = e^0.9.
     energy = 2.718281828**0.9
     expected = 10 * energy / (4 + energy + (5 * (3 + 2 * energy)) ** 0.5)
     assert prices == ([pytest.approx(expected, abs=0.006)] if is_told else [])
+
+
+@pytest.mark.parametrize(("strength", "is_told"), [(-0.5, False), (-0.9, True)])
+def test_attention_to_those_who_moved_least_tells_its_price_too(
+    strength: float, *, is_told: bool
+) -> None:
+    # One clip over several layers has no bound below 0.
+    privacy = f'{CENTRAL}\nclipping = "per-layer"'
+    aggregation = f'{ATTENTIVE}\ngrouping = "tensor"\nattention_strength = {strength}'
+
+    lines = outlook(config(privacy, aggregation=aggregation))
+
+    assert any(f"attention strength {strength:g} costs" in line for line in lines) is is_told
