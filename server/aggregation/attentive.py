@@ -42,16 +42,28 @@ class AttentiveWeighing:
     @property
     def empty_weight(self) -> float:
         """Return the weight of a zero update, e^-κ."""
-        return self._weight(0.0, 1.0)
+        return attentive_weight(0.0, 1.0, self.settings.attention_strength)
 
     def weigh(self, update: Measured, example_count: int) -> tuple[Weight, ...]:
         """Return a weight for each layer; the example count plays no part."""
-        norms = update.tensor_norms
+        norms, strength = update.tensor_norms, self.settings.attention_strength
         return tuple(
-            Weight(self._weight(math.hypot(*(norms[index] for index in layer.tensors)), clip))
+            Weight(
+                attentive_weight(
+                    math.hypot(*(norms[index] for index in layer.tensors)), clip, strength
+                )
+            )
             for layer, clip in zip(self.layers, self.clipping_norms, strict=True)
         )
 
-    def _weight(self, distance: float, clipping_norm: float) -> float:
-        # Eq. 2 has no minus sign: the client that moved furthest weighs most.
-        return math.exp(self.settings.attention_strength * (distance / clipping_norm - 1))
+
+def attentive_weight(distance: float, clipping_norm: float, attention_strength: float) -> float:
+    """Return e^{κ(s/C - 1)}: [FedAtt] Eq. 2 in clipped form, in [e^-κ, 1] for κ >= 0.
+
+    Args:
+        distance: How far the client moved the layer after clipping, s; an empty place has 0.
+        clipping_norm: C of the layer, in the same units.
+        attention_strength: κ.
+    """
+    # Eq. 2 has no minus sign: the client that moved furthest weighs most.
+    return math.exp(attention_strength * (distance / clipping_norm - 1))

@@ -16,6 +16,7 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
+from server.aggregation.attentive import attentive_weight
 from server.aggregation.coordinate_wise import coordinate_median
 from server.aggregation.layers import Layer
 from server.aggregation.reduction import Cohort, weighted_rows
@@ -65,7 +66,7 @@ class TrimmedAttentive:
             [self._weight(norms, index) for norms in cohort.tensor_norms]
             for index in range(len(self._layers))
         ]
-        empty = math.exp(-self._settings.attention_strength)
+        empty = attentive_weight(0.0, 1.0, self._settings.attention_strength)
         totals = [
             math.fsum((*(of_layer[k] for k in staying), *repeat(empty, cohort.empty_count)))
             for of_layer in weights
@@ -95,4 +96,4 @@ class TrimmedAttentive:
     def _weight(self, norms: tuple[float, ...], index: int) -> float:
         distance = math.hypot(*(norms[tensor] for tensor in self._layers[index].tensors))
         strength = self._settings.attention_strength
-        return math.exp(strength * (distance / self._clips[index] - 1))
+        return attentive_weight(distance, self._clips[index], strength)
