@@ -19,6 +19,7 @@ from torch import Tensor
 from models.compression.release_steps import round_at_random
 from models.role_vectors import part_of, put_part
 from models.schema import RELEASED, SENT, Role, Schema
+from models.seeds import client_seed
 from privacy.calibrated_settings import TreeNoise
 from privacy.clipping import UnusableUpdateError, clip
 from privacy.noise import noise_mode
@@ -35,6 +36,9 @@ from server.personalisation.joint_noise import calibrate_round
 from server.personalisation.method import ServerHalf
 from server.personalisation.nothing_generated import NothingGenerated
 from server.personalisation.round_terms import RoundTerms
+
+# The server's own draws have a seed of their own; a device is never called this.
+_COORDINATOR = "coordinator"
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,17 @@ class Closed:
     next_typical_norm: float | None = None
 
 
+def noise_generator(run_seed: int, round_number: int) -> torch.Generator:
+    """Return the source of a round's uncalibrated draws at the server, deployed or simulated.
+
+    Args:
+        run_seed: Seed of the run, as the plan carries it.
+        round_number: Round, from 1; each of its attempts draws alike.
+    """
+    seed = client_seed(run_seed, round_number, _COORDINATOR, purpose="noise")
+    return torch.Generator().manual_seed(seed)
+
+
 def close_round(
     parameters: Tensor,
     contributions: Iterable[Contribution],
@@ -114,7 +129,7 @@ def close_round(
         privacy: Clipping norm and noise mode.
         slot_count: Places of the round, M, filled or not: a bound on the contributions, whatever
             their slots are numbered (over-selection leases more slots than places).
-        generator: Source of the server's uncalibrated draws.
+        generator: Source of the server's uncalibrated draws; of ``noise_generator``.
         example_cap: Largest example count a client is weighted by; None for no cap.
         personalisation: Server half of the method; None is ``global``. It learns last, and
             only from a round that came to an end.

@@ -6,18 +6,16 @@ from contextlib import closing
 from dataclasses import replace
 from itertools import chain
 
-import torch
 from torch import Tensor
 
 from models.compression.settings import release_step
 from models.plan import download_schema
-from models.seeds import client_seed
 from privacy.certificates import CertifiedKey, read_certificate
 from privacy.clipping import UnusableUpdateError
 from privacy.secure_noise import NoiseKeys
 from server.aggregation.screening import Screen
 from server.attempts import released_attempt
-from server.closing import Closed, Contribution, close_round
+from server.closing import Closed, Contribution, close_round, noise_generator
 from server.config import FederationConfig
 from server.contributions import StoredContribution, contributions_of, expire_contribution
 from server.device_certificates import find_certificate
@@ -31,8 +29,6 @@ from server.sealed_updates import SealedUpdate, UpdateOpener
 from server.store import Store
 
 _LOG = logging.getLogger(__name__)
-# The server's own draws have a seed of their own; a device is never called this.
-_COORDINATOR = "coordinator"
 _UNREADABLE = "its sealed file no longer opens"
 _UNUSABLE = "it could not be aggregated under the settings of its round"
 
@@ -123,7 +119,6 @@ class RoundSum:
             first = next(contributions, None)
             if first is None and not self._is_sampled:
                 return None
-            seed = client_seed(self._config.seed, order.round_number, _COORDINATOR, purpose="noise")
             screen = self._screen(order.round_number, in_hand)
             try:
                 closed = close_round(
@@ -134,7 +129,7 @@ class RoundSum:
                     # The plan's, not the federation's: the clipping norm may have moved on.
                     privacy=in_hand.plan.privacy,
                     slot_count=order.slot_count,
-                    generator=torch.Generator().manual_seed(seed),
+                    generator=noise_generator(self._config.seed, order.round_number),
                     example_cap=self._config.training.example_cap,
                     personalisation=self._method.half,
                     round_number=order.round_number,

@@ -18,20 +18,18 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
-import torch
 from torch import Tensor
 
 from models.compression.settings import release_step
 from models.layer_growth import grow
 from models.plan import Plan, download_schema, released_schema
 from models.plan_stages import next_stage, plan_of_round, stage_figures
-from models.seeds import client_seed
 from privacy.calibrated_settings import TreeNoise
 from privacy.secure_noise import NoiseKeys
 from privacy.settings import PrivacySettings
 from server.aggregation.screening import Screen
 from server.buffered_rounds import make_machine
-from server.closing import Closed, Contribution, close_round
+from server.closing import Closed, Contribution, close_round, noise_generator
 from server.cohort import PopulationTooLargeError
 from server.guarantee_rules import sampled_places
 from server.method_state import method_state_of
@@ -52,8 +50,6 @@ from simulation.round_tally import (
     time_figures,
 )
 from simulation.workers import WorkerPool
-
-_COORDINATOR = "coordinator"
 
 
 class Guard(Protocol):
@@ -371,14 +367,13 @@ class Federation:
             now, wasted = self._arrivals.now, self._arrivals.wasted
             tally.timed = time_figures(order, now, wasted, buffered=self._buffered is not None)
         self.took_part = []
-        seed = client_seed(self.plan.seed, order.round_number, _COORDINATOR, purpose="noise")
         screen = Screen(
             self._config.screening,
             typical_norm=self.typical_norm,
             clipping_norm=self.clipping_norm,
         )
         try:
-            closed = self._sum(order, tally, screen, seed)
+            closed = self._sum(order, tally, screen)
         finally:
             # A round that comes to nothing has seen norms too: the next attempt must know better.
             self.typical_norm = screen.next_typical_norm
@@ -390,7 +385,7 @@ class Federation:
         self.took_part = [name for name in self.took_part if name not in refused]
         return closed
 
-    def _sum(self, order: Close, tally: Tally, screen: Screen, seed: int) -> Closed:
+    def _sum(self, order: Close, tally: Tally, screen: Screen) -> Closed:
         return close_round(
             self.parameters,
             self._train(order, tally, screen),
@@ -398,7 +393,7 @@ class Federation:
             aggregation=self._config.aggregation,
             privacy=self._privacy(),
             slot_count=order.slot_count,
-            generator=torch.Generator().manual_seed(seed),
+            generator=noise_generator(self.plan.seed, order.round_number),
             example_cap=self._config.training.example_cap,
             personalisation=self.method.half,
             round_number=order.round_number,
