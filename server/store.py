@@ -98,14 +98,14 @@ def open_store(settings: StoreSettings) -> Store:
     return Store(engine)
 
 
-def start_run(store: Store, run: str, seed: int, schema_sha256: bytes, *, now: float) -> None:
+def start_run(store: Store, run: str, seed: int, run_digest: bytes, *, now: float) -> None:
     """Tie an empty store to its run.
 
     Args:
         store: A store without a run.
         run: Identifier of the run, 32 hex digits.
         seed: Seed of the run.
-        schema_sha256: Digest of the model's schema, 32 bytes.
+        run_digest: ``FederationConfig.run_digest``, 32 bytes: what may not change while it lasts.
         now: Seconds since 1970 UTC.
 
     Raises:
@@ -115,11 +115,11 @@ def start_run(store: Store, run: str, seed: int, schema_sha256: bytes, *, now: f
         if connection.execute(select(runs.c.run)).first() is not None:
             raise StoreError("the store already belongs to a run; choose an empty folder")
         connection.execute(
-            runs.insert().values(run=run, seed=seed, schema_sha256=schema_sha256, created_at=now)
+            runs.insert().values(run=run, seed=seed, schema_sha256=run_digest, created_at=now)
         )
 
 
-def check_run(store: Store, seed: int, schema_sha256: bytes) -> str:
+def check_run(store: Store, seed: int, run_digest: bytes) -> str:
     """Return the run's identifier after checking that the settings still fit it.
 
     Raises:
@@ -132,10 +132,10 @@ def check_run(store: Store, seed: int, schema_sha256: bytes) -> str:
         raise StoreError("the store has no run; make one with `sotto-server init`")
     if row.seed != seed:
         raise StoreError(f"seed must stay {row.seed} while the run lasts, got {seed}")
-    if row.schema_sha256 != schema_sha256:
+    if row.schema_sha256 != run_digest:
         raise StoreError(
             f"the model's schema must stay {row.schema_sha256.hex()[:16]}… while the run lasts, "
-            f"got {schema_sha256.hex()[:16]}…; undo the change of [model], [growth] or "
+            f"got {run_digest.hex()[:16]}…; undo the change of [model], [growth] or "
             "[personalisation], or start another run"
         )
     return str(row.run)

@@ -62,10 +62,9 @@ class GuardedRun:
         self._config = config
         self._run = run
         self._store = open_store(StoreSettings().rooted(folder))
-        schema_sha256 = config.schema.sha256
         if last_release(self._store) is None:
-            self._start(schema_sha256)
-        if check_run(self._store, config.seed, schema_sha256) != run:
+            self._start()
+        if check_run(self._store, config.seed, config.run_digest) != run:
             raise StoreError(f"{folder} holds the ledger of another run; give another --out")
         add_names(self._store, names, now=time.time())
         self.gate = RoundGate(config, self._store, run)
@@ -119,8 +118,9 @@ class GuardedRun:
         """Close the store."""
         self._store.close()
 
-    def _start(self, schema_sha256: bytes) -> None:
+    def _start(self) -> None:
+        seed, digest = self._config.seed, self._config.run_digest
         try:
-            check_run(self._store, self._config.seed, schema_sha256)
+            check_run(self._store, seed, digest)
         except StoreError:
-            start_run(self._store, self._run, self._config.seed, schema_sha256, now=time.time())
+            start_run(self._store, self._run, seed, digest, now=time.time())

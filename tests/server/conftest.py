@@ -47,7 +47,7 @@ def store_settings(tmp_path: Path, request: pytest.FixtureRequest) -> StoreSetti
 @pytest.fixture
 def store(store_settings: StoreSettings) -> Iterator[Store]:
     opened = open_store(store_settings)
-    start_run(opened, RUN, seed=1, schema_sha256=bytes(32), now=1.0)
+    start_run(opened, RUN, seed=1, run_digest=bytes(32), now=1.0)
     yield opened
     opened.close()
 

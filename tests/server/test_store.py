@@ -79,7 +79,7 @@ def test_writers_in_many_threads_wait_for_each_other(store: Store) -> None:
 @on_both_stores
 def test_a_store_belongs_to_one_run(store: Store) -> None:
     with pytest.raises(StoreError, match="already belongs to a run"):
-        start_run(store, "cd" * 16, seed=2, schema_sha256=bytes(32), now=2.0)
+        start_run(store, "cd" * 16, seed=2, run_digest=bytes(32), now=2.0)
 
 
 @on_both_stores
