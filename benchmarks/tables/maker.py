@@ -31,7 +31,8 @@ from simulation.workers import processor_count
 
 T = TypeVar("T")
 Measure = Callable[[Path, Path | None, Figures], Figures]
-"""Return more figures of a finished run: of its folder, with the data's, and of its own."""
+"""Return more figures of a run: of its folder, with the data's, and of its own; those of a lost run
+are none."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ class Maker:
                 if not table.may_be_lost:
                     raise
                 tell([f"{row.name}, seed {seed} is lost: {error}"])
-                return {}
+                final = {}
         return self._measure(folder, self._data, final)
 
     def _population(self, config: SimulationConfig) -> Population:

@@ -6,6 +6,22 @@ from pathlib import Path
 from benchmarks.tables.definition import TableDefinition
 from benchmarks.tables.report import Rows, write_document
 from benchmarks.tables.robustness import BETWEEN
+from simulation.metrics import Figures, read_metrics
+
+
+def with_heaviest_round(folder: Path, data: Path | None, final: Figures) -> Figures:
+    """Return a run's figures with the attackers' largest share of the sum in any round.
+
+    Their mean over rounds hides what one round did; and a lost run has a share to tell as well.
+
+    Args:
+        folder: Of the run.
+        data: Not needed.
+        final: The run's own figures; none of a lost run.
+    """
+    shares = [row.get("attackers_weight") for row in read_metrics(folder)]
+    weighed = [float(share) for share in shares if isinstance(share, int | float)]
+    return {**final, "attackers_largest_weight": max(weighed, default=None)}
 
 
 def write_matrix(

@@ -116,7 +116,13 @@ _DIGITS = (
     "training.learning_rate=0.1",
 )
 _TITLE = "20 clients of uneven classes, all in every round, 30 rounds of 2 local epochs"
-_OUTCOME = ("accuracy", "attacks_sent", "attacks_screened", "attackers_weight")
+_OUTCOME = (
+    "accuracy",
+    "attacks_sent",
+    "attacks_screened",
+    "attackers_weight",
+    "attackers_largest_weight",
+)
 _SMALL = ("mean", "default", "literal", "default, trimmed")
 _SMALL_ATTACKS = ("no attack", "NaN", "sign flip x10", "label flip x20", "colluding (ALIE)")
 
@@ -152,6 +158,7 @@ TABLES = {
             "test_top3_recall",
             "attacks_screened",
             "attackers_weight",
+            "attackers_largest_weight",
             "backdoor_top3",
         ),
         settings=(
