@@ -25,6 +25,7 @@ import msgspec
 
 from models.gaussian_process_settings import GaussianProcessSettings
 from models.hypernetwork_settings import HypernetworkSettings
+from models.tensor_lists import check_at_least
 
 
 class _Method(
@@ -89,7 +90,7 @@ class PFedMeSettings(_Method, frozen=True, kw_only=True, tag="pfedme"):
     def __post_init__(self) -> None:
         _check_positive("attraction", self.attraction)
         _check_positive("inner_learning_rate", self.inner_learning_rate)
-        _check_at_least("inner_steps", self.inner_steps, 1)
+        check_at_least("inner_steps", self.inner_steps, 1)
 
 
 class PFedHnSettings(_Method, frozen=True, kw_only=True, tag="pfedhn"):
@@ -116,7 +117,7 @@ class PFedGpSettings(_Method, frozen=True, kw_only=True, tag="pfedgp"):
     inner_steps: int = 1
 
     def __post_init__(self) -> None:
-        _check_at_least("inner_steps", self.inner_steps, 1)
+        check_at_least("inner_steps", self.inner_steps, 1)
 
 
 class FedRodSettings(_Method, frozen=True, kw_only=True, tag="fedrod"):
@@ -152,7 +153,7 @@ class NeighbourSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     capacity: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_at_least("count", self.count, 1)
+        check_at_least("count", self.count, 1)
         if not 0 <= self.share <= 1:
             raise ValueError(f"share must be in [0, 1], got {self.share}")
         if not 0 < self.capacity <= 1:
@@ -216,8 +217,3 @@ PersonalisationSettings = (
 def _check_positive(name: str, value: float) -> None:
     if not 0 < value < math.inf:
         raise ValueError(f"{name} must be > 0 and finite, got {value}")
-
-
-def _check_at_least(name: str, value: int, least: int) -> None:
-    if value < least:
-        raise ValueError(f"{name} must be >= {least}, got {value}")

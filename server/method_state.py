@@ -16,7 +16,7 @@ from models.layer_growth import fresh_model
 from models.model_settings import schema_of
 from models.plan import Plan, plan_schema
 from models.role_vectors import part_of
-from models.schema import Role, Schema
+from models.schema import SENT, Role, Schema
 from models.seeds import growth_seed
 from models.tensor_file import TensorFileError, decode_tensors, encode_tensors
 from server.config import FederationConfig
@@ -172,7 +172,7 @@ def method_state_of(config: FederationConfig, growth_stage: int | None = None) -
         ValueError: If nothing makes the tensors that the method generates.
     """
     stage = 1 if growth_stage is None else growth_stage
-    travelling = config.schema_at(stage).with_roles(Role.SHARED, Role.GENERATED)
+    travelling = config.schema_at(stage).with_roles(*SENT)
     half = build_server_half(
         config.personalisation, travelling, model=config.model_at(stage), run_seed=config.seed
     )

@@ -13,7 +13,7 @@ from models.personalisation_settings import (
     PersonalisationSettings,
     PFedHnSettings,
 )
-from models.schema import Role, Schema
+from models.schema import SENT, Role, Schema
 from privacy.calibrated_settings import CentralNoise, TreeNoise
 from privacy.settings import NoNoise, PaperNoise, PrivacySettings
 from server.aggregation.settings import AggregationSettings, MeanSettings
@@ -42,7 +42,7 @@ def check_personalisation(
         ValueError: If it does not; names the method, the reason and the remedy.
     """
     clips_or_noises = privacy.clipping_norm is not None or not isinstance(privacy, NoNoise)
-    travelling = schema.with_roles(Role.SHARED, Role.GENERATED)
+    travelling = schema.with_roles(*SENT)
     if clips_or_noises and not travelling.tensors:
         raise ValueError(
             f'method "{settings.method}" sends nothing that could be clipped or noised; '

@@ -13,7 +13,7 @@ import torch
 
 from models.compression.update_format import update_formats
 from models.plan import Plan
-from models.schema import Role
+from models.schema import SENT
 from models.vocabulary import Vocabulary
 from privacy.authority import CertificateAuthority
 from privacy.identity import Identity
@@ -322,7 +322,7 @@ def intake_settings(config: FederationConfig, growth_stage: int | None = None) -
         config: The federation.
         growth_stage: Of the round's model; None where it does not grow.
     """
-    schema = config.schema_at(growth_stage).with_roles(Role.SHARED, Role.GENERATED)
+    schema = config.schema_at(growth_stage).with_roles(*SENT)
     return IntakeSettings(
         schema=schema,
         slot_count=1,  # Measuring is the same for any number.

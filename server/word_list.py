@@ -5,9 +5,7 @@ from pathlib import Path
 import msgspec
 
 from models.plan import VocabularySettings
-from models.vocabulary import Vocabulary, load_vocabulary, shipped_vocabulary
-
-SHIPPED_NAME = "english-10k"
+from models.vocabulary import SHIPPED_NAME, Vocabulary, load_vocabulary, shipped_vocabulary
 
 
 class WordListSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -12,7 +12,7 @@ from torch import Tensor
 from edge_client.personalisation.method import ClientRound, ClientScoring, Learnt
 from edge_client.personalisation.plain import PlainHalf
 from models.metrics import Counts
-from models.schema import Role, Schema, TensorSpec
+from models.schema import SENT, Role, Schema, TensorSpec
 
 
 class FedRepHalf:
@@ -32,7 +32,7 @@ class FedRepHalf:
     def train(self, client: ClientRound) -> Learnt:
         """Run the epochs of the head, then that of the body."""
         head = client.schema.with_roles(Role.PERSONAL).slices
-        body = client.schema.with_roles(Role.SHARED, Role.GENERATED).slices
+        body = client.schema.with_roles(*SENT).slices
         # The plan sees to it that there are at least two.
         head_epochs = client.descent.training.local_epochs - 1
         head_loss = client.descent.run(client.optimiser, epochs=head_epochs, only=head)
