@@ -9,8 +9,6 @@ import grpc
 
 from protos import federation_pb2_grpc as pb_grpc
 
-_TIMEOUT_S = 10.0
-
 
 class NotRunningError(Exception):
     """Raised when nobody answers on the socket."""

@@ -26,7 +26,6 @@ from server.store import open_store
 from server.tables import releases
 
 STOP_TIMEOUT_S = 10.0
-START_TIMEOUT_S = 60.0
 _CHECKOUT = Path(__file__).resolve().parents[2]
 _SETTINGS = """
 seed = 1

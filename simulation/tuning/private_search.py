@@ -9,7 +9,7 @@ References:
 """
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -69,14 +69,11 @@ class Winner(msgspec.Struct, frozen=True, kw_only=True):
     delta: float
 
 
-def search_privately(
-    search: PrivateSearch, *, run_finished: Callable[[], None] = lambda: None
-) -> Winner:
+def search_privately(search: PrivateSearch) -> Winner:
     """Do the runs in a folder that is gone afterwards, and return the best.
 
     Args:
         search: What to run.
-        run_finished: Called after each run, and told nothing.
 
     Raises:
         ValueError: If the preset's mode does not amplify by secret coin flips, the search would
@@ -106,7 +103,6 @@ def search_privately(
     for _ in range(draw_run_count(search.expected_runs)):
         drawn = _drawn(search, source)
         perplexity = _perplexity(search, population, drawn, source.getrandbits(62))
-        run_finished()
         if best is None or perplexity < best[0]:
             best = perplexity, drawn
     if best is None:
