@@ -16,14 +16,18 @@ Figures (``--json`` prints them as one object); all are processor time of one th
 import time
 from collections.abc import Callable
 
-import msgspec
 import torch
 
 from benchmarks.parts.figures import benchmark_parser, show_figures
 from edge_client.compute import prepare_compute
 from edge_client.local_round import LocalTrainer
 from models.griffin_lim import sound_of_mel
-from models.growth import GrowthSettings, layer_count, layer_rounds
+from models.growth import GrowthSettings
+from models.growth_traffic import (
+    growing_and_fixed_bytes,
+    traffic_share,
+    traffic_share_of_model,
+)
 from models.language_model import use_generator
 from models.model_settings import schema_of
 from models.parameters import initial_parameters, load_parameters
@@ -155,17 +159,11 @@ def speaking(settings: TransformerTtsSettings, *, repeats: int) -> dict[str, flo
 
 def saved(settings: TransformerTtsSettings, growth: GrowthSettings) -> dict[str, float]:
     """Return the share of traffic that growth saves."""
-    sizes = {
-        layers: schema_of(msgspec.structs.replace(settings, layer_count=layers)).payload_bytes
-        for layers in range(1, growth.target_layer_count + 1)
-    }
-    rounds = range(1, growth.round_count + 1)
-    grown = sum(sizes[layer_count(growth, number)] for number in rounds)
-    whole = growth.round_count * sizes[growth.target_layer_count]
-    layers = growth.target_layer_count * growth.round_count
+    growing, fixed = growing_and_fixed_bytes(settings, schema_of(settings))
+    of_model = traffic_share_of_model(growth, growing_bytes=growing, fixed_bytes=fixed)
     return {
-        "bytes_saved_fraction": 1 - grown / whole,
-        "bytes_saved_fraction_of_blocks": 1 - layer_rounds(growth) / layers,
+        "bytes_saved_fraction": float(1 - of_model),
+        "bytes_saved_fraction_of_blocks": float(1 - traffic_share(growth)),
     }
 
 

@@ -27,7 +27,7 @@ def describe_travel(
         ("that never leave the device", schema.with_roles(Role.PERSONAL)),
     )
     told = [
-        f"{part.element_count:,} {what} ({_size(part.payload_bytes)})"
+        f"{part.element_count:,} {what} ({describe_size(part.payload_bytes)})"
         for what, part in parts
         if part.tensors
     ]
@@ -35,5 +35,6 @@ def describe_travel(
     return f"method {settings.method}: {', '.join(told)}{form}"
 
 
-def _size(payload_bytes: int) -> str:
+def describe_size(payload_bytes: int) -> str:
+    """Return a size in words, such as ``6.4 MB``; a small one in bytes."""
     return f"{payload_bytes / 1e6:.1f} MB" if payload_bytes >= 1e5 else f"{payload_bytes:,} bytes"

@@ -105,6 +105,8 @@ def _run(arguments: argparse.Namespace) -> None:
         print(f"enrolment on port {ports.enrolment}, devices on port {ports.devices}")
         for line in promises(federation.config):
             print(f"privacy: {line}")
+        if federation.config.growth_told:
+            print(f"growth: {federation.config.growth_told}")
         print(f"personalisation: {federation.config.travel}", flush=True)
 
     keep_freed_memory()

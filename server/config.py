@@ -18,6 +18,7 @@ from models.compression.settings import CompressionSettings, check_compression
 from models.frozen import check_frozen, freeze
 from models.growing_layers import check_growth, model_at_stage
 from models.growth import GrowthSettings
+from models.growth_traffic import describe_growth
 from models.hypernetwork_settings import EmbeddingFitSettings
 from models.model_settings import ModelSettings, schema_of
 from models.personalisation import assign_roles, check_local_epochs, check_task
@@ -227,6 +228,11 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     def travel(self) -> str:
         """Return the personalisation method and what travels under it, in words."""
         return describe_travel(self.personalisation, self.schema, self.compression)
+
+    @property
+    def growth_told(self) -> str:
+        """Return the stages of growth and what they save, in words; empty where nothing grows."""
+        return "" if self.growth is None else describe_growth(self.growth, self.model, self.schema)
 
     @property
     def word_list(self) -> WordListSettings:

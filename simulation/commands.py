@@ -92,6 +92,8 @@ def run_one(request: Request, *, out: Path | None) -> Figures:
     if why and config.evaluation.keep_best:
         tell([f"the last round's model is kept, not the best on the validation split: {why}"])
     tell(f"privacy: {line}" for line in outlook(config))
+    if config.growth_told:
+        tell([f"growth: {config.growth_told}"])
     final = _run(request, config, tables, population, folder)
     return {**final, "seconds": _seconds(folder), "out": str(folder)}
 

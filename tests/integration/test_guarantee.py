@@ -1,17 +1,31 @@
 import subprocess
 import sys
+from pathlib import Path
 
 from tests.integration.conftest import Make
+from tests.integration.test_growing_rounds import GROWTH, TWO_LAYERS
+
+
+def first_lines(root: Path, count: int) -> list[str]:
+    command = [sys.executable, "-P", "-c", "import sys; from server.entry import main; main()"]
+    with subprocess.Popen([*command, "run", str(root)], stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        lines = [run.stdout.readline() for _ in range(count)]
+        run.terminate()
+    return lines
 
 
 def test_a_coordinator_says_at_its_start_what_its_noise_promises(make_federation: Make) -> None:
-    root = make_federation().root
-    command = [sys.executable, "-P", "-c", "import sys; from server.entry import main; main()"]
-
-    with subprocess.Popen([*command, "run", str(root)], stdout=subprocess.PIPE, text=True) as run:
-        assert run.stdout is not None
-        lines = [run.stdout.readline() for _ in range(2)]
-        run.terminate()
+    lines = first_lines(make_federation().root, 2)
 
     assert "devices on port" in lines[0]
     assert lines[1] == "privacy: none: no noise, no privacy guarantee\n"
+
+
+def test_a_coordinator_says_at_its_start_what_growth_saves(make_federation: Make) -> None:
+    federation = make_federation(model=TWO_LAYERS, tables=GROWTH.format(rounds=2))
+
+    told = first_lines(federation.root, 3)[2]
+
+    assert told.startswith("growth: 2 layers in 2 stages over 2 rounds; a device in all of them ")
+    assert told == f"growth: {federation.config.growth_told}\n"

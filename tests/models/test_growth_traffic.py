@@ -1,11 +1,21 @@
 from fractions import Fraction
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.growth import GrowthSettings, layer_rounds
-from models.growth_traffic import traffic_share, traffic_share_of_model
+from models.growth import GrowthSettings, layer_count, layer_rounds
+from models.growth_traffic import (
+    describe_growth,
+    growing_and_fixed_bytes,
+    traffic_share,
+    traffic_share_of_model,
+)
+from models.model_settings import TransformerLmSettings, schema_of
+from models.personalisation import assign_roles
+from models.personalisation_settings import LocalSettings
+from models.transformer_tts_settings import TransformerTtsSettings
 
 PAPER = GrowthSettings(target_layer_count=6, stage_count=6, round_count=120)
 
@@ -51,3 +61,45 @@ def test_without_growth_the_share_is_whole() -> None:
     settings = GrowthSettings(target_layer_count=6, stage_count=1, round_count=5)
 
     assert traffic_share(settings) == 1
+
+
+def test_the_share_is_that_of_the_models_of_all_rounds_added_up() -> None:
+    paper = TransformerTtsSettings()
+    sizes = [
+        schema_of(
+            msgspec.structs.replace(paper, layer_count=layer_count(PAPER, number))
+        ).payload_bytes
+        for number in range(1, PAPER.round_count + 1)
+    ]
+
+    growing, fixed = growing_and_fixed_bytes(paper, schema_of(paper))
+
+    share = traffic_share_of_model(PAPER, growing_bytes=growing, fixed_bytes=fixed)
+    assert share == Fraction(sum(sizes), PAPER.round_count * schema_of(paper).payload_bytes)
+
+
+SMALL = TransformerLmSettings(
+    vocabulary_size=10, model_size=4, head_count=1, layer_count=2, feedforward_size=8
+)
+TWICE = GrowthSettings(target_layer_count=2, stage_count=2, round_count=4)
+
+
+def test_growth_is_told_with_the_bytes_that_it_saves() -> None:
+    one_layer = schema_of(msgspec.structs.replace(SMALL, layer_count=1)).payload_bytes
+    both = schema_of(SMALL).payload_bytes
+
+    told = describe_growth(TWICE, SMALL, schema_of(SMALL))
+
+    # Two rounds of each, down and up; of four rounds of both layers.
+    moved, whole = 2 * (2 * one_layer + 2 * both), 2 * 4 * both
+    assert told == (
+        f"2 layers in 2 stages over 4 rounds; a device in all of them moves {moved:,} bytes of "
+        f"parameters instead of {whole:,} bytes, {100 - 100 * moved / whole:.1f} % less, "
+        "compression aside"
+    )
+
+
+def test_growth_of_a_model_of_which_nothing_travels_saves_nothing() -> None:
+    at_home = assign_roles(LocalSettings(), schema_of(SMALL))
+
+    assert describe_growth(TWICE, SMALL, at_home) == "2 layers in 2 stages over 4 rounds"

@@ -43,6 +43,17 @@ def test_a_method_takes_the_place_of_the_presets(
     assert list((tmp_path / "run" / "states").glob("device-*/*.bin"))
 
 
+def test_a_growing_run_tells_at_its_start_what_growth_saves(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = ["--rounds", "1", "--workers", "1", "--out", str(tmp_path / "run")]
+
+    assert main(["run", "digits-growing", *out]) == 0
+
+    told = " ".join(capsys.readouterr().err.split())
+    assert "growth: 4 layers in 4 stages over 40 rounds; a device in all of them moves " in told
+
+
 @pytest.mark.parametrize("rates", ["0.1", "0.5,0.1"])
 def test_a_quorum_larger_than_the_cohort_is_told_before_anything_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], rates: str

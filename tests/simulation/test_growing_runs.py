@@ -82,6 +82,12 @@ def test_a_growing_run_tells_its_stage_and_saves_the_bytes_of_the_formula(
     # (c - 1) / 2c of it: 1/3 with three stages of equal length.
     assert saved == pytest.approx(growing / schema.payload_bytes * 2 / 6, rel=0.01)
     assert final["bytes_up"] == final["bytes_down"]
+    # What is told at the start is what one of the three clients moved, and would have moved.
+    moved = int(final["bytes_down"] or 0) * 2 // 3
+    assert (
+        f"moves {moved:,} bytes of parameters instead of {without_growth * 2 // 3:,} bytes, "
+        in (config.growth_told)
+    )
 
 
 def test_the_best_model_may_be_of_an_earlier_stage(
