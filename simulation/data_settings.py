@@ -49,8 +49,10 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         client_count: Clients to deal to; with ``users`` the most active ones are kept, and absent
             means all; with ``ratio`` absent.
         ratio: Sizes of the clients, such as ``[1, 1, 3]``, for ``ratio``.
-        clips_per_speaker: Clips of each speaker that are used at all, a tenth of them to be scored
-            on; absent means all.
+        clips_per_speaker: Clips of each speaker that are used at all, those to be scored on
+            included; absent means all.
+        held_out_clips: Clips to be scored on and never trained on, of all that are used; absent
+            means a tenth.
         concentration: α of the Dirichlet: over sizes for ``dirichlet``, over clients for
             ``dirichlet-labels``, over coarse classes for ``pachinko``; smaller is more uneven.
         fine_concentration: α over the fine classes of a coarse one, for ``pachinko``; absent is
@@ -87,6 +89,7 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     client_count: int | None = None
     ratio: tuple[int, ...] | None = None
     clips_per_speaker: int | None = None
+    held_out_clips: int | None = None
     concentration: float | None = None
     fine_concentration: float | None = None
     classes_per_client: int | None = None
@@ -142,11 +145,12 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                 f"data.partition must be one of {', '.join(sorted(PARTITIONS_OF_TASK[task]))} for "
                 f'task "{task}", got "{self.partition}"'
             )
-        if self.clips_per_speaker is not None and task not in _TASKS_OF_CLIPS:
-            raise ValueError(
-                f"data.clips_per_speaker needs task = {' or '.join(map(repr, _TASKS_OF_CLIPS))}, "
-                f'got "{task}"'
-            )
+        for name in ("clips_per_speaker", "held_out_clips"):
+            if getattr(self, name) is not None and task not in _TASKS_OF_CLIPS:
+                raise ValueError(
+                    f"data.{name} needs task = {' or '.join(map(repr, _TASKS_OF_CLIPS))}, "
+                    f'got "{task}"'
+                )
         if self.split != "held-out" and task != "next_word":
             raise ValueError(f'data.split needs task = "next_word", got "{task}"')
         for name, value in (
@@ -182,6 +186,8 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         # One to train on, and one to be scored on.
         if self.clips_per_speaker is not None and self.clips_per_speaker < 2:
             raise ValueError(f"clips_per_speaker must be >= 2, got {self.clips_per_speaker}")
+        if self.held_out_clips is not None and self.held_out_clips < 1:
+            raise ValueError(f"held_out_clips must be >= 1, got {self.held_out_clips}")
 
     def _check_classes(self) -> None:
         if (self.classes_per_client is not None) != (self.partition == "pathological"):

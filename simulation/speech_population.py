@@ -67,7 +67,7 @@ def population_of_clips(
     Raises:
         DatasetError: If a recording is of no use.
         PartitionError: If there are too few clips to deal as asked.
-        PopulationError: If there are too few speakers.
+        PopulationError: If there are too few speakers, or too few clips to hold out as many.
     """
     held = held_out_clips(speech, data)
     dealt, own = _deal(held, data)
@@ -87,10 +87,21 @@ def population_of_clips(
 
 
 def held_out_clips(speech: SpeechSet, data: DataSettings) -> HeldOut:
-    """Return clips to train on and clips to score, of those that are used at all."""
+    """Return clips to train on and clips to score, of those that are used at all.
+
+    Raises:
+        PopulationError: If more are to be scored than leave every speaker one to train on, or there
+            are too few speakers.
+    """
     clips = _used(speech.clips, data)
-    speakers = len({clip.speaker for clip in clips})
-    count = min(round(_TEST_SHARE * len(clips)), len(clips) - speakers)
+    most = len(clips) - len({clip.speaker for clip in clips})
+    tenth = min(round(_TEST_SHARE * len(clips)), most)
+    count = tenth if data.held_out_clips is None else data.held_out_clips
+    if count > most:
+        raise PopulationError(
+            f"data.held_out_clips must be <= {most}, so that of {len(clips)} clips every speaker "
+            f"keeps one to train on, got {count}; a tenth would be {tenth}"
+        )
     return hold_out(clips, count, generator=_generator(data))
 
 

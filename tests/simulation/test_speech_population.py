@@ -1,5 +1,6 @@
 """Speakers become clients of a voice, each with a vector of its own."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +9,18 @@ import pytest
 import torch
 
 from edge_client.datasets.federated_text import DatasetError
+from edge_client.datasets.sound_file import SoundFile
+from edge_client.datasets.speech_set import Clip, SpeechSet
 from models.speech_alphabet import decode_speech
 from models.speech_examples import SpeechExamples
 from models.transformer_tts_settings import TransformerTtsSettings
 from simulation.config import SimulationConfig, config_from, preset_text, read_tables
+from simulation.data_settings import DataSettings
 from simulation.dealing import build_population
 from simulation.metrics import read_metrics
 from simulation.population import Population, PopulationError
 from simulation.runner import RunOptions, run_simulation
+from simulation.speech_population import population_of_clips
 from tests.edge_client.test_speech_examples import VOICE, record
 
 TABLES: dict[str, Any] = {
@@ -127,6 +132,63 @@ def test_a_dealt_voice_is_followed_while_it_learns(voices: Path, tmp_path: Path)
     assert final["test_mel_l1"] != final["valid_mel_l1"]
 
 
+PAPER_SIZES = {
+    "": [2520] * 5,
+    "-2": [2520] * 2,
+    "-3": [2520] * 3,
+    "-4": [2520] * 4,
+    "-1-1-1": [4200] * 3,
+    "-1-1-3": [2520, 2520, 7560],
+    "-1-2-4": [1800, 3600, 7200],
+    "-1-1-5": [1800, 1800, 9000],
+    "-1-1-6": [1575, 1575, 9450],
+    "-1-1-8": [1260, 1260, 10080],
+}
+"""Clips of each client in [FedDT-TTS] section 4: 2,520 whoever takes part, or 12,600 in a ratio."""
+
+
+@pytest.mark.parametrize("family", ["fedt-ljspeech", "feddt-ljspeech"])
+@pytest.mark.parametrize("split", PAPER_SIZES)
+def test_a_whole_lj_speech_is_dealt_in_the_sizes_of_the_paper(family: str, split: str) -> None:
+    config = config_from(read_tables(f"{family}{split}"), family)
+
+    population = population_of_clips(unread(13_100), config.data, lengths_as_examples)
+
+    assert [len(own) for own in population.clients.values()] == PAPER_SIZES[split]
+    assert {name: len(clips) for name, clips in population.held_out.items()} == {
+        "valid": 250,
+        "test": 250,
+    }
+
+
+def test_so_many_clips_are_scored_as_are_asked_for_and_no_more_than_there_are() -> None:
+    def population(count: int) -> Population:
+        data = DataSettings(
+            dataset="ljspeech", partition="iid", client_count=1, held_out_clips=count
+        )
+        return population_of_clips(unread(325), data, lengths_as_examples)
+
+    assert [len(population(1).held_out[split]) for split in ("valid", "test")] == [0, 1]
+    assert [len(population(324).held_out[split]) for split in ("valid", "test")] == [162, 162]
+    with pytest.raises(
+        PopulationError, match=r"held_out_clips must be <= 324, .* got 500; a tenth would be 32"
+    ):
+        population(500)
+
+
+def unread(count: int) -> SpeechSet:
+    """Return one reader's clips, whose sound nobody can read."""
+    clips = tuple(
+        Clip(f"{number:05}", "lj", "a", SoundFile(Path("no-such.wav"))) for number in range(count)
+    )
+    return SpeechSet(clips, test=())
+
+
+def lengths_as_examples(clips: Sequence[Clip]) -> torch.Tensor:
+    """Return a token for each clip, as nobody trains on them."""
+    return torch.arange(len(clips))
+
+
 def test_settings_that_do_not_go_together_are_refused(voices: Path) -> None:
     with pytest.raises(PopulationError, match=r"speaker_size gives .* set it to 0, got 3"):
         build_population(configured(partition="iid", client_count=2), voices)
@@ -141,6 +203,7 @@ def test_settings_that_do_not_go_together_are_refused(voices: Path) -> None:
         ({"partition": "ratio", "ratio": [0, 1]}, "whole numbers >= 1"),
         ({"partition": "ratio", "ratio": [1, 1], "client_count": 2}, "must be absent with ratio"),
         ({"clips_per_speaker": 1}, "clips_per_speaker must be >= 2, got 1"),
+        ({"held_out_clips": 0}, "held_out_clips must be >= 1, got 0"),
         ({"partition": "dirichlet", "client_count": 2, "concentration": 1.0}, "must be one of"),
     ):
         with pytest.raises(ValueError, match=says):
