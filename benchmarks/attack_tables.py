@@ -1,6 +1,6 @@
 """Make the tables of aggregation rules against attacks, run by run; a stopped command goes on.
 
-    python -m benchmarks.attack_tables --only attacks-digits-small
+    python -m benchmarks.attack_tables --only attacks-digits
 
 ``--list`` shows the tables with their estimated time; ``--quick`` runs the machinery on the
 embedded digits in a temporary folder.

@@ -124,7 +124,6 @@ _OUTCOME = (
     "attackers_largest_weight",
 )
 _SMALL = ("mean", "default", "literal", "default, trimmed")
-_SMALL_ATTACKS = ("no attack", "NaN", "sign flip x10", "label flip x20", "colluding (ALIE)")
 
 TABLES = {
     "attacks-digits": _table(
@@ -134,18 +133,6 @@ TABLES = {
         minutes=50,
         figures=_OUTCOME,
         settings=_DIGITS,
-    ),
-    "attacks-digits-small": _table(
-        "Digits, as attacks-digits, one seed and 12 rounds; a fifth of the clients attack",
-        "fedtp-digits",
-        _rows(
-            {name: _rules(2.0)[name] for name in _SMALL},
-            {name: ATTACKS[name] for name in _SMALL_ATTACKS},
-            (1,),
-        ),
-        minutes=5,
-        figures=_OUTCOME,
-        settings=(*_DIGITS, "rounds.cap=12"),
     ),
     "attacks-keyboard": _table(
         "NUS SMS, every phone user a client, 2,000 words, width 96, 15 rounds of 20; a fifth "

@@ -148,7 +148,8 @@ def test_every_preset_can_be_used_and_says_its_source(name: str) -> None:
 
 def test_an_unknown_preset_is_refused_with_those_there_are() -> None:
     with pytest.raises(
-        ConfigError, match=r"keyboard, keyboard-central, keyboard-tiny.*got 'keybord'"
+        ConfigError,
+        match=r"keyboard, keyboard-central, keyboard-robust, keyboard-tiny.*got 'keybord'",
     ):
         read_preset("keybord")
 
