@@ -3,10 +3,11 @@
 A run's folder holds ``run.json`` (configuration and seed, fixed at the start), ``metrics.jsonl``,
 ``partition.json`` with who got what, ``final.json`` once it is over, and then too, with a figure
 for each client, ``clients.json``, ``keystrokes.json`` and ``fine-tuned.json`` where they were
-asked for, ``states/`` and ``optimisers/`` with what clients keep to themselves, and ``releases/``,
-written by the coordinator's own code, so that ``sotto-export`` reads either. A simulated release
-is unsigned: nobody has to trust it but the person who ran it. Only the newest and the best release
-are kept, and of a model that grows the last one of each stage.
+asked for, ``novel.json`` once novel clients were fitted, ``states/`` and ``optimisers/`` with what
+clients keep to themselves, and ``releases/``, written by the coordinator's own code, so that
+``sotto-export`` reads either. A simulated release is unsigned: nobody has to trust it but the
+person who ran it. Only the newest and the best release are kept, and of a model that grows the last
+one of each stage.
 """
 
 from collections.abc import Collection, Mapping, Sequence

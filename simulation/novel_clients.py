@@ -7,7 +7,7 @@ References:
     [FedTP] Li et al., TNNLS 2023, arXiv:2211.01572, section IV-B.3: a fifth of the clients.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -27,15 +27,7 @@ def keep_novel_out(population: Population, data: DataSettings) -> Population:
     """
     if not data.novel_share:
         return population
-    names = list(population.clients)
-    count = max(1, round(data.novel_share * len(names)))
-    if count >= len(names):
-        raise PopulationError(
-            f"data.novel_share {data.novel_share:g} must leave a client to train, got {count} "
-            f"novel ones of {len(names)}"
-        )
-    order = torch.randperm(len(names), generator=torch.Generator().manual_seed(data.seed))
-    novel = sorted(names[place] for place in order[:count].tolist())
+    novel = novel_names(list(population.clients), data)
     unscored = [name for name in novel if name not in population.own_test]
     if unscored:
         raise PopulationError(
@@ -43,6 +35,28 @@ def keep_novel_out(population: Population, data: DataSettings) -> Population:
             'none; use images, sequences, characters or split = "by-user-time"'
         )
     return _without(population, novel)
+
+
+def novel_names(names: Sequence[str], data: DataSettings) -> list[str]:
+    """Return which clients are kept out of training, in order of name.
+
+    Args:
+        names: Every client's, in the order in which the data set is dealt.
+        data: How it is dealt.
+
+    Raises:
+        PopulationError: If nobody would be left to train.
+    """
+    if not data.novel_share:
+        return []
+    count = max(1, round(data.novel_share * len(names)))
+    if count >= len(names):
+        raise PopulationError(
+            f"data.novel_share {data.novel_share:g} must leave a client to train, got {count} "
+            f"novel ones of {len(names)}"
+        )
+    order = torch.randperm(len(names), generator=torch.Generator().manual_seed(data.seed))
+    return sorted(names[place] for place in order[:count].tolist())
 
 
 def _without(population: Population, novel: Collection[str]) -> Population:

@@ -11,7 +11,7 @@ from simulation.listening.recogniser_file import load_recogniser, save_recognise
 from simulation.listening.recogniser_training import TrainingSettings, train_recogniser
 from simulation.listening.session import error_rate, listen
 from simulation.listening.table import ListeningReport, VoiceFigures
-from simulation.listening.voices import GriffinLim, Vocoder, Voice
+from simulation.listening.voices import GriffinLim, Newcomers, Vocoder, Voice
 from simulation.progress import tell
 
 RECOGNISER_FILE = "recogniser.safetensors"
@@ -51,18 +51,21 @@ def listen_to_corpus(
     settings: CorpusSettings, data: Path | None, request: ListenRequest
 ) -> ListeningReport:
     """Listen to a corpus alone: the ceiling and the floors that voices stand between."""
-    note = "No voice is under test: ceiling and floors only"
-    return _listen(open_corpus(settings, data), [], request, note)
+    notes = ["No voice is under test: ceiling and floors only"]
+    return _listen(open_corpus(settings, data), [], request, notes)
 
 
 def listen_to_run(run: Path, data: Path | None, request: ListenRequest) -> ListeningReport:
-    """Listen to the voice of a finished run, one row for each release that it keeps."""
+    """Listen to the voice of a finished run, one row for each release that it keeps.
+
+    Where it was fitted to novel speakers, they have a row too.
+    """
     from simulation.listening.bundle_voices import open_bundle
     from simulation.listening.run_voices import open_voices
 
-    corpus, voices, note = open_voices(run, data)
+    corpus, voices, newcomers, notes = open_voices(run, data)
     exported = [open_bundle(bundle, corpus.mel) for bundle in request.bundles]
-    return _listen(corpus, [*voices, *exported], request, note)
+    return _listen(corpus, [*voices, *exported], request, notes, newcomers)
 
 
 def ready_recogniser(corpus: Corpus, request: ListenRequest) -> SpeechRecogniser:
@@ -88,7 +91,11 @@ def ready_recogniser(corpus: Corpus, request: ListenRequest) -> SpeechRecogniser
 
 
 def _listen(
-    corpus: Corpus, voices: list[Voice], request: ListenRequest, note: str
+    corpus: Corpus,
+    voices: list[Voice],
+    request: ListenRequest,
+    notes: list[str],
+    newcomers: Newcomers | None = None,
 ) -> ListeningReport:
     vocoder, name = _vocoder(corpus, request)
     return listen(
@@ -99,7 +106,8 @@ def _listen(
         vocoder=vocoder,
         vocoder_name=name,
         clip_count=request.clip_count,
-        notes=[note],
+        newcomers=newcomers,
+        notes=notes,
         voice_finished=_tell_voice,
     )
 

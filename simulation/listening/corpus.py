@@ -64,7 +64,7 @@ class Corpus:
     Attributes:
         name: Of the data set.
         train: Clips that voices and recognisers may learn from.
-        held_out: Clips that neither has met.
+        held_out: Clips that neither has met, and whose speakers the voices know.
         mel: The spectrograms.
         clips: Lengths, silence and loudness.
     """

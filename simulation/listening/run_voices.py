@@ -1,12 +1,15 @@
 """Let the voices of a finished run speak: one for each release that its folder keeps.
 
 Who speaks is the client whose clips a text is from, with the vector that it keeps to itself; where
-clips were dealt without regard to speakers, the released voice speaks all of them.
+clips were dealt without regard to speakers, the released voice speaks all of them. A speaker whose
+client never trained has no such vector, and a voice without it is nobody's: their clips are left
+out. Novel speakers, to whom `sotto-simulate novel` fitted the final model, have a row of their own.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import torch
@@ -18,10 +21,12 @@ from models.speech_synthesis import synthesise
 from models.transformer_tts import TransformerTts
 from models.transformer_tts_settings import TransformerTtsSettings
 from simulation.listening.corpus import Corpus, Real
-from simulation.listening.voices import Kind, Utterance, Voice
+from simulation.listening.voices import Kind, Newcomers, Utterance, Voice
+from simulation.novel_clients import novel_names
 from simulation.partition_record import PARTITION_FILE, PartitionRecord
 from simulation.speech_population import held_out_clips
 from simulation.understanding.finished_run import FinishedRun, open_run
+from simulation.understanding.novel_states import NovelFit, kept_fit
 
 _SEED = 1
 _LONGEST = 2
@@ -29,6 +34,10 @@ _LONGEST = 2
 
 class NotSpeechError(ValueError):
     """Raised when a run has no voice to listen to."""
+
+
+class NoKnownSpeakerError(ValueError):
+    """Raised when a run knows nobody's voice whose clips it held out."""
 
 
 class Speakers:
@@ -85,20 +94,33 @@ class RunVoice:
         )
 
 
-def open_voices(folder: Path, data: Path | None) -> tuple[Corpus, list[Voice], str]:
+class RunVoices(NamedTuple):
+    """Hold what there is to listen to in a run.
+
+    Attributes:
+        corpus: The clips it was trained on, and those it held out of speakers its voices know.
+        voices: From the oldest release to the newest.
+        newcomers: Its novel speakers; None if there are none, or nothing was fitted to them.
+        notes: Lines that say what is listened to.
+    """
+
+    corpus: Corpus
+    voices: list[Voice]
+    newcomers: Newcomers | None
+    notes: list[str]
+
+
+def open_voices(folder: Path, data: Path | None) -> RunVoices:
     """Open a finished run of speech.
 
     Args:
         folder: Of the run.
         data: Where its data set lies.
 
-    Returns:
-        The clips it was trained on and those it held out, its voices from the oldest release to
-        the newest, and a line that says what they are.
-
     Raises:
         NoFinishedRunError: If there is no run, or it is not over.
         NotSpeechError: If it is one of another task.
+        NoKnownSpeakerError: If no held-out clip is of a speaker that its voices know.
         DatasetError: If its data set cannot be loaded.
     """
     run = open_run(folder)
@@ -111,16 +133,87 @@ def open_voices(folder: Path, data: Path | None) -> tuple[Corpus, list[Voice], s
         run.config.data.dataset, data, clip_settings=model.clips, text_settings=model.text
     )
     held = held_out_clips(speech, run.config.data)
-    corpus = Corpus(run.config.data.dataset, held.train, held.test, model.mel, model.clips)
     record = msgspec.json.decode((folder / PARTITION_FILE).read_bytes(), type=PartitionRecord)
     clients = {client.owner: client.name for client in record.clients if client.owner}
     anybody = record.clients[0].name
-    rounds = [int(path.name) for path in run.folder.releases.published()]
+    releases = [run.at(int(path.name)) for path in run.folder.releases.published()]
+    notes = [f"Voices are the releases that {folder.name} keeps"]
+    corpus = Corpus(run.config.data.dataset, held.train, held.test, model.mel, model.clips)
+    newcomers = None
+    if model.speaker_size:
+        novel = {*novel_names([client.name for client in record.clients], run.config.data)}
+        known = _known(releases, {s: c for s, c in clients.items() if c not in novel})
+        newcomers = _newcomers(run, corpus, {s: c for s, c in clients.items() if c in novel})
+        notes += _notes(run, corpus, known, newcomers)
+        corpus = _of_speakers(corpus, known)
     voices: list[Voice] = [
-        RunVoice(_name(release), Speakers(release, clients, anybody))
-        for release in map(run.at, rounds)
+        RunVoice(_name(release), Speakers(release, clients, anybody)) for release in releases
     ]
-    return corpus, voices, f"Voices are the releases that {folder.name} keeps"
+    return RunVoices(corpus, voices, newcomers, notes)
+
+
+def _known(releases: Sequence[FinishedRun], clients: Mapping[str, str]) -> set[str]:
+    """Return the speakers whose clients keep a vector at every release, so that rows compare."""
+    return {
+        speaker
+        for speaker, client in clients.items()
+        if all(release.kept_by(client) is not None for release in releases)
+    }
+
+
+def _newcomers(run: FinishedRun, corpus: Corpus, clients: Mapping[str, str]) -> Newcomers | None:
+    """Return the novel speakers, with the final model as it was fitted to them."""
+    fit = kept_fit(run)
+    theirs = _of_speakers(corpus, _known([run], clients))
+    if fit is None or not theirs.held_out:
+        return None
+    voice = RunVoice(_fitted_name(fit), Speakers(run, clients, next(iter(clients.values()))))
+    return Newcomers(voice, theirs)
+
+
+def _fitted_name(fit: NovelFit) -> str:
+    to = "all their clips" if fit.longest_s is None else f"{fit.longest_s:g} s"
+    return f"novel speakers, fitted to {to}"
+
+
+def _of_speakers(corpus: Corpus, speakers: Collection[str]) -> Corpus:
+    """Return a corpus with the held-out clips of some speakers."""
+    clips = tuple(clip for clip in corpus.held_out if clip.speaker in speakers)
+    return replace(corpus, held_out=clips)
+
+
+def _notes(
+    run: FinishedRun, corpus: Corpus, known: Collection[str], newcomers: Newcomers | None
+) -> list[str]:
+    """Return a line about novel speakers, and one about those who are left out.
+
+    Raises:
+        NoKnownSpeakerError: If nobody else is left.
+    """
+    folder, theirs = run.folder.folder, () if newcomers is None else newcomers.corpus.held_out
+    novel = {clip.speaker for clip in theirs}
+    left = [clip for clip in corpus.held_out if clip.speaker not in {*known, *novel}]
+    if len(left) + len(theirs) == len(corpus.held_out):
+        raise NoKnownSpeakerError(
+            f"{folder} must hold a clip out of a speaker who had trained at every release that it "
+            f"keeps, got {len(corpus.held_out)} clips, all of others; run more rounds, or raise "
+            "rounds.cohort_size or data.held_out_clips"
+        )
+    notes = []
+    if newcomers is not None:
+        notes.append(
+            f'"{newcomers.voice.name}" is round {run.model_round} saying texts of {len(novel)} '
+            "speakers who took no part in training; all other rows are of those who did"
+        )
+    if left:
+        has_unfitted = run.config.data.novel_share and newcomers is None
+        remedy = f"; `sotto-simulate novel {folder}` fits one to the novel ones"
+        notes.append(
+            f"{len(left)} held-out clips of {len({clip.speaker for clip in left})} speakers are "
+            "left out: their clients had not trained at every release, so no vector says how they "
+            f"sound{remedy if has_unfitted else ''}"
+        )
+    return notes
 
 
 def _name(run: FinishedRun) -> str:

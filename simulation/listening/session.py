@@ -23,6 +23,7 @@ from simulation.listening.table import ListeningReport, VoiceFigures, markdown, 
 from simulation.listening.voices import (
     CopySynthesis,
     MeanSpectrum,
+    Newcomers,
     OtherSentence,
     RealClip,
     Vocoder,
@@ -42,6 +43,7 @@ def listen(
     vocoder: Vocoder,
     vocoder_name: str,
     clip_count: int,
+    newcomers: Newcomers | None = None,
     notes: Sequence[str] = (),
     voice_finished: Callable[[VoiceFigures], None] = lambda figures: None,
 ) -> ListeningReport:
@@ -55,31 +57,35 @@ def listen(
         vocoder: Makes the sound of every voice.
         vocoder_name: What tables call it.
         clip_count: Held-out clips whose texts are said; all if there are fewer.
+        newcomers: Say as many texts of their own, in a row below the voices.
         notes: What a reader of the table must know besides.
         voice_finished: Told each voice's figures.
 
     Raises:
         ValueError: If a name of a voice comes twice, or what one says cannot be compared.
     """
-    everyone: list[Voice] = [
-        RealClip(),
-        CopySynthesis(),
-        *voices,
-        OtherSentence(corpus),
-        MeanSpectrum(),
-    ]
-    if len({voice.name for voice in everyone}) < len(everyone):
-        raise ValueError(f"voices must have different names, got {[v.name for v in everyone]}")
     reals = [corpus.read(clip) for clip in corpus.listened_to(clip_count)]
+    above: list[Voice] = [RealClip(), CopySynthesis(), *voices]
+    floors: list[Voice] = [OtherSentence(corpus), MeanSpectrum()]
+    everyone = [(voice, reals) for voice in above]
+    if newcomers is not None:
+        theirs = newcomers.corpus.listened_to(clip_count)
+        everyone.append((newcomers.voice, [corpus.read(clip) for clip in theirs]))
+    everyone += [(voice, reals) for voice in floors]
+    names = [voice.name for voice, _ in everyone]
+    if len({*names}) < len(names):
+        raise ValueError(f"voices must have different names, got {names}")
     listener = Listener(corpus.mel, recogniser, vocoder)
     rows, shown = [], []
-    for voice in everyone:
-        heard = [listener.hear(real, voice.say(real)) for real in reals]
+    for voice, said in everyone:
+        heard = [listener.hear(real, voice.say(real)) for real in said]
         rows.append(voice_figures(voice.name, voice.kind, [own.figures for own in heard]))
-        for own, real in zip(heard, reals, strict=True):
+        for own, real in zip(heard, said, strict=True):
             path = folder / _file_name(voice.name) / f"{_file_name(real.clip.name)}.wav"
             write_wav(path, own.sound, corpus.mel.sample_rate_hz)
-        if voice.kind == ("voice" if voices else "ceiling"):
+        if said is not reals:
+            _draw(folder, said, [(voice.name, heard)])
+        elif voice.kind == ("voice" if voices else "ceiling"):
             shown.append((voice.name, heard))
         voice_finished(rows[-1])
     _draw(folder, reals, shown)

@@ -138,6 +138,19 @@ class MeanSpectrum:
         return Utterance(real.mel.mean(1, keepdim=True).expand_as(real.mel).contiguous())
 
 
+@dataclass(frozen=True)
+class Newcomers:
+    """Hold those who came when a voice was finished, with the voice as it was fitted to them.
+
+    Attributes:
+        voice: Speaks like them.
+        corpus: Of whose held-out clips all are theirs.
+    """
+
+    voice: Voice
+    corpus: Corpus
+
+
 def _next_of(clip: Clip, clips: Sequence[Clip]) -> Clip | None:
     """Return the speaker's next clip after this one, or their first, with another text."""
     own = [other for other in clips if other.speaker == clip.speaker]

@@ -64,7 +64,10 @@ def novel(
     data: Path | None,
     longest_s: float | None = None,
 ) -> dict[str, NovelCurve]:
-    """Fit the models of some runs to their novel clients, draw the curves and return them."""
+    """Fit the models of some runs to their novel clients, draw the curves and return them.
+
+    What is fitted is kept in each run's folder where it can be.
+    """
     curves = {}
     for folder in folders:
         run = open_run(folder)

@@ -79,7 +79,11 @@ class FinishedRun:
         return received
 
     def kept_by(self, client: str) -> PersonalState | None:
-        """Return what a client keeps to itself; None if it never trained, or keeps nothing."""
+        """Return what a client keeps to itself; None if it keeps nothing.
+
+        A client that never trained keeps nothing, unless it is a novel one that was fitted
+        (``simulation.understanding.novel_states``).
+        """
         path = self.folder.states.newest(client, self.model_round)
         layout = kept_layout(self.plan, build_client_half(self.plan.personalisation))
         if path is None or layout.is_empty:

@@ -3,6 +3,7 @@
 What the run has learnt of everyone stays as it is. The first figure is that of the model before
 any fitting; beside the curve stands what the clients reach that were trained on. A voice is
 followed by the distance of its spectrograms, and can be fitted to a minute of each new speaker.
+What was fitted last is kept with the run where it is all that makes a client's model.
 """
 
 import math
@@ -15,6 +16,7 @@ import msgspec
 from edge_client.compute import prepare_compute
 from edge_client.local_round import LocalTrainer
 from edge_client.new_client import Fitted, NewClientFit
+from edge_client.personalisation.state import PersonalState
 from models.hypernetwork_settings import EmbeddingFitSettings
 from models.metrics import Counts
 from models.speech_examples import SpeechExamples
@@ -22,6 +24,7 @@ from models.transformer_tts_settings import TransformerTtsSettings
 from simulation.plots import write_figure
 from simulation.population import NovelClient, Population
 from simulation.understanding.finished_run import FinishedRun
+from simulation.understanding.novel_states import NovelFit, can_keep_fits, keep_fits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,6 +47,7 @@ class NovelCurve(msgspec.Struct, frozen=True, kw_only=True):
         values: It, pooled over their test examples, after 0, 1, 2, ... epochs.
         trained_value: The same of the clients that were trained on.
         ratio: The value after one epoch over that of the trained clients.
+        kept: Whether the run's folder now keeps what was fitted last, as of trained clients.
     """
 
     method: str
@@ -53,6 +57,7 @@ class NovelCurve(msgspec.Struct, frozen=True, kw_only=True):
     values: tuple[float, ...]
     trained_value: float
     ratio: float
+    kept: bool
 
 
 def novel_curve(
@@ -62,7 +67,7 @@ def novel_curve(
     *,
     longest_s: float | None = None,
 ) -> NovelCurve:
-    """Fit the run's model to each novel client and return the curve.
+    """Fit the run's model to each novel client, keep what can be kept, and return the curve.
 
     Args:
         run: Whose model.
@@ -71,7 +76,9 @@ def novel_curve(
         longest_s: Seconds of speech that each novel client is fitted to; None for all that it has.
 
     Raises:
-        DivergedFitError: If an embedding leaves the finite numbers.
+        CodecError: If what is fitted leaves the finite numbers.
+        DivergedFitError: If an embedding does.
+        OSError: If what is fitted cannot be kept.
         ValueError: If nobody is novel, the run has no such figure of its clients, or seconds are
             given where there is no speech.
     """
@@ -89,6 +96,7 @@ def novel_curve(
     novel = population.novel
     if longest_s is not None:
         novel = {name: _shortened(run, client, longest_s) for name, client in novel.items()}
+    states: dict[str, PersonalState] = {}
     for name, client in novel.items():
 
         def score(
@@ -101,8 +109,12 @@ def novel_curve(
                 training_examples=client.train,
                 personal=fitted.personal,
             )
+            states[name] = fitted.personal
 
         fit.fit(run.released, client.train, client_name=name, settings=settings, after_epoch=score)
+    keeps = can_keep_fits(run)
+    if keeps:
+        keep_fits(run, states, NovelFit(epochs=settings.epochs, longest_s=longest_s))
     values = tuple(map(value_of, counts))
     return NovelCurve(
         method=run.plan.personalisation.method,
@@ -112,6 +124,7 @@ def novel_curve(
         values=values,
         trained_value=trained,
         ratio=values[1] / trained,
+        kept=keeps,
     )
 
 

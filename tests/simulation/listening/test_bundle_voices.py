@@ -33,7 +33,7 @@ def bundles(folders: tuple[Path, Path]) -> tuple[Path, Path]:
 def test_an_exported_voice_says_what_the_trained_one_says(
     folders: tuple[Path, Path], bundles: tuple[Path, Path]
 ) -> None:
-    corpus, (voice,), _ = open_voices(*folders)
+    corpus, (voice,), *_ = open_voices(*folders)
     exact, rounded = (open_bundle(bundle, corpus.mel) for bundle in bundles)
     assert (exact.name, rounded.name) == ("voice.zip, float32", "rounded.zip, int8")
 
@@ -68,7 +68,7 @@ def test_a_voice_that_cannot_be_held_against_the_clips_is_refused(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    corpus, _, _ = open_voices(*folders)
+    corpus, *_ = open_voices(*folders)
     with pytest.raises(ValueError, match=r"its model.mel must be .*mel_count=21"):
         open_bundle(bundles[0], msgspec.structs.replace(corpus.mel, mel_count=21))
     speakers, _ = finished_run(tmp_path, TOML, SINGERS)

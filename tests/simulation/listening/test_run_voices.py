@@ -92,7 +92,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def test_everyone_speaks_with_a_voice_of_their_own(folders: tuple[Path, Path]) -> None:
-    corpus, voices, _ = open_voices(*folders)
+    corpus, voices, *_ = open_voices(*folders)
     run = open_run(folders[0])
 
     (voice,) = voices
@@ -151,7 +151,7 @@ round_count = 4
     settings = TOML.replace("cap = 2", "cap = 4") + grows
 
     run, data = finished_run(tmp_path, settings, SINGERS)
-    corpus, voices, _ = open_voices(run, data)
+    corpus, voices, *_ = open_voices(run, data)
 
     assert [voice.name for voice in voices] == ["round 2, 1+1 layers", "round 4, 2+2 layers"]
     real = corpus.read(corpus.held_out[0])
@@ -162,6 +162,26 @@ round_count = 4
     assert not torch.equal(young.mel, grown.mel)
 
 
+@pytest.mark.parametrize("more", ["novel_share = 0.5", ""], ids=["novel", "never-drawn"])
+def test_speakers_that_nobody_trained_are_left_out(tmp_path: Path, more: str) -> None:
+    toml = TOML.replace("[model]\n", f"{more}\n\n[model]\n", 1)
+    toml = toml.replace("cap = 2", "cap = 1").replace("cohort_size = 2", "cohort_size = 1")
+
+    folder, data = finished_run(tmp_path, toml, SINGERS)
+    corpus, _, newcomers, notes = open_voices(folder, data)
+
+    run = open_run(folder)
+    clients = {"anna": "device-0001", "ben": "device-0002"}
+    known = {name for name, client in clients.items() if run.kept_by(client) is not None}
+    assert len(known) == 1
+    assert {clip.speaker for clip in corpus.held_out} == known
+    # A recogniser may still learn from everybody.
+    assert {clip.speaker for clip in corpus.train} == {"anna", "ben"}
+    assert newcomers is None
+    assert notes[1].startswith("1 held-out clips of 1 speakers are left out")
+    assert ("sotto-simulate novel" in notes[1]) == bool(more)
+
+
 @pytest.mark.parametrize(
     "method", ['"vanilla"', '"fedtp"\nhypernetwork = {hidden_size = 8, embedding_size = 4}']
 )
@@ -169,7 +189,7 @@ def test_attention_of_ones_own_speaks_too(tmp_path: Path, method: str) -> None:
     settings = f"{TOML}\n[personalisation]\nmethod = {method}\n"
 
     folder, data = finished_run(tmp_path, settings, SINGERS)
-    corpus, (voice,), _ = open_voices(folder, data)
+    corpus, (voice,), *_ = open_voices(folder, data)
 
     run = open_run(folder)
     anna, ben = (voice_network(run.network_of(f"device-000{number}")) for number in (1, 2))

@@ -1,14 +1,20 @@
 """A finished voice learns to sound like someone new from seconds of their speech."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 
 from models.speech_examples import SpeechClip, SpeechExamples
 from simulation.cli import main
+from simulation.listening.run_voices import RunVoice, Speakers, open_voices
+from simulation.listening.table import ListeningReport
+from simulation.novel_clients import novel_names
+from simulation.understanding.finished_run import open_run
 from tests.simulation.listening.test_run_voices import SINGERS, TOML, finished_run
 
 
@@ -45,6 +51,77 @@ def test_who_speaks_is_fitted_and_nothing_else(
     # The same voice before any fitting; then one knows more of it than the other.
     assert everything["values"][0] == seconds["values"][0]
     assert everything["values"][1:] != seconds["values"][1:]
+
+
+def test_a_second_fit_replaces_what_the_first_kept(
+    folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, client = folders[0], _novel_client(folders[0])
+    kept = []
+    for seconds in ("0.5", "2"):
+        assert curve_of(folders, capsys, "--seconds", seconds)["kept"]
+        state = open_run(run).kept_by(client)
+        assert state is not None
+        kept.append(state.personal)
+
+    assert not torch.equal(*kept)
+    assert len(list((run / "states" / client).iterdir())) == 1
+
+
+def test_novel_speakers_are_listened_to_in_a_row_of_their_own(
+    folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, data = folders
+    client = _novel_client(run)
+    curve_of(folders, capsys, "--seconds", "2")
+    quick = ["--clips", "1", "--epochs", "1", "--iterations", "2", "--json"]
+    assert main(["listen", str(run), "--data", str(data), *quick]) == 0
+
+    report = msgspec.json.decode(capsys.readouterr().out, type=ListeningReport)
+    rows = {row.voice: row for row in report.voices}
+    assert [row.kind for row in report.voices] == [
+        *("reference", "ceiling", "voice", "voice", "floor", "floor")
+    ]
+    novel = {own.clip for own in rows["novel speakers, fitted to 2 s"].utterances}
+    trained = {own.clip for own in rows["round 2, 2+2 layers"].utterances}
+    assert not novel & trained
+    assert {own.clip for own in rows["real clip"].utterances} == trained
+    files = {path.name for path in (run / "listening").iterdir()}
+    assert "novel-speakers-fitted-to-2-s" in files
+    assert {f"{name.replace('/', '-')}.png" for name in novel | trained} <= files
+    assert any("1 speakers who took no part" in note for note in report.notes)
+
+    corpus, _, newcomers, _ = open_voices(run, data)
+    assert newcomers is not None
+    assert isinstance(newcomers.voice, RunVoice)
+    (clip,) = newcomers.corpus.held_out
+    assert clip.speaker not in {own.speaker for own in corpus.held_out}
+    said = newcomers.voice.say(corpus.read(clip)).mel
+    # The vector that was fitted speaks, and not one of zeros.
+    (run / "states" / client / "000002.bin").rename(run / "aside.bin")
+    unfitted = replace(newcomers.voice, speakers=Speakers(open_run(run), {}, client))
+    assert not torch.equal(said, unfitted.say(corpus.read(clip)).mel)
+    (run / "aside.bin").rename(run / "states" / client / "000002.bin")
+
+
+def test_what_is_generated_is_not_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = (
+        '[personalisation]\nmethod = "fedtp"\nhypernetwork = {hidden_size = 8, embedding_size = 4}'
+    )
+    settings = TOML.replace("[model]\n", "novel_share = 0.3\n\n[model]\n", 1)
+    folders = finished_run(tmp_path, f"{settings}\n{made}\n", SINGERS | {"cleo": "klmn"})
+
+    assert not curve_of(folders, capsys)["kept"]
+
+    run, data = folders
+    assert not (run / "novel.json").exists()
+    assert open_voices(run, data).newcomers is None
+
+
+def _novel_client(run: Path) -> str:
+    opened = open_run(run)
+    (novel,) = novel_names(["device-0001", "device-0002", "device-0003"], opened.config.data)
+    return novel
 
 
 def test_seconds_are_taken_clip_by_clip() -> None:

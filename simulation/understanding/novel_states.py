@@ -1,0 +1,64 @@
+"""Keep what novel clients were fitted with, where a run keeps what its own clients keep.
+
+So ``FinishedRun.kept_by`` and ``network_of`` find it, as of a client that trained; a later fit
+replaces it. ``novel.json`` says how it was fitted. A model of which something is generated is made
+of an embedding too, which lies in the release and is not added to; and where nothing is a client's
+own, every tensor is fitted and there is nothing to keep beside the release.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from edge_client.personalisation.grown_state import kept_layout
+from edge_client.personalisation.registry import build_client_half
+from edge_client.personalisation.state import PersonalState, StateLayout, write_state
+from privacy.atomic import write_atomically
+from simulation.understanding.finished_run import FinishedRun
+
+NOVEL_FILE = "novel.json"
+_READABLE = 0o644
+
+
+class NovelFit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Say how the novel clients of a run were fitted.
+
+    Attributes:
+        epochs: Passes over each client's own examples.
+        longest_s: Seconds of speech that each was fitted to; None for all that it has.
+    """
+
+    epochs: int
+    longest_s: float | None
+
+
+def can_keep_fits(run: FinishedRun) -> bool:
+    """Return whether what is fitted to a novel client is all of it what a client keeps itself."""
+    layout = _layout(run)
+    has_own = bool(layout.personal.tensors or layout.extras.tensors)
+    return has_own and not run.method.generated.tensors
+
+
+def keep_fits(run: FinishedRun, states: Mapping[str, PersonalState], fit: NovelFit) -> None:
+    """Write what was fitted to each novel client at the run's model, by client.
+
+    Raises:
+        OSError: If the disk refuses.
+    """
+    layout, shelf = _layout(run), run.folder.states
+    path = run.folder.folder / NOVEL_FILE
+    # Without it nobody reads the states: a fit that is cut short is none.
+    path.unlink(missing_ok=True)
+    for client, state in states.items():
+        write_state(shelf.place(client, run.model_round), layout, state)
+    write_atomically(path, msgspec.json.encode(fit), mode=_READABLE)
+
+
+def kept_fit(run: FinishedRun) -> NovelFit | None:
+    """Return how the novel clients whose states are kept were fitted, or None if none were."""
+    path = run.folder.folder / NOVEL_FILE
+    return msgspec.json.decode(path.read_bytes(), type=NovelFit) if path.exists() else None
+
+
+def _layout(run: FinishedRun) -> StateLayout:
+    return kept_layout(run.plan, build_client_half(run.plan.personalisation))
