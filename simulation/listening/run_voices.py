@@ -140,7 +140,7 @@ def open_voices(folder: Path, data: Path | None) -> RunVoices:
     notes = [f"Voices are the releases that {folder.name} keeps"]
     corpus = Corpus(run.config.data.dataset, held.train, held.test, model.mel, model.clips)
     newcomers = None
-    if model.speaker_size:
+    if model.speaker_size and clients:
         novel = {*novel_names([client.name for client in record.clients], run.config.data)}
         known = _known(releases, {s: c for s, c in clients.items() if c not in novel})
         newcomers = _newcomers(run, corpus, {s: c for s, c in clients.items() if c in novel})

@@ -141,7 +141,7 @@ def test_an_invite_that_is_none_is_refused_and_leaves_no_folder(
             lambda device: device.folder.floor.write_text(
                 device.folder.floor.read_text() + 'data_folders = ["/elsewhere"]\n'
             ),
-            "one of the floor's data_folders",
+            "the data must lie in one of /elsewhere",
         ),
         (lambda device: shutil.rmtree(device.folder.identity), "identity"),
         (lambda device: device.folder.identity.chmod(0o755), "chmod"),

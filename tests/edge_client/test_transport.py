@@ -55,7 +55,8 @@ async def upload(sealed: Path, device: Identity, coordinator: Identity) -> int:
             device.tls_key_pem,
             device.tls_certificate_pem,
         ) as transport:
-            with pytest.raises(UnreachableError, match="as told"):
+            # gRPC may notice the end of the stream before it has read what the coordinator says.
+            with pytest.raises(UnreachableError, match=r"as told|internal"):
                 await transport.upload(b"n" * 16, b"m" * 16, sealed, counted.append)
     finally:
         await server.stop(None)

@@ -149,7 +149,8 @@ def test_an_answer_bears_its_request_s_id(server: RunningServer, ann: str) -> No
     assert len(forged.headers["x-request-id"]) == 16
     assert refused.json["error"] == {
         "code": "wrong_token",
-        "message": "the bearer token is missing or nobody's; get one with `sotto-serve token`",
+        "message": "the bearer token is missing or nobody's; get one with `sotto-serve token`, "
+        "give it as Authorization: Bearer TOKEN",
         "request_id": "abc-2",
     }
 
