@@ -13,10 +13,14 @@ Figures (``--json`` prints them as one object):
                              2^-12, over those of whole float32 ones;
                              ``downlink_perplexity_loss_percent`` what that costs. A client that
                              held none of the last four releases counts with the whole one.
+                             ``exact_downlink_...`` the same without a step: nothing is rounded.
     encode_gb_s, decode_gb_s Bytes of float32 written and read a second (10^9), the slower of both
                              forms: rounding, packing and zstd together, one thread. Values are
                              normal draws, on which zstd has most to do and least to gain.
-    SETTING_encode_gb_s, ... Each form by itself.
+    SETTING_encode_gb_s, ... Each form by itself, and two more: ``top``, int8 of the largest tenth,
+                             and ``rank``, int8 of factors of eight columns.
+    move_ms                  Milliseconds for each million parameters in which a coordinator writes
+                             what changed since one release it offers, in steps of 2^-12.
 
 Speeds are processor time and the best of several turns, so other programs' turns do not count. Runs
 are simulations of ``--preset`` with its own seeds; the bytes are those that would be sealed.
@@ -32,6 +36,7 @@ import msgspec
 import numpy as np
 
 from benchmarks.parts.figures import benchmark_parser, show_figures
+from models.compression.release_delta import encode_delta
 from models.compression.settings import CompressionSettings
 from models.compression.update_format import CompressedFormat
 from models.schema import Schema, TensorSpec
@@ -44,24 +49,49 @@ from simulation.runner import RunOptions, run_simulation
 INT8 = CompressionSettings(uplink="int8", block_size=1024, entropy="zstd")
 FOUR_BIT = CompressionSettings(uplink="int4", error_feedback=True)
 FORMS = {"int8": INT8, "four_bit": FOUR_BIT}
-MOVES = CompressionSettings(uplink="none", downlink="delta", downlink_step=2.0**-12)
+TIMED = {
+    **FORMS,
+    "top": CompressionSettings(uplink="int8", error_feedback=True, keep="top", keep_fraction=0.1),
+    "rank": CompressionSettings(uplink="int8", error_feedback=True, rank=8),
+}
+STEP = 2.0**-12
+MOVES = CompressionSettings(uplink="none", downlink="delta", downlink_step=STEP)
+EXACT_MOVES = CompressionSettings(uplink="none", downlink="delta")
 MEASURED = (
     ("int8", INT8, "bytes_up"),
     ("four_bit", FOUR_BIT, "bytes_up"),
     ("downlink", MOVES, "bytes_down"),
+    ("exact_downlink", EXACT_MOVES, "bytes_down"),
 )
 TURNS = 5
+WIDTH = 400
 
 
 def speeds(settings: CompressionSettings, element_count: int) -> tuple[float, float]:
     """Return the GB of float32 that are encoded and decoded in a second of processor time."""
-    schema = Schema((TensorSpec(name="update", shape=(element_count,), layer="update"),))
+    schema = _matrix(element_count)
     form = CompressedFormat(schema, settings, told_count=0)
     update = np.random.default_rng(0).standard_normal(element_count).astype(np.float32)
     payload = form.encode(update, seed=0)
     encode_s = _best(lambda: form.encode(update, seed=1))
     decode_s = _best(lambda: form.decode(payload))
     return update.nbytes / 1e9 / encode_s, update.nbytes / 1e9 / decode_s
+
+
+def move_ms(element_count: int) -> float:
+    """Return milliseconds of processor time in which a million parameters' move is written."""
+    schema = _matrix(element_count)
+    draws = np.random.default_rng(0)
+    held, moved = (draws.normal(0.0, scale, element_count) for scale in (0.05, 0.005))
+    before, after = (
+        (np.round(values / STEP) * STEP).astype(np.float32) for values in (held, held + moved)
+    )
+    return 1e3 * _best(lambda: encode_delta(schema, before, after, STEP)) / (element_count / 1e6)
+
+
+def _matrix(element_count: int) -> Schema:
+    shape = (element_count // WIDTH, WIDTH)
+    return Schema((TensorSpec(name="update", shape=shape, layer="update"),))
 
 
 def _best(work: Callable[[], object]) -> float:
@@ -125,10 +155,11 @@ def measure(
     figures = compared(preset, data, seeds, rounds)
     losses = [figures[f"{form}_perplexity_loss_percent"] for form in FORMS]
     figures["perplexity_loss_percent"] = max(losses)
-    timed = {form: speeds(settings, element_count) for form, settings in FORMS.items()}
+    timed = {form: speeds(settings, element_count) for form, settings in TIMED.items()}
     for place, name in enumerate(("encode_gb_s", "decode_gb_s")):
-        figures[name] = min(both[place] for both in timed.values())
+        figures[name] = min(timed[form][place] for form in FORMS)
         figures |= {f"{form}_{name}": both[place] for form, both in timed.items()}
+    figures["move_ms"] = move_ms(element_count)
     return figures
 
 

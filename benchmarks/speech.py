@@ -5,7 +5,7 @@ Figures (``--json`` prints them as one object); all are processor time of one th
     versus_bare_loop        Frames a second of a device's round of preset ``speech-espeak`` over
                             those of a bare loop: the same network and loss, batches made
                             beforehand, torch's Adam, gradients clipped.
-    step_ms                 A device's step: eight clips of two to three seconds.
+    step_ms                 A device's step: four clips of two to three seconds.
     rtf_small               Seconds to speak a second of sound with that voice, without Griffin-Lim;
                             ``griffin_lim_rtf`` is what 60 iterations of it add.
     rtf_paper_size          The same at the paper's size: hidden 384, 6 + 6 blocks, a frame a step.

@@ -199,7 +199,8 @@ def check_plan(plan: "Plan", floor: Floor) -> None:
             "floor_mode",
             f"this device does not accept noise mode {mode}; its owner can, in floor.toml",
         )
-    if plan.kind != "train" and plan.privacy.guarantees_privacy and not _noises_counts(plan):
+    leaves = plan.kind in ("evaluate", "fit_embedding")
+    if leaves and plan.privacy.guarantees_privacy and not _noises_counts(plan):
         # A coordinator with a guarantee never asks: only a captured one would.
         sent = "counts of an evaluation leave" if plan.kind == "evaluate" else "an embedding leaves"
         raise PlanBelowFloorError("floor_mode", f"{sent} without noise, which {mode} forbids")

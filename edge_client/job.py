@@ -63,13 +63,15 @@ class Trained(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Fitted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Say that the sealed embedding lies at the job's path.
+    """Say that a model was fitted, and that what of it is personal waits.
 
     Attributes:
-        message_id: 16 random bytes that name the sealed embedding.
+        message_id: 16 random bytes that name what waits and, if there is one, the sealed embedding.
+        is_sealed: Whether a sealed embedding lies at the job's path; else nothing is to be sent.
     """
 
     message_id: bytes
+    is_sealed: bool
 
 
 class Evaluated(msgspec.Struct, frozen=True, kw_only=True, tag=True):

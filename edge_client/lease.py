@@ -19,7 +19,7 @@ from edge_client.coordinator_keys import take_up_keys
 from edge_client.device import Device
 from edge_client.exit_status import NotServed
 from edge_client.job import Evaluated, Failed, Fitted, Job, Trained
-from edge_client.outbox import KeptUpdate
+from edge_client.outbox import KeptUpdate, Outbox
 from edge_client.refusal import RefusedError
 from edge_client.transport import Transport
 from edge_client.word_lists import ensure_word_list
@@ -92,35 +92,40 @@ async def serve_lease(lease: wire.Lease, device: Device, transport: Transport) -
         return NotServed(refusal.code, str(refusal))
     if kept is not None:
         await _deliver(kept, device, transport)
-        logger.info("round %d: update delivered", lease.round_number)
+        logger.info("round %d: %s delivered", lease.round_number, kept.kind)
     return None
 
 
 async def _kept_for(lease: wire.Lease, device: Device, transport: Transport) -> KeptUpdate | None:
     """Return the update made for this lease, and settle what became of one made for another."""
-    outbox, personal = device.folder.outbox(), device.folder.personal
+    outbox = device.folder.outbox()
     kept = outbox.kept()
-    if kept is not None and not kept.answers(lease) and personal.waits_for(kept.message_id):
-        # This process' predecessor died before it heard whether the update counts.
-        await _settle(kept, device, transport)
+    if kept is not None and not kept.answers(lease):
+        await settle(kept, device, transport)
     kept = outbox.kept_for(lease)
     if kept is None:
-        personal.drop()
+        device.folder.personal.drop()
     return kept
 
 
-async def _settle(kept: KeptUpdate, device: Device, transport: Transport) -> None:
-    """Ask whether an update of an earlier lease counts; the same commit gets the same answer."""
+async def settle(kept: KeptUpdate, device: Device, transport: Transport) -> None:
+    """Ask whether what was sealed counts, if a personal state waits for it, and forget it.
+
+    This process or its predecessor never heard. The same message gets the same answer.
+
+    Raises:
+        UnreachableError: If the connection broke; it can be asked again.
+    """
     personal = device.folder.personal
-    try:
-        await _until_taken(
-            lambda: transport.commit(kept.lease_nonce, kept.message_id, kept.example_count)
-        )
-    except RefusedError as refusal:
-        logger.warning("the personal model stays as it was before a lost round: %s", refusal)
-        personal.drop()
-    else:
-        personal.accept(kept.message_id)
+    if personal.waits_for(kept.message_id):
+        try:
+            await _until_taken(lambda: _commit(kept, device, transport))
+        except RefusedError as refusal:
+            logger.warning("the personal model stays as it was before a lost round: %s", refusal)
+        else:
+            personal.accept(kept.message_id)
+    personal.drop()
+    device.folder.outbox().clear()
 
 
 def _tell_travel(lease: wire.Lease, plan: Plan, device: Device) -> None:
@@ -212,17 +217,14 @@ async def _work(
         sealed.delete()
     match outcome:
         case Trained():
-            kept = KeptUpdate(
-                lease_nonce=lease.nonce,
-                deadline_ms=lease.deadline_ms,
-                base_sha256=lease.base_sha256,
-                message_id=outcome.message_id,
-                example_count=outcome.example_count,
-            )
-            outbox.keep(kept)
+            return _keep(lease, outcome, outbox, outcome.example_count)
+        case Fitted(is_sealed=True):
+            kept = _keep(lease, outcome, outbox)
+            # What is fitted is this device's own, whether or not its embedding arrives.
+            device.folder.personal.accept(outcome.message_id)
             return kept
         case Fitted():
-            await _send_embedding(lease, outcome, device, transport)
+            await _tell_fitted(lease, outcome, device, transport)
             return None
         case Evaluated():
             await transport.report(lease.nonce, outcome)
@@ -232,6 +234,22 @@ async def _work(
             raise RefusedError(code, reason)
         case Failed():
             raise PlanRefusedError(outcome.code, outcome.reason)
+
+
+def _keep(
+    lease: wire.Lease, outcome: Trained | Fitted, outbox: Outbox, example_count: int = 0
+) -> KeptUpdate:
+    """Remember what was sealed, so that it can be sent again after any interruption."""
+    kept = KeptUpdate(
+        lease_nonce=lease.nonce,
+        deadline_ms=lease.deadline_ms,
+        base_sha256=lease.base_sha256,
+        message_id=outcome.message_id,
+        example_count=example_count,
+        kind="update" if isinstance(outcome, Trained) else "embedding",
+    )
+    outbox.keep(kept)
+    return kept
 
 
 def _job(lease: wire.Lease, sealed: _SealedModel, device: Device) -> Job:
@@ -256,17 +274,18 @@ def _job(lease: wire.Lease, sealed: _SealedModel, device: Device) -> Job:
 
 
 async def _deliver(kept: KeptUpdate, device: Device, transport: Transport) -> None:
-    """Send a sealed update until it is acknowledged, then forget it."""
+    """Send what is sealed until it is acknowledged, then forget it."""
     outbox = device.folder.outbox()
 
     async def attempt() -> None:
-        await transport.upload(
-            kept.lease_nonce,
-            kept.message_id,
-            outbox.sealed_update,
-            lambda sent: device.traffic.add(bytes_up=sent),
-        )
-        await transport.commit(kept.lease_nonce, kept.message_id, kept.example_count)
+        if kept.kind == "update":
+            await transport.upload(
+                kept.lease_nonce,
+                kept.message_id,
+                outbox.sealed_update,
+                lambda sent: device.traffic.add(bytes_up=sent),
+            )
+        await _commit(kept, device, transport)
 
     try:
         await _until_taken(attempt)
@@ -281,27 +300,29 @@ async def _deliver(kept: KeptUpdate, device: Device, transport: Transport) -> No
     outbox.clear()
 
 
-async def _send_embedding(
+async def _commit(kept: KeptUpdate, device: Device, transport: Transport) -> None:
+    """Have an uploaded update count, or an embedding, which is one message with its commit."""
+    if kept.kind == "update":
+        await transport.commit(kept.lease_nonce, kept.message_id, kept.example_count)
+        return
+    sealed = device.folder.outbox().sealed_update.read_bytes()
+    try:
+        await transport.send_embedding(kept.lease_nonce, sealed)
+    finally:
+        # Every attempt hands all of it to the connection.
+        device.traffic.add(bytes_up=len(sealed))
+
+
+async def _tell_fitted(
     lease: wire.Lease, fitted: Fitted, device: Device, transport: Transport
 ) -> None:
-    """Send a sealed embedding until it is acknowledged; what is personal counts from then on."""
-    sealed, personal = device.folder.outbox().sealed_update, device.folder.personal
-
-    async def attempt() -> None:
-        try:
-            await transport.send_embedding(lease.nonce, sealed)
-        finally:
-            # One message: every attempt hands all of it to the connection.
-            device.traffic.add(bytes_up=sealed.stat().st_size)
-
-    try:
-        await _until_taken(attempt)
-    except RefusedError:
-        personal.drop()
-        raise
-    personal.accept(fitted.message_id)
-    device.folder.outbox().clear()
-    logger.info("round %d: embedding delivered", lease.round_number)
+    """Let what was fitted count, for which nobody needs to be asked, and say that it is done."""
+    device.folder.personal.accept(fitted.message_id)
+    logger.info(
+        "round %d: a model of this device's own is fitted; nothing of it is sent",
+        lease.round_number,
+    )
+    await _until_taken(lambda: transport.send_embedding(lease.nonce, b""))
 
 
 async def _give_up(nonce: bytes, refusal: RefusedError, transport: Transport) -> None:

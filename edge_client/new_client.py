@@ -153,6 +153,7 @@ class _OneFit:
         self._examples = examples
         self._name = client_name
         self._client = fit.client
+        self._optimiser = Optimiser(fit.client.network, fit.client.schema, fit.training)
         self._received = torch.empty(self._client.received.element_count)
         shared = self._client.schema.with_roles(*RELEASED)
         put_part(self._received, self._client.received, shared, released)
@@ -274,7 +275,11 @@ class _OneFit:
         return part_of(client.update(self._received), client.received, self._fit.generated)
 
     def _descent(self, epoch: int) -> tuple[Descent, Optimiser]:
-        """Lay the client's model into the network, and return what trains it for one epoch."""
+        """Lay the client's model into the network, and return what trains it for one epoch.
+
+        The optimiser is the same in every epoch: with one batch an epoch, Adam would otherwise take
+        nothing but first steps, all of them of full size.
+        """
         fit, client = self._fit, self._client
         client.load(self._received, self._personal.personal)
         dropout = client_seed(fit.plan.seed, epoch, self._name, purpose="fit-dropout")
@@ -288,7 +293,7 @@ class _OneFit:
             generator=torch.Generator().manual_seed(order),
             device=client.device,
         )
-        return descent, Optimiser(client.network, client.schema, fit.training)
+        return descent, self._optimiser
 
     def _balanced(self, training: TrainingSettings) -> BalancedSoftmax:
         fit, settings = self._fit, self._fit.plan.personalisation

@@ -6,6 +6,7 @@ never shows the coordinator two versions of one update.
 
 import contextlib
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -21,14 +22,16 @@ class KeptUpdate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         deadline_ms: The lease's deadline, bound into the sealed update.
         base_sha256: Digest of the parameters it starts from.
         message_id: Names the sealed update at the coordinator.
-        example_count: Target tokens trained on; 0 under a guarantee.
+        example_count: Target tokens trained on; 0 under a guarantee and of an embedding.
+        kind: What is sealed: the update of a round, or the embedding that was fitted.
     """
 
     lease_nonce: bytes
     deadline_ms: int
     base_sha256: bytes
     message_id: bytes
-    example_count: int
+    example_count: int = 0
+    kind: Literal["update", "embedding"] = "update"
 
     def answers(self, lease: wire.Lease) -> bool:
         """Return whether this update was made for exactly this lease."""

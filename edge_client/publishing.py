@@ -53,7 +53,10 @@ def publish(job: PublishingJob) -> Published:
         )
     state = read_kept_state(folder.personal.current, plan, layout)
     if state is None:
-        raise PersonalStateError("no personal part is kept yet; take part in a round first")
+        raise PersonalStateError(
+            "no personal part is kept yet; take part in a round first, or check in and fit one "
+            "where the federation has [fitting]"
+        )
     identity = Identity.load(folder.identity, job.passphrase)
     record = PublishedRecord(
         run=plan.run,

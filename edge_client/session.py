@@ -2,7 +2,8 @@
 
 A session ends when the coordinator ends the stream, the connection breaks, the device's policy no
 longer allows work, its certificates are due for renewal, or, with ``once``, one lease has been
-served.
+served. Only a lease that is ended takes work away. Another order waits until what is in hand was
+answered: that answer and the order travel apart, and may overtake each other.
 """
 
 import asyncio
@@ -100,12 +101,24 @@ class Session:
                     renewal.result()
                     return Ended(0.0, "renewal")
                 if following in done:
-                    ended = await self._obey(following.result())
+                    ended = await self._obey(following.result(), leave)
                     if ended is not None:
                         return ended
                     following = asyncio.ensure_future(anext(orders, None))
         finally:
             await _cancel(following)
+
+    async def _finish_first(self, leave: asyncio.Future[None]) -> Ended | None:
+        """Wait for the work in hand; return how the session ends by it, or None if it goes on."""
+        if self._work is None:
+            return None
+        waiting: set[asyncio.Future[Any]] = {self._work, leave}
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        if not self._work.done():
+            leave.result()
+            return Ended(0.0, "policy")
+        served = self._finish_work()
+        return served if self._once else None
 
     async def _first_of(
         self,
@@ -118,20 +131,32 @@ class Session:
         done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         return done
 
-    async def _obey(self, order: wire.WorkOrder | None) -> Ended | None:
+    async def _obey(
+        self, order: wire.WorkOrder | None, leave: asyncio.Future[None]
+    ) -> Ended | None:
         if order is None:
             raise UnreachableError("the coordinator closed the stream")
-        match order.WhichOneof("order"):
-            case "lease":
+        if order.HasField("lease_ended"):
+            if order.lease_ended.nonce == self._nonce:
                 await self._stop_work()
-                self._nonce = order.lease.nonce
-                self._work = asyncio.create_task(self._serve_lease(order.lease))
-            case "lease_ended":
-                if order.lease_ended.nonce == self._nonce:
-                    await self._stop_work()
-            case "retry_after":
-                return Ended(float(order.retry_after.seconds), order.retry_after.reason)
+            return None
+        ended = await self._finish_first(leave)
+        if ended is not None:
+            return ended
+        if order.HasField("retry_after"):
+            return await self._come_back(order.retry_after)
+        self._nonce = order.lease.nonce
+        self._work = asyncio.create_task(self._serve_lease(order.lease))
         return None
+
+    async def _come_back(self, order: wire.RetryAfter) -> Ended:
+        kept = self._device.folder.outbox().kept()
+        if order.reason == "finished" and kept is not None:
+            # No lease will come that would ask what became of it.
+            from edge_client.lease import settle
+
+            await settle(kept, self._device, self._transport)
+        return Ended(float(order.seconds), order.reason)
 
     def _finish_work(self) -> Ended | None:
         """Collect the finished lease; return what ends here with ``once``, None if it was lost."""
@@ -162,6 +187,7 @@ def _check_in(device: Device) -> wire.CheckInRequest:
         software_version=VERSION,
         model_families=sorted(device.floor.model_families),
         device_time_ms=int(time.time() * 1000),
+        lacks_personal=not device.folder.personal.current.exists(),
     )
 
 

@@ -208,9 +208,14 @@ class Transport:
         with _failures():
             await self._stub.CommitUpload(request, timeout=4 * CALL_TIMEOUT_S)
 
-    async def send_embedding(self, nonce: bytes, sealed: Path) -> None:
-        """Return what a plan of kind ``fit_embedding`` asked for; repeats get the same answer."""
-        request = wire.SendEmbeddingRequest(lease_nonce=nonce, sealed=sealed.read_bytes())
+    async def send_embedding(self, nonce: bytes, sealed: bytes) -> None:
+        """Return what a plan to fit asked for; repeats get the same answer.
+
+        Args:
+            nonce: The lease's.
+            sealed: The embedding; empty under a plan of kind ``fit_personal``.
+        """
+        request = wire.SendEmbeddingRequest(lease_nonce=nonce, sealed=sealed)
         with _failures():
             await self._stub.SendEmbedding(request, timeout=CALL_TIMEOUT_S)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import assert_never
 
 import torch
+from torch import Tensor
 
 from edge_client.client_settings import ClientSettingsError, read_client_settings
 from edge_client.compute import ComputeError, prepare_compute
@@ -55,7 +56,11 @@ from privacy.example_accounting import (
 )
 from privacy.identity import Identity
 from privacy.keys import KeyFileError
+from privacy.random import SecureSource
 from protos.refusals import RefusalCode
+
+_NAME_BYTES = 16
+"""Of what waits though nothing is sealed; as long as a sealed message's id."""
 
 # What can go wrong on a healthy device, and the code that the coordinator is told.
 _FAILURES: dict[type[Exception], str] = {
@@ -112,6 +117,8 @@ def _do(job: Job) -> Outcome:
             return work.evaluate()
         case "fit_embedding":
             return work.fit_embedding()
+        case "fit_personal":
+            return work.fit_personal()
         case _:
             assert_never(plan.kind)
 
@@ -176,25 +183,43 @@ class _Work:
 
     def fit_embedding(self) -> Fitted:
         """Fit the device's embedding, and seal it; what is personal besides waits beside it."""
-        settings = self.plan.embedding_fit
-        if settings is None:
-            raise PlanError("a plan to fit an embedding must say how, it does not")
         start = self.exchange.open_hypernetwork()
-        last: deque[FittedModel] = deque(maxlen=1)
-        embedding = NewClientFit(self.plan, start.hypernetwork).fit(
-            start.released,
-            self._own_examples().training(),
-            client_name=self.job.client_name,
-            settings=settings,
-            after_epoch=lambda _, model: last.append(model),
-        )
+        embedding, personal = self._fit(NewClientFit(self.plan, start.hypernetwork), start.released)
         if embedding is None:
             raise PlanError(f'method "{self.plan.personalisation.method}" has no embedding to fit')
         message_id = self.exchange.seal_update(start.sha256, embedding)
         layout = LocalTrainer(self.plan, self.device).layout
         if not layout.is_empty:
-            write_state(self.folder.personal.waiting(message_id), layout, last[0].personal)
-        return Fitted(message_id=message_id)
+            write_state(self.folder.personal.waiting(message_id), layout, personal)
+        return Fitted(message_id=message_id, is_sealed=True)
+
+    def fit_personal(self) -> Fitted:
+        """Fit what the device keeps to itself; nothing is sealed, and nothing leaves."""
+        layout = LocalTrainer(self.plan, self.device).layout
+        if layout.is_empty:
+            raise PlanError(f'method "{self.plan.personalisation.method}" keeps nothing to fit')
+        if self.folder.personal.current.exists():
+            raise PersonalStateError("this device has a personal model, which no fit replaces")
+        fit = NewClientFit(self.plan, device=self.device)
+        _, personal = self._fit(fit, self.exchange.open_model().parameters)
+        message_id = SecureSource().bytes(_NAME_BYTES)
+        write_state(self.folder.personal.waiting(message_id), layout, personal)
+        return Fitted(message_id=message_id, is_sealed=False)
+
+    def _fit(self, fit: NewClientFit, released: Tensor) -> tuple[Tensor | None, PersonalState]:
+        """Fit, and return the embedding, where the method has one, and what is personal."""
+        settings = self.plan.embedding_fit
+        if settings is None:
+            raise PlanError("a plan to fit must say how, it does not")
+        last: deque[FittedModel] = deque(maxlen=1)
+        embedding = fit.fit(
+            released,
+            self._own_examples().training(),
+            client_name=self.job.client_name,
+            settings=settings,
+            after_epoch=lambda _, model: last.append(model),
+        )
+        return embedding, last[0].personal
 
     def _own_examples(self) -> OwnExamples:
         limits = read_client_settings(self.folder.client_settings).text

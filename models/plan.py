@@ -35,7 +35,10 @@ from privacy.example_settings import ExamplePrivacySettings
 from privacy.settings import PaperNoise, PrivacySettings
 from protos.version import PLAN_VERSION
 
-PlanKind = Literal["train", "evaluate", "fit_embedding"]
+PlanKind = Literal["train", "evaluate", "fit_embedding", "fit_personal"]
+
+FITS: tuple[PlanKind, ...] = ("fit_embedding", "fit_personal")
+"""What a device does that took part in no round, to get a model of its own."""
 
 
 class PlanError(ValueError):
@@ -145,7 +148,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         version: Version of this struct; both ends must know it.
         run: Identifier of the run, 32 hex digits.
         kind: ``train`` sends back an update, ``evaluate`` sends back counts, ``fit_embedding``
-            sends back the embedding of a device that took part in no round.
+            sends back the embedding of a device that took part in no round, and ``fit_personal``
+            nothing: such a device trains the tensors that it keeps to itself.
         task: Name in the task registry, such as ``next_word``.
         model: The model's settings; its schema follows from them.
         schema_sha256: Hex digest of ``plan_schema``, roles included, as the coordinator computed
@@ -156,7 +160,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         privacy: Noise mode and clipping.
         cohort_size: Clients the round is drawn for, before over-selection.
         seed: Seed of the run; with round and client name it seeds the order of local data.
-        embedding_fit: How an embedding is fitted; only for ``fit_embedding``.
+        embedding_fit: How is fitted; only for ``fit_embedding`` and ``fit_personal``.
         growth: When the model gets which layers; absent for one that does not grow.
         growth_stage: The stage that ``model`` is of, from 1; absent without growth.
         compression: In which form updates travel; absent for float32 as they are.
@@ -202,9 +206,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
                 keeps_optimiser=self.training.optimiser_state == "kept",
                 hides_examples=self.training.example_privacy is not None,
             )
-        if (self.kind == "fit_embedding") != (self.embedding_fit is not None):
+        if (self.kind in FITS) != (self.embedding_fit is not None):
             raise ValueError(
-                'embedding_fit belongs to kind "fit_embedding"; '
+                f"embedding_fit belongs to kinds {' and '.join(FITS)}; "
                 f'got kind "{self.kind}" and embedding_fit {self.embedding_fit}'
             )
         if self.evaluation_noise is not None and self.kind != "evaluate":
@@ -295,10 +299,13 @@ def upload_schema(plan: Plan) -> Schema:
 
     They are those it trained; mode ``paper`` with ``score = "clean"`` adds ``clean_norms``, the L2
     norm of each of them before noise, and adaptive clipping adds ``fitted``: 1 if nothing had to be
-    clipped, else 0. Of kind ``fit_embedding`` they are the embedding alone.
+    clipped, else 0. Of kind ``fit_embedding`` they are the embedding alone, of kind
+    ``fit_personal`` there are none.
     """
     if plan.kind == "fit_embedding":
         return embedding_schema(hypernetwork_of(plan))
+    if plan.kind == "fit_personal":
+        return Schema(())
     schema = plan_schema(plan).with_roles(*SENT)
     if isinstance(plan.privacy, PaperNoise) and plan.privacy.score == "clean":
         count = len(schema.tensors)

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import cast
 
 BytesLike = bytes | bytearray | memoryview
+READABLE = 0o644
+"""Permission bits of a file that every user of the machine may read."""
 _LARGE_PIECE_BYTES = 256 << 10
 _SYNC_FILE_RANGE_WRITE = 2
 

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from privacy.atomic import write_atomically
+from privacy.atomic import READABLE, write_atomically
 from privacy.certificates import (
     CLOCK_TOLERANCE,
     PROFILES,
@@ -81,7 +81,7 @@ class CertificateAuthority:
         write_private_key(folder / _KEY_FILE, key, passphrase)
         # Written last: a folder with a certificate is a whole one.
         write_atomically(
-            folder / _CERTIFICATE_FILE, certificate.public_bytes(Encoding.PEM), mode=0o644
+            folder / _CERTIFICATE_FILE, certificate.public_bytes(Encoding.PEM), mode=READABLE
         )
         return cls(key, certificate.public_bytes(Encoding.DER))
 

@@ -73,18 +73,20 @@ class RenewCertificatesResponse(_message.Message):
     def __init__(self, device: _Optional[_Union[Certificates, _Mapping]] = ..., coordinator: _Optional[_Union[Certificates, _Mapping]] = ...) -> None: ...
 
 class CheckInRequest(_message.Message):
-    __slots__ = ("protocol_version", "plan_version", "software_version", "model_families", "device_time_ms")
+    __slots__ = ("protocol_version", "plan_version", "software_version", "model_families", "device_time_ms", "lacks_personal")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     PLAN_VERSION_FIELD_NUMBER: _ClassVar[int]
     SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
     MODEL_FAMILIES_FIELD_NUMBER: _ClassVar[int]
     DEVICE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    LACKS_PERSONAL_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     plan_version: int
     software_version: str
     model_families: _containers.RepeatedScalarFieldContainer[str]
     device_time_ms: int
-    def __init__(self, protocol_version: _Optional[int] = ..., plan_version: _Optional[int] = ..., software_version: _Optional[str] = ..., model_families: _Optional[_Iterable[str]] = ..., device_time_ms: _Optional[int] = ...) -> None: ...
+    lacks_personal: bool
+    def __init__(self, protocol_version: _Optional[int] = ..., plan_version: _Optional[int] = ..., software_version: _Optional[str] = ..., model_families: _Optional[_Iterable[str]] = ..., device_time_ms: _Optional[int] = ..., lacks_personal: _Optional[bool] = ...) -> None: ...
 
 class WorkOrder(_message.Message):
     __slots__ = ("lease", "retry_after", "lease_ended")

@@ -217,7 +217,8 @@ class FederationServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SendEmbedding(self, request, context):
-        """SendEmbedding returns what a plan of kind `fit_embedding` asks for: the sealed embedding.
+        """SendEmbedding returns what a plan of kind `fit_embedding` asks for: the sealed embedding. Of kind
+        `fit_personal` nothing is sent but that it is done.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

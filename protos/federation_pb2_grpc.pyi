@@ -86,7 +86,9 @@ class FederationStub:
     ReportEvaluation: _grpc.UnaryUnaryMultiCallable[_federation_pb2.ReportEvaluationRequest, _federation_pb2.ReportEvaluationResponse]
     """ReportEvaluation returns counts for a plan of kind `evaluate`."""
     SendEmbedding: _grpc.UnaryUnaryMultiCallable[_federation_pb2.SendEmbeddingRequest, _federation_pb2.SendEmbeddingResponse]
-    """SendEmbedding returns what a plan of kind `fit_embedding` asks for: the sealed embedding."""
+    """SendEmbedding returns what a plan of kind `fit_embedding` asks for: the sealed embedding. Of kind
+    `fit_personal` nothing is sent but that it is done.
+    """
     RefusePlan: _grpc.UnaryUnaryMultiCallable[_federation_pb2.RefusePlanRequest, _federation_pb2.RefusePlanResponse]
     """RefusePlan tells the coordinator that a device will not run a plan, and why; the lease ends."""
     RenewCertificates: _grpc.UnaryUnaryMultiCallable[_federation_pb2.RenewCertificatesRequest, _federation_pb2.RenewCertificatesResponse]
@@ -114,7 +116,9 @@ class FederationAsyncStub(FederationStub):
     ReportEvaluation: _aio.UnaryUnaryMultiCallable[_federation_pb2.ReportEvaluationRequest, _federation_pb2.ReportEvaluationResponse]  # type: ignore[assignment]
     """ReportEvaluation returns counts for a plan of kind `evaluate`."""
     SendEmbedding: _aio.UnaryUnaryMultiCallable[_federation_pb2.SendEmbeddingRequest, _federation_pb2.SendEmbeddingResponse]  # type: ignore[assignment]
-    """SendEmbedding returns what a plan of kind `fit_embedding` asks for: the sealed embedding."""
+    """SendEmbedding returns what a plan of kind `fit_embedding` asks for: the sealed embedding. Of kind
+    `fit_personal` nothing is sent but that it is done.
+    """
     RefusePlan: _aio.UnaryUnaryMultiCallable[_federation_pb2.RefusePlanRequest, _federation_pb2.RefusePlanResponse]  # type: ignore[assignment]
     """RefusePlan tells the coordinator that a device will not run a plan, and why; the lease ends."""
     RenewCertificates: _aio.UnaryUnaryMultiCallable[_federation_pb2.RenewCertificatesRequest, _federation_pb2.RenewCertificatesResponse]  # type: ignore[assignment]
@@ -187,7 +191,9 @@ class FederationServicer(metaclass=_abc_1.ABCMeta):
         request: _federation_pb2.SendEmbeddingRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_federation_pb2.SendEmbeddingResponse, _abc.Awaitable[_federation_pb2.SendEmbeddingResponse]]:
-        """SendEmbedding returns what a plan of kind `fit_embedding` asks for: the sealed embedding."""
+        """SendEmbedding returns what a plan of kind `fit_embedding` asks for: the sealed embedding. Of kind
+        `fit_personal` nothing is sent but that it is done.
+        """
 
     @_abc_1.abstractmethod
     def RefusePlan(

@@ -23,7 +23,7 @@ from models.hypernetwork_settings import EmbeddingFitSettings
 from models.model_settings import ModelSettings, schema_of
 from models.personalisation import assign_roles, check_local_epochs, check_task
 from models.personalisation_settings import GlobalSettings, PersonalisationSettings
-from models.plan import Plan, PlanKind, TrainingSettings, VocabularySettings
+from models.plan import FITS, Plan, PlanKind, TrainingSettings, VocabularySettings
 from models.plan_stages import plan_of_round
 from models.schema import RELEASED, SENT, Role, Schema
 from models.travel import describe_travel
@@ -153,7 +153,7 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
                 evaluation=self.evaluation,
             )
         if self.fitting is not None:
-            check_fitting(self.personalisation, self.privacy)
+            check_fitting(self.fitting, self.personalisation, schema, self.privacy)
         if self.convergence is not None and self.evaluation.kind == "none":
             raise ValueError(
                 "convergence needs a figure to follow; set evaluation.kind, or remove convergence"
@@ -402,10 +402,10 @@ def make_plan(
 
 
 def _fit_of(config: FederationConfig, kind: PlanKind) -> EmbeddingFitSettings | None:
-    if kind != "fit_embedding":
+    if kind not in FITS:
         return None
     if config.fitting is None:
-        raise ValueError("fitting must be set for devices to fit an embedding")
+        raise ValueError("fitting must be set for devices to fit a model of their own")
     return config.fitting.fit
 
 

@@ -17,14 +17,14 @@ from privacy.budget import BudgetExceededError
 from privacy.limited_counts import LimitedSum
 from protos import federation_pb2 as pb
 from protos.refusals import RefusalCode
-from server.answering import RefusedError, disk_refusal
+from server.answering import RefusedError
 from server.buffered_rounds import BufferedMachine, RoundsMachine
 from server.cohort import CohortOverflowError, PopulationTooLargeError
 from server.device_evaluation import DeviceEvaluation
 from server.dispatcher import Dispatcher
 from server.downlink import Downlink
-from server.embedding_fits import EmbeddingFits
 from server.failpoints import Failpoints
+from server.fits import Fits
 from server.intake import COUNTED_AT_UPLOAD, Intake
 from server.key_renewal import KeyRenewal
 from server.membership import Membership
@@ -55,7 +55,7 @@ class Coordinator:
         keeper: RoundKeeper,
         intake: Intake,
         evaluation: DeviceEvaluation,
-        fits: EmbeddingFits | None,
+        fits: Fits | None,
         membership: Membership,
         renewal: KeyRenewal,
         switch: OperatorSwitch,
@@ -71,7 +71,7 @@ class Coordinator:
             keeper: Opens, closes and aborts rounds on disk.
             intake: Takes updates.
             evaluation: Asks devices how good a model is.
-            fits: Lets new devices fit an embedding; None where they get one by taking part.
+            fits: Lets new devices fit a model of their own; None where they get one by taking part.
             membership: Knows the devices.
             renewal: Renews the coordinator's certificates.
             switch: What the operator wants.
@@ -89,7 +89,7 @@ class Coordinator:
         self._renewal = renewal
         self._switch = switch
         self._quorum = quorum
-        self._work = Work(machine, intake, evaluation, fits, keeper.has_embedding)
+        self._work = Work(machine, intake, evaluation, fits)
         self._dispatcher = Dispatcher(self._work.order_for, failpoints)
         self._changed = changed
         self._plan_refusals: Counter[str] = Counter()
@@ -97,8 +97,12 @@ class Coordinator:
 
     # What devices do.
 
-    def join(self, client: str) -> Session:
+    def join(self, client: str, *, lacks_personal: bool = False) -> Session:
         """Open a device's stream and give it work if there is some.
+
+        Args:
+            client: The device.
+            lacks_personal: Whether it says that it has no personal model.
 
         Raises:
             RefusedError: If the coordinator is about to stop and waits for nothing of this device.
@@ -107,6 +111,8 @@ class Coordinator:
             raise RefusedError(
                 RefusalCode.DRAINING, "the coordinator is about to stop; check in again later"
             )
+        if self._fits is not None:
+            self._fits.note(client, lacks_personal=lacks_personal)
         session = self._dispatcher.open(client)
         self._changed.set()
         return session
@@ -163,31 +169,19 @@ class Coordinator:
         if not isinstance(self._machine.lease_of(client, report.lease_nonce, now), Refused):
             raise RefusedError(RefusalCode.WRONG_PLAN_KIND, "this lease is for training")
         self._evaluation.report(client, report, now)
+        self._dispatcher.done(client)
         self._changed.set()
 
     async def take_embedding(self, client: str, request: pb.SendEmbeddingRequest) -> None:
-        """Keep the embedding that a device has fitted, durably, and end its fit.
+        """Take what a device has fitted, and give it what there is to do now.
 
         Raises:
             RefusedError: If there is no such fit, the embedding does not open or fit, or the device
                 has one by now.
         """
-        fits = self._fits
-        if fits is not None and fits.is_done(client, request.lease_nonce):
-            return  # The first answer was lost on its way.
-        fit = None if fits is None else fits.lease_of(client, request.lease_nonce, time.monotonic())
-        if fits is None or fit is None:
+        if self._fits is None:
             raise RefusedError(RefusalCode.UNKNOWN_LEASE)
-        senders = await self._membership.signing_keys(client)
-        embedding = await asyncio.to_thread(fits.open, fit, request, senders)
-        try:
-            await self._keeper.adopt(client, embedding)
-        except ValueError as error:
-            raise RefusedError(RefusalCode.DUPLICATE, str(error)) from None
-        except OSError as error:
-            raise (disk_refusal(error) or error) from None
-        fits.finish(client)
-        _LOG.info("%s has fitted its embedding", client)
+        await self._fits.take(client, request, time.monotonic())
         self._dispatcher.offer(client)
 
     # What the operator does.
@@ -264,6 +258,8 @@ class Coordinator:
         if restored is None:
             self.intake.end_round()
         await self._open_fits()
+        if self._machine.phase is Phase.FINISHED:
+            self._finish_if_over()
         while True:
             self._changed.clear()
             if await self._step():
@@ -271,6 +267,8 @@ class Coordinator:
             if self._switch.is_draining and self._may_end:
                 break
             await self._wait()
+        # The next process knows nothing of this one's fits; leases that it will know go on.
+        self._dispatcher.end_leases("draining", going_on=self._machine.going_on)
         self._dispatcher.dismiss_all("draining", _DRAINING_RETRY_S)
         await self._shelf.finish()
 
@@ -427,7 +425,8 @@ class Coordinator:
         if self._shelf.has_converged:
             self._machine.finish()
         if self._machine.phase is Phase.FINISHED:
-            # Everybody is told so, but those who can still fit an embedding.
+            # Everybody is told so, but those who can still fit a model of their own.
+            self._work.is_over = True
             self._dispatcher.offer_all()
 
     async def _open_fits(self) -> None:
@@ -442,5 +441,6 @@ class Coordinator:
     def _drop(self, client: str) -> None:
         """Wait no longer for a client, and give its place to another."""
         self._work.decline(client)
+        self._dispatcher.done(client)
         self._dispatcher.offer_all()
         self._changed.set()

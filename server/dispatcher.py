@@ -50,10 +50,16 @@ class Dispatcher:
 
     def offer(self, client: str) -> None:
         """Take away a device's work, which is done, and give it what there is now."""
+        self.done(client)
+        session = self._sessions.get(client)
+        if session is not None:
+            self._offer(session)
+
+    def done(self, client: str) -> None:
+        """Note that a device's work is answered: it is not told that its lease has ended."""
         session = self._sessions.get(client)
         if session is not None:
             session.nonce = None
-            self._offer(session)
 
     def end_leases(
         self, reason: str, finished: Collection[str] = (), going_on: Collection[bytes] = ()
@@ -69,8 +75,7 @@ class Dispatcher:
             if session.nonce in going_on:
                 continue
             if session.nonce is not None and session.client not in finished:
-                ended = pb.LeaseEnded(nonce=session.nonce, reason=reason)
-                session.push(pb.WorkOrder(lease_ended=ended))
+                session.push(_ended(session.nonce, reason))
             session.nonce = None
 
     def dismiss_all(self, reason: str, seconds: int) -> None:
@@ -91,9 +96,15 @@ class Dispatcher:
         if not order.HasField("lease"):
             session.push(order)
         elif session.nonce != order.lease.nonce:
+            if session.nonce is not None:
+                session.push(_ended(session.nonce, "other work goes first"))
             session.nonce = order.lease.nonce
             session.push(order)
             self._failpoints.reach(Failpoint.LEASE_GIVEN)
+
+
+def _ended(nonce: bytes, reason: str) -> pb.WorkOrder:
+    return pb.WorkOrder(lease_ended=pb.LeaseEnded(nonce=nonce, reason=reason))
 
 
 def come_back(reason: str, seconds: int) -> pb.WorkOrder:

@@ -6,19 +6,27 @@ import msgspec
 
 from models.hypernetwork_settings import EmbeddingFitSettings
 from models.personalisation_settings import (
+    DittoSettings,
+    FedRodSettings,
     FedTpSettings,
     PersonalisationSettings,
     PFedHnSettings,
+    PFedMeSettings,
 )
+from models.plan import PlanKind
+from models.schema import Role, Schema
 from privacy.settings import PrivacySettings
+
+_KEEPS_MORE = (DittoSettings, FedRodSettings, PFedMeSettings)
+"""Methods that keep a model or a head on the device beside the model's own tensors."""
 
 
 class FittingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say how a new device fits its embedding, in one check-in.
+    """Say how a new device fits its embedding or its personal tensors, in one check-in.
 
     Attributes:
         deadline_s: Seconds that a device has for it.
-        fit: Passes over its own examples, and how the embedding steps.
+        fit: Passes over its own examples, and how an embedding steps; tensors step as in a round.
     """
 
     deadline_s: float = 3600.0
@@ -29,17 +37,32 @@ class FittingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             raise ValueError(f"deadline_s must be > 0 and finite, got {self.deadline_s}")
 
 
-def check_fitting(personalisation: PersonalisationSettings, privacy: PrivacySettings) -> None:
+def fit_kind(personalisation: PersonalisationSettings) -> PlanKind:
+    """Return what a device does that took part in no round, to get a model of its own."""
+    embeds = isinstance(personalisation, FedTpSettings | PFedHnSettings)
+    return "fit_embedding" if embeds else "fit_personal"
+
+
+def check_fitting(
+    fitting: FittingSettings,
+    personalisation: PersonalisationSettings,
+    schema: Schema,
+    privacy: PrivacySettings,
+) -> None:
     """Check that a federation's method and noise mode go with fitting.
+
+    Args:
+        fitting: How devices fit.
+        personalisation: The method.
+        schema: The model's tensors with their roles.
+        privacy: The noise mode.
 
     Raises:
         ValueError: If they do not; names the remedy.
     """
     if not isinstance(personalisation, FedTpSettings | PFedHnSettings):
-        raise ValueError(
-            f'fitting learns embeddings, and personalisation.method = "{personalisation.method}" '
-            'has none; remove [fitting], or use "fedtp" or "pfedhn"'
-        )
+        _check_personal(fitting.fit, personalisation, schema)
+        return
     if personalisation.hypernetwork.embeddings == "fixed":
         raise ValueError(
             'fitting learns embeddings, and hypernetwork.embeddings = "fixed" keeps them as they '
@@ -49,4 +72,21 @@ def check_fitting(personalisation: PersonalisationSettings, privacy: PrivacySett
         raise ValueError(
             "an embedding that a device has fitted leaves it without noise, which no guarantee "
             "covers; remove [fitting]"
+        )
+
+
+def _check_personal(
+    fit: EmbeddingFitSettings, personalisation: PersonalisationSettings, schema: Schema
+) -> None:
+    """Check that there is something to fit, and that no setting is given that changes nothing."""
+    if not (schema.with_roles(Role.PERSONAL).tensors or isinstance(personalisation, _KEEPS_MORE)):
+        raise ValueError(
+            f"fitting learns what is a device's own, and personalisation.method = "
+            f'"{personalisation.method}" leaves this model nothing to fit; remove [fitting]'
+        )
+    if fit != EmbeddingFitSettings(epochs=fit.epochs):
+        raise ValueError(
+            "fitting.fit may say no more than epochs with personalisation.method = "
+            f'"{personalisation.method}": the rest is about embeddings, and tensors step as '
+            "[training] says"
         )

@@ -12,10 +12,12 @@ from torch import Tensor
 
 from models.codec import encode
 from models.parameters import parameters_sha256
+from models.plan import PlanKind
 from privacy.identity import Identity
 from server.config import FederationConfig
 from server.downlink import Downlink
 from server.erasing import erase_client, replace_state
+from server.fitting_settings import fit_kind
 from server.generated_parts import GeneratedParts
 from server.method_state import MethodState, method_state_of
 from server.release_files import ReleaseFolder
@@ -60,6 +62,11 @@ class PersonalShelf:
     def take_identity(self, identity: Identity) -> None:
         """Sign with renewed keys from now on; between rounds only."""
         self._identity = identity
+
+    @property
+    def fit_kind(self) -> PlanKind:
+        """What a device does that took part in no round, to get a model of its own."""
+        return fit_kind(self._config.personalisation)
 
     def has_embedding(self, client: str) -> bool:
         """Return whether a device needs to fit no embedding: it has one, or the method has none."""

@@ -202,13 +202,17 @@ class RoundKeeper:
         return self._personal.has_embedding(client)
 
     async def open_fits(self) -> RoundInHand | None:
-        """Return what devices fit an embedding with; None before there is a trained model."""
+        """Return what devices fit their own model with; None before there is a trained one."""
         current = self._shelf.current
         if current.round_number == 0:
             return None
         sealed = await self._shelf.sealed()
+        kind = self._personal.fit_kind
+        made = None
+        if kind == "fit_embedding":
+            made = await self._personal.sealed_hypernetwork(current)
         return RoundInHand(
-            plan=self._shelf.plan(None, "fit_embedding"),
+            plan=self._shelf.plan(None, kind),
             round_number=current.round_number + 1,
             attempt=0,
             base_sha256=current.sha256,
@@ -217,7 +221,7 @@ class RoundKeeper:
             downlink=sealed.whole,
             moved=sealed.moved,
             coordinator=self._shelf.signer,
-            hypernetwork=await self._personal.sealed_hypernetwork(current),
+            hypernetwork=made,
         )
 
     async def adopt(self, client: str, embedding: Tensor) -> None:

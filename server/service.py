@@ -56,7 +56,7 @@ class FederationService(pb_grpc.FederationServicer):
         async with answering(context):
             client = await self._caller(context)
             check_device(request, self._config)
-            session = self._coordinator.join(client)
+            session = self._coordinator.join(client, lacks_personal=request.lacks_personal)
             try:
                 async for order in session.orders():
                     yield order

@@ -27,9 +27,10 @@ from server.config import FederationConfig, make_plan
 from server.coordinator import Coordinator
 from server.device_evaluation import DeviceEvaluation
 from server.disk_full import naming_the_disk
-from server.embedding_fits import EmbeddingFits
 from server.enrolment import EnrolmentService
 from server.failpoints import UNARMED, Failpoints
+from server.fits import Fits
+from server.fitting_settings import fit_kind
 from server.folder import ServerFolder
 from server.guarantee_rules import sampled_places
 from server.inbox import Inbox
@@ -287,11 +288,19 @@ class _Parts:
             quorum=self._config.rounds.quorum,
         )
 
-    def _make_fits(self) -> EmbeddingFits | None:
+    def _make_fits(self) -> Fits | None:
         fitting = self._config.fitting
         if fitting is None:
             return None
-        fits = EmbeddingFits(fitting.deadline_s, SecureSource().bytes, self._renewal.identity)
+        kind = fit_kind(self._config.personalisation)
+        fits = Fits(
+            fitting.deadline_s,
+            SecureSource().bytes,
+            self._renewal.identity,
+            has_embedding=self._keeper.has_embedding if kind == "fit_embedding" else None,
+            keep=self._keeper.adopt,
+            signing_keys=self._membership.signing_keys,
+        )
         self._renewal.tell(fits.take_identity)
         return fits
 

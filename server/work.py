@@ -1,13 +1,12 @@
-"""Know what each device works on: a round, an evaluation, or an embedding of its own."""
+"""Know what each device works on: a round, an evaluation, or a model of its own."""
 
 import time
-from collections.abc import Callable
 
 from protos import federation_pb2 as pb
 from server.buffered_rounds import RoundsMachine
 from server.device_evaluation import DeviceEvaluation
 from server.dispatcher import come_back
-from server.embedding_fits import EmbeddingFits
+from server.fits import Fits
 from server.intake import Intake
 from server.round_answers import ComeBack, ComeBackReason, Lease, LeaseGiven
 from server.round_in_hand import RoundInHand
@@ -18,8 +17,12 @@ _FINISHED_RETRY_S = 3600
 class Work:
     """Give devices work, and know again what they hold a lease for.
 
-    An evaluation goes before the next round. A device that no round has a place for may fit an
-    embedding meanwhile.
+    An evaluation goes before the next round. A device that no round has a place for may fit a
+    model of its own meanwhile.
+
+    Attributes:
+        is_over: Whether devices may be told that the run is over: no evaluation is to come, and
+            fits can begin.
     """
 
     def __init__(
@@ -27,8 +30,7 @@ class Work:
         machine: RoundsMachine,
         intake: Intake,
         evaluation: DeviceEvaluation,
-        fits: EmbeddingFits | None,
-        has_embedding: Callable[[str], bool],
+        fits: Fits | None,
     ) -> None:
         """Hold whoever gives leases.
 
@@ -36,14 +38,13 @@ class Work:
             machine: Gives those of rounds.
             intake: Holds what such a lease is for.
             evaluation: Gives those of evaluations.
-            fits: Gives those of fits; None where devices get an embedding by taking part.
-            has_embedding: Whether a device needs no fit.
+            fits: Gives those of fits; None where devices get a model by taking part.
         """
         self._machine = machine
         self._intake = intake
         self._evaluation = evaluation
         self._fits = fits
-        self._has_embedding = has_embedding
+        self.is_over = False
 
     def order_for(self, client: str) -> pb.WorkOrder | None:
         """Return what a connected device is to do; None is to wait."""
@@ -57,7 +58,7 @@ class Work:
                 if self._fits is not None:
                     self._fits.end(client)
                 return in_hand.work_order(lease, now)
-            case ComeBack(reason=ComeBackReason.FINISHED):
+            case ComeBack(reason=ComeBackReason.FINISHED) if self.is_over:
                 return self._fit_for(client, now) or come_back("finished", _FINISHED_RETRY_S)
             case ComeBack(reason=ComeBackReason.NOT_IN_COHORT | ComeBackReason.ROUND_FULL):
                 return self._fit_for(client, now)
@@ -65,8 +66,8 @@ class Work:
                 return None
 
     def _fit_for(self, client: str, now: float) -> pb.WorkOrder | None:
-        """Return the order by which a device without an embedding fits one, or None."""
-        if self._fits is None or self._has_embedding(client):
+        """Return the order by which a device without a model of its own fits one, or None."""
+        if self._fits is None:
             return None
         return self._fits.work_for(client, now, round(time.time() * 1000))
 

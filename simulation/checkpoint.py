@@ -19,7 +19,7 @@ import msgspec
 from models.keystrokes import KeystrokeCounts
 from models.metrics import Counts
 from models.release_record import ReleaseError
-from privacy.atomic import write_atomically
+from privacy.atomic import READABLE, write_atomically
 from server.release_files import NewRelease, ReleaseFolder, StoredRelease
 from simulation.fine_tuning import OwnScore
 from simulation.guarded_run import GuardedRun
@@ -35,7 +35,6 @@ FINE_TUNED_FILE = "fine-tuned.json"
 RELEASES_FOLDER = "releases"
 STATES_FOLDER = "states"
 OPTIMISERS_FOLDER = "optimisers"
-_READABLE = 0o644
 
 
 class CheckpointError(ValueError):
@@ -81,7 +80,7 @@ class RunFolder:
         encoded = msgspec.json.format(msgspec.json.encode(description, order="sorted"))
         if not path.exists():
             folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, encoded, mode=_READABLE)
+            write_atomically(path, encoded, mode=READABLE)
         elif path.read_bytes() != encoded:
             raise CheckpointError(
                 f"{folder} holds a run with another configuration or seed; "
@@ -175,4 +174,4 @@ class RunFolder:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, Value])
 
     def _write(self, name: str, figures: Mapping[Any, Any]) -> None:  # Structs and numbers.
-        write_atomically(self.folder / name, msgspec.json.encode(figures), mode=_READABLE)
+        write_atomically(self.folder / name, msgspec.json.encode(figures), mode=READABLE)

@@ -10,7 +10,7 @@ from simulation.config import SimulationConfig, config_from, read_tables, with_s
 from simulation.dealing import build_population
 from simulation.followed import nothing_to_follow
 from simulation.methods import method_table
-from simulation.metrics import Figures, read_metrics
+from simulation.metrics import Figures, read_metrics, round_of
 from simulation.overrides import Override
 from simulation.partition_record import keep_partition
 from simulation.plots import plot_runs
@@ -179,7 +179,7 @@ def _run(
     population: Population,
     folder: Path,
 ) -> Figures:
-    first = max((int(row["round"] or 0) for row in read_metrics(folder)), default=0) + 1
+    first = max((round_of(row) for row in read_metrics(folder)), default=0) + 1
     if population.partition is not None:
         keep_partition(folder, population.partition)
     with ProgressReport(folder.name, first_round=first, last_round=config.rounds.cap) as report:

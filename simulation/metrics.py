@@ -68,6 +68,11 @@ class MetricsWriter:
         self.close()
 
 
+def round_of(row: Figures) -> int:
+    """Return the round of a row that ``read_metrics`` returned."""
+    return int(row["round"] or 0)
+
+
 def read_metrics(folder: Path) -> list[Figures]:
     """Return the figures of every round in ``folder``, none if nothing was written.
 

@@ -27,7 +27,7 @@ def add_partition(partition: argparse.ArgumentParser) -> None:
 
 def run_partition(arguments: argparse.Namespace, request: "Request") -> int:
     """Deal the data set and show it; return the exit status."""
-    from privacy.atomic import write_atomically
+    from privacy.atomic import READABLE, write_atomically
     from simulation.config import config_from, read_tables, with_settings
     from simulation.dealing import build_population
     from simulation.progress import tell
@@ -40,7 +40,7 @@ def run_partition(arguments: argparse.Namespace, request: "Request") -> int:
     tell(population.notes)
     if arguments.out is not None:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(arguments.out, record.encode(), mode=0o644)
+        write_atomically(arguments.out, record.encode(), mode=READABLE)
     if arguments.plot is not None:
         from simulation.partition_plot import plot_partition
 

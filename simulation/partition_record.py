@@ -8,10 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from privacy.atomic import write_atomically
+from privacy.atomic import READABLE, write_atomically
 
 PARTITION_FILE = "partition.json"
-_READABLE = 0o644
 
 
 class PartitionChangedError(ValueError):
@@ -111,7 +110,7 @@ def keep_partition(folder: Path, record: PartitionRecord) -> None:
             "with, or another --out"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, encoded, mode=_READABLE)
+    write_atomically(path, encoded, mode=READABLE)
 
 
 def text_record(

@@ -40,7 +40,7 @@ from simulation.followed import check_followed, followed_perplexity
 from simulation.guarded_run import GuardedRun
 from simulation.last_figures import LastFigures
 from simulation.measuring import Measures
-from simulation.metrics import Figures, MetricsWriter, Value, read_metrics
+from simulation.metrics import Figures, MetricsWriter, Value, read_metrics, round_of
 from simulation.population import Population
 from simulation.progress import Quiet, Reporter, tell
 from simulation.threshold import Threshold
@@ -182,7 +182,7 @@ class _Run:
         self._saved_at = time.monotonic()
         self._federation = self._at_last_checkpoint()
         for row in read_metrics(folder.folder):
-            if int(row["round"] or 0) <= self._federation.round_number:
+            if round_of(row) <= self._federation.round_number:
                 self._observe(row)
 
     def to_the_end(self) -> Figures:
@@ -214,9 +214,7 @@ class _Run:
     def _complete(self, metrics: MetricsWriter) -> None:
         """Write the line of a round that was recorded, and killed before its line was written."""
         newest = self._folder.newest() if self._guarded is not None else None
-        written = max(
-            (int(row["round"] or 0) for row in read_metrics(self._folder.folder)), default=0
-        )
+        written = max((round_of(row) for row in read_metrics(self._folder.folder)), default=0)
         if newest is not None and newest.record.round > written:
             metrics.write(newest.record.metrics)
 
@@ -296,7 +294,7 @@ class _Run:
     def _failed_attempts(self) -> dict[int, int]:
         """Return how many attempts of each buffered round came to nothing."""
         rows = read_metrics(self._folder.folder)
-        return {int(row["round"] or 0): int(row.get("failed_attempts") or 0) for row in rows}
+        return {round_of(row): int(row.get("failed_attempts") or 0) for row in rows}
 
     def _older_bases(self, round_number: int) -> range:
         """Return the rounds before this one whose releases buffered rounds still need."""

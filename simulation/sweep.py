@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from privacy.atomic import write_atomically
-from simulation.metrics import Value, read_metrics
+from privacy.atomic import READABLE, write_atomically
+from simulation.metrics import Value, read_metrics, round_of
 from simulation.over_seeds import over_seeds
 from simulation.overrides import Override, with_setting
 from simulation.plots import plot_bars, plot_table
@@ -115,7 +115,7 @@ def rounds_to(rows: Iterable[Mapping[str, Value]], threshold: Threshold) -> int 
     """Return the first round in which the figure was at or below the value, or None."""
     for row in rows:
         if threshold.is_reached(row):
-            return int(row["round"] or 0)
+            return round_of(row)
     return None
 
 
@@ -222,4 +222,4 @@ def _is_number(text: str) -> bool:
 
 def _write_text(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, text.encode(), mode=0o644)
+    write_atomically(path, text.encode(), mode=READABLE)

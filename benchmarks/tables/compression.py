@@ -1,11 +1,14 @@
 """Say what stands in the tables of compressed updates: every form on one preset and its seeds."""
 
+from collections.abc import Iterable
+
 from benchmarks.tables.attention import MINUTES_PER_MILLION_TOKENS
 from benchmarks.tables.definition import RANKED, Row, TableDefinition
 
 SEEDS = (1, 2, 3)
-FIGURES = (*RANKED, "bytes_up")
+FIGURES = (*RANKED, "bytes_up", "bytes_down")
 PLAIN = "float32"
+MOVES = "releases as what changed"
 FORMS = {
     PLAIN: (),
     "bfloat16": ('compression={uplink="bfloat16"}',),
@@ -17,53 +20,59 @@ FORMS = {
         'compression={uplink="int8", error_feedback=true, keep="top", keep_fraction=0.1}',
     ),
     "int8, rank 8": ('compression={uplink="int8", error_feedback=true, rank=8}',),
+    MOVES: ('compression={uplink="none", downlink="delta", downlink_step=0.000244140625}',),
 }
-NAMED = (PLAIN, "int8, zstd", "int4, fed back", "int4, fed back, zstd")
-"""The forms that promises are made of; the others have the first seed alone."""
+PROMISED = (PLAIN, "int8, zstd", "int4, fed back", MOVES)
+"""The forms that promises are made of, in both directions; the others have one seed."""
 LENGTH = ("rounds.cap=30", "evaluation.every_rounds=3")
 
 
-def _rows(seeds: tuple[int, ...], length: tuple[str, ...]) -> tuple[Row, ...]:
-    return tuple(
-        Row(name, (*settings, *length), seeds if name in NAMED else seeds[:1])
-        for name, settings in FORMS.items()
+def _rows(forms: Iterable[str], seeds: tuple[int, ...], length: tuple[str, ...]) -> tuple[Row, ...]:
+    return tuple(Row(name, (*FORMS[name], *length), seeds) for name in forms)
+
+
+def _table(
+    title: str, preset: str, rows: tuple[Row, ...], million_tokens: float
+) -> TableDefinition:
+    """Return a table each of whose runs sees so many tokens."""
+    runs = sum(len(row.seeds) for row in rows)
+    return TableDefinition(
+        title=f"Compressed updates: {title}, {million_tokens} million tokens a run",
+        preset=preset,
+        rows=rows,
+        figures=FIGURES,
+        minutes=MINUTES_PER_MILLION_TOKENS * million_tokens * runs,
+        references=(PLAIN,),
+        fractions=("bytes_up", "bytes_down"),
     )
 
 
-def _minutes(million_tokens: float) -> float:
-    """Return how long a table takes whose runs see so many tokens each."""
-    runs = sum(len(row.seeds) for row in _rows(SEEDS, LENGTH))
-    return MINUTES_PER_MILLION_TOKENS * million_tokens * runs
-
-
+_OTHERS = tuple(name for name in FORMS if name not in PROMISED)
 TABLES = {
-    "compression-sms": TableDefinition(
-        title="Compressed updates: NUS SMS, every phone user a client, 1.5 million tokens a run",
-        preset="keyboard-sms",
-        rows=_rows(SEEDS, LENGTH),
-        figures=FIGURES,
-        minutes=_minutes(1.5),
-        references=(PLAIN,),
-        fractions=("bytes_up",),
+    "compression-sms": _table(
+        "NUS SMS, every phone user a client", "keyboard-sms", _rows(PROMISED, SEEDS, LENGTH), 1.5
     ),
-    "compression-ptb": TableDefinition(
-        title="Compressed updates: Penn Treebank, 100 IID clients, 2.8 million tokens a run",
-        preset="fedatt-ptb",
-        rows=_rows(SEEDS, LENGTH),
-        figures=FIGURES,
-        minutes=_minutes(2.8),
-        references=(PLAIN,),
-        fractions=("bytes_up",),
+    "compression-ptb": _table(
+        "Penn Treebank, 100 IID clients", "fedatt-ptb", _rows(PROMISED, SEEDS, LENGTH), 2.8
+    ),
+    "compression-forms": _table(
+        "NUS SMS, every phone user a client, the other forms",
+        "keyboard-sms",
+        (
+            Row(PLAIN, LENGTH, SEEDS[:1], run="compression-sms/float32"),
+            *_rows(_OTHERS, SEEDS[:1], LENGTH),
+        ),
+        1.5,
     ),
 }
 QUICK = {
     "quick": TableDefinition(
         title="The machinery of compressed updates on the manual's topics",
         preset="keyboard-tiny",
-        rows=_rows((1,), ("rounds.cap=2",)),
+        rows=_rows(FORMS, (1,), ("rounds.cap=2",)),
         figures=FIGURES,
         minutes=1.0,
         references=(PLAIN,),
-        fractions=("bytes_up",),
+        fractions=("bytes_up", "bytes_down"),
     )
 }

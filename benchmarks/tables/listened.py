@@ -12,7 +12,7 @@ from simulation.listening.commands import RECOGNISER_FILE, ListenRequest, listen
 from simulation.listening.recogniser_training import TrainingSettings
 from simulation.listening.session import FIGURES_FILE
 from simulation.listening.table import ListeningReport, VoiceFigures
-from simulation.metrics import Figures, read_metrics
+from simulation.metrics import Figures, read_metrics, round_of
 
 FOLDER = "listening"
 CLIPS = 16
@@ -112,7 +112,7 @@ def _followed(run: Path) -> list[tuple[int, float, float]]:
         seconds += float(row["round_s"] or 0)
         loss = row.get(FOLLOWED)
         if isinstance(loss, int | float):
-            found.append((int(row["round"] or 0), float(loss), seconds))
+            found.append((round_of(row), float(loss), seconds))
     return found
 
 

@@ -50,11 +50,12 @@ def write_matrix(
     names = [tuple(row.name.split(BETWEEN)) for row in table.rows]
     rules = list(dict.fromkeys(rule for rule, _ in names))
     attacks = list(dict.fromkeys(attack for _, attack in names))
-    seeds = max((len(folders) for folders in runs.values()), default=0)
+    counts = sorted({len(folders) for folders in runs.values() if folders}) or [0]
+    seeds = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     lines = [
         f"# {table.title}",
         "",
-        f"Made by `{command}`; {seeds} seed(s); lost runs are left out of means.",
+        f"Made by `{command}`; {seeds} seed(s) a cell; lost runs are left out of means.",
     ]
     for figure in table.figures:
         lines += ["", f"## {figure.replace('_', ' ')}", "", f"| | {' | '.join(attacks)} |"]

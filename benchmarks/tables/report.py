@@ -202,6 +202,7 @@ def _draw(
     }
     floors: dict[str, float] = {name: done[name][0] for name in table.references if name in done}
     positions = {row.name: row.x for row in table.rows if row.x is not None}
+    curves = {name: run for name, run in runs.items() if name not in table.references}
     if table.setting is not None:
         points = [(positions[name], *done[name]) for name in positions if name in done]
         if points:
@@ -212,8 +213,7 @@ def _draw(
                 figure=first,
                 levels=floors,
             )
-    elif runs and table.curve is not None:
-        curves = {name: run for name, run in runs.items() if name not in table.references}
+    elif curves and table.curve is not None:
         lines = {name: read_metrics(run) for name, run in curves.items()}
         plot_runs(lines, path, figure=table.curve, levels=floors)
     elif done:

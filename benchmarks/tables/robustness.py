@@ -10,6 +10,7 @@ from benchmarks.tables.definition import Row, TableDefinition
 
 THREE = (1, 2, 3)
 SHARE = 0.2
+_SMALL = ("mean", "literal", "default", "default, trimmed")
 BETWEEN = " under "
 """What stands between rule and attack in the name of a row."""
 
@@ -123,23 +124,20 @@ _OUTCOME = (
     "attackers_weight",
     "attackers_largest_weight",
 )
-_SMALL = ("mean", "default", "literal", "default, trimmed")
 
-TABLES = {
-    "attacks-digits": _table(
-        f"Digits, {_TITLE}; a fifth of the clients attack",
-        "fedtp-digits",
-        _rows(_rules(2.0) | _krum(4, 9), ATTACKS, THREE),
-        minutes=50,
-        figures=_OUTCOME,
-        settings=_DIGITS,
-    ),
-    "attacks-keyboard": _table(
+_KEYBOARD = _rules(15.0) | _krum(4, 5)
+
+
+def _keyboard(
+    which: str, rules: dict[str, tuple[str, ...]], seeds: tuple[int, ...], *, minutes: float
+) -> TableDefinition:
+    """Return a table of some rules on text messages."""
+    return _table(
         "NUS SMS, every phone user a client, 2,000 words, width 96, 15 rounds of 20; a fifth "
-        "of the clients attack",
+        f"of the clients attack{which}",
         "keyboard-sms",
-        _rows(_rules(15.0) | _krum(4, 5), ATTACKS | _BACKDOOR, THREE),
-        minutes=130,
+        _rows(rules, ATTACKS | _BACKDOOR, seeds),
+        minutes=minutes,
         figures=(
             "test_perplexity",
             "test_top3_recall",
@@ -152,11 +150,31 @@ TABLES = {
             "rounds={cap=15, cohort_size=20, quorum=11, deadline_s=600.0}",
             "evaluation.every_rounds=15",
             "data.keystrokes=false",
-            # The preset's 10,000 words and width 300 take six times as long, for 324 runs.
+            # The preset's 10,000 words and width 300 take six times as long, for 180 runs.
             "vocabulary.size=2000",
             "model.vocabulary_size=2000",
             "model.hidden_size=96",
         ),
+    )
+
+
+TABLES = {
+    "attacks-digits": _table(
+        f"Digits, {_TITLE}; a fifth of the clients attack",
+        "fedtp-digits",
+        _rows(_rules(2.0) | _krum(4, 9), ATTACKS, THREE),
+        minutes=50,
+        figures=_OUTCOME,
+        settings=_DIGITS,
+    ),
+    "attacks-keyboard": _keyboard(
+        "", {name: _KEYBOARD[name] for name in _SMALL}, THREE, minutes=43
+    ),
+    "attacks-keyboard-rules": _keyboard(
+        "; the other rules, one seed",
+        {name: rule for name, rule in _KEYBOARD.items() if name not in _SMALL},
+        THREE[:1],
+        minutes=29,
     ),
 }
 

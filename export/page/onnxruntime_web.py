@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from privacy.atomic import write_atomically
+from privacy.atomic import READABLE, write_atomically
 
 VERSION = "1.30.0"
 FOLDER = Path(__file__).parent / "onnxruntime"
@@ -33,7 +33,6 @@ _SHA256 = {
 }
 _LARGE = "ort-wasm-simd-threaded.wasm"
 _FETCH_TIMEOUT_S = 600
-_READABLE = 0o644
 
 
 class PageError(ValueError):
@@ -58,7 +57,7 @@ def fetch(folder: Path = FOLDER) -> Path:
     files[_LARGE + COMPRESSED] = gzip.compress(files[_LARGE], mtime=0)
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
-        write_atomically(folder / name, content, mode=_READABLE)
+        write_atomically(folder / name, content, mode=READABLE)
     return folder
 
 

@@ -4,7 +4,8 @@ The limit on norms follows the clients: it is a multiple of the typical norm, a 
 that moves half of the way, on a logarithmic scale, towards each round's own. It is fixed before a
 round begins, so who is set aside depends on nobody else of the round. Where none is known yet the
 clipping norm stands for it, if there is one. Nobody who keeps to the clipping norm is set aside for
-length, however short most updates have become: the clip bounds them already.
+length, however short most updates have become: the clip bounds them already. Only four bits rounded
+at random can lengthen an update of few large values by more than is allowed for.
 
 Under a guarantee norms are not followed; what is counted are reasons that an honest device gives
 nobody, and under ``central`` and ``ftrl`` no count leaves the coordinator.
@@ -22,7 +23,8 @@ from torch import Tensor
 from privacy.clipping import UnusableUpdateError, l2_norm
 from server.screening_settings import ScreeningSettings
 
-# Rounding for the journey, to four bits above all, lengthens an update that was clipped before.
+# Rounding for the journey lengthens an update that was clipped before: to the nearest value by less
+# than a twentieth, at random, to four bits above all, by more.
 _ROUNDED = 1.25
 
 

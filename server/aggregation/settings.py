@@ -28,10 +28,16 @@ class MeanSettings(RuleSettings, frozen=True, kw_only=True, tag="mean"):
 class AttentiveSettings(RuleSettings, frozen=True, kw_only=True, tag="attentive"):
     """Weigh each layer by e^{κ(s/C - 1)}, s its norm in the clipped update.
 
+    Breakdown point: none; in each layer one client weighs at most e^|κ| times another, and enough
+    of one mind move the result anywhere within the clip. Cost: that of a mean; updates stream, and
+    none is kept.
+
     Attributes:
-        attention_strength: κ; the largest ratio of two weights is e^κ, 0 is the equal mean. A
+        attention_strength: κ; the largest ratio of two weights is e^|κ|, 0 is the equal mean. A
             value above 0.5 buys little and multiplies the noise a guarantee needs by about e^κ.
-            Below 0 it is turned round: who moved furthest weighs least, by e^κ at most.
+            Below 0 it is turned round: who moved furthest weighs least, down to e^κ times one who
+            did not move. That damps who sends much, not who sends little and wrong; and empty
+            places, which are zeros, weigh most.
         grouping: What counts as a layer: every ``tensor`` by itself (as the authors' code), or
             the tensors of one ``layer`` of the schema together.
     """

@@ -16,7 +16,7 @@ from models.model_settings import schema_of
 from models.parameters import load_parameters
 from models.registry import build_network, word_network
 from models.schema import Role
-from privacy.atomic import write_atomically
+from privacy.atomic import READABLE, write_atomically
 from privacy.audit_exposure import exposure
 from privacy.audit_scores import AuditError
 from server.config import make_plan
@@ -107,9 +107,9 @@ def run_audit(
     )
     out.mkdir(parents=True, exist_ok=True)
     encoded = msgspec.json.format(msgspec.json.encode(result))
-    write_atomically(out / RESULT_FILE, encoded, mode=0o644)
+    write_atomically(out / RESULT_FILE, encoded, mode=READABLE)
     page = report_page(result, kept.read() if result.canaries else None)
-    write_atomically(out / REPORT_FILE, page.encode(), mode=0o644)
+    write_atomically(out / REPORT_FILE, page.encode(), mode=READABLE)
     return result
 
 

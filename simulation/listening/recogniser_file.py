@@ -10,9 +10,8 @@ import torch
 
 from models.speech_recogniser import RecogniserSettings, SpeechRecogniser
 from models.tensor_file import TensorFileError, decode_tensors, encode_tensors
-from privacy.atomic import write_atomically
+from privacy.atomic import READABLE, write_atomically
 
-_READABLE = 0o644
 _SETTINGS, _CORPUS = "settings", "corpus"
 
 
@@ -34,7 +33,7 @@ def save_recogniser(path: Path, recogniser: SpeechRecogniser, *, corpus: str) ->
         _CORPUS: corpus,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, encode_tensors(tensors, described), mode=_READABLE)
+    write_atomically(path, encode_tensors(tensors, described), mode=READABLE)
 
 
 def load_recogniser(path: Path, *, corpus: str) -> SpeechRecogniser:

@@ -14,7 +14,7 @@ import msgspec
 from models.edit_distance import ReadingErrors, reading_errors
 from models.heard_letters import heard_letters
 from models.speech_recogniser import SpeechRecogniser
-from privacy.atomic import write_atomically
+from privacy.atomic import READABLE, write_atomically
 from simulation.listening.corpus import Corpus, Real
 from simulation.listening.hearing import Heard, Listener
 from simulation.listening.pictures import Shown, draw_utterances
@@ -30,7 +30,6 @@ from simulation.listening.voices import (
     Voice,
 )
 
-_READABLE = 0o644
 TABLE_FILE, FIGURES_FILE = "listening.md", "listening.json"
 
 
@@ -124,8 +123,8 @@ def _draw(
 def _write(folder: Path, report: ListeningReport) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     figures = msgspec.json.format(msgspec.json.encode(report))
-    write_atomically(folder / FIGURES_FILE, figures, mode=_READABLE)
-    write_atomically(folder / TABLE_FILE, markdown(report).encode(), mode=_READABLE)
+    write_atomically(folder / FIGURES_FILE, figures, mode=READABLE)
+    write_atomically(folder / TABLE_FILE, markdown(report).encode(), mode=READABLE)
 
 
 def _file_name(name: str) -> str:

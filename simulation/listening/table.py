@@ -92,6 +92,8 @@ def voice_figures(voice: str, kind: Kind, heard: Sequence[UtteranceFigures]) -> 
     )
 
 
+_MOST_MISHEARD = 0.2
+"""The share of real clips' letters up to which a recogniser's hearing tells voices apart."""
 _COLUMNS: Sequence[tuple[str, Callable[[VoiceFigures], float | None], str]] = (
     ("MCD, dB", lambda row: row.mcd_db, ".2f"),
     ("F0 RMSE, cents", lambda row: row.f0_rmse_cents, ".0f"),
@@ -124,9 +126,18 @@ def markdown(report: ListeningReport) -> str:
             for row in report.voices
         ),
         "",
-        *(f"- {note}" for note in (*report.notes, *_legend())),
+        *(f"- {note}" for note in (*report.notes, *_warnings(report), *_legend())),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _warnings(report: ListeningReport) -> Iterable[str]:
+    if report.recogniser_error_rate > _MOST_MISHEARD:
+        yield (
+            f"CER tells nothing here: the recogniser mishears {report.recogniser_error_rate:.0%} "
+            "of the letters of real clips, and can judge a voice where that is below "
+            f"{_MOST_MISHEARD:.0%}; it needs some hundreds of clips to learn from"
+        )
 
 
 def _legend() -> Iterable[str]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from models.schema import Schema
-from privacy.atomic import write_atomically
+from privacy.atomic import READABLE, write_atomically
 from simulation.commands import Request
 from simulation.config import SimulationConfig, config_from, read_tables, with_settings
 from simulation.dealing import build_population
@@ -207,11 +207,11 @@ class Results(NamedTuple):
     def write_settings(self, best: Measurement, target_epsilon: float) -> str:
         """Write the tables that deploy a setting, and return them."""
         text = fragment(best, self.deployment, target_epsilon=target_epsilon)
-        write_atomically(self.out / SETTINGS_FILE, text.encode(), mode=0o644)
+        write_atomically(self.out / SETTINGS_FILE, text.encode(), mode=READABLE)
         return text
 
     def write_crowds(self, crowds: Sequence[Crowd], target_epsilon: float) -> str:
         """Write the table of populations, and return it."""
         text = crowds_markdown(crowds, target_epsilon=target_epsilon, rounds=self.deployment.rounds)
-        write_atomically(self.out / CROWD_FILE, text.encode(), mode=0o644)
+        write_atomically(self.out / CROWD_FILE, text.encode(), mode=READABLE)
         return text

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from privacy.atomic import write_atomically
+from privacy.atomic import READABLE, write_atomically
 from simulation.plots import write_figure
 from simulation.tuning.candidate import Deployment
 from simulation.tuning.measuring import Measurement
@@ -117,9 +117,9 @@ def write(
     out.mkdir(parents=True, exist_ok=True)
     document = {"deployment": deployment, "note": note, "measurements": measurements}
     encoded = msgspec.json.format(msgspec.json.encode(document))
-    write_atomically(out / "tune.json", encoded, mode=0o644)
+    write_atomically(out / "tune.json", encoded, mode=READABLE)
     text = markdown(measurements, deployment, note=note)
-    write_atomically(out / "tune.md", text.encode(), mode=0o644)
+    write_atomically(out / "tune.md", text.encode(), mode=READABLE)
     if any(one.epsilon is not None for one in measurements):
         people = f"N = {deployment.population_size:,}, T = {deployment.rounds}"
         draw(measurements, out / "frontier.png", title=f"{people}, δ = {deployment.delta:g}")

@@ -11,7 +11,7 @@ from edge_client.client_network import ClientNetwork
 from edge_client.personalisation.grown_state import kept_layout, read_kept_state
 from edge_client.personalisation.own_model import own_model
 from edge_client.personalisation.registry import build_client_half
-from edge_client.personalisation.state import PersonalState
+from edge_client.personalisation.state import PersonalState, StateLayout
 from models.hypernetwork import Hypernetwork
 from models.hypernetwork_state import HypernetworkState, state_of_tensors
 from models.parameters import load_parameters
@@ -78,6 +78,11 @@ class FinishedRun:
             put_part(received, schema, self.method.generated, generated)
         return received
 
+    @property
+    def layout(self) -> StateLayout:
+        """Return what a client's state holds."""
+        return kept_layout(self.plan, build_client_half(self.plan.personalisation))
+
     def kept_by(self, client: str) -> PersonalState | None:
         """Return what a client keeps to itself; None if it keeps nothing.
 
@@ -85,7 +90,7 @@ class FinishedRun:
         (``simulation.understanding.novel_states``).
         """
         path = self.folder.states.newest(client, self.model_round)
-        layout = kept_layout(self.plan, build_client_half(self.plan.personalisation))
+        layout = self.layout
         if path is None or layout.is_empty:
             return None
         return read_kept_state(path, self.plan, layout)

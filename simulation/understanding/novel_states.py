@@ -10,14 +10,11 @@ from collections.abc import Mapping
 
 import msgspec
 
-from edge_client.personalisation.grown_state import kept_layout
-from edge_client.personalisation.registry import build_client_half
-from edge_client.personalisation.state import PersonalState, StateLayout, write_state
-from privacy.atomic import write_atomically
+from edge_client.personalisation.state import PersonalState, write_state
+from privacy.atomic import READABLE, write_atomically
 from simulation.understanding.finished_run import FinishedRun
 
 NOVEL_FILE = "novel.json"
-_READABLE = 0o644
 
 
 class NovelFit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -34,7 +31,7 @@ class NovelFit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 def can_keep_fits(run: FinishedRun) -> bool:
     """Return whether what is fitted to a novel client is all of it what a client keeps itself."""
-    layout = _layout(run)
+    layout = run.layout
     has_own = bool(layout.personal.tensors or layout.extras.tensors)
     return has_own and not run.method.generated.tensors
 
@@ -45,20 +42,16 @@ def keep_fits(run: FinishedRun, states: Mapping[str, PersonalState], fit: NovelF
     Raises:
         OSError: If the disk refuses.
     """
-    layout, shelf = _layout(run), run.folder.states
+    layout, shelf = run.layout, run.folder.states
     path = run.folder.folder / NOVEL_FILE
     # Without it nobody reads the states: a fit that is cut short is none.
     path.unlink(missing_ok=True)
     for client, state in states.items():
         write_state(shelf.place(client, run.model_round), layout, state)
-    write_atomically(path, msgspec.json.encode(fit), mode=_READABLE)
+    write_atomically(path, msgspec.json.encode(fit), mode=READABLE)
 
 
 def kept_fit(run: FinishedRun) -> NovelFit | None:
     """Return how the novel clients whose states are kept were fitted, or None if none were."""
     path = run.folder.folder / NOVEL_FILE
     return msgspec.json.decode(path.read_bytes(), type=NovelFit) if path.exists() else None
-
-
-def _layout(run: FinishedRun) -> StateLayout:
-    return kept_layout(run.plan, build_client_half(run.plan.personalisation))

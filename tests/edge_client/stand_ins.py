@@ -7,7 +7,7 @@ from pathlib import Path
 from edge_client.device import Device
 from edge_client.device_folder import DeviceFolder
 from edge_client.floor import Floor
-from edge_client.job import Evaluated, Job, Outcome, Trained
+from edge_client.job import Evaluated, Fitted, Job, Outcome, Trained
 from edge_client.refusal import RefusedError, UnreachableError
 from edge_client.traffic import Traffic
 from edge_client.transport import Transport
@@ -33,17 +33,19 @@ class StandInTransport(Transport):
 
     Attributes:
         calls: What was called, with what matters of it.
+        fetched: Size of each sealed model that was fetched, and the release that it leads from.
         refusals: Codes that the next calls of a name are refused with, first to last.
         orders: What the coordinator pushes; None ends the stream.
         checked_in: Requests that opened a stream.
         vocabulary: The word list that is served.
         unreachable: How many check-ins fail before one gets through.
-        commit_hangs: Whether commits wait for ``commit_answered``.
+        commit_hangs: Whether commits, and embeddings, wait for ``commit_answered``.
         commit_answered: Set, it answers the commits that hang.
     """
 
     def __init__(self) -> None:  # No channel: nothing here speaks gRPC.
         self.calls: list[tuple[object, ...]] = []
+        self.fetched: list[tuple[int, bytes]] = []
         self.refusals: dict[str, list[str]] = {}
         self.orders: asyncio.Queue[wire.WorkOrder | None] = asyncio.Queue()
         self.checked_in: list[wire.CheckInRequest] = []
@@ -80,6 +82,7 @@ class StandInTransport(Transport):
         base_sha256: bytes = b"",
     ) -> None:
         self._note("fetch_model")
+        self.fetched.append((total_bytes, base_sha256))
         target.write_bytes(SEALED_MODEL)
 
     async def fetch_vocabulary(self, sha256: bytes) -> bytes:
@@ -94,6 +97,11 @@ class StandInTransport(Transport):
 
     async def commit(self, nonce: bytes, message_id: bytes, example_count: int) -> None:
         self._note("commit", nonce, message_id, example_count)
+        if self.commit_hangs:
+            await self.commit_answered.wait()
+
+    async def send_embedding(self, nonce: bytes, sealed: bytes) -> None:
+        self._note("send_embedding", nonce, sealed)
         if self.commit_hangs:
             await self.commit_answered.wait()
 
@@ -137,7 +145,7 @@ class StandInTrainer:
             finally:
                 self.stopped += 1
         assert self.outcome is not None
-        if isinstance(self.outcome, Trained):
+        if isinstance(self.outcome, Trained | Fitted):
             Path(job.sealed_update).write_bytes(SEALED_UPDATE)
         return self.outcome
 

@@ -128,6 +128,17 @@ def test_no_embedding_leaves_a_device_without_noise_under_a_guarantee() -> None:
     assert refused.value.code == "floor_mode"
 
 
+def test_what_a_device_fits_for_itself_leaves_it_under_no_mode() -> None:
+    fitting = plan(
+        kind="fit_personal",
+        embedding_fit=EmbeddingFitSettings(),
+        personalisation=DittoSettings(),
+        privacy=central(noise_multiplier=1.0),
+    )
+
+    check_plan(fitting, msgspec.structs.replace(FLOOR, modes=frozenset({"central"})))
+
+
 def test_an_owner_may_choose_the_methods_that_a_device_takes_part_in() -> None:
     personal = plan(personalisation=DittoSettings())
     only_global = msgspec.structs.replace(FLOOR, methods=frozenset({"global"}))

@@ -29,6 +29,7 @@ from tests.edge_client.stand_ins import (
 TRAINED = Trained(example_count=12, message_id=MESSAGE_ID)
 COUNTS = Evaluated(token_count=10, log_loss_sum=23.0, top1_hits=2, top3_hits=4)
 NONCE = make_lease().nonce
+EARLIER, OTHER = b"e" * 32, b"o" * 32
 
 
 @pytest.fixture(autouse=True)
@@ -83,6 +84,52 @@ def test_a_model_is_fetched_trained_sent_committed_and_forgotten(
     assert list(device.folder.work.iterdir()) == []
     assert not device.folder.outbox().sealed_update.exists()
     assert device.traffic.today.bytes_moved == len(SEALED_MODEL) + len(SEALED_UPDATE)
+
+
+def lease_from(*offered: tuple[bytes, int]) -> wire.Lease:
+    """Return a lease whose model may be fetched from earlier releases on, in so many bytes."""
+    lease = make_lease()
+    for release, download_bytes in offered:
+        lease.moved.add(base_sha256=release, download_bytes=download_bytes)
+    return lease
+
+
+def test_a_device_fetches_what_changed_since_the_release_that_it_holds(
+    tmp_path: Path, transport: StandInTransport
+) -> None:
+    device, trainer = with_outcome(tmp_path, TRAINED)
+    device.folder.held.keep(EARLIER, b"its parameters")
+
+    serve(lease_from((OTHER, 4), (EARLIER, 5)), device, transport)
+
+    assert transport.fetched == [(5, EARLIER)]
+    assert trainer.jobs[0].held_sha256 == EARLIER
+
+
+@pytest.mark.parametrize(
+    ("held", "offered"),
+    [
+        (None, [(EARLIER, 5)]),
+        (EARLIER, []),
+        (EARLIER, [(OTHER, 5)]),
+        (EARLIER, [(EARLIER, len(SEALED_MODEL))]),
+    ],
+    ids=["nothing held", "nothing offered", "another offered", "no shorter"],
+)
+def test_a_device_that_no_way_serves_fetches_the_whole_model(
+    tmp_path: Path,
+    transport: StandInTransport,
+    held: bytes | None,
+    offered: list[tuple[bytes, int]],
+) -> None:
+    device, trainer = with_outcome(tmp_path, TRAINED)
+    if held is not None:
+        device.folder.held.keep(held, b"its parameters")
+
+    serve(lease_from(*offered), device, transport)
+
+    assert transport.fetched == [(len(SEALED_MODEL), b"")]
+    assert trainer.jobs[0].held_sha256 is None
 
 
 class BreakingTransport(StandInTransport):

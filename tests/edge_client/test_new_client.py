@@ -219,6 +219,24 @@ def test_a_tree_of_gaussian_processes_needs_no_fitting() -> None:
     assert torch.equal(models[0].parameters, models[-1].parameters)
 
 
+def test_an_optimiser_goes_on_from_epoch_to_epoch() -> None:
+    asked = plan(GlobalSettings())
+    # All images in one batch: three epochs are three steps, in whatever order the images come.
+    training = msgspec.structs.replace(
+        asked.training, optimiser="adam", learning_rate=0.01, batch_size=40, local_epochs=3
+    )
+    asked = msgspec.structs.replace(asked, training=training)
+
+    models = fitted(asked, epochs=3)
+
+    trained = LocalTrainer(asked).train(
+        released(asked), TRAIN, round_number=1, client_name=NAME, personal=None
+    )
+    moved = models[-1].parameters - models[0].parameters
+    assert float(moved.norm()) > 0.1
+    assert torch.allclose(moved, trained.update, atol=1e-4)
+
+
 def test_the_same_fit_gives_the_same_bits() -> None:
     asked = plan(FedTpSettings(hypernetwork=SMALL))
 

@@ -7,13 +7,14 @@ import pytest
 
 import edge_client.lease as lease_module
 from edge_client.device import Device
-from edge_client.job import Job, Outcome, Trained
+from edge_client.job import Fitted, Job, Outcome, Trained
 from edge_client.lease import serve_lease
 from edge_client.refusal import RefusedError
 from models.plan import decode_plan
 from protos import federation_pb2 as wire
 from tests.edge_client.stand_ins import (
     MESSAGE_ID,
+    SEALED_UPDATE,
     StandInTrainer,
     StandInTransport,
     make_device,
@@ -29,8 +30,8 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 class PersonalTrainer(StandInTrainer):
     """Leave a new personal state beside each update, named after the round."""
 
-    def __init__(self) -> None:
-        super().__init__(Trained(example_count=12, message_id=MESSAGE_ID))
+    def __init__(self, outcome: Outcome | None = None) -> None:
+        super().__init__(outcome or Trained(example_count=12, message_id=MESSAGE_ID))
         self.device: Device | None = None
 
     async def run(self, job: Job) -> Outcome:
@@ -40,11 +41,20 @@ class PersonalTrainer(StandInTrainer):
         return await super().run(job)
 
 
+def device_with(trainer: PersonalTrainer, folder: Path) -> Device:
+    trainer.device = make_device(folder, trainer)
+    return trainer.device
+
+
 @pytest.fixture
 def device(tmp_path: Path) -> Device:
-    trainer = PersonalTrainer()
-    trainer.device = make_device(tmp_path, trainer)
-    return trainer.device
+    return device_with(PersonalTrainer(), tmp_path)
+
+
+@pytest.fixture
+def new_device(tmp_path: Path) -> Device:
+    """Return a device whose every lease is to fit an embedding."""
+    return device_with(PersonalTrainer(Fitted(message_id=MESSAGE_ID, is_sealed=True)), tmp_path)
 
 
 @pytest.fixture
@@ -56,14 +66,16 @@ def serve(lease: wire.Lease, device: Device, transport: StandInTransport) -> Non
     asyncio.run(serve_lease(lease, device, transport))
 
 
-def cut_short(device: Device, transport: StandInTransport, number: int = 1) -> None:
+def cut_short(
+    device: Device, transport: StandInTransport, number: int = 1, call: str = "commit"
+) -> None:
     """Serve a lease until its commit is under way, and no further."""
     transport.commit_hangs = True
-    commits = transport.named.count("commit")
+    commits = transport.named.count(call)
 
     async def serve_and_cancel() -> None:
         work = asyncio.create_task(serve_lease(make_lease(number=number), device, transport))
-        while transport.named.count("commit") == commits:
+        while transport.named.count(call) == commits:
             await asyncio.sleep(0)
         work.cancel()
         await asyncio.wait({work})
@@ -151,3 +163,31 @@ def test_an_update_that_did_not_count_leaves_the_state_before_it(
         serve(make_lease(number=3), device, transport)
 
     assert kept(device) == (b"round 1", False)
+
+
+def test_a_fit_taken_up_again_sends_the_same_embedding(
+    new_device: Device, transport: StandInTransport
+) -> None:
+    cut_short(new_device, transport, call="send_embedding")
+
+    serve(make_lease(), new_device, transport)
+
+    sent = [what for name, *what in transport.calls if name == "send_embedding"]
+    assert sent == [[make_lease().nonce, SEALED_UPDATE]] * 2
+    assert transport.named.count("fetch_model") == 1
+    assert kept(new_device) == (b"round 1", False)
+
+
+def test_what_was_fitted_counts_whatever_becomes_of_its_embedding(
+    new_device: Device, transport: StandInTransport
+) -> None:
+    cut_short(new_device, transport, call="send_embedding")
+    assert kept(new_device) == (b"round 1", False)
+    transport.refusals["fetch_model"] = ["late"]
+
+    with pytest.raises(RefusedError):
+        serve(make_lease(number=2), new_device, transport)
+
+    # Nobody is asked about it.
+    assert transport.named.count("send_embedding") == 1
+    assert kept(new_device) == (b"round 1", False)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from edge_client.job import Evaluated, Trained
+from edge_client.outbox import KeptUpdate
 from edge_client.refusal import RefusedError, UnreachableError
 from edge_client.session import Ended, Session
 from protos import federation_pb2 as wire
@@ -142,18 +143,67 @@ def test_an_ended_lease_stops_the_work_and_another_ones_end_does_not(tmp_path: P
     assert scene.transport.named == ["check_in", "fetch_model"]
 
 
-def test_a_new_lease_takes_the_place_of_the_work_before(tmp_path: Path) -> None:
+def test_a_new_lease_waits_for_the_answer_of_the_work_before(tmp_path: Path) -> None:
     async def act(scene: Scene) -> None:
+        scene.transport.commit_hangs = True
         scene.lease(1)
         running = asyncio.create_task(scene.run())
-        await until(lambda: len(scene.trainer.jobs) == 1)
+        await until(lambda: "commit" in scene.transport.named)
         scene.lease(2)
-        await until(lambda: len(scene.trainer.jobs) == 2)
-        assert scene.trainer.stopped == 1
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(scene.trainer.jobs) == 1
+        scene.transport.commit_answered.set()
+        await until(lambda: scene.transport.named.count("commit") == 2)
         scene.come_back("finished", 1)
         await running
 
-    play(tmp_path, act, StandInTrainer())
+    scene = play(tmp_path, act, StandInTrainer(TRAINED))
+
+    assert [job.round_number for job in scene.trainer.jobs] == [1, 2]
+
+
+def test_who_serves_one_lease_serves_no_second_that_overtakes_the_answer(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        scene.transport.commit_hangs = True
+        scene.lease(1)
+        running = asyncio.create_task(scene.run(once=True))
+        await until(lambda: "commit" in scene.transport.named)
+        scene.lease(2)
+        scene.transport.commit_answered.set()
+        assert await running == Ended(0.0, "served")
+
+    scene = play(tmp_path, act, StandInTrainer(TRAINED))
+
+    assert [job.round_number for job in scene.trainer.jobs] == [1]
+
+
+def test_what_waits_in_the_outbox_is_asked_about_when_the_run_is_over(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        outbox, personal = scene.device.folder.outbox(), scene.device.folder.personal
+        outbox.sealed_update.write_bytes(b"sealed")
+        outbox.keep(
+            KeptUpdate(
+                lease_nonce=make_lease().nonce,
+                deadline_ms=1000,
+                base_sha256=make_lease().base_sha256,
+                message_id=MESSAGE_ID,
+                example_count=12,
+            )
+        )
+        personal.waiting(MESSAGE_ID).write_bytes(b"trained")
+        # A coordinator that goes away may offer the same lease again.
+        scene.come_back("draining", 10)
+        await scene.run()
+        assert "commit" not in scene.transport.named
+        scene.come_back("finished", 10)
+        await scene.run()
+
+    scene = play(tmp_path, act, StandInTrainer())
+
+    assert scene.transport.calls[-1] == ("commit", make_lease().nonce, MESSAGE_ID, 12)
+    assert scene.device.folder.personal.current.read_bytes() == b"trained"
+    assert scene.device.folder.outbox().kept() is None
 
 
 def test_the_owner_gets_the_device_back_at_once(tmp_path: Path) -> None:
@@ -194,6 +244,45 @@ def test_a_lease_in_hand_is_served_before_certificates_are_renewed(tmp_path: Pat
     scene = play(tmp_path, act, StandInTrainer(TRAINED))
 
     assert not scene.device.folder.outbox().sealed_update.exists()
+
+
+@pytest.mark.parametrize(
+    ("once", "expected"), [(False, Ended(3600.0, "finished")), (True, Ended(0.0, "served"))]
+)
+def test_an_order_to_come_back_that_overtakes_the_answer_takes_no_work_away(
+    tmp_path: Path, once: bool, expected: Ended
+) -> None:
+    async def act(scene: Scene) -> None:
+        scene.transport.commit_hangs = True
+        scene.lease(1)
+        running = asyncio.create_task(scene.run(once=once))
+        await until(lambda: "commit" in scene.transport.named)
+        scene.come_back("finished", 3600)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not running.done()
+        scene.transport.commit_answered.set()
+        assert await running == expected
+
+    scene = play(tmp_path, act, StandInTrainer(TRAINED))
+
+    assert not scene.device.folder.outbox().sealed_update.exists()
+
+
+def test_the_owner_gets_the_device_back_from_the_last_work_too(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        scene.lease(1)
+        running = asyncio.create_task(scene.run())
+        await until(lambda: len(scene.trainer.jobs) == 1)
+        scene.come_back("finished", 3600)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert scene.trainer.stopped == 0
+        scene.needed_elsewhere.set()
+        assert await running == Ended(0.0, "policy")
+        assert scene.trainer.stopped == 1
+
+    play(tmp_path, act, StandInTrainer())
 
 
 def test_a_stream_that_ends_without_a_word_is_a_broken_connection(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import shutil
 import signal
 import socket
 import tempfile
+from itertools import count, islice
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -68,16 +69,23 @@ tied = true
 """
 
 
-def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for opened in sockets:
-            opened.bind(("127.0.0.1", 0))
-        return [opened.getsockname()[1] for opened in sockets]
-    finally:
-        for opened in sockets:
-            opened.close()
+# Below the ports that the kernel gives away, and each worker's own: nobody else takes one between
+# now and the coordinator's start, nor while it is killed and started again.
+_PORTS = count(20_000 + 1_000 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]))
+
+
+def free_ports(number: int) -> list[int]:
+    """Return ports that nobody listens on, none of them twice."""
+    return list(islice(filter(_is_free, _PORTS), number))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as opened:
+        try:
+            opened.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def settings(**changes: object) -> str:
@@ -89,7 +97,7 @@ def settings(**changes: object) -> str:
         "cap": 100,
         "cohort": 2,
         "quorum": 2,
-        "deadline": 60.0,
+        "deadline": 600.0,
         "clipping_norm": 100.0,
         "more_training": "",
         "more_privacy": "",

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from tests.integration.federation import Federation
 
-LIMIT_S = 60.0
+LIMIT_S = 110.0
 Found = TypeVar("Found")
 TEXTS = (
     "the train is late again\ni will be home at eight\ncan you buy bread and milk\n",

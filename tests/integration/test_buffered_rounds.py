@@ -59,8 +59,16 @@ def work_until_finished(device: Device) -> None:
             assert order.retry_after.reason == "finished"
             return
         if order.HasField("lease"):
-            device.receive(order.lease)
-            send(device, order.lease)
+            serve(device, order.lease)
+
+
+def serve(device: Device, lease: pb.Lease) -> None:
+    try:
+        device.receive(lease)
+        send(device, lease)
+    except grpc.RpcError as error:
+        # Others made the releases meanwhile.
+        assert code_of(error) in ("stale", "late"), error
 
 
 def send(device: Device, lease: pb.Lease) -> None:
@@ -69,9 +77,8 @@ def send(device: Device, lease: pb.Lease) -> None:
         try:
             device.send(lease, *sealed)
         except grpc.RpcError as error:
-            if code_of(error) in ("stale", "late"):
-                return
-            assert code_of(error) == "buffer_closed", error
+            if code_of(error) != "buffer_closed":
+                raise
             time.sleep(0.01)
         else:
             return

@@ -1,12 +1,17 @@
 """Compressed updates over the wire: what real devices send, keep and feed back."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 
 from edge_client.personalisation.state import read_state
+from edge_client.traffic import Traffic
+from models.compression.release_delta import encode_delta
 from models.compression.update_format import update_format
 from privacy.envelope import sealed_bytes
-from server.config import make_plan
+from server.config import make_plan, read_config
+from server.failpoints import Failpoint
 from tests.integration.conftest import Make, MakeDevices
 from tests.integration.federation import Federation
 from tests.integration.personal_federation import Simulated
@@ -91,9 +96,44 @@ def test_releases_that_come_as_what_changed_end_where_a_simulation_does_though_o
     await_rounds(federation, 3)
 
     releases = _released(federation)
-    assert releases == _simulated(federation, devices, rounds=3)
+    clients = SimulatedDevices(federation.config, devices)
+    simulated = Simulated(federation.config, clients.names, clients.train)
+    received, digests = [], []
+    for _ in range(3):
+        received.append(simulated.received_by(clients.names[1]).numpy())
+        digests = simulated.run(1)
+    assert releases == digests
+    # The device that lost nothing fetched one whole model, and twice what changed since.
+    schema, step = federation.config.schema, 2.0**-10
+    ways = [
+        encode_delta(schema, None, received[0], step),
+        *(encode_delta(schema, base, release, step) for base, release in pairwise(received)),
+    ]
+    traffic = Traffic(devices[1].folder / "traffic.json").today
+    assert traffic.bytes_down == sum(sealed_bytes(len(way)) for way in ways)
     # The last round's model is what was released after the second.
     until(lambda: _held(devices[0]) == _held(devices[1]) == releases[-2].hex())
+
+
+def test_how_updates_travel_may_change_though_one_is_committed_in_the_form_before(
+    make_federation: Make, make_devices: MakeDevices
+) -> None:
+    federation = make_federation(cap=2, cohort=2, quorum=2)
+    federation.start(Failpoint.COMMITTED)
+    devices = make_devices(federation, 2)
+    for device in devices:
+        device.start()
+    federation.wait_killed()
+    assert any(federation.folder.updates.rglob("*.sealed"))
+
+    settings = federation.folder.config
+    settings.write_text(f"{settings.read_text()}\n{SQUEEZED}")
+    federation.config = read_config(settings)
+    federation.start()
+    await_rounds(federation, 2)
+
+    # It counts no more: its round is tried again, and everybody trains for that in the new form.
+    assert _released(federation) == _simulated(federation, devices, rounds=2)
 
 
 def _released(federation: Federation) -> list[bytes]:

@@ -1,17 +1,23 @@
 """A federation of voices: devices train on their own recordings, and keep who they are."""
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from torch import Tensor
 
 from edge_client.compute import prepare_compute
 from edge_client.device_folder import DeviceFolder
+from edge_client.exit_status import NO_ROUND
 from edge_client.local_round import LocalTrainer
+from edge_client.new_client import Fitted, NewClientFit
 from edge_client.own_examples import OwnRecordings
 from edge_client.personalisation.state import PersonalState, read_state
+from models.hypernetwork_settings import EmbeddingFitSettings
 from models.transformer_tts_settings import TransformerTtsSettings
 from server.config import make_plan
+from server.release_files import read_release
 from tests.edge_client.test_speech_examples import record
 from tests.integration.federation import Federation, free_ports
 from tests.integration.personal_federation import Simulated
@@ -57,6 +63,9 @@ cohort_size = 2
 quorum = 2
 deadline_s = 300.0
 
+[fitting]
+fit = { epochs = 3 }
+
 [listen]
 enrolment = "127.0.0.1:ENROLMENT"
 devices = "127.0.0.1:DEVICES"
@@ -70,27 +79,51 @@ def recordings(folder: Path, pitch_hz: float) -> Path:
     return folder
 
 
-def test_devices_with_voices_end_where_a_simulation_does_and_keep_who_speaks(
-    tmp_path: Path,
-) -> None:
+@pytest.fixture
+def federation(tmp_path: Path) -> Iterator[Federation]:
+    """A federation of two rounds, whose late devices may fit what is their own."""
     enrolment, ports = free_ports(2)
     text = SETTINGS.replace("ENROLMENT", str(enrolment)).replace("DEVICES", str(ports))
-    federation = Federation(tmp_path / "federation", text)
-    devices: list[RealDevice] = []
+    made = Federation(tmp_path / "federation", text)
     try:
-        federation.start()
-        for number, invite in enumerate(federation.invite(2)):
-            device = RealDevice(tmp_path / invite.stem, "")
-            device.data = recordings(tmp_path / f"{invite.stem}-voice", 300.0 + 200 * number)
-            device.enrol(invite)
-            device.start()
-            devices.append(device)
-        await_rounds(federation, 2)
-        digests = [release.parameters_sha256 for release in federation.releases()]
+        made.start()
+        yield made
     finally:
-        for device in devices:
-            device.stop()
-        federation.stop()
+        made.stop()
+
+
+@pytest.fixture
+def enrolled(federation: Federation, tmp_path: Path) -> Iterator[Callable[[float], RealDevice]]:
+    """Return what enrols a device that holds recordings of a voice of some pitch, in hertz."""
+    made: list[RealDevice] = []
+
+    def enrol(pitch_hz: float) -> RealDevice:
+        (invite,) = federation.invite(1)
+        device = RealDevice(tmp_path / invite.stem, "")
+        device.data = recordings(tmp_path / f"{invite.stem}-voice", pitch_hz)
+        device.enrol(invite)
+        made.append(device)
+        return device
+
+    yield enrol
+    for device in made:
+        device.stop()
+
+
+@pytest.fixture
+def trained(federation: Federation, enrolled: Callable[[float], RealDevice]) -> list[RealDevice]:
+    """Return two devices of different voices that have trained to the end of the run."""
+    devices = [enrolled(300.0), enrolled(500.0)]
+    for device in devices:
+        device.start()
+    await_rounds(federation, 2)
+    return devices
+
+
+def test_devices_with_voices_end_where_a_simulation_does_and_keep_who_speaks(
+    federation: Federation, trained: list[RealDevice]
+) -> None:
+    digests = [release.parameters_sha256 for release in federation.releases()]
 
     config = federation.config
     assert isinstance(config.model, TransformerTtsSettings)
@@ -99,7 +132,7 @@ def test_devices_with_voices_end_where_a_simulation_does_and_keep_who_speaks(
     names = [f"device-{number:04d}" for number in (1, 2)]
     own = {
         name: OwnRecordings.read(device.data, config.model).training()
-        for name, device in zip(names, devices, strict=True)
+        for name, device in zip(names, trained, strict=True)
     }
     kept: dict[str, PersonalState | None] = dict.fromkeys(names)
 
@@ -111,7 +144,7 @@ def test_devices_with_voices_end_where_a_simulation_does_and_keep_who_speaks(
         return result.update, result.example_count
 
     assert digests == Simulated(config, names, train).run(2)
-    for name, device in zip(names, devices, strict=True):
+    for name, device in zip(names, trained, strict=True):
         state = read_state(DeviceFolder(device.folder).personal.current, trainer.layout)
         simulated = kept[name]
         assert state is not None
@@ -122,3 +155,43 @@ def test_devices_with_voices_end_where_a_simulation_does_and_keep_who_speaks(
     assert first is not None
     assert second is not None
     assert first.personal.tolist() != second.personal.tolist()
+
+
+@pytest.mark.usefixtures("trained")
+def test_who_comes_late_fits_their_own_voice_and_sends_nothing_of_it(
+    federation: Federation, enrolled: Callable[[float], RealDevice]
+) -> None:
+    released = read_release(federation.folder.releases / "latest")
+    late = enrolled(400.0)
+
+    late.start("--once")
+    assert late.process is not None
+    assert late.process.wait(timeout=60) == 0, late.log.read_text()
+
+    config = federation.config
+    prepare_compute("cpu", threads=1, model=config.model)
+    plan = make_plan(config, "0" * 32, "fit_personal")
+    fitted: list[Fitted] = []
+    assert isinstance(config.model, TransformerTtsSettings)
+    NewClientFit(plan).fit(
+        torch.tensor(released.parameters),
+        OwnRecordings.read(late.data, config.model).training(),
+        client_name="device-0003",
+        settings=EmbeddingFitSettings(epochs=3),
+        after_epoch=lambda _, model: fitted.append(model),
+    )
+    kept = read_state(DeviceFolder(late.folder).personal.current, LocalTrainer(plan).layout)
+    assert kept is not None
+    assert kept.personal.tolist() == fitted[-1].personal.personal.tolist()
+    assert kept.personal.tolist() != fitted[0].personal.personal.tolist()
+    assert "nothing of it is sent" in late.log.read_text()
+    after = read_release(federation.folder.releases / "latest")
+    assert after.record == released.record
+
+    # After a restart on either side: who has a voice is asked for no other.
+    federation.kill()
+    federation.start()
+    before = DeviceFolder(late.folder).personal.current.read_bytes()
+    late.start("--once")
+    assert late.process.wait(timeout=60) == NO_ROUND
+    assert DeviceFolder(late.folder).personal.current.read_bytes() == before

@@ -12,10 +12,10 @@ from server.failpoints import Failpoint
 from tests.integration.conftest import Make
 from tests.integration.device import Device, call_of, next_lease
 from tests.integration.federation import Federation
+from tests.integration.real_device import LIMIT_S
 from tests.integration.test_round import expected_digest
 
 ROUNDS = 2
-LIMIT_S = 60.0
 CASES = (
     "lease_given",
     "lease_given:4",

@@ -36,8 +36,8 @@ from server.store import check_run, open_store
 from server.tree_keys import noise_keys_of
 from tests.integration.device import Device, next_lease, plan_of, wait_finished
 from tests.integration.federation import Federation, settings
-from tests.integration.real_device import RealDevice, await_rounds, until
-from tests.integration.test_failpoints import LIMIT_S, StubbornDevice
+from tests.integration.real_device import LIMIT_S, RealDevice, await_rounds, until
+from tests.integration.test_failpoints import StubbornDevice
 from tests.integration.test_real_refusals import connected
 from tests.integration.test_round import run_to_the_end
 

@@ -24,6 +24,7 @@ from tests.integration.conftest import Make
 from tests.integration.device import Device, Orders, code_of, next_lease, plan_of
 from tests.integration.federation import Federation, settings
 from tests.integration.personal_federation import FEDTP, TRANSFORMER, Simulated
+from tests.integration.real_device import await_rounds
 from tests.integration.test_failpoints import StubbornDevice
 
 pytestmark = pytest.mark.xdist_group("personal rounds")
@@ -155,6 +156,7 @@ def test_a_forgotten_device_has_no_row_and_one_that_was_away_keeps_its_own(
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(take_part, devices, streams))
     leases = [next_lease(orders) for orders in streams]
+    await_rounds(federation, 1)
     first, second = (f"client/{device.name}" for device in devices)
     before = state_in(federation.folder.releases / "000001")
     assert {first, second} <= before.keys()
@@ -163,6 +165,7 @@ def test_a_forgotten_device_has_no_row_and_one_that_was_away_keeps_its_own(
     devices[1].stub.RefusePlan(pb.RefusePlanRequest(lease_nonce=leases[1].nonce, code="busy"))
     devices[0].take_part(leases[0])
     devices[0].receive(next_lease(streams[0]))
+    await_rounds(federation, 2)
     after = state_in(federation.folder.releases / "000002")
     assert np.array_equal(after[second], before[second])
     assert not np.array_equal(after[first], before[first])

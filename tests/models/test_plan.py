@@ -138,14 +138,20 @@ def test_example_privacy_that_bounds_nothing_is_refused(encoded: bytes, message:
 
 
 @pytest.mark.parametrize(
-    ("kind", "fit"), [("train", {"epochs": 1}), ("fit_embedding", None), ("evaluate", {})]
+    ("kind", "fit"),
+    [
+        ("train", {"epochs": 1}),
+        ("fit_embedding", None),
+        ("fit_personal", None),
+        ("evaluate", {}),
+    ],
 )
-def test_a_plan_says_how_to_fit_exactly_where_an_embedding_is_fitted(
+def test_a_plan_says_how_to_fit_exactly_where_something_is_fitted(
     kind: str, fit: dict[str, int] | None
 ) -> None:
     fields: dict[str, Any] = msgspec.json.decode(PLAN.encode())
 
-    with pytest.raises(PlanError, match='embedding_fit belongs to kind "fit_embedding"'):
+    with pytest.raises(PlanError, match="embedding_fit belongs to kinds fit_embedding and"):
         decode_plan(msgspec.json.encode(fields | {"kind": kind, "embedding_fit": fit}))
 
 

@@ -2,8 +2,12 @@ from pathlib import Path
 
 import pytest
 
-from models.plan import decode_plan
+from models.hypernetwork_settings import EmbeddingFitSettings
+from models.model_settings import GruLmSettings, schema_of
+from models.personalisation_settings import DittoSettings, PFedHnSettings
+from models.plan import decode_plan, upload_schema
 from models.vocabulary import Vocabulary
+from privacy.calibrated_settings import CentralNoise
 from server.config import (
     ConfigError,
     make_plan,
@@ -13,6 +17,7 @@ from server.config import (
     read_config,
     read_preset,
 )
+from server.fitting_settings import FittingSettings, check_fitting, fit_kind
 
 RUN = "ab" * 16
 SOUND = """
@@ -117,6 +122,39 @@ def test_a_section_that_makes_no_sense_is_refused(section: str, message: str) ->
         parse_config(SOUND + section, "federation.toml")
 
 
+CENTRAL = """mode = "central"
+noise_multiplier = 1.0
+adjacency = "zero-out"
+delta = 1e-6
+epsilon_budget = 8.0"""
+TREE = CENTRAL.replace("central", "ftrl") + "\nmin_separation = 1\nmax_participation = 3"
+
+
+@pytest.mark.parametrize("mode", [CENTRAL, TREE], ids=["central", "ftrl"])
+@pytest.mark.parametrize(
+    ("section", "harmless", "message"),
+    [
+        ("[screening]\nnorm_factor = 4.0", "", "no noise covers; leave it out"),
+        (
+            '[compression]\nuplink = "int8"\nentropy = "zstd"',
+            '[compression]\nuplink = "int8"',
+            'compression.entropy must be "none"',
+        ),
+    ],
+    ids=["norm_factor", "zstd"],
+)
+def test_what_would_show_clients_is_refused_under_a_guarantee_alone(
+    mode: str, section: str, harmless: str, message: str
+) -> None:
+    # Attention is bounded from three places on.
+    guaranteed = changed('mode = "none"', mode).replace("cohort_size = 2", "cohort_size = 3")
+
+    parse_config(SOUND + section, "federation.toml")
+    parse_config(guaranteed + harmless, "federation.toml")
+    with pytest.raises(ConfigError, match=message):
+        parse_config(guaranteed + section, "federation.toml")
+
+
 def test_a_password_is_refused_and_not_repeated() -> None:
     section = '[store]\nurl = "postgresql://sotto:hunter2@localhost/sotto"'
 
@@ -210,7 +248,11 @@ def test_public_text_scores_no_model_that_nobody_has() -> None:
 @pytest.mark.parametrize(
     ("personalisation", "message"),
     [
-        ('method = "ditto"', 'method = "ditto" has none'),
+        ('method = "fedprox"', 'method = "fedprox" leaves this model nothing to fit'),
+        (
+            'method = "ditto"\n[fitting.fit]\nlearning_rate = 0.5',
+            "may say no more than epochs",
+        ),
         (
             'method = "pfedhn"\nhypernetwork = { embeddings = "fixed" }',
             'embeddings = "fixed" keeps them',
@@ -218,12 +260,41 @@ def test_public_text_scores_no_model_that_nobody_has() -> None:
         ('method = "pfedhn"\n[fitting]\ndeadline_s = 0', "deadline_s must be > 0"),
     ],
 )
-def test_fitting_needs_embeddings_that_are_learned(personalisation: str, message: str) -> None:
+def test_fitting_needs_something_of_a_devices_own(personalisation: str, message: str) -> None:
     fitting = "" if "[fitting]" in personalisation else "\n[fitting]"
     mean = SOUND.replace('rule = "attentive"', 'rule = "mean"')
 
     with pytest.raises(ConfigError, match=message):
         parse_config(f"{mean}[personalisation]\n{personalisation}{fitting}", "federation.toml")
+
+
+@pytest.mark.parametrize("method", ["ditto", "fedper", "pfedme"])
+def test_what_a_device_keeps_is_fitted(method: str, tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("<unk>\n<eos>\na\nb\n")
+    text = changed("words.txt", str(tmp_path / "words.txt"))
+    text = text.replace("[model]", "[model]\ntied = false").replace("attentive", "mean")
+    config = parse_config(f'{text}[personalisation]\nmethod = "{method}"\n[fitting]', "here")
+
+    plan = make_plan(config, RUN, fit_kind(config.personalisation))
+
+    assert plan.kind == "fit_personal"
+    assert plan.embedding_fit == EmbeddingFitSettings()
+    assert upload_schema(plan).tensors == ()
+
+
+def test_a_guarantee_forbids_to_fit_only_what_leaves_a_device() -> None:
+    central = CentralNoise(
+        clipping_norm=1.0,
+        noise_multiplier=1.0,
+        delta=1e-5,
+        epsilon_budget=8.0,
+        adjacency="zero-out",
+    )
+    schema = schema_of(GruLmSettings(vocabulary_size=4, hidden_size=2))
+
+    check_fitting(FittingSettings(), DittoSettings(), schema, central)
+    with pytest.raises(ValueError, match="leaves it without noise"):
+        check_fitting(FittingSettings(), PFedHnSettings(), schema, central)
 
 
 GROWING = """

@@ -55,6 +55,20 @@ def test_a_device_gets_each_lease_once() -> None:
     assert orders_of(session) == ["lease 1"]
 
 
+def test_work_that_gives_way_is_ended_and_work_that_was_answered_is_not() -> None:
+    work = Work()
+    work.nonces["a"] = b"1"
+    session = work.dispatcher.open("a")
+
+    work.nonces["a"] = b"2"
+    work.dispatcher.offer_all()
+    work.dispatcher.done("a")
+    work.nonces["a"] = b"3"
+    work.dispatcher.offer_all()
+
+    assert orders_of(session) == ["lease 1", "lease_ended 1", "lease 2", "lease 3"]
+
+
 def test_a_device_that_waits_gets_work_when_there_is_some() -> None:
     work = Work()
     session = work.dispatcher.open("a")

@@ -11,13 +11,19 @@ from models.vocabulary import VocabularyError
 from privacy.identity import Identity
 from privacy.invite import read_invite
 from server.cli import main
-from server.config import ConfigError, preset_text
+from server.config import ConfigError, preset_text, read_config
 from server.folder import ServerFolder
 from server.founding import FoundingError, found, rotate_keys, write_invites
 from server.store import StoreError, check_run, open_store
 from server.tokens import LIFE_S, TokenError, check_token
 
 TINY = preset_text("keyboard-tiny")
+TRAVEL = (
+    'uplink = "int8"\nentropy = "zstd"',
+    'uplink = "int4"\nerror_feedback = true',
+    'uplink = "none"\nlayer_groups = 2',
+    'uplink = "none"\ndownlink = "delta"\ndownlink_step = 0.5',
+)
 
 
 def test_a_federation_has_keys_a_run_and_a_host(tmp_path: Path) -> None:
@@ -45,6 +51,22 @@ def test_a_federation_has_keys_a_run_and_a_host(tmp_path: Path) -> None:
         )
         with pytest.raises(TokenError):
             check_token(store, bytes.fromhex(invite.token), b"", now=time.time() + LIFE_S + 1)
+    finally:
+        store.close()
+
+
+def test_how_updates_and_releases_travel_may_change_while_a_run_lasts(tmp_path: Path) -> None:
+    founded = found(tmp_path / "f", TINY, ["sotto.test"])
+    settings, store = ServerFolder(tmp_path / "f").config, open_store(founded.store)
+    text = settings.read_text()
+
+    try:
+        run = check_run(store, founded.seed, founded.run_digest)
+        for table in TRAVEL:
+            settings.write_text(f"{text}\n[compression]\n{table}\n")
+            changed = read_config(settings)
+            assert changed.compression is not None
+            assert check_run(store, changed.seed, changed.run_digest) == run
     finally:
         store.close()
 

@@ -145,7 +145,8 @@ def test_in_a_small_cohort_nothing_goes_unseen() -> None:
     assert unseen_deviations(3, 3) == 0.0
 
 
-def test_labels_are_mirrored_in_what_attackers_train_on_alone() -> None:
+@pytest.mark.parametrize("kind", ["label-flip", "model-replacement"])
+def test_labels_are_mirrored_in_what_attackers_train_on_alone(kind: str) -> None:
     def images(*labels: int) -> LabelledImages:
         return LabelledImages(
             torch.zeros(len(labels), 1, 1, 1, dtype=torch.uint8), torch.tensor(labels)
@@ -156,7 +157,7 @@ def test_labels_are_mirrored_in_what_attackers_train_on_alone() -> None:
         own_test={name: images(0, 3, 9) for name in NAMES},
         held_out={},
     )
-    attackers = Attackers(attack("label-flip"), NAMES, seed=1)
+    attackers = Attackers(attack(kind), NAMES, seed=1)
 
     named = attackers.named_examples(population)
 
@@ -256,14 +257,48 @@ def test_more_attackers_than_the_rule_stands_are_told_before_the_run() -> None:
     check_attack(attack("sign-flip", fraction=0.9), "next_word", MeanSettings(), 10)
 
 
+SIX = ("rounds.cohort_size=6", "rounds.quorum=4", "rounds.cap=3")
+# Of six, floor(0.25 x 6) = 1 is stood, and round(0.3 x 6) = 2 attack; round(0.2 x 6) = 1.
+TRIMMED = 'aggregation={rule="trimmed-mean", trim_share=0.25}'
+
+
+def test_settings_with_more_attackers_than_the_rule_stands_are_refused(
+    configured: Configured,
+) -> None:
+    configured(*SIX, TRIMMED, 'attack={kind="sign-flip", fraction=0.2}')
+
+    with pytest.raises(ConfigError, match=r'some 2 attackers .* cohort of 6.*"trimmed-mean" sta'):
+        configured(*SIX, TRIMMED, 'attack={kind="sign-flip", fraction=0.3}')
+
+
+def test_in_a_cohort_that_follows_the_population_they_are_refused_before_the_first_round(
+    configured: Configured, population: Population, tmp_path: Path
+) -> None:
+    everybody = "rounds={cap=1, participation_rate=1.0, quorum=4, deadline_s=60.0}"
+    config, tables = configured(everybody, TRIMMED, 'attack={kind="sign-flip", fraction=0.3}')
+
+    with pytest.raises(ValueError, match=r"some 2 attackers into a cohort of 6.* stands 1;"):
+        run_simulation(config, tables, population, tmp_path, RunOptions())
+
+    assert read_metrics(tmp_path) == []
+
+
+def test_a_backdoor_needs_a_whole_model_to_be_measured_in(configured: Configured) -> None:
+    own_head = ("model.tied=false", 'personalisation={method="fedper"}')
+    mean = 'aggregation={rule="mean"}'
+
+    configured(*own_head, mean, 'attack={kind="sign-flip", fraction=0.2}')
+    with pytest.raises(ConfigError, match=r'measured in the released model, .*"fedper"'):
+        configured(
+            *own_head, mean, 'attack={kind="backdoor", fraction=0.2, phrase="see", target="you"}'
+        )
+
+
 def test_a_deployed_federation_knows_no_attack() -> None:
     with pytest.raises(ConfigError, match="unknown field `attack`"):
         parse_config(
             f'{preset_text("keyboard-tiny")}\n[attack]\nkind = "nan"\nfraction = 0.2\n', "test"
         )
-
-
-SIX = ("rounds.cohort_size=6", "rounds.quorum=4", "rounds.cap=3")
 
 
 def test_nan_clients_cost_no_round_and_the_report_says_what_happened(

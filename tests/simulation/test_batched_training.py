@@ -11,6 +11,7 @@ from torch import Tensor
 
 from edge_client.compute import prepare_compute
 from edge_client.local_round import LocalResult, LocalTrainer
+from models.compression.settings import CompressionSettings
 from models.image_classification import LabelledImages
 from models.image_settings import ConvNetSettings, VitSettings
 from models.learning_rate import LearningRateDecay
@@ -264,7 +265,13 @@ def test_what_cannot_be_stacked_is_refused_before_anything_starts(plan: Plan, re
 
 
 def pool_round(
-    plan: Plan, folder: Path, *, together: int, worker_count: int = 1, device: str = "cpu"
+    plan: Plan,
+    folder: Path,
+    *,
+    together: int,
+    worker_count: int = 1,
+    device: str = "cpu",
+    round_number: int = 2,
 ) -> list[Trained]:
     shelf = StateShelf(folder / f"{together}-{worker_count}")
     with WorkerPool(
@@ -277,7 +284,9 @@ def pool_round(
     ) as pool:
         return [
             result._replace(update=None if result.update is None else result.update.clone())
-            for result in pool.train(received(plan, "a"), list(enumerate(EXAMPLES)), round_number=2)
+            for result in pool.train(
+                received(plan, "a"), list(enumerate(EXAMPLES)), round_number=round_number
+            )
         ]
 
 
@@ -299,6 +308,31 @@ def test_a_pool_gives_the_same_results_in_slot_order(tmp_path: Path) -> None:
         assert torch.equal(again.update, other.update)
     kept = [sorted((tmp_path / f"{n}-1").glob("*/000002.bin")) for n in (1, 3)]
     assert [len(paths) for paths in kept] == [4, 4]
+
+
+def test_what_a_clients_update_lost_is_fed_back_in_a_group_too(tmp_path: Path) -> None:
+    # Values that are drawn travel unrounded: no difference in the last bit can tip one over.
+    settings = CompressionSettings(
+        uplink="none", keep="random", keep_fraction=0.5, error_feedback=True
+    )
+    plan = msgspec.structs.replace(make_plan(), compression=settings)
+
+    single, batched = (
+        [pool_round(plan, tmp_path, together=n, round_number=number) for number in (1, 2)]
+        for n in (1, 3)
+    )
+
+    for alone_in, together_in in zip(single, batched, strict=True):
+        for one, other in zip(alone_in, together_in, strict=True):
+            assert one.update is not None
+            assert other.update is not None
+            torch.testing.assert_close(other.update, one.update, rtol=1e-4, atol=2e-6)
+    # It is kept: without what round 1 lost, round 2 would end elsewhere.
+    fresh = pool_round(plan, tmp_path / "fresh", together=3)
+    for first_time, second_time in zip(fresh, batched[1], strict=True):
+        assert first_time.update is not None
+        assert second_time.update is not None
+        assert not torch.allclose(first_time.update, second_time.update, atol=1e-3)
 
 
 def test_a_client_without_images_is_named(tmp_path: Path) -> None:

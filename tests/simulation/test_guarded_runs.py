@@ -1,6 +1,7 @@
 """Simulated runs under a guarantee: a ledger beside the model, nothing of one client anywhere."""
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from edge_client.local_round import LocalTrainer
 from models.parameters import initial_parameters
@@ -193,6 +195,37 @@ def test_a_tree_keeps_people_apart_and_goes_on_with_its_noise(
     assert all(count <= 2 for count, _ in rows)
 
 
+@pytest.mark.parametrize("privacy", [CENTRAL, TREE], ids=["central", "ftrl"])
+def test_compressed_updates_cost_what_others_do_and_get_the_same_noise(
+    guarded: Configured,
+    population: Population,
+    tmp_path: Path,
+    opened: Callable[[Path], Store],
+    privacy: dict[str, Any],
+) -> None:
+    rounds = {"cap": 1, "cohort_size": 3, "quorum": 3, "deadline_s": 10.0}
+    plain, compressed = tmp_path / "plain", tmp_path / "compressed"
+    for folder, more in ((plain, {}), (compressed, {"compression": {"uplink": "int8"}})):
+        config, tables = guarded(privacy=privacy, rounds=rounds, **more)
+        run_simulation(
+            config, tables, population, folder, RunOptions(), noise_keys=DerivedKeys(bytes(32))
+        )
+
+    paid, paid_compressed = (
+        ledger_events(opened(folder), run_of(folder)) for folder in (plain, compressed)
+    )
+    assert len(paid) == 1
+    assert paid_compressed == paid
+    (epsilon,), (epsilon_compressed,) = (
+        [row["epsilon"] for row in read_metrics(folder)] for folder in (plain, compressed)
+    )
+    assert epsilon_compressed == epsilon == pytest.approx(epsilon_of(paid, 1e-3))
+    # int8 moves a value by less than 1/127 of the largest, which is at most 1 within the clip, and
+    # clipping again brings no two vectors apart. Other noise moves each by about sqrt(2) / 3.
+    moved = parameters_of(compressed) - parameters_of(plain)
+    assert 0 < moved.norm() <= math.sqrt(len(moved)) / 127
+
+
 def test_a_sampled_run_writes_neither_who_nor_how_many(
     guarded: Configured, population: Population, tmp_path: Path, opened: Callable[[Path], Store]
 ) -> None:
@@ -360,6 +393,10 @@ def test_not_even_how_many_updates_were_set_aside_is_written(
     rows = read_metrics(tmp_path)
     assert [row["round"] for row in rows] == [1, 2]
     assert not any(name.startswith("screened") for row in rows for name in row)
+
+
+def parameters_of(folder: Path) -> Tensor:
+    return torch.tensor(read_release(folder / "releases" / "latest").parameters)
 
 
 def everything_in(folder: Path) -> bytes:

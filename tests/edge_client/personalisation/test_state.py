@@ -17,10 +17,14 @@ from edge_client.personalisation.state import (
 from models.codec import CodecError
 from models.schema import Role, Schema, TensorSpec
 
+BODY = TensorSpec(name="body", shape=(3,), layer="body")
+WIDE_BODY = msgspec.structs.replace(BODY, shape=(1, 3))
+RENAMED_BODY = msgspec.structs.replace(BODY, name="trunk")
 HEAD = TensorSpec(name="head", shape=(2,), layer="head", role=Role.PERSONAL)
-SCHEMA = Schema((TensorSpec(name="body", shape=(3,), layer="body"), HEAD))
+SCHEMA = Schema((BODY, HEAD))
 EXTRA = TensorSpec(name="own.body", shape=(1, 3), layer="body")
 LAYOUT = StateLayout.of(SCHEMA, [EXTRA])
+FED_BACK = StateLayout.of(SCHEMA, [EXTRA], keeps_residual=True)
 STATE = PersonalState(torch.tensor([1.0, 2.0]), {"own.body": torch.tensor([[3.0, 4.0, 5.0]])})
 
 
@@ -49,14 +53,13 @@ def test_what_compression_lost_is_kept_behind_the_rest_and_is_zero_at_first(
     tmp_path: Path,
 ) -> None:
     # Sent is the body alone: the head is personal.
-    layout = StateLayout.of(SCHEMA, [EXTRA], keeps_residual=True)
     lost = replace(STATE, residual=torch.tensor([6.0, 7.0, 8.0]))
 
-    write_state(tmp_path / "lost", layout, lost)
-    write_state(tmp_path / "nothing", layout, STATE)
-    found, nothing = (read_state(tmp_path / name, layout) for name in ("lost", "nothing"))
+    write_state(tmp_path / "lost", FED_BACK, lost)
+    write_state(tmp_path / "nothing", FED_BACK, STATE)
+    found, nothing = (read_state(tmp_path / name, FED_BACK) for name in ("lost", "nothing"))
 
-    assert flat_state(layout, lost).tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert flat_state(FED_BACK, lost).tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
     assert found is not None
     assert found.residual is not None
     assert found.residual.tolist() == [6, 7, 8]
@@ -67,17 +70,22 @@ def test_what_compression_lost_is_kept_behind_the_rest_and_is_zero_at_first(
 
 
 @pytest.mark.parametrize(
-    "other",
+    ("layout", "other"),
     [
-        StateLayout.of(SCHEMA, []),
-        StateLayout.of(Schema((msgspec.structs.replace(HEAD, shape=(1, 2)),)), [EXTRA]),
-        StateLayout.of(SCHEMA, [msgspec.structs.replace(EXTRA, name="other")]),
+        (LAYOUT, StateLayout.of(SCHEMA, [])),
+        (LAYOUT, StateLayout.of(Schema((msgspec.structs.replace(HEAD, shape=(1, 2)),)), [EXTRA])),
+        (LAYOUT, StateLayout.of(SCHEMA, [msgspec.structs.replace(EXTRA, name="other")])),
+        # As many values, and only what was lost belongs to another model.
+        (FED_BACK, StateLayout.of(Schema((WIDE_BODY, HEAD)), [EXTRA], keeps_residual=True)),
+        (FED_BACK, StateLayout.of(Schema((RENAMED_BODY, HEAD)), [EXTRA], keeps_residual=True)),
     ],
-    ids=["grown", "shape", "method"],
+    ids=["grown", "shape", "method", "lost-shape", "lost-name"],
 )
-def test_a_state_of_another_model_or_method_is_refused(tmp_path: Path, other: StateLayout) -> None:
+def test_a_state_of_another_model_or_method_is_refused(
+    tmp_path: Path, layout: StateLayout, other: StateLayout
+) -> None:
     path = tmp_path / "state.bin"
-    write_state(path, LAYOUT, STATE)
+    write_state(path, layout, STATE)
 
     with pytest.raises(PersonalStateError, match=r"does not fit .*remove it to start over"):
         read_state(path, other)

@@ -24,6 +24,8 @@ from tests.export.people import PEOPLE, release_with_people
 from tests.export.promised import promising
 from tests.export.serve.running_server import RunningServer, serving_folder, wait_until
 
+# A page loads a runtime and a model first, on a machine that may be busy with other tests.
+expect.set_options(timeout=30_000)
 _BROWSERS = ("chromium", "chromium-browser", "chromium-headless-shell", "google-chrome")
 
 

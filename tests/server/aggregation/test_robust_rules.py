@@ -1,6 +1,7 @@
 """Each robust rule against arithmetic by hand, and against the same on a stacked cohort."""
 
 import math
+import tracemalloc
 from collections.abc import Callable
 
 import numpy as np
@@ -17,7 +18,7 @@ from models.schema import Schema, TensorSpec
 from privacy.clipping_settings import ClippingSettings
 from privacy.noise_mode import Arrival
 from privacy.sensitivity import UnprovedSensitivityError
-from server.aggregation.kept_updates import CHUNK_ELEMENTS
+from server.aggregation.kept_updates import CHUNK_ELEMENTS, KeptUpdates
 from server.aggregation.registry import build_rule
 from server.aggregation.robust_settings import (
     CentredClippingSettings,
@@ -239,6 +240,51 @@ def test_a_model_of_several_chunks_is_reduced_as_one(rule: RobustSettings) -> No
             [update for k, update in enumerate(updates) if k != 2], LONG, 0.5, 1e4
         )
     assert_close(result, torch.from_numpy(expected).float(), rtol=1e-5, atol=1e-5)
+
+
+def test_chunks_are_handed_out_one_of_each_update_at_a_time() -> None:
+    updates = drawn(11, 3, LONG)
+    kept = KeptUpdates(LONG.element_count)
+    for update in updates:
+        kept.append(update, 1.0)
+
+    sizes = [(tuple(rows.shape), rows.untyped_storage().nbytes()) for _, rows in kept.chunks()]
+
+    # (2^18 + 7) + (2^18 + 5) elements: two whole chunks and twelve elements.
+    assert [shape for shape, _ in sizes] == [(3, CHUNK_ELEMENTS), (3, CHUNK_ELEMENTS), (3, 12)]
+    # A slice of a stack would hold the whole stack behind it.
+    assert all(size <= 3 * 4 * CHUNK_ELEMENTS for _, size in sizes)
+
+
+def test_what_was_not_asked_for_yet_is_still_on_disk() -> None:
+    kept = KeptUpdates(LONG.element_count)
+    for update in drawn(11, 3, LONG):
+        kept.append(update, 1.0)
+    chunks = kept.chunks()
+    next(chunks)
+
+    kept.close()
+
+    with pytest.raises(ValueError, match="closed file"):
+        next(chunks)
+
+
+@ALL_RULES
+def test_a_rule_holds_one_chunk_of_each_update_at_once(rule: RobustSettings) -> None:
+    built = rule_of(rule, LONG, slots=8, clip=1e4)
+    for slot, update in enumerate(drawn(11, 8, LONG)):
+        built.add(slot, update, 1)
+
+    tracemalloc.start()
+    try:
+        built.result()
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    # A chunk of each is 8 MiB, and a piece on its way is there sealed and opened; whole updates
+    # would be 16 MiB. Torch's own memory is not traced: less than 8 would mean that rows lie there.
+    assert 8 << 20 <= peak_bytes < 12 << 20
 
 
 def _attentive(updates: list[Tensor], schema: Schema, strength: float, clip: float) -> Stack:

@@ -145,6 +145,18 @@ def test_nobody_who_keeps_to_the_clipping_norm_is_set_aside_for_length() -> None
     assert closed.screened == {"norm": 1}
 
 
+def test_an_update_at_the_clip_may_be_lengthened_a_quarter_by_its_journey() -> None:
+    # 4 times the typical norm is 0.8: what counts is the clipping norm and a quarter of it.
+    screen = Screen(ScreeningSettings(norm_factor=4.0), typical_norm=0.2, clipping_norm=1.0)
+
+    closed = close(0.2, 1.2, 1.3, screen=screen, clipping_norm=1.0)
+
+    # 1.2 counts as 1: (0.2 + 1) / 2.
+    assert closed.parameters.tolist() == pytest.approx([0.6])
+    assert closed.screened == {"norm": 1}
+    assert screen.refused_slots == [2]
+
+
 def test_what_is_set_aside_is_measured_before_it_is_clipped() -> None:
     screen = Screen(ScreeningSettings(norm_factor=4.0), clipping_norm=1.0)
 

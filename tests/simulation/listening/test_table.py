@@ -55,23 +55,30 @@ def test_figures_of_utterances_become_those_of_a_voice() -> None:
     assert figures.pesq is None
 
 
-def test_a_table_says_what_it_is_of() -> None:
-    report = ListeningReport(
+def report(recogniser_error_rate: float = 0.0125) -> ListeningReport:
+    return ListeningReport(
         corpus="espeak",
         held_out=64,
-        recogniser_error_rate=0.0125,
+        recogniser_error_rate=recogniser_error_rate,
         vocoder="Griffin-Lim",
         voices=(voice_figures("stage 1", "voice", [utterance(edits=3, stopped=True)]),),
         notes=("PESQ was not measured: pesq is missing",),
     )
 
-    lines = markdown(report).splitlines()
+
+def test_a_table_says_what_it_is_of() -> None:
+    lines = markdown(report()).splitlines()
 
     assert lines[0] == "# Listening to espeak"
     assert "0.013 on all 64" in lines[2]
     assert lines[6] == "| stage 1 | voice | 4.00 | – | – | – | – | – | 0.300 | – | 100% |"
     assert lines[4].count("|") == lines[5].count("|") == lines[6].count("|")
     assert "- PESQ was not measured: pesq is missing" in lines
+
+
+@pytest.mark.parametrize(("rate", "warns"), [(0.2, False), (0.75, True)])
+def test_a_recogniser_that_mishears_real_clips_is_no_judge(rate: float, warns: bool) -> None:
+    assert ("the recogniser mishears 75% of the letters" in markdown(report(rate))) == warns
 
 
 def test_a_voice_that_said_nothing_is_refused() -> None:
