@@ -27,6 +27,7 @@ class OpenAttempt:
         base_sha256: Digest of the parameters that the cohort starts from, 32 bytes.
         opened_at: Seconds since 1970 UTC.
         deadline_ms: When it closes, milliseconds since 1970 UTC; bound into sealed updates.
+        plan_sha256: Digest of the plan that its devices get, 32 bytes; None if it was not noted.
     """
 
     round_number: int
@@ -35,6 +36,7 @@ class OpenAttempt:
     base_sha256: bytes
     opened_at: float
     deadline_ms: int
+    plan_sha256: bytes | None = None
 
 
 def open_attempt(store: Store, opened: OpenAttempt, entry: LedgerEntry | None = None) -> None:
@@ -62,6 +64,7 @@ def open_attempt(store: Store, opened: OpenAttempt, entry: LedgerEntry | None = 
                 base_sha256=opened.base_sha256,
                 opened_at=opened.opened_at,
                 deadline_ms=opened.deadline_ms,
+                plan_sha256=opened.plan_sha256,
             )
         )
 
@@ -161,5 +164,11 @@ def this_attempt(round_number: int, attempt: int) -> Any:
 def _opened(row: Row[Any]) -> OpenAttempt:
     members = None if row.members is None else tuple(msgspec.json.decode(row.members))
     return OpenAttempt(
-        row.round_number, row.attempt, members, row.base_sha256, row.opened_at, row.deadline_ms
+        row.round_number,
+        row.attempt,
+        members,
+        row.base_sha256,
+        row.opened_at,
+        row.deadline_ms,
+        row.plan_sha256,
     )

@@ -1,6 +1,7 @@
 """Open, close and abort rounds on disk, and take one up again after a restart."""
 
 import asyncio
+import hashlib
 import logging
 import time
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from models.plan_stages import stage_figures
 from models.release_record import Metric
 from privacy.budget import BudgetExceededError
 from privacy.limited_counts import LimitedSum
-from server.attempts import OpenAttempt, abort_attempt, open_attempt
+from server.attempts import OpenAttempt, abort_attempt, next_attempt, open_attempt
 from server.buffered_rounds import RoundsMachine
 from server.closing import Closed
 from server.failpoints import Failpoint, Failpoints
@@ -34,6 +35,7 @@ from server.store import Store
 from server.threads import Threads
 
 _LOG = logging.getLogger(__name__)
+_OTHER_PLAN = "the settings have changed its plan since it was opened; the round is tried again"
 
 
 class RoundKeeper:
@@ -82,6 +84,9 @@ class RoundKeeper:
     async def start(self) -> Recovered:
         """Repair what a crash left, load the current model, and say where the run goes on.
 
+        A round goes on with the plan it was opened with, or is tried again: updates made for two
+        plans cannot be summed, and a privacy ledger has entered the one.
+
         Raises:
             ReleaseError: If the files of a release are gone or damaged.
             OSError: If the disk is full.
@@ -92,7 +97,23 @@ class RoundKeeper:
             self._shelf.load()
             return recovered
 
-        return await self._threads.run(repair)
+        recovered = await self._threads.run(repair)
+        opened = recovered.open_attempt
+        if opened is None:
+            return recovered
+        await self._shelf.grow(opened.round_number)
+        if opened.plan_sha256 in (None, self._plan_sha256(opened.members)):
+            return recovered
+        return await self._threads.run(lambda: self._start_over(opened))
+
+    def _start_over(self, opened: OpenAttempt) -> Recovered:
+        number, attempt = opened.round_number, opened.attempt
+        _LOG.warning("round %s, attempt %s: %s", number, attempt, _OTHER_PLAN)
+        self._forget_attempt(number, attempt, _OTHER_PLAN)
+        return Recovered(*next_attempt(self._store), None, ())
+
+    def _plan_sha256(self, members: Sequence[str] | None) -> bytes:
+        return hashlib.sha256(self._shelf.plan(members).encode()).digest()
 
     async def announce(self, next_round: int, attempt: int) -> None:
         """Log what the run promises and will have spent.
@@ -137,7 +158,6 @@ class RoundKeeper:
         opened = recovered.open_attempt
         if opened is None:
             return None
-        await self._shelf.grow(opened.round_number)
         left_s = opened.deadline_ms / 1000 - time.time()
         machine.restore(
             opened.members,
@@ -307,13 +327,13 @@ class RoundKeeper:
 
     async def abort(self, order: Abort) -> None:
         """Record that an attempt ended without a model; its updates are deleted."""
-        number, attempt = order.round_number, order.attempt
+        await self._threads.run(
+            lambda: self._forget_attempt(order.round_number, order.attempt, order.reason)
+        )
 
-        def forget() -> None:
-            abort_attempt(self._store, number, attempt, order.reason, now=time.time())
-            self._inbox.clear(number, attempt)
-
-        await self._threads.run(forget)
+    def _forget_attempt(self, round_number: int, attempt: int, reason: str) -> None:
+        abort_attempt(self._store, round_number, attempt, reason, now=time.time())
+        self._inbox.clear(round_number, attempt)
 
     def _attempt(
         self, round_number: int, attempt: int, members: Sequence[str] | None, remaining_s: float
@@ -326,6 +346,7 @@ class RoundKeeper:
             base_sha256=self._shelf.current.sha256,
             opened_at=now,
             deadline_ms=round((now + remaining_s) * 1000),
+            plan_sha256=self._plan_sha256(members),
         )
 
     async def _in_hand(self, opened: OpenAttempt, kind: PlanKind = "train") -> RoundInHand:

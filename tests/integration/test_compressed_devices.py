@@ -115,11 +115,19 @@ def test_releases_that_come_as_what_changed_end_where_a_simulation_does_though_o
     until(lambda: _held(devices[0]) == _held(devices[1]) == releases[-2].hex())
 
 
-def test_how_updates_travel_may_change_though_one_is_committed_in_the_form_before(
-    make_federation: Make, make_devices: MakeDevices
+@pytest.mark.parametrize(
+    ("killed", "before", "after"),
+    [
+        (Failpoint.BLOB_RENAMED, "", SQUEEZED),
+        (Failpoint.COMMITTED, "", SQUEEZED),
+        (Failpoint.COMMITTED, "learning_rate = 1.0", "learning_rate = 0.5"),
+    ],
+)
+def test_settings_may_change_though_an_update_waits_or_counts_that_was_made_before(
+    make_federation: Make, make_devices: MakeDevices, killed: Failpoint, before: str, after: str
 ) -> None:
     federation = make_federation(cap=2, cohort=2, quorum=2)
-    federation.start(Failpoint.COMMITTED)
+    federation.start(killed)
     devices = make_devices(federation, 2)
     for device in devices:
         device.start()
@@ -127,12 +135,14 @@ def test_how_updates_travel_may_change_though_one_is_committed_in_the_form_befor
     assert any(federation.folder.updates.rglob("*.sealed"))
 
     settings = federation.folder.config
-    settings.write_text(f"{settings.read_text()}\n{SQUEEZED}")
+    text = settings.read_text()
+    settings.write_text(text.replace(before, after) if before else f"{text}\n{after}")
     federation.config = read_config(settings)
     federation.start()
     await_rounds(federation, 2)
 
-    # It counts no more: its round is tried again, and everybody trains for that in the new form.
+    # It counts no more: its round is tried again, and everybody trains for that by the new plan.
+    assert "round 1, attempt 0: the settings have changed its plan" in federation.log
     assert _released(federation) == _simulated(federation, devices, rounds=2)
 
 
