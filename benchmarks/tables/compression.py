@@ -22,9 +22,12 @@ FORMS = {
     "int8, rank 8": ('compression={uplink="int8", error_feedback=true, rank=8}',),
     MOVES: ('compression={uplink="none", downlink="delta", downlink_step=0.000244140625}',),
 }
-PROMISED = (PLAIN, "int8, zstd", "int4, fed back", MOVES)
+UPWARDS = (PLAIN, "int8, zstd", "int4, fed back")
+PROMISED = (*UPWARDS, MOVES)
 """The forms that promises are made of, in both directions; the others have one seed."""
 LENGTH = ("rounds.cap=30", "evaluation.every_rounds=3")
+# As many tokens as thirty rounds of text messages.
+LENGTH_OF_PTB = ("rounds.cap=15", "evaluation.every_rounds=3")
 
 
 def _rows(forms: Iterable[str], seeds: tuple[int, ...], length: tuple[str, ...]) -> tuple[Row, ...]:
@@ -53,7 +56,10 @@ TABLES = {
         "NUS SMS, every phone user a client", "keyboard-sms", _rows(PROMISED, SEEDS, LENGTH), 1.5
     ),
     "compression-ptb": _table(
-        "Penn Treebank, 100 IID clients", "fedatt-ptb", _rows(PROMISED, SEEDS, LENGTH), 2.8
+        "Penn Treebank, 100 IID clients",
+        "fedatt-ptb",
+        _rows(UPWARDS, SEEDS, LENGTH_OF_PTB),
+        1.4,
     ),
     "compression-forms": _table(
         "NUS SMS, every phone user a client, the other forms",
