@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Callable
 
-from edge_client.backoff import delays
+from edge_client.backoff import LAST_CEILING_S, delays
 from edge_client.data_at_hand import check_data_at_hand
 from edge_client.datasets.federated_text import DatasetError
 from edge_client.device import Device
@@ -81,6 +81,7 @@ class Agent:
         try:
             while True:
                 await self._until_allowed()
+                began = self._clock()
                 try:
                     check_data_at_hand(self._device.data)
                     ended = await self._session(once=once)
@@ -91,6 +92,9 @@ class Agent:
                     await _pause(DATA_INTERVAL_S, str(error))
                 except (UnreachableError, OSError) as error:
                     # A full disk is no reason to stop: what is sealed is kept for the next try.
+                    if self._clock() - began > LAST_CEILING_S:
+                        # The stream held for longer than any wait: this is a first failure.
+                        waits = delays(random.SystemRandom())
                     await _pause(next(waits), str(error))
                 except RefusedError as refusal:
                     if refusal.is_fatal:

@@ -216,6 +216,28 @@ def test_a_coordinator_that_cannot_be_reached_is_tried_again(
     assert "report" in scene.transport.named
 
 
+def test_a_stream_that_held_for_long_begins_the_waits_anew(
+    tmp_path: Path, enrolled: Enrolled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(tmp_path, enrolled)
+    scene.transport.unreachable = 4
+    held_s, waited = iter([0.0, 299.0, 301.0, 0.0, 0.0]), []
+
+    async def pause(seconds: float, reason: str) -> None:
+        waited.append(seconds)
+
+    def hold() -> None:
+        scene.now += next(held_s)
+
+    scene.transport.on_check_in = hold
+    monkeypatch.setattr(agent_module, "delays", lambda _: iter([0.25, 0.5, 1.0, 2.0]))
+    monkeypatch.setattr(agent_module, "_pause", pause)
+
+    scene.run(lease())
+
+    assert waited == [0.25, 0.5, 0.25, 0.5]
+
+
 def test_come_back_later_is_obeyed_and_the_end_of_the_run_ends_the_agent(
     tmp_path: Path, enrolled: Enrolled, pauses: list[str]
 ) -> None:
