@@ -21,13 +21,12 @@ from models.role_vectors import part_of, put_part
 from models.schema import RELEASED, SENT, Role, Schema
 from models.seeds import client_seed
 from privacy.calibrated_settings import TreeNoise
-from privacy.clipping import UnusableUpdateError, clip
 from privacy.noise import noise_mode
-from privacy.noise_mode import Arrival, NoiseMode
+from privacy.noise_mode import NoiseMode
 from privacy.secure_noise import NoiseKeys, SystemKeys
 from privacy.settings import PrivacySettings
 from server.aggregation.registry import build_rule
-from server.aggregation.rule import AggregationRule, AggregationWeights
+from server.aggregation.rule import AggregationWeights
 from server.aggregation.screening import Screen
 from server.aggregation.sensitivity import aggregate_sensitivity
 from server.aggregation.settings import AggregationSettings, MeanSettings
@@ -36,29 +35,10 @@ from server.personalisation.joint_noise import calibrate_round
 from server.personalisation.method import ServerHalf
 from server.personalisation.nothing_generated import NothingGenerated
 from server.personalisation.round_terms import RoundTerms
+from server.summing import Contribution, Summing, UploadSplit
 
 # The server's own draws have a seed of their own; a device is never called this.
 _COORDINATOR = "coordinator"
-
-
-@dataclass(frozen=True)
-class Contribution:
-    """Hold what one client sent.
-
-    Attributes:
-        slot: Position in the cohort, from 0; fixes the order of the sum.
-        update: Contiguous float32 in the layout of ``models.plan.upload_schema``.
-        example_count: Target tokens the client says it trained on.
-        client_name: The client, which a method with generated tensors must know.
-        scale: What the update counts beside a fresh one, in (0, 1]; see
-            ``BufferedSettings.worth``. Tensors that are generated know no scale.
-    """
-
-    slot: int
-    update: Tensor
-    example_count: int
-    client_name: str = ""
-    scale: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -178,9 +158,11 @@ def close_round(
         screen=screen,
     )
     server_half.begin(_terms(aggregation, privacy, slot_count, is_noised=calibrated is not None))
-    split = _UploadSplit(sent, mode.arrival, privacy)
+    summing = Summing(
+        rule, server_half, UploadSplit(sent, mode.arrival, privacy), example_cap, screen
+    )
     for contribution in contributions:
-        _add(contribution, rule, server_half, split, example_cap=example_cap, screen=screen)
+        summing.add(contribution)
         del contribution  # Let go before the next one is made.
     weights = None if privacy.guarantees_privacy else rule.weights()
     next_norm = clipping_norm_after(
@@ -246,71 +228,6 @@ def _terms(
     return RoundTerms(
         slot_count, "equal" if equal or privacy.guarantees_privacy else "examples", is_noised
     )
-
-
-class _UploadSplit:
-    """Split an upload into its shared and its generated tensors, and clip the latter again.
-
-    The rule clips the shared ones. What arrives noised is not clipped: see ``Arrival``.
-    """
-
-    def __init__(self, schema: Schema, arrival: Arrival, privacy: PrivacySettings) -> None:
-        self._generates = bool(schema.with_roles(Role.GENERATED).tensors)
-        if self._generates and arrival is Arrival.NOISED_WITH_CLEAN_NORMS:
-            raise ValueError('score = "clean" knows no generated tensors; set score = "arrived"')
-        self._element_count = schema.element_count + privacy.tells_fit
-        self._clipping_norm = privacy.clipping_norm if arrival is Arrival.CLIPPED else None
-        self._schema = schema
-        self._parts = schema.with_roles(Role.SHARED), schema.with_roles(Role.GENERATED)
-
-    def __call__(self, upload: Tensor) -> tuple[Tensor, Tensor | None]:
-        if not self._generates:
-            return upload, None
-        if upload.shape != (self._element_count,):
-            raise ValueError(
-                f"client update must have shape ({self._element_count},), got {tuple(upload.shape)}"
-            )
-        # Whether it fitted is told behind the update, and goes with what the rule takes.
-        values, told = upload[: self._schema.element_count], upload[self._schema.element_count :]
-        shared, generated = (part_of(values, self._schema, part) for part in self._parts)
-        return torch.cat([shared, told]), generated
-
-    def clip_generated(self, slot: int, generated: Tensor) -> Tensor:
-        """Return the generated tensors of a client, within the clip where they must be.
-
-        Raises:
-            UnusableUpdateError: If they are not finite, or too large to be measured.
-        """
-        try:
-            return clip(generated, self._clipping_norm)[0]
-        except UnusableUpdateError as error:
-            raise UnusableUpdateError(f"slot {slot}: {error}") from None
-
-
-def _add(
-    contribution: Contribution,
-    rule: AggregationRule,
-    server_half: ServerHalf,
-    split: _UploadSplit,
-    *,
-    example_cap: int | None,
-    screen: Screen | None,
-) -> None:
-    """Add a contribution to the rule and what it generated to the method, or set it aside."""
-    count = contribution.example_count
-    count = count if example_cap is None else min(count, example_cap)
-    shared, generated = split(contribution.update)
-    try:
-        # Before anything is added: both parts must be usable, or neither counts.
-        clipped = None if generated is None else split.clip_generated(contribution.slot, generated)
-        rule.add(contribution.slot, shared, count, scale=contribution.scale, beside=generated)
-    except UnusableUpdateError as error:
-        if screen is None:
-            raise
-        screen.refuse(contribution.slot, error)
-        return
-    if clipped is not None:
-        server_half.take(contribution.client_name, clipped, count)
 
 
 def _shared_clips(privacy: PrivacySettings, schema: Schema) -> tuple[float, ...] | None:

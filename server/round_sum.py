@@ -15,7 +15,7 @@ from privacy.clipping import UnusableUpdateError
 from privacy.secure_noise import NoiseKeys
 from server.aggregation.screening import Screen
 from server.attempts import released_attempt
-from server.closing import Closed, Contribution, close_round, noise_generator
+from server.closing import Closed, close_round, noise_generator
 from server.config import FederationConfig
 from server.contributions import StoredContribution, contributions_of, expire_contribution
 from server.device_certificates import find_certificate
@@ -27,6 +27,7 @@ from server.round_in_hand import RoundInHand
 from server.screening_settings import typical_norm_after
 from server.sealed_updates import SealedUpdate, UpdateOpener
 from server.store import Store
+from server.summing import Contribution
 
 _LOG = logging.getLogger(__name__)
 _UNREADABLE = "its sealed file no longer opens"

@@ -29,12 +29,13 @@ from privacy.secure_noise import NoiseKeys
 from privacy.settings import PrivacySettings
 from server.aggregation.screening import Screen
 from server.buffered_rounds import make_machine
-from server.closing import Closed, Contribution, close_round, noise_generator
+from server.closing import Closed, close_round, noise_generator
 from server.cohort import PopulationTooLargeError
 from server.guarantee_rules import sampled_places
 from server.method_state import method_state_of
 from server.round_answers import Close, Phase
 from server.starting_model import starting_parameters
+from server.summing import Contribution
 from simulation.arrivals import Devices, SimulationError, arrivals_of
 from simulation.attacks import Attackers
 from simulation.cohort_training import CohortTraining

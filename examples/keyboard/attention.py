@@ -16,8 +16,9 @@ from models.parameters import initial_parameters
 from models.vocabulary import Vocabulary
 from privacy.settings import NoNoise
 from server.aggregation.rule import AggregationWeights
-from server.closing import Contribution, close_round
+from server.closing import close_round
 from server.config import FederationConfig, make_plan
+from server.summing import Contribution
 
 
 def attention_weights(

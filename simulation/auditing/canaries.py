@@ -22,7 +22,7 @@ from models.schema import Schema
 from privacy.audit_scores import AuditError, Coins, Scores
 from privacy.settings import PrivacySettings
 from server.aggregation.settings import AggregationSettings, AttentiveSettings
-from server.closing import Contribution
+from server.summing import Contribution
 
 LARGEST_CROWD = 16
 LARGEST_DIRECTIONS = 1 << 26

@@ -18,7 +18,8 @@ from privacy.secure_noise import KEY_BYTES
 from privacy.settings import PrivacySettings
 from privacy.tree_noise import DerivedKeys
 from server.aggregation.settings import AggregationSettings
-from server.closing import Contribution, close_round
+from server.closing import close_round
+from server.summing import Contribution
 
 
 @dataclass(frozen=True)

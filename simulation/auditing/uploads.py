@@ -19,7 +19,8 @@ from models.schema import SENT, Schema
 from models.vocabulary import EOS
 from privacy.audit_leakage import WordLeakage, word_leakage
 from privacy.audit_scores import AuditError
-from server.closing import Contribution, close_round
+from server.closing import close_round
+from server.summing import Contribution
 from simulation.auditing.coordinator import fresh_keys
 from simulation.auditing.mechanism import slot_count_of
 from simulation.config import SimulationConfig

@@ -12,11 +12,12 @@ from models.plan import download_schema, released_schema
 from models.plan_stages import next_stage
 from models.role_vectors import put_part
 from models.seeds import client_seed
-from server.closing import Contribution, close_round
+from server.closing import close_round
 from server.config import FederationConfig, make_plan
 from server.method_state import method_state_of
 from server.personalisation.method import ServerHalf
 from server.starting_model import starting_parameters
+from server.summing import Contribution
 
 TRANSFORMER = """
 family = "transformer_lm"

@@ -12,7 +12,8 @@ import torch
 from models.parameters import initial_parameters
 from models.seeds import client_seed
 from protos import federation_pb2 as pb
-from server.closing import Contribution, close_round
+from server.closing import close_round
+from server.summing import Contribution
 from tests.integration.conftest import Make
 from tests.integration.device import Device, code_of, next_lease, wait_finished
 from tests.integration.federation import Federation

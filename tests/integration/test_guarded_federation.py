@@ -25,7 +25,7 @@ from privacy.ledger_chain import LedgerEntry, verify_chain
 from privacy.ledger_file import LedgerFile, read_ledger
 from protos import federation_pb2 as pb
 from server.cli import main
-from server.closing import Contribution, close_round
+from server.closing import close_round
 from server.commands import Federation as Operated
 from server.config import make_plan, read_config
 from server.folder import ServerFolder
@@ -33,6 +33,7 @@ from server.ledger import ledger_entries
 from server.release_files import read_release
 from server.starting_model import starting_parameters
 from server.store import check_run, open_store
+from server.summing import Contribution
 from server.tree_keys import noise_keys_of
 from tests.integration.device import Device, next_lease, plan_of, wait_finished
 from tests.integration.federation import Federation, settings

@@ -17,8 +17,9 @@ from models.model_settings import schema_of
 from models.parameters import initial_parameters
 from protos import federation_pb2 as pb
 from protos import federation_pb2_grpc as pb_grpc
-from server.closing import Contribution, close_round
+from server.closing import close_round
 from server.config import make_plan
+from server.summing import Contribution
 from tests.integration.conftest import Make, MakeDevices
 from tests.integration.federation import Federation
 from tests.integration.real_device import RealDevice, await_rounds, until

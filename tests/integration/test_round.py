@@ -11,7 +11,8 @@ import torch
 from models.codec import decode
 from models.model_settings import schema_of
 from models.parameters import initial_parameters
-from server.closing import Contribution, close_round
+from server.closing import close_round
+from server.summing import Contribution
 from tests.integration.conftest import Make
 from tests.integration.device import code_of, next_lease, wait_finished
 from tests.integration.federation import Federation

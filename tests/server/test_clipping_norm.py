@@ -16,8 +16,9 @@ from privacy.events import Adjacency
 from privacy.secure_noise import NoiseKeys, SystemKeys
 from privacy.settings import NoNoise, PaperServerNoise, PrivacySettings
 from server.aggregation.settings import AggregationSettings, AttentiveSettings, MeanSettings
-from server.closing import Closed, Contribution, close_round
+from server.closing import Closed, close_round
 from server.personalisation.round_terms import AddNoise, RoundTerms
+from server.summing import Contribution
 
 SCHEMA = Schema(
     (

@@ -19,9 +19,10 @@ from server.aggregation.settings import (
     LiteralSettings,
     MeanSettings,
 )
-from server.closing import Closed, Contribution, close_round
+from server.closing import Closed, close_round
 from server.personalisation.method import ServerHalf
 from server.personalisation.round_terms import AddNoise, RoundTerms
+from server.summing import Contribution
 
 SCHEMA = Schema(
     (

@@ -20,8 +20,9 @@ from server.aggregation.settings import (
     LiteralSettings,
     MeanSettings,
 )
-from server.closing import Closed, Contribution, close_round
+from server.closing import Closed, close_round
 from server.personalisation.hypernetwork import HypernetworkHalf
+from server.summing import Contribution
 
 SIZE = 200_000
 SCHEMA = Schema((TensorSpec(name="weight", shape=(SIZE,), layer="only"),))

@@ -13,9 +13,10 @@ from server.aggregation.robust_settings import (
     RobustSettings,
     TrimmedAttentiveSettings,
 )
-from server.closing import Contribution, close_round
+from server.closing import close_round
 from server.config import ConfigError, parse_config
 from server.robust_rules import check_robust
+from server.summing import Contribution
 
 SOUND = """
 seed = 1

@@ -10,9 +10,10 @@ import torch
 from edge_client.local_round import run_training
 from models.parameters import initial_parameters
 from server.buffered_rounds import BufferedMachine
-from server.closing import Contribution, close_round
+from server.closing import close_round
 from server.config import ConfigError, make_plan
 from server.round_answers import Close
+from server.summing import Contribution
 from simulation.arrivals import BufferedArrivals, Devices
 from simulation.config import SimulationConfig
 from simulation.device_speeds import device_seconds

@@ -10,8 +10,9 @@ from edge_client.local_round import LocalResult, LocalTrainer, run_training
 from models.model_settings import schema_of
 from models.parameters import initial_parameters
 from models.plan import Plan
-from server.closing import Contribution, close_round
+from server.closing import close_round
 from server.config import make_plan
+from server.summing import Contribution
 from simulation.arrivals import SimulationError
 from simulation.config import SimulationConfig
 from simulation.federation import Federation

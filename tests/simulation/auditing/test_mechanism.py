@@ -16,7 +16,7 @@ from privacy.audit_scores import AuditError
 from privacy.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
 from privacy.settings import NoNoise, PaperServerNoise
 from server.aggregation.settings import AttentiveSettings, MeanSettings
-from server.closing import Contribution
+from server.summing import Contribution
 from simulation.auditing.canaries import Coordinator, canary_name, crowd_size, run_canaries
 from simulation.auditing.mechanism import (
     MechanismAudit,

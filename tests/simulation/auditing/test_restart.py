@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from models.model_settings import schema_of
-from server.closing import Contribution
 from server.config import make_plan
 from server.inbox import Inbox
 from server.recovery import recover
@@ -19,6 +18,7 @@ from server.release_files import NewRelease, ReleaseFolder
 from server.releases import NO_PREVIOUS, record_release
 from server.store import Store, open_store
 from server.store_settings import StoreSettings
+from server.summing import Contribution
 from simulation.auditing.canaries import Coordinator
 from simulation.auditing.mechanism import Subject, audit_mechanism, subject
 from simulation.config import SimulationConfig

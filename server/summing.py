@@ -1,0 +1,130 @@
+"""Take what each client sent into a round's sum: split it, clip it again, or set it aside."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from models.role_vectors import part_of
+from models.schema import Role, Schema
+from privacy.clipping import UnusableUpdateError, clip
+from privacy.noise_mode import Arrival
+from privacy.settings import PrivacySettings
+from server.aggregation.rule import AggregationRule
+from server.aggregation.screening import Screen
+from server.personalisation.method import ServerHalf
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """Hold what one client sent.
+
+    Attributes:
+        slot: Position in the cohort, from 0; fixes the order of the sum.
+        update: Contiguous float32 in the layout of ``models.plan.upload_schema``.
+        example_count: Target tokens the client says it trained on.
+        client_name: The client, which a method with generated tensors must know.
+        scale: What the update counts beside a fresh one, in (0, 1]; see
+            ``BufferedSettings.worth``. Tensors that are generated know no scale.
+    """
+
+    slot: int
+    update: Tensor
+    example_count: int
+    client_name: str = ""
+    scale: float = 1.0
+
+
+class UploadSplit:
+    """Split an upload into its shared and its generated tensors, and clip the latter again.
+
+    The rule clips the shared ones. What arrives noised is not clipped: see ``Arrival``.
+    """
+
+    def __init__(self, schema: Schema, arrival: Arrival, privacy: PrivacySettings) -> None:
+        """Split uploads of one round.
+
+        Args:
+            schema: The tensors that are sent.
+            arrival: How they arrive under the round's noise mode.
+            privacy: The clipping norm, and whether devices tell that they fitted.
+
+        Raises:
+            ValueError: If generated tensors arrive with clean norms, which do not cover them.
+        """
+        self._generates = bool(schema.with_roles(Role.GENERATED).tensors)
+        if self._generates and arrival is Arrival.NOISED_WITH_CLEAN_NORMS:
+            raise ValueError('score = "clean" knows no generated tensors; set score = "arrived"')
+        self._element_count = schema.element_count + privacy.tells_fit
+        self._clipping_norm = privacy.clipping_norm if arrival is Arrival.CLIPPED else None
+        self._schema = schema
+        self._parts = schema.with_roles(Role.SHARED), schema.with_roles(Role.GENERATED)
+
+    def __call__(self, upload: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the shared part, with whether it fitted, and the generated one if there is one.
+
+        Raises:
+            ValueError: If the upload has another size.
+        """
+        if not self._generates:
+            return upload, None
+        if upload.shape != (self._element_count,):
+            raise ValueError(
+                f"client update must have shape ({self._element_count},), got {tuple(upload.shape)}"
+            )
+        # Whether it fitted is told behind the update, and goes with what the rule takes.
+        values, told = upload[: self._schema.element_count], upload[self._schema.element_count :]
+        shared, generated = (part_of(values, self._schema, part) for part in self._parts)
+        return torch.cat([shared, told]), generated
+
+    def clip_generated(self, slot: int, generated: Tensor) -> Tensor:
+        """Return the generated tensors of a client, within the clip where they must be.
+
+        Raises:
+            UnusableUpdateError: If they are not finite, or too large to be measured.
+        """
+        try:
+            return clip(generated, self._clipping_norm)[0]
+        except UnusableUpdateError as error:
+            raise UnusableUpdateError(f"slot {slot}: {error}") from None
+
+
+@dataclass(frozen=True)
+class Summing:
+    """Hand contributions to a rule, and what they generated to a method.
+
+    Attributes:
+        rule: Adds up the shared tensors.
+        server_half: Learns from the generated ones.
+        split: Tells the two apart.
+        example_cap: Largest example count a client is weighted by; None for no cap.
+        screen: Counts what is set aside; None passes its error on.
+    """
+
+    rule: AggregationRule
+    server_half: ServerHalf
+    split: UploadSplit
+    example_cap: int | None
+    screen: Screen | None
+
+    def add(self, contribution: Contribution) -> None:
+        """Add both parts of a contribution, or neither.
+
+        Raises:
+            UnusableUpdateError: If it is unusable and nothing screens (names its slot).
+            ValueError: If it has another size than it must.
+        """
+        count = contribution.example_count
+        count = count if self.example_cap is None else min(count, self.example_cap)
+        slot, (shared, generated) = contribution.slot, self.split(contribution.update)
+        try:
+            # Before anything is added: both parts must be usable, or neither counts.
+            clipped = None if generated is None else self.split.clip_generated(slot, generated)
+            self.rule.add(slot, shared, count, scale=contribution.scale, beside=generated)
+        except UnusableUpdateError as error:
+            if self.screen is None:
+                raise
+            self.screen.refuse(slot, error)
+            return
+        if clipped is not None:
+            self.server_half.take(contribution.client_name, clipped, count)
