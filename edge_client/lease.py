@@ -109,19 +109,20 @@ async def _kept_for(lease: wire.Lease, device: Device, transport: Transport) -> 
 
 
 async def settle(kept: KeptUpdate, device: Device, transport: Transport) -> None:
-    """Ask whether what was sealed counts, if a personal state waits for it, and forget it.
+    """Ask whether what was sealed counts, if anything depends on it, and forget it.
 
-    This process or its predecessor never heard. The same message gets the same answer.
+    That is an embedding, or an update for which a personal state waits. This process or its
+    predecessor never heard; the same message gets the same answer.
 
     Raises:
         UnreachableError: If the connection broke; it can be asked again.
     """
     personal = device.folder.personal
-    if personal.waits_for(kept.message_id):
+    if kept.kind == "embedding" or personal.waits_for(kept.message_id):
         try:
             await _until_taken(lambda: _commit(kept, device, transport))
         except RefusedError as refusal:
-            logger.warning("the personal model stays as it was before a lost round: %s", refusal)
+            logger.warning("an earlier %s does not count: %s", kept.kind, refusal)
         else:
             personal.accept(kept.message_id)
     personal.drop()

@@ -277,8 +277,9 @@ class _OneFit:
     def _descent(self, epoch: int) -> tuple[Descent, Optimiser]:
         """Lay the client's model into the network, and return what trains it for one epoch.
 
-        The optimiser is the same in every epoch: with one batch an epoch, Adam would otherwise take
-        nothing but first steps, all of them of full size.
+        The network's optimiser is the same in every epoch: with one batch an epoch, Adam would
+        otherwise take nothing but first steps, all of them of full size. A model that a method
+        trains beside the network (Ditto's, pFedMe's) begins its own anew.
         """
         fit, client = self._fit, self._client
         client.load(self._received, self._personal.personal)

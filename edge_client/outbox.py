@@ -59,15 +59,16 @@ class Outbox:
     def kept(self) -> KeptUpdate | None:
         """Return the update that is kept, for whatever lease it was made."""
         try:
-            return msgspec.json.decode(self._description.read_bytes(), type=KeptUpdate)
+            kept = msgspec.json.decode(self._description.read_bytes(), type=KeptUpdate)
         except (FileNotFoundError, msgspec.DecodeError):
             # A description that is half there belongs to an update that was never promised.
             return None
+        return kept if self.sealed_update.exists() else None
 
     def kept_for(self, lease: wire.Lease) -> KeptUpdate | None:
         """Return the update made for this lease, dropping one made for any other."""
         kept = self.kept()
-        if kept is not None and kept.answers(lease) and self.sealed_update.exists():
+        if kept is not None and kept.answers(lease):
             return kept
         self.clear()
         return None

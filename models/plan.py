@@ -160,7 +160,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         privacy: Noise mode and clipping.
         cohort_size: Clients the round is drawn for, before over-selection.
         seed: Seed of the run; with round and client name it seeds the order of local data.
-        embedding_fit: How is fitted; only for ``fit_embedding`` and ``fit_personal``.
+        embedding_fit: How to fit; only for ``fit_embedding`` and ``fit_personal``.
         growth: When the model gets which layers; absent for one that does not grow.
         growth_stage: The stage that ``model`` is of, from 1; absent without growth.
         compression: In which form updates travel; absent for float32 as they are.

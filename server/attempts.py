@@ -27,7 +27,7 @@ class OpenAttempt:
         base_sha256: Digest of the parameters that the cohort starts from, 32 bytes.
         opened_at: Seconds since 1970 UTC.
         deadline_ms: When it closes, milliseconds since 1970 UTC; bound into sealed updates.
-        plan_sha256: Digest of the plan that its devices get, 32 bytes; None if it was not noted.
+        terms_sha256: Digest of its plan and of what it costs, 32 bytes; None if it was not noted.
     """
 
     round_number: int
@@ -36,7 +36,7 @@ class OpenAttempt:
     base_sha256: bytes
     opened_at: float
     deadline_ms: int
-    plan_sha256: bytes | None = None
+    terms_sha256: bytes | None = None
 
 
 def open_attempt(store: Store, opened: OpenAttempt, entry: LedgerEntry | None = None) -> None:
@@ -64,7 +64,7 @@ def open_attempt(store: Store, opened: OpenAttempt, entry: LedgerEntry | None = 
                 base_sha256=opened.base_sha256,
                 opened_at=opened.opened_at,
                 deadline_ms=opened.deadline_ms,
-                plan_sha256=opened.plan_sha256,
+                terms_sha256=opened.terms_sha256,
             )
         )
 
@@ -170,5 +170,5 @@ def _opened(row: Row[Any]) -> OpenAttempt:
         row.base_sha256,
         row.opened_at,
         row.deadline_ms,
-        row.plan_sha256,
+        row.terms_sha256,
     )

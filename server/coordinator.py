@@ -169,8 +169,19 @@ class Coordinator:
         if not isinstance(self._machine.lease_of(client, report.lease_nonce, now), Refused):
             raise RefusedError(RefusalCode.WRONG_PLAN_KIND, "this lease is for training")
         self._evaluation.report(client, report, now)
-        self._dispatcher.done(client)
+        self._dispatcher.done(client, report.lease_nonce)
         self._changed.set()
+
+    async def commit(self, client: str, request: pb.CommitUploadRequest) -> int:
+        """Have a device's update count, and return its round.
+
+        Raises:
+            RefusedError: If it cannot count; nothing has changed then.
+        """
+        round_number = await self.intake.commit(client, request)
+        if self._fits is not None:
+            self._fits.note(client, lacks_personal=False)
+        return round_number
 
     async def take_embedding(self, client: str, request: pb.SendEmbeddingRequest) -> None:
         """Take what a device has fitted, and give it what there is to do now.
@@ -181,8 +192,14 @@ class Coordinator:
         """
         if self._fits is None:
             raise RefusedError(RefusalCode.UNKNOWN_LEASE)
-        await self._fits.take(client, request, time.monotonic())
-        self._dispatcher.offer(client)
+        try:
+            await self._fits.take(client, request, time.monotonic())
+        except RefusedError as refused:
+            if refused.code is RefusalCode.LATE:
+                # Nothing else may ever happen that gives it another fit.
+                self._dispatcher.offer(client, request.lease_nonce)
+            raise
+        self._dispatcher.offer(client, request.lease_nonce)
 
     # What the operator does.
 
@@ -267,8 +284,8 @@ class Coordinator:
             if self._switch.is_draining and self._may_end:
                 break
             await self._wait()
-        # The next process knows nothing of this one's fits; leases that it will know go on.
-        self._dispatcher.end_leases("draining", going_on=self._machine.going_on)
+        # The next process knows nothing of this one's leases: those of fits and of buffered rounds.
+        self._dispatcher.end_leases("draining")
         self._dispatcher.dismiss_all("draining", _DRAINING_RETRY_S)
         await self._shelf.finish()
 
@@ -424,6 +441,7 @@ class Coordinator:
             return
         if self._shelf.has_converged:
             self._machine.finish()
+            self._end_leases("the run is over")
         if self._machine.phase is Phase.FINISHED:
             # Everybody is told so, but those who can still fit a model of their own.
             self._work.is_over = True

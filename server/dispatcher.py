@@ -48,17 +48,27 @@ class Dispatcher:
         for session in self._sessions:
             self._offer(session)
 
-    def offer(self, client: str) -> None:
-        """Take away a device's work, which is done, and give it what there is now."""
-        self.done(client)
+    def offer(self, client: str, answered: bytes) -> None:
+        """Note that a device has answered a lease, and give it what there is now.
+
+        Args:
+            client: The device.
+            answered: The lease; it may have been given another meanwhile, which stays.
+        """
+        self.done(client, answered)
         session = self._sessions.get(client)
         if session is not None:
             self._offer(session)
 
-    def done(self, client: str) -> None:
-        """Note that a device's work is answered: it is not told that its lease has ended."""
+    def done(self, client: str, answered: bytes | None = None) -> None:
+        """Note that a device's work is answered: it is not told that its lease has ended.
+
+        Args:
+            client: The device.
+            answered: The lease that was answered; None for whichever it has.
+        """
         session = self._sessions.get(client)
-        if session is not None:
+        if session is not None and answered in (None, session.nonce):
             session.nonce = None
 
     def end_leases(

@@ -82,7 +82,7 @@ class Fits:
         return {lease.nonce for lease, _ in self._running.values()}
 
     def note(self, client: str, *, lacks_personal: bool) -> None:
-        """Note what a device says of itself when it checks in."""
+        """Note whether a device has a model of its own, as it says or as its update shows."""
         if lacks_personal:
             self._without_personal.add(client)
         else:
@@ -138,7 +138,10 @@ class Fits:
         if task is None:
             if self._done.get(client) == request.lease_nonce:
                 return  # The first answer was lost on its way.
-            fit = self.lease_of(client, request.lease_nonce, now)
+            running = self._running.get(client)
+            # What stays on a device counts there; it is never too late to hear of it.
+            is_kept = running is not None and running[1].plan.kind == "fit_personal"
+            fit = self.lease_of(client, request.lease_nonce, 0.0 if is_kept else now)
             if fit is None:
                 raise RefusedError(RefusalCode.UNKNOWN_LEASE)
             task = self._arriving[key] = asyncio.create_task(self._finish(client, fit, request))
@@ -200,9 +203,8 @@ class Fits:
         )
 
     def end(self, client: str) -> None:
-        """Note that a device was drawn for a round, which gives it a model of its own too."""
+        """Note that a device was drawn for a round, by which it gets a model of its own too."""
         self._running.pop(client, None)
-        self._without_personal.discard(client)
 
     def decline(self, client: str) -> None:
         """Note that a device will not fit; it is not asked again while this process lasts."""

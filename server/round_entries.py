@@ -7,8 +7,12 @@ its first lease, and a release shows nothing more. In one attempt a drawn device
 its lease has the same nonce however often it asks, and what it has sealed is sent again as it is.
 """
 
+import hashlib
 import time
 
+import msgspec
+
+from models.plan import Plan
 from privacy.calibrated_settings import LocalNoise
 from privacy.ledger_chain import LedgerEntry
 from privacy.settings import PrivacySettings
@@ -70,6 +74,19 @@ class RoundEntries:
             if entered:
                 return entered[-1]
         return self._new(round_number, privacy)
+
+    def terms_sha256(self, round_number: int, plan: Plan) -> bytes:
+        """Return the digest of what an attempt asks of its devices and tells the ledger.
+
+        A plan does not hold how its cohort was drawn, on which the cost of a release depends.
+
+        Args:
+            round_number: Round, from 1.
+            plan: What its devices are told.
+        """
+        event = event_of(round_number, self._config.rounds, self._config.privacy)
+        costs = msgspec.json.encode(event, order="deterministic")
+        return hashlib.sha256(plan.encode() + costs).digest()
 
     def _of_round(self, round_number: int) -> list[LedgerEntry]:
         entries = ledger_entries(self._store)

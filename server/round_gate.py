@@ -58,6 +58,11 @@ class RoundGate:
         """
         return isinstance(self._config.privacy, CentralNoise | TreeNoise)
 
+    @property
+    def cap(self) -> int:
+        """Number of the run's last round."""
+        return self._config.rounds.cap
+
     def outlook(self, next_round: int, attempt: int = 0) -> list[str]:
         """Return lines on what the run promises and will have spent.
 
@@ -76,7 +81,7 @@ class RoundGate:
         """Return ε after this attempt and its round's evaluation; None where nothing is promised.
 
         Asked before an attempt is opened, and again before its round is closed. An attempt that the
-        ledger holds is closed whatever the budget has become: the release shows nothing more.
+        ledger holds is closed whatever is left of the budget: the release shows nothing more.
 
         Args:
             round_number: Round, from 1.

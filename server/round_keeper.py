@@ -1,7 +1,6 @@
 """Open, close and abort rounds on disk, and take one up again after a restart."""
 
 import asyncio
-import hashlib
 import logging
 import time
 from collections.abc import Mapping, Sequence
@@ -35,7 +34,8 @@ from server.store import Store
 from server.threads import Threads
 
 _LOG = logging.getLogger(__name__)
-_OTHER_PLAN = "the settings have changed its plan since it was opened; the round is tried again"
+_OTHER_TERMS = "the settings have changed its plan since it was opened; the round is tried again"
+_PAST_CAP = "the settings have lowered rounds.cap below it since it was opened; the run is over"
 
 
 class RoundKeeper:
@@ -84,8 +84,8 @@ class RoundKeeper:
     async def start(self) -> Recovered:
         """Repair what a crash left, load the current model, and say where the run goes on.
 
-        A round goes on with the plan it was opened with, or is tried again: updates made for two
-        plans cannot be summed, and a privacy ledger has entered the one.
+        A round goes on under the terms it was opened with, or is tried again: updates made for two
+        plans cannot be summed, and a ledger must hold what a cohort's draw really costs.
 
         Raises:
             ReleaseError: If the files of a release are gone or damaged.
@@ -102,18 +102,23 @@ class RoundKeeper:
         if opened is None:
             return recovered
         await self._shelf.grow(opened.round_number)
-        if opened.plan_sha256 in (None, self._plan_sha256(opened.members)):
+        reason = None
+        if opened.round_number > self._gate.cap:
+            reason = _PAST_CAP
+        elif opened.terms_sha256 not in (None, self._terms(opened.round_number, opened.members)):
+            reason = _OTHER_TERMS
+        if reason is None:
             return recovered
-        return await self._threads.run(lambda: self._start_over(opened))
+        return await self._threads.run(lambda: self._start_over(opened, reason))
 
-    def _start_over(self, opened: OpenAttempt) -> Recovered:
+    def _start_over(self, opened: OpenAttempt, reason: str) -> Recovered:
         number, attempt = opened.round_number, opened.attempt
-        _LOG.warning("round %s, attempt %s: %s", number, attempt, _OTHER_PLAN)
-        self._forget_attempt(number, attempt, _OTHER_PLAN)
+        _LOG.warning("round %s, attempt %s: %s", number, attempt, reason)
+        self._forget_attempt(number, attempt, reason)
         return Recovered(*next_attempt(self._store), None, ())
 
-    def _plan_sha256(self, members: Sequence[str] | None) -> bytes:
-        return hashlib.sha256(self._shelf.plan(members).encode()).digest()
+    def _terms(self, round_number: int, members: Sequence[str] | None) -> bytes:
+        return self._gate.entries.terms_sha256(round_number, self._shelf.plan(members))
 
     async def announce(self, next_round: int, attempt: int) -> None:
         """Log what the run promises and will have spent.
@@ -346,7 +351,7 @@ class RoundKeeper:
             base_sha256=self._shelf.current.sha256,
             opened_at=now,
             deadline_ms=round((now + remaining_s) * 1000),
-            plan_sha256=self._plan_sha256(members),
+            terms_sha256=self._terms(round_number, members),
         )
 
     async def _in_hand(self, opened: OpenAttempt, kind: PlanKind = "train") -> RoundInHand:

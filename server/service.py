@@ -113,7 +113,7 @@ class FederationService(pb_grpc.FederationServicer):
         """Count an upload, after it is verified and durable."""
         async with answering(context):
             client = await self._caller(context)
-            round_number = await self._coordinator.intake.commit(client, request)
+            round_number = await self._coordinator.commit(client, request)
         return pb.CommitUploadResponse(round_number=round_number)
 
     async def ReportEvaluation(  # noqa: N802

@@ -83,7 +83,7 @@ attempts = Table(
     Column("opened_at", Float, nullable=False),
     Column("deadline_ms", BigInteger, nullable=False),
     # Null for attempts that an older sotto opened.
-    Column("plan_sha256", LargeBinary),
+    Column("terms_sha256", LargeBinary),
     Column("ended_at", Float),
     Column("reason", Text),
     CheckConstraint("state IN ('open', 'aborted', 'released')", name="attempt_state"),

@@ -178,16 +178,19 @@ def test_a_fit_taken_up_again_sends_the_same_embedding(
     assert kept(new_device) == (b"round 1", False)
 
 
+@pytest.mark.parametrize("refusals", [[], ["unknown_lease"]])
 def test_what_was_fitted_counts_whatever_becomes_of_its_embedding(
-    new_device: Device, transport: StandInTransport
+    new_device: Device, transport: StandInTransport, refusals: list[str]
 ) -> None:
     cut_short(new_device, transport, call="send_embedding")
     assert kept(new_device) == (b"round 1", False)
-    transport.refusals["fetch_model"] = ["late"]
+    transport.refusals = {"fetch_model": ["late"], "send_embedding": refusals}
 
     with pytest.raises(RefusedError):
         serve(make_lease(number=2), new_device, transport)
 
-    # Nobody is asked about it.
-    assert transport.named.count("send_embedding") == 1
+    # Work that went first is served after the embedding was sent once more, under its own lease.
+    sent = [what for name, *what in transport.calls if name == "send_embedding"]
+    assert sent == [[make_lease().nonce, SEALED_UPDATE]] * 2
+    assert new_device.folder.outbox().kept() is None
     assert kept(new_device) == (b"round 1", False)

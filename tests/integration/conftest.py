@@ -25,6 +25,9 @@ def make_federation(tmp_path: Path) -> Iterator[Make]:
     yield make
     for federation in made:
         federation.stop()
+    for federation in made:
+        # A restart goes on with its round, in every mode, unless the test has changed the settings.
+        assert federation.has_new_settings or "have changed its plan" not in federation.log
 
 
 @pytest.fixture

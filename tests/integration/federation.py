@@ -69,9 +69,11 @@ tied = true
 """
 
 
-# Below the ports that the kernel gives away, and each worker's own: nobody else takes one between
-# now and the coordinator's start, nor while it is killed and started again.
-_PORTS = count(20_000 + 1_000 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]))
+# Below the ports that the kernel gives away, and each worker's own: no other worker takes one
+# between now and the coordinator's start, nor while it is killed and started again. Other runs of
+# the tests on this machine most likely begin elsewhere.
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
+_PORTS = count(20_000 + 1_000 * _WORKER + os.getpid() % 500)
 
 
 def free_ports(number: int) -> list[int]:
@@ -118,12 +120,18 @@ class Federation:
         self.root = root
         self.config = _found_quickly(root, text)
         self.folder = ServerFolder(root)
+        self._founded_with = self.folder.config.read_text()
         self.process: BaseProcess | None = None
         self.devices: list[Device] = []
 
     def start(self, failpoint: str | None = None) -> None:
         """Start the coordinator and wait until it listens."""
         self.process = start_serving(self.root, self._log, failpoint)
+
+    @property
+    def has_new_settings(self) -> bool:
+        """Return whether somebody has written to its settings since it was founded."""
+        return self.folder.config.read_text() != self._founded_with
 
     @property
     def log(self) -> str:
@@ -160,7 +168,7 @@ class Federation:
     def wait_killed(self) -> None:
         """Wait until the coordinator has died of its failpoint."""
         assert self.process is not None
-        self.process.join(30)
+        self.process.join(100)
         assert self.process.exitcode == -signal.SIGKILL, self.log
 
     def kill(self) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import grpc
 import numpy as np
@@ -13,6 +14,7 @@ from models.parameters import initial_parameters
 from models.seeds import client_seed
 from protos import federation_pb2 as pb
 from server.closing import close_round
+from server.commands import Federation as Operated
 from server.summing import Contribution
 from tests.integration.conftest import Make
 from tests.integration.device import Device, code_of, next_lease, wait_finished
@@ -150,3 +152,50 @@ def test_a_slow_device_counts_for_less_a_stale_one_is_refused_and_a_kill_loses_n
     digest = released(federation, first, second, [(slow, late), (one, third)])
     assert releases[-1].parameters_sha256.hex() == digest
     assert not any(path.is_file() for path in federation.folder.updates.rglob("*"))
+
+
+def test_a_drain_ends_work_that_no_later_process_would_know(make_federation: Make) -> None:
+    federation = make_federation(cap=3, more_rounds=BUFFERED)
+    federation.start()
+    one, two, slow = federation.enrol(3)
+    first, second, waiting = (device.check_in() for device in (one, two, slow))
+    leases = [next_lease(orders) for orders in (first, second, waiting)]
+
+    Operated(federation.root).drain()
+    one.take_part(leases[0])
+    two.take_part(leases[1])
+
+    ended, sent_away = next(iter(waiting)), next(iter(waiting))
+    assert ended.lease_ended == pb.LeaseEnded(nonce=leases[2].nonce, reason="draining")
+    assert sent_away.retry_after.reason == "draining"
+
+
+def test_the_end_of_a_run_ends_work_that_will_not_count(
+    make_federation: Make, tmp_path: Path
+) -> None:
+    text = tmp_path / "public.txt"
+    text.write_text("good morning to you\n" * 5)
+    federation = make_federation(
+        cap=9,
+        more_rounds=BUFFERED,
+        tables=f'[evaluation]\nkind = "public"\npublic_text = "{text}"\n'
+        "[convergence]\npatience = 1\nleast_improvement = 0.9\n",
+    )
+    federation.start()
+    one, two, slow = federation.enrol(3)
+    first, second = one.check_in(), two.check_in()
+    for device, orders in ((one, first), (two, second)):
+        device.take_part(next_lease(orders))
+    leases = [next_lease(orders) for orders in (first, second)]
+    waiting = slow.check_in()
+    lease = next_lease(waiting)
+    assert lease.round_number == 2
+
+    one.take_part(leases[0])
+    two.take_part(leases[1])
+
+    # Its update would be one release old, which may count; but the model no longer improves.
+    ended, sent_away = next(iter(waiting)), next(iter(waiting))
+    assert ended.lease_ended == pb.LeaseEnded(nonce=lease.nonce, reason="the run is over")
+    assert sent_away.retry_after.reason == "finished"
+    assert len(federation.releases()) == 2

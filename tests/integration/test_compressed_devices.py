@@ -15,7 +15,14 @@ from server.failpoints import Failpoint
 from tests.integration.conftest import Make, MakeDevices
 from tests.integration.federation import Federation
 from tests.integration.personal_federation import Simulated
-from tests.integration.real_device import RealDevice, await_line, await_rounds, until
+from tests.integration.real_device import (
+    RealDevice,
+    await_line,
+    await_rounds,
+    children_of,
+    is_running,
+    until,
+)
 from tests.integration.test_personal_devices import SimulatedDevices
 
 pytestmark = pytest.mark.xdist_group("processes")
@@ -87,11 +94,15 @@ def test_releases_that_come_as_what_changed_end_where_a_simulation_does_though_o
         device.start()
     await_rounds(federation, 1)
     # The second round may have begun with what was held; the third finds out, and starts whole.
+    agent = devices[0].process
+    assert agent is not None
+    children = children_of(agent.pid)
     devices[0].kill()
-    (held,) = (devices[0].folder / "held").glob("*.release")
-    content = bytearray(held.read_bytes())
-    content[100] ^= 1
-    held.write_bytes(content)
+    until(lambda: not any(is_running(child) for child in children))
+    for held in (devices[0].folder / "held").glob("*.release"):
+        content = bytearray(held.read_bytes())
+        content[100] ^= 1
+        held.write_bytes(content)
     devices[0].start()
     await_rounds(federation, 3)
 
@@ -144,6 +155,28 @@ def test_settings_may_change_though_an_update_waits_or_counts_that_was_made_befo
     # It counts no more: its round is tried again, and everybody trains for that by the new plan.
     assert "round 1, attempt 0: the settings have changed its plan" in federation.log
     assert _released(federation) == _simulated(federation, devices, rounds=2)
+
+
+def test_a_cap_below_the_open_round_ends_the_run(
+    make_federation: Make, make_devices: MakeDevices
+) -> None:
+    federation = make_federation(cap=2, cohort=2, quorum=2)
+    federation.start(f"{Failpoint.COMMITTED}:3")
+    devices = make_devices(federation, 2)
+    for device in devices:
+        device.start()
+    federation.wait_killed()
+
+    settings = federation.folder.config
+    settings.write_text(settings.read_text().replace("cap = 2", "cap = 1"))
+    federation.config = read_config(settings)
+    federation.start()
+
+    for device in devices:
+        await_line(device, ": finished")
+    assert "round 2, attempt 0: the settings have lowered rounds.cap below it" in federation.log
+    assert _released(federation) == _simulated(federation, devices, rounds=1)
+    assert not any(federation.folder.updates.rglob("*.sealed"))
 
 
 def _released(federation: Federation) -> list[bytes]:

@@ -72,13 +72,15 @@ def test_keys_change_between_rounds_and_no_connection_is_dropped(make_federation
     federation = make_federation(cap=2, cohort=1, quorum=1)
     # What it takes to load everything for the first time is not part of the twelve seconds.
     federation.start()
+    (device,) = federation.enrol(1)
     federation.stop()
     before = reissue(federation, days=1, due_in_s=12.0)
     federation.start()
-    (device,) = federation.enrol(1)
+    device.connect()
     listeners = (device.invite.device_address, device.invite.enrolment_address)
     orders = device.check_in()
     first = next_lease(orders)
+    take_up(device, first)
     assert first.coordinator.signing == before.certificates.signing
     assert [shown_to(device, listener) for listener in listeners] == [before.certificates.tls] * 2
 

@@ -49,7 +49,8 @@ def test_a_dead_device_is_noticed_and_the_round_closes_at_its_own_deadline(
     assert noticed_s < lease.remaining_ms / 1000
     assert second.round_number == 2
     assert lease.remaining_ms <= 4000
-    assert 2.0 < time.monotonic() - given < 10.0
+    # At its deadline, and not when the only device that was left had committed.
+    assert lease.remaining_ms / 1000 - 1.0 < time.monotonic() - given < 10.0
     (release,) = federation.releases()
     assert release.contribution_count == 1
     # What the dead device left is deleted with its lease.
@@ -66,7 +67,7 @@ def test_a_device_that_comes_back_has_its_lease_and_its_bytes(make_federation: M
     device.open_upload(lease, message_id, len(sealed))
     device.upload(lease, sealed[:1000])
     device.close()
-    wait_until_connected(federation, 0, limit_s=2.0)
+    wait_until_connected(federation, 0, limit_s=20.0)
 
     device.connect()
     orders = device.check_in()

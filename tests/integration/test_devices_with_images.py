@@ -51,7 +51,7 @@ rule = "mean"
 cap = 2
 cohort_size = 2
 quorum = 2
-deadline_s = 60.0
+deadline_s = 600.0
 
 [listen]
 enrolment = "127.0.0.1:{enrolment}"

@@ -24,7 +24,7 @@ def refusal_of(device: Device) -> str:
 def wait_ended(federation: Federation) -> None:
     """Wait until the coordinator has ended by itself."""
     assert federation.process is not None
-    federation.process.join(20)
+    federation.process.join(100)
     assert federation.process.exitcode == 0, federation.log
 
 

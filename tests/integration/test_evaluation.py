@@ -4,8 +4,11 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 
 from models.plan import decode_plan
+from server.commands import Federation as Operated
 from tests.integration.conftest import Make
 from tests.integration.device import Device, next_lease
+from tests.integration.real_device import until
+from tests.integration.test_real_refusals import connected
 
 
 def test_counts_of_other_devices_choose_the_best_round_and_end_the_run(
@@ -15,11 +18,14 @@ def test_counts_of_other_devices_choose_the_best_round_and_end_the_run(
         cap=50,
         cohort=1,
         quorum=1,
-        tables='[evaluation]\nkind = "devices"\ncohort_size = 1\ndeadline_s = 60.0\n'
+        tables='[evaluation]\nkind = "devices"\ncohort_size = 1\ndeadline_s = 600.0\n'
         "[convergence]\npatience = 2\n",
     )
     federation.start()
     federation.enrol(2)
+    # Whoever is first must not have trained a round before there is somebody to measure it.
+    operated = Operated(federation.root)
+    operated.pause()
     # Losses in nats per token of the models of rounds 1, 2, ...: round 2 is best, and two
     # evaluations in a row without improvement end the run after round 4.
     losses = {1: 2.0, 2: 1.0, 3: 1.5, 4: 1.2}
@@ -43,7 +49,10 @@ def test_counts_of_other_devices_choose_the_best_round_and_end_the_run(
         return kinds
 
     with ThreadPoolExecutor(2) as pool:
-        kinds = list(pool.map(work, federation.devices))
+        working = pool.map(work, federation.devices)
+        until(lambda: connected(federation) == 2)
+        operated.resume()
+        kinds = list(working)
 
     federation.stop()
     releases = federation.releases()

@@ -1,8 +1,10 @@
 """A coordinator that dies at any named moment of a round ends where an undisturbed one does."""
 
 import json
+import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import grpc
 import pytest
@@ -48,6 +50,8 @@ class StubbornDevice:
                     grpc.StatusCode.UNAVAILABLE,
                     grpc.StatusCode.CANCELLED,
                     grpc.StatusCode.UNKNOWN,
+                    # The next process knows no lease before the device checks in.
+                    grpc.StatusCode.NOT_FOUND,
                 ), error
                 time.sleep(0.1)
         raise AssertionError("the run did not end")
@@ -98,6 +102,26 @@ def assert_undisturbed(federation: Federation, names: list[str]) -> None:
     assert [release.contribution_count for release in releases] == [2] * ROUNDS
     assert releases[-1].parameters_sha256.hex() == expected_digest(federation, names, ROUNDS)
     assert not any(path.is_file() for path in federation.folder.updates.rglob("*"))
+
+
+def test_an_open_round_goes_on_whose_terms_an_older_version_did_not_note(
+    make_federation: Make,
+) -> None:
+    federation = make_federation()
+    federation.start()
+    (device, other) = federation.enrol(2)
+    leases = [next_lease(orders) for orders in [one.check_in() for one in (device, other)]]
+    federation.kill()
+    with closing(sqlite3.connect(federation.root / "store.sqlite")) as store:
+        store.execute("ALTER TABLE attempts DROP COLUMN terms_sha256")
+        store.execute("UPDATE alembic_version SET version_num = '0003'")
+        store.commit()
+
+    federation.start()
+    device.close()
+    device.connect()
+
+    assert next_lease(device.check_in()).nonce == leases[0].nonce
 
 
 @pytest.mark.parametrize("failpoint", ["release_recorded", "published"])

@@ -107,8 +107,12 @@ class TrainingDevice(StubbornDevice):
         self._client = client
         self._misses = misses
         self._counts: dict[bytes, int] = {}
+        self._unanswered: pb.Lease | None = None
 
     def _take_part(self, lease: pb.Lease) -> None:
+        if self._unanswered is not None and self._unanswered.nonce != lease.nonce:
+            # As an agent does: the coordinator may have died between its disk and its answer.
+            self._commit(self._unanswered)
         if lease.round_number in self._misses:
             refusal = pb.RefusePlanRequest(lease_nonce=lease.nonce, code="busy")
             self._device.stub.RefusePlan(refusal, timeout=10)
@@ -123,7 +127,12 @@ class TrainingDevice(StubbornDevice):
         opened = self._device.open_upload(lease, message_id, len(sealed))
         if opened.offset < len(sealed):
             self._device.upload(lease, sealed, opened.offset)
-        self._device.commit(lease, message_id, self._counts[lease.nonce])
+        self._commit(lease)
+
+    def _commit(self, lease: pb.Lease) -> None:
+        self._unanswered = lease
+        self._device.commit(lease, self._sealed[lease.nonce][1], self._counts[lease.nonce])
+        self._unanswered = None
         self._client.accept()
 
 

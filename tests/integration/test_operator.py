@@ -233,9 +233,10 @@ def test_a_killed_coordinator_serves_again_about_as_fast_as_at_first(
     again = Command(federation.root)
 
     assert "devices on port" in again.first_line
-    # About two seconds on an idle machine (benchmarks/resilience.py), more on one that is busy
-    # testing: what it does more than a first start must stay below five.
-    assert again.start_s < coordinator.start_s + 5
+    # About two seconds on an idle machine (benchmarks/resilience.py), and several on one that is
+    # busy testing, of which either start may see more; a recovery that waits for something would
+    # take minutes.
+    assert again.start_s < 3 * coordinator.start_s + 5
     assert again.end(signal.SIGTERM) == 0
 
 

@@ -86,7 +86,7 @@ def test_a_federation_of_personal_models_ends_where_a_simulation_does_though_bot
 def test_a_device_scores_the_model_that_was_generated_for_it(
     make_federation: Make, make_devices: MakeDevices
 ) -> None:
-    evaluation = '[evaluation]\nkind = "devices"\ncohort_size = 1\ndeadline_s = 60.0\n'
+    evaluation = '[evaluation]\nkind = "devices"\ncohort_size = 1\ndeadline_s = 600.0\n'
     tables = evaluation + FEDTP.format(head="shared")
     federation = make_federation(model=TRANSFORMER, cap=1, cohort=1, quorum=1, tables=tables)
     federation.start()

@@ -22,7 +22,7 @@ from server.config import make_plan
 from server.summing import Contribution
 from tests.integration.conftest import Make, MakeDevices
 from tests.integration.federation import Federation
-from tests.integration.real_device import RealDevice, await_rounds, until
+from tests.integration.real_device import RealDevice, await_line, await_rounds, until
 from tests.integration.simulated_run import simulated
 
 pytestmark = pytest.mark.xdist_group("real refusals")
@@ -74,6 +74,7 @@ def test_an_upload_cut_in_the_middle_goes_on_with_the_same_bytes(
 
     expected = simulated(federation.config, [device.data], rounds=1)
     assert [release.parameters_sha256 for release in federation.releases()] == expected
+    await_line(device, "update delivered")
     log = device.log.read_text()
     assert (log.count("train started"), log.count("update delivered")) == (1, 1)
 
@@ -154,7 +155,7 @@ def test_devices_that_refuse_the_plan_are_counted_and_not_waited_for(
 def test_a_device_outside_the_round_scores_its_model_on_held_out_text(
     make_federation: Make, make_devices: MakeDevices
 ) -> None:
-    evaluation = '[evaluation]\nkind = "devices"\ncohort_size = 1\ndeadline_s = 60.0\n'
+    evaluation = '[evaluation]\nkind = "devices"\ncohort_size = 1\ndeadline_s = 600.0\n'
     federation = make_federation(cap=1, cohort=1, quorum=1, tables=evaluation)
     federation.start()
     devices = make_devices(federation, 2)

@@ -159,7 +159,21 @@ def test_a_device_whose_work_is_done_gets_what_there_is_now() -> None:
     session = work.dispatcher.open("a")
 
     work.nonces["a"] = b"2"
-    work.dispatcher.offer("a")
-    work.dispatcher.offer("nobody")
+    work.dispatcher.offer("a", answered=b"1")
+    work.dispatcher.offer("nobody", answered=b"1")
 
     assert orders_of(session) == ["lease 1", "lease 2"]
+
+
+def test_a_device_that_was_given_another_lease_before_its_answer_counted_gets_it_once() -> None:
+    work = Work()
+    work.nonces["a"] = b"1"
+    session = work.dispatcher.open("a")
+    work.nonces["a"] = b"2"
+    work.dispatcher.offer_all()
+
+    work.dispatcher.offer("a", answered=b"1")
+    work.dispatcher.done("a", answered=b"1")
+    work.dispatcher.offer_all()
+
+    assert orders_of(session) == ["lease 1", "lease_ended 1", "lease 2"]

@@ -45,9 +45,9 @@ def made_fits(
     return made
 
 
-def take(fits: Fits, client: str, nonce: bytes, sealed: bytes = b"") -> None:
+def take(fits: Fits, client: str, nonce: bytes, sealed: bytes = b"", *, now: float = 101.0) -> None:
     request = pb.SendEmbeddingRequest(lease_nonce=nonce, sealed=sealed)
-    asyncio.run(fits.take(client, request, 101.0))
+    asyncio.run(fits.take(client, request, now))
 
 
 @pytest.fixture
@@ -165,12 +165,33 @@ def test_a_device_that_says_it_lacks_a_model_fits_one_until_it_has_it(personal_f
     assert fits.work_for(NEW, 103.0, 0) is None
 
 
-def test_a_drawn_device_gets_its_model_by_training(personal_fits: Fits) -> None:
+def test_a_drawn_device_gets_its_model_by_training_or_else_by_another_fit(
+    personal_fits: Fits,
+) -> None:
     personal_fits.note(NEW, lacks_personal=True)
+    nonce = lease(personal_fits.work_for(NEW, 100.0, 0)).nonce
 
     personal_fits.end(NEW)
 
-    assert personal_fits.work_for(NEW, 100.0, 0) is None
+    # Its round may come to nothing; only an update that counts shows that it has a model.
+    assert personal_fits.lease_of(NEW, nonce, 101.0) is None
+    assert lease(personal_fits.work_for(NEW, 101.0, 0)).nonce != nonce
+    personal_fits.end(NEW)
+    personal_fits.note(NEW, lacks_personal=False)
+    assert personal_fits.work_for(NEW, 102.0, 0) is None
+
+
+def test_an_embedding_may_come_too_late_and_what_stays_on_its_device_may_not(
+    fits: Fits, personal_fits: Fits
+) -> None:
+    personal_fits.note(NEW, lacks_personal=True)
+    nonces = [lease(made.work_for(NEW, 100.0, 0)).nonce for made in (fits, personal_fits)]
+
+    with pytest.raises(RefusedError, match="time is over"):
+        take(fits, NEW, nonces[0], now=110.0)
+    take(personal_fits, NEW, nonces[1], now=110.0)
+
+    assert personal_fits.work_for(NEW, 111.0, 0) is None
 
 
 def test_a_fit_that_sends_nothing_takes_nothing(personal_fits: Fits) -> None:

@@ -177,7 +177,7 @@ def test_requests_under_way_are_answered_before_the_server_ends(
     connection.putheader("Content-Length", "12")
     connection.endheaders()
     connection.send(b'{"text":')
-    time.sleep(0.3)
+    wait_until(lambda: server.metric("sotto_waiting_bytes") == 8)
 
     codes: list[int] = []
     stopping = threading.Thread(target=lambda: codes.append(server.stop()))
