@@ -36,6 +36,7 @@ RULES: dict[str, AggregationSettings] = {
     "centred_clipping": CentredClippingSettings(),
     "norm_bounded": NormBoundedSettings(),
     "trimmed_attentive": TrimmedAttentiveSettings(),
+    "by_direction": TrimmedAttentiveSettings(trim_by="direction", trim_share=0.4),
 }
 
 

@@ -1,16 +1,16 @@
 """Say what stands in the tables of rules against attacks: every rule under every attack.
 
-A fifth of the clients attack. ``default`` is what we recommend: screening by norm, a clipping norm
-that follows the clients, attention with κ = 0.5; ``default, trimmed`` drops the furthest fifth of
-each round as well. ``literal`` is the paper's softmax over raw distances. Every row of a table has
-the same clients, rounds and local training.
+A fifth of the clients attack. ``default`` is screening by norm, a clipping norm that follows the
+clients, and attention with κ = 0.5; ``default, trimmed`` drops the furthest fifth of each round as
+well, and ``default, by direction`` those that oppose the others. ``literal`` is the paper's softmax
+over raw distances. Every row of a table has the same clients, rounds and local training.
 """
 
 from benchmarks.tables.definition import Row, TableDefinition
 
 THREE = (1, 2, 3)
 SHARE = 0.2
-_SMALL = ("mean", "literal", "default", "default, trimmed")
+_SMALL = ("mean", "literal", "default", "default, trimmed", "default, by direction")
 BETWEEN = " under "
 """What stands between rule and attack in the name of a row."""
 
@@ -36,6 +36,10 @@ def _rules(norm: float) -> dict[str, tuple[str, ...]]:
         "default": ('aggregation={rule="attentive", attention_strength=0.5}', *clipped),
         "default, trimmed": (
             f'aggregation={{rule="trimmed-attentive", trim_share={SHARE}}}',
+            *clipped,
+        ),
+        "default, by direction": (
+            'aggregation={rule="trimmed-attentive", trim_by="direction", trim_share=0.4}',
             *clipped,
         ),
         "attentive, κ = -0.5": (
@@ -129,14 +133,19 @@ _KEYBOARD = _rules(15.0) | _krum(4, 5)
 
 
 def _keyboard(
-    which: str, rules: dict[str, tuple[str, ...]], seeds: tuple[int, ...], *, minutes: float
+    which: str,
+    rules: dict[str, tuple[str, ...]],
+    attacks: dict[str, tuple[str, ...]],
+    seeds: tuple[int, ...],
+    *,
+    minutes: float,
 ) -> TableDefinition:
     """Return a table of some rules on text messages."""
     return _table(
         "NUS SMS, every phone user a client, 2,000 words, width 96, 15 rounds of 20; a fifth "
         f"of the clients attack{which}",
         "keyboard-sms",
-        _rows(rules, ATTACKS | _BACKDOOR, seeds),
+        _rows(rules, attacks, seeds),
         minutes=minutes,
         figures=(
             "test_perplexity",
@@ -163,18 +172,24 @@ TABLES = {
         f"Digits, {_TITLE}; a fifth of the clients attack",
         "fedtp-digits",
         _rows(_rules(2.0) | _krum(4, 9), ATTACKS, THREE),
-        minutes=50,
+        minutes=54,
         figures=_OUTCOME,
         settings=_DIGITS,
     ),
     "attacks-keyboard": _keyboard(
-        "", {name: _KEYBOARD[name] for name in _SMALL}, THREE, minutes=43
+        "",
+        {name: _KEYBOARD[name] for name in _SMALL},
+        ATTACKS | _BACKDOOR,
+        THREE,
+        minutes=54,
     ),
     "attacks-keyboard-rules": _keyboard(
         "; the other rules, one seed",
         {name: rule for name, rule in _KEYBOARD.items() if name not in _SMALL},
+        # What is not finite is set aside under every rule.
+        {name: attack for name, attack in ATTACKS.items() if name != "NaN"},
         THREE[:1],
-        minutes=29,
+        minutes=22,
     ),
 }
 

@@ -49,6 +49,21 @@ def squared_distances(gram: Matrix) -> Matrix:
     return np.maximum(squares[:, None] + squares[None, :] - 2 * gram, 0.0)
 
 
+def median_cosines(gram: Matrix) -> Matrix:
+    """Return of every update the median of its cosines with the others, shape ``(cohort,)``.
+
+    An update of zeros has the cosine 0 with everybody.
+
+    Args:
+        gram: G, of at least two updates.
+    """
+    lengths = np.sqrt(np.diag(gram))
+    lengths[lengths == 0] = 1.0
+    cosines = gram / np.outer(lengths, lengths)
+    others = ~np.eye(len(gram), dtype=bool)
+    return np.asarray(np.median(cosines[others].reshape(len(gram), -1), axis=1))
+
+
 def distances_from(gram: Matrix, weights: Matrix) -> Matrix:
     """Return |D_k - Σ w_j D_j| for every update, shape ``(cohort,)``.
 

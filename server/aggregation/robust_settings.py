@@ -19,6 +19,7 @@ References:
 """
 
 import math
+from typing import Literal
 
 from server.aggregation.rule_settings import Grouping, RuleSettings, check_attention_strength
 
@@ -202,22 +203,27 @@ class NormBoundedSettings(RuleSettings, frozen=True, kw_only=True, tag="norm-bou
 
 
 class TrimmedAttentiveSettings(RuleSettings, frozen=True, kw_only=True, tag="trimmed-attentive"):
-    """Drop the updates furthest from the median, then attend to the rest.
+    """Drop the updates that are far off, or oppose the others, then attend to the rest.
 
-    The floor(βn) updates with the largest distance from the coordinate-wise median take no part;
-    the others are weighed as by ``attentive``, an empty place too. It is our own combination: the
-    papers' attention hands an outlier the most weight, so outliers go before anybody is weighed.
-    Distances are those of clipped updates: a device clips before it sends. Breakdown point:
-    ``trim_share``; beyond it as ``attentive``, where one client counts at most e^κ times another.
-    Cost: two reads of each update after it was measured, and a sort for each coordinate.
+    By ``distance`` the floor(βn) updates furthest from the coordinate-wise median take no part, bad
+    or not. By ``direction`` those do whose median cosine with the others is below 0, at most
+    floor(βn), and usually nobody: an honest update may be long, but goes where others go. The rest
+    is weighed as by ``attentive``, an empty place too. It is our own combination: the papers'
+    attention hands an outlier the most weight, so outliers go before anybody is weighed. Updates
+    are clipped by then: a device clips before it sends. Breakdown point: ``trim_share``; beyond it,
+    and for what neither test sees, as ``attentive``, where one client counts at most e^κ times
+    another. Cost: two reads of each update after it was measured, and a sort for each coordinate,
+    or n²/2 inner products of the model's size.
 
     Attributes:
         trim_share: β, in (0, 0.5).
+        trim_by: ``distance`` from the median, or ``direction`` against the others.
         attention_strength: κ; as in ``attentive``.
         grouping: As in ``attentive``.
     """
 
     trim_share: float = 0.2
+    trim_by: Literal["distance", "direction"] = "distance"
     attention_strength: float = 0.5
     grouping: Grouping = "tensor"
 
@@ -228,11 +234,11 @@ class TrimmedAttentiveSettings(RuleSettings, frozen=True, kw_only=True, tag="tri
 
     @property
     def least_cohort(self) -> int:
-        """Return the smallest cohort of which anybody is dropped."""
+        """Return the smallest cohort of which anybody may be dropped."""
         return _least_trimmed(self.trim_share)
 
     def tolerated(self, cohort_size: int) -> int:
-        """Return how many are dropped."""
+        """Return how many may be dropped."""
         return trimmed_count(self.trim_share, cohort_size)
 
 

@@ -1,11 +1,10 @@
-"""Drop the updates furthest from the coordinate-wise median, then attend to the rest.
+"""Drop the updates that are far off, or oppose the others, then attend to the rest.
 
-Attention gives whoever moved furthest the most weight, so an outlier must go before it is weighed:
-[FedAtt]'s rule after [Median]'s estimate of where the cohort is. The combination is our own.
+Attention gives whoever moved furthest the most weight, so an outlier must go before it is weighed
+(``server.aggregation.trims``). The combination is our own.
 
 References:
     [FedAtt] Ji et al., IJCNN 2019, arXiv:1812.07108, Eq. 2 (here in its clipped form).
-    [Median] Yin et al., ICML 2018, arXiv:1803.01498, Definition 1.
 """
 
 import math
@@ -13,14 +12,13 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import ClassVar
 
-import numpy as np
 from torch import Tensor
 
 from server.aggregation.attentive import attentive_weight
-from server.aggregation.coordinate_wise import coordinate_median
 from server.aggregation.layers import Layer
 from server.aggregation.reduction import Cohort, weighted_rows
 from server.aggregation.robust_settings import TrimmedAttentiveSettings, trimmed_count
+from server.aggregation.trims import AgainstOthers, FarFromMedian, Trim
 
 
 class TrimmedAttentive:
@@ -48,20 +46,18 @@ class TrimmedAttentive:
         self._settings = settings
         self._layers = layers
         self._clips = clipping_norms
-        self._squares: list[float] = []
+        self._trim: Trim = AgainstOthers() if settings.trim_by == "direction" else FarFromMedian()
         self._shares: tuple[tuple[float, ...], ...] = ()
 
     def survey(self, rows: Tensor) -> None:
-        """Add one chunk to everybody's squared distance from the median."""
-        # In place: the rows are read again for every pass.
-        away = rows.sub_(coordinate_median(rows)).numpy()
-        squares = np.vecdot(away, away).astype(np.float64).tolist()
-        before = self._squares or [0.0] * len(squares)
-        self._squares = [old + new for old, new in zip(before, squares, strict=True)]
+        """Let whoever trims see one chunk."""
+        self._trim.add(rows)
 
     def settle(self, cohort: Cohort) -> None:
-        """Drop the furthest and weigh the rest."""
-        staying = self._staying()
+        """Drop who is to be left out and weigh the rest."""
+        count = len(cohort.tensor_norms)
+        most = trimmed_count(self._settings.trim_share, count)
+        staying = frozenset(range(count)) - self._trim.left_out(most)
         weights = [
             [self._weight(norms, index) for norms in cohort.tensor_norms]
             for index in range(len(self._layers))
@@ -76,7 +72,7 @@ class TrimmedAttentive:
                 of_layer[client] / total if client in staying else 0.0
                 for of_layer, total in zip(weights, totals, strict=True)
             )
-            for client in range(len(cohort.tensor_norms))
+            for client in range(count)
         )
 
     def reduce(self, rows: Tensor, where: slice) -> Tensor:
@@ -86,12 +82,6 @@ class TrimmedAttentive:
     def shares(self) -> tuple[tuple[str, ...], tuple[tuple[float, ...], ...]]:
         """Return what each client weighed in each layer."""
         return tuple(layer.name for layer in self._layers), self._shares
-
-    def _staying(self) -> frozenset[int]:
-        """Return who is not among the furthest; of equal distances the lower slot stays."""
-        count = len(self._squares)
-        nearest = sorted(range(count), key=lambda client: self._squares[client])
-        return frozenset(nearest[: count - trimmed_count(self._settings.trim_share, count)])
 
     def _weight(self, norms: tuple[float, ...], index: int) -> float:
         distance = math.hypot(*(norms[tensor] for tensor in self._layers[index].tensors))

@@ -63,6 +63,7 @@ RULES: list[RobustSettings] = [
     NormBoundedSettings(),
     TrimmedAttentiveSettings(),
     TrimmedAttentiveSettings(grouping="layer", attention_strength=-1.0),
+    TrimmedAttentiveSettings(trim_by="direction", trim_share=0.4),
 ]
 ALL_RULES = pytest.mark.parametrize("rule", RULES, ids=repr)
 Stack = NDArray[np.float64]
@@ -120,6 +121,8 @@ def stacked(updates: list[Tensor]) -> Stack:
         (CentredClippingSettings(radius=0.02, iterations=2), 1.88),
         # 1000 goes (clipped to 100, it is furthest from 2), and κ = 0 averages the rest.
         (TrimmedAttentiveSettings(attention_strength=0.0), 1.5),
+        # Nobody opposes anybody: (0 + 1 + 2 + 3 + 100) / 5.
+        (TrimmedAttentiveSettings(trim_by="direction", attention_strength=0.0), 21.2),
     ],
     ids=repr,
 )
@@ -311,6 +314,31 @@ def test_trimmed_attentive_is_attention_over_those_who_stay() -> None:
     assert_close(result, expected, rtol=1e-5, atol=1e-6)
 
 
+def test_by_direction_only_who_opposes_most_others_goes() -> None:
+    # Cosines with the others: of (1, 0) 0, 1, -1, 0, median 0, and (3, 0) has the same; of those
+    # upwards 0, 0, 0, 1, median 0; of (-0.1, 0) -1, 0, -1, 0, median -1/2. Length plays no part.
+    plane = [(1.0, 0.0), (0.0, 9.0), (3.0, 0.0), (-0.1, 0.0), (0.0, 1.0)]
+    updates = [torch.tensor(point) for point in plane]
+    rule = TrimmedAttentiveSettings(trim_by="direction", trim_share=0.4, attention_strength=0.0)
+
+    assert reduced(rule, updates, PLANE).tolist() == pytest.approx([1.0, 2.5])
+
+
+def test_by_direction_at_most_the_share_goes_and_a_tie_keeps_the_lower_slot() -> None:
+    # Medians of cosines: three of five point right (1, 1, -1, -1: 0), two left (-1, -1, -1, 1: -1).
+    rule = TrimmedAttentiveSettings(trim_by="direction", trim_share=0.2, attention_strength=0.0)
+
+    result = reduced(rule, points(-1.0, 1.0, 2.0, 3.0, -5.0), LINE)
+
+    assert result.tolist() == pytest.approx([1.25])  # (-1 + 1 + 2 + 3) / 4
+
+
+def test_an_update_of_zeros_opposes_nobody() -> None:
+    rule = TrimmedAttentiveSettings(trim_by="direction", trim_share=0.4, attention_strength=0.0)
+
+    assert reduced(rule, points(0.0, 2.0, 4.0, -6.0), LINE).tolist() == pytest.approx([2.0])
+
+
 def test_an_empty_place_weighs_as_under_attention_and_nothing_elsewhere() -> None:
     # Zero updates weigh e^-κ = 1/2 at κ = ln 2; those at the clip 1: (4 * 1) / (4 + 5 / 2).
     updates = points(*[1.0] * 4, -1.0)
@@ -332,6 +360,7 @@ def test_an_empty_place_weighs_as_under_attention_and_nothing_elsewhere() -> Non
         KrumSettings(attackers=3, kept=5),
         GeometricMedianSettings(),
         TrimmedAttentiveSettings(trim_share=0.3),
+        TrimmedAttentiveSettings(trim_share=0.3, trim_by="direction"),
     ],
     ids=repr,
 )
