@@ -129,6 +129,8 @@ _OUTCOME = (
     "attackers_largest_weight",
 )
 
+_LASTING = ("no attack", "sign flip", "model replacement", "colluding (ALIE)")
+"""What screening leaves something of."""
 _KEYBOARD = _rules(15.0) | _krum(4, 5)
 
 
@@ -139,11 +141,12 @@ def _keyboard(
     seeds: tuple[int, ...],
     *,
     minutes: float,
+    rounds: int = 15,
 ) -> TableDefinition:
     """Return a table of some rules on text messages."""
     return _table(
-        "NUS SMS, every phone user a client, 2,000 words, width 96, 15 rounds of 20; a fifth "
-        f"of the clients attack{which}",
+        f"NUS SMS, every phone user a client, 2,000 words, width 96, {rounds} rounds of 20; a "
+        f"fifth of the clients attack{which}",
         "keyboard-sms",
         _rows(rules, attacks, seeds),
         minutes=minutes,
@@ -156,7 +159,7 @@ def _keyboard(
             "backdoor_top3",
         ),
         settings=(
-            "rounds={cap=15, cohort_size=20, quorum=11, deadline_s=600.0}",
+            f"rounds={{cap={rounds}, cohort_size=20, quorum=11, deadline_s=600.0}}",
             "evaluation.every_rounds=15",
             "data.keystrokes=false",
             # The preset's 10,000 words and width 300 take six times as long, for 180 runs.
@@ -182,6 +185,14 @@ TABLES = {
         ATTACKS | _BACKDOOR,
         THREE,
         minutes=54,
+    ),
+    "attacks-keyboard-long": _keyboard(
+        "; three times as long, one seed",
+        {name: _KEYBOARD[name] for name in ("default, by direction",)},
+        {name: ATTACKS[name] for name in _LASTING},
+        THREE[:1],
+        minutes=7,
+        rounds=45,
     ),
     "attacks-keyboard-rules": _keyboard(
         "; the other rules, one seed",
