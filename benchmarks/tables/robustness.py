@@ -188,10 +188,10 @@ TABLES = {
     ),
     "attacks-keyboard-long": _keyboard(
         "; three times as long, one seed",
-        {name: _KEYBOARD[name] for name in ("default, by direction",)},
+        {name: _KEYBOARD[name] for name in ("default", "default, by direction")},
         {name: ATTACKS[name] for name in _LASTING},
         THREE[:1],
-        minutes=7,
+        minutes=14,
         rounds=45,
     ),
     "attacks-keyboard-rules": _keyboard(

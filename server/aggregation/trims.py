@@ -51,7 +51,8 @@ class FarFromMedian:
 class AgainstOthers:
     """Leave out only who opposes most others: the median of its cosines with them is below 0.
 
-    Honest updates share a direction, however much their sizes differ, so usually all stay.
+    While there is much to learn honest updates share a direction, however much their sizes differ,
+    so usually all stay. The less they share, late in training, the less it tells.
     """
 
     def __init__(self) -> None:
