@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from torch import Tensor
 
@@ -101,15 +102,18 @@ class RoundKeeper:
         opened = recovered.open_attempt
         if opened is None:
             return recovered
-        await self._shelf.grow(opened.round_number)
-        reason = None
-        if opened.round_number > self._gate.cap:
-            reason = _PAST_CAP
-        elif opened.terms_sha256 not in (None, self._terms(opened.round_number, opened.members)):
-            reason = _OTHER_TERMS
+        reason = await self._why_not_go_on(opened)
         if reason is None:
             return recovered
         return await self._threads.run(lambda: self._start_over(opened, reason))
+
+    async def _why_not_go_on(self, opened: OpenAttempt) -> str | None:
+        """Return what the settings have changed that ends an open attempt; None if nothing has."""
+        if opened.round_number > self._gate.cap:
+            return _PAST_CAP
+        await self._shelf.grow(opened.round_number)
+        terms = self._terms(opened.round_number, opened.members)
+        return None if opened.terms_sha256 in (None, terms) else _OTHER_TERMS
 
     def _start_over(self, opened: OpenAttempt, reason: str) -> Recovered:
         number, attempt = opened.round_number, opened.attempt
@@ -187,7 +191,10 @@ class RoundKeeper:
             LedgerError: If the privacy ledger was written to meanwhile.
         """
         await self._shelf.grow(round_number)
-        opened = self._attempt(round_number, attempt, members, remaining_s)
+        opened = replace(
+            self._attempt(round_number, attempt, members, remaining_s),
+            terms_sha256=self._terms(round_number, members),
+        )
 
         def record() -> None:
             entry = self._gate.entries.of_attempt(round_number, attempt)
@@ -351,7 +358,6 @@ class RoundKeeper:
             base_sha256=self._shelf.current.sha256,
             opened_at=now,
             deadline_ms=round((now + remaining_s) * 1000),
-            terms_sha256=self._terms(round_number, members),
         )
 
     async def _in_hand(self, opened: OpenAttempt, kind: PlanKind = "train") -> RoundInHand:

@@ -8,6 +8,9 @@ from benchmarks.tables.report import Rows, write_document
 from benchmarks.tables.robustness import BETWEEN
 from simulation.metrics import Figures, read_metrics
 
+_UNREADABLE = 1e6
+"""From here on a figure is told as a power of ten: of a perplexity, that its model is destroyed."""
+
 
 def with_heaviest_round(folder: Path, data: Path | None, final: Figures) -> Figures:
     """Return a run's figures with the attackers' largest share of the sum in any round.
@@ -76,6 +79,6 @@ def _cell(figures: Mapping[str, float | None], name: str, first: str) -> str:
     if value is None:
         # Not yet run, without such a figure, or lost.
         return "lost" if tells_lost else ""
-    digits = 1 if value >= 10 else 3
-    written = f"{value:.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}")
+    form = ".3f" if value < 10 else ".1f" if value < _UNREADABLE else ".0e"
+    written = f"{value:{form}}" + ("" if spread is None else f" ± {spread:{form}}")
     return written + (f", {lost:.0f} of {seeds:.0f} lost" if tells_lost else "")

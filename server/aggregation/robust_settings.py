@@ -14,6 +14,8 @@ References:
         Transactions on Signal Processing 2022, arXiv:1912.13445 (geometric median).
     [CC] Karimireddy, He and Jaggi, "Learning from History for Byzantine Robust Optimization",
         ICML 2021, arXiv:2012.10333 (centred clipping).
+    [FLTrust] Cao et al., "FLTrust: Byzantine-robust Federated Learning via Trust Bootstrapping",
+        NDSS 2021, arXiv:2012.13995 (an update that points away from a trusted one counts nothing).
     [NB] Sun et al., "Can You Really Backdoor Federated Learning?", 2019, arXiv:1911.07963 (norm
         bounding).
 """
@@ -207,13 +209,14 @@ class TrimmedAttentiveSettings(RuleSettings, frozen=True, kw_only=True, tag="tri
 
     By ``distance`` the floor(βn) updates furthest from the coordinate-wise median take no part, bad
     or not. By ``direction`` those do whose median cosine with the others is below 0, at most
-    floor(βn), and usually nobody: an honest update may be long, but goes where others go. The rest
-    is weighed as by ``attentive``, an empty place too. It is our own combination: the papers'
-    attention hands an outlier the most weight, so outliers go before anybody is weighed. Updates
-    are clipped by then: a device clips before it sends. Breakdown point: ``trim_share``; beyond it,
-    and for what neither test sees, as ``attentive``, where one client counts at most e^κ times
-    another. Cost: two reads of each update after it was measured, and a sort for each coordinate,
-    or n²/2 inner products of the model's size.
+    floor(βn), and usually nobody: an honest update may be long, but goes where others go ([FLTrust]
+    Eq. 2, with the cohort in place of data of the server's). The rest is weighed as by
+    ``attentive``, an empty place too. It is our own combination: the papers' attention hands an
+    outlier the most weight, so outliers go before anybody is weighed. Updates are clipped by then:
+    a device clips before it sends. Breakdown point: ``trim_share``; beyond it, and for what neither
+    test sees, as ``attentive``, where one client counts at most e^κ times another. Cost: two reads
+    of each update after it was measured, and a sort for each coordinate, or n²/2 inner products of
+    the model's size.
 
     Attributes:
         trim_share: β, in (0, 0.5).

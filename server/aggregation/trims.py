@@ -7,6 +7,7 @@ References:
         counts nothing. Here the cohort stands for what a server without data cannot train.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -43,9 +44,7 @@ class FarFromMedian:
 
     def left_out(self, most: int) -> frozenset[int]:
         """Return the furthest."""
-        count = len(self._squares)
-        nearest = sorted(range(count), key=lambda client: self._squares[client])
-        return frozenset(nearest[count - most :])
+        return _highest(self._squares, most)
 
 
 class AgainstOthers:
@@ -65,7 +64,11 @@ class AgainstOthers:
 
     def left_out(self, most: int) -> frozenset[int]:
         """Return those that oppose the others, those that do so most if they are too many."""
-        cosines = median_cosines(self._products.gram)
-        # Backwards, so that of equal ones the higher goes first.
-        order = [client for client in reversed(range(len(cosines))) if cosines[client] < 0]
-        return frozenset(sorted(order, key=lambda client: float(cosines[client]))[:most])
+        opposed: list[float] = (-median_cosines(self._products.gram)).tolist()
+        return frozenset(client for client in _highest(opposed, most) if opposed[client] > 0)
+
+
+def _highest(scores: Sequence[float], most: int) -> frozenset[int]:
+    """Return as many of the highest; sorting is stable, so of equal ones the lower stays."""
+    count = len(scores)
+    return frozenset(sorted(range(count), key=lambda client: scores[client])[count - most :])
