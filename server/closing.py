@@ -2,7 +2,8 @@
 
 Simulation and deployment call this one function, so a simulated and a deployed round that saw the
 same updates end in the same bits. It holds one model and one update at a time, whatever the cohort;
-with a robust rule, 1 MiB of every update (``server.aggregation.kept_updates``).
+with a robust rule, 1 MiB of every update (``server.aggregation.kept_updates``), and with one that
+looks back, a second model.
 
 References:
     [FedAtt] Ji et al., IJCNN 2019, arXiv:1812.07108, Eq. 4 (the server's step).
@@ -94,6 +95,7 @@ def close_round(
     spool_folder: Path | None = None,
     screen: Screen | None = None,
     release_step: float | None = None,
+    earlier: Tensor | None = None,
 ) -> Closed:
     """Clip again, aggregate, add the server's noise and step.
 
@@ -122,6 +124,8 @@ def close_round(
             ends the round with an error instead.
         release_step: Rounds the outcome to multiples of it, at random, after all noise; None
             leaves it as it is.
+        earlier: Parameters of an earlier release, like ``parameters``, for a rule that looks back
+            (``server.earlier_releases``); None where there is none of the same tensors.
 
     Raises:
         ValueError: If a contribution is unusable and nothing screens (names its slot), none came
@@ -132,6 +136,7 @@ def close_round(
     _check_roles(schema, privacy)
     released, sent = schema.with_roles(*RELEASED), schema.with_roles(*SENT)
     shared = schema.with_roles(Role.SHARED)
+    before = _shared_of(parameters, released, shared)
     server_half = personalisation or NothingGenerated(sent)
     _check_parameters(parameters, released)
     calibrated, taught = None, None
@@ -156,6 +161,7 @@ def close_round(
         under_guarantee=calibrated is not None,
         folder=spool_folder,
         screen=screen,
+        heading=None if earlier is None else before - _shared_of(earlier, released, shared),
     )
     server_half.begin(_terms(aggregation, privacy, slot_count, is_noised=calibrated is not None))
     summing = Summing(
@@ -171,7 +177,6 @@ def close_round(
     aggregate = rule.result()
     if len(aggregate):  # A method may share nothing.
         aggregate = mode.at_server(aggregate, generator, calibrated)
-    before = parameters if shared == released else part_of(parameters, released, shared)
     after = _stepped(before, aggregate, aggregation.server_step_size, mode, generator)
     if release_step is not None:
         after = round_at_random(after, release_step, generator)
@@ -201,6 +206,11 @@ def _stepped(
     after = mode.after_step(stepped.float(), generator)
     _check_finite(after)
     return after
+
+
+def _shared_of(parameters: Tensor, released: Schema, shared: Schema) -> Tensor:
+    """Return what is trained of a release: no copy where that is all of it."""
+    return parameters if shared == released else part_of(parameters, released, shared)
 
 
 def _beside_frozen(trained: Tensor, before: Tensor, released: Schema, shared: Schema) -> Tensor:

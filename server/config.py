@@ -42,7 +42,7 @@ from server.fitting_settings import FittingSettings, check_fitting
 from server.guarantee_rules import check_guarantee, sampled_places
 from server.listen_settings import ListenSettings
 from server.personalisation_rules import check_deployable, check_personalisation
-from server.robust_rules import check_robust
+from server.robust_rules import check_look_back, check_robust
 from server.round_settings import RoundSettings
 from server.screening_settings import ScreeningSettings, check_screening
 from server.store_settings import StoreSettings
@@ -131,6 +131,7 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         check_screening(self.screening, self.privacy)
         if isinstance(self.aggregation, RobustSettings):
             check_robust(self.aggregation, schema, self.privacy, quorum=self.rounds.quorum)
+        check_look_back(self.aggregation, self.store)
         for staged in self._schemas_of_stages():
             check_guarantee(
                 staged.with_roles(Role.SHARED),

@@ -9,7 +9,7 @@ from itertools import chain
 from torch import Tensor
 
 from models.compression.settings import release_step
-from models.plan import download_schema
+from models.plan import download_schema, released_schema
 from privacy.certificates import CertifiedKey, read_certificate
 from privacy.clipping import UnusableUpdateError
 from privacy.secure_noise import NoiseKeys
@@ -19,8 +19,10 @@ from server.closing import Closed, close_round, noise_generator
 from server.config import FederationConfig
 from server.contributions import StoredContribution, contributions_of, expire_contribution
 from server.device_certificates import find_certificate
+from server.earlier_releases import earlier_parameters
 from server.inbox import Inbox
 from server.method_state import MethodState
+from server.release_files import ReleaseFolder
 from server.releases import last_release
 from server.round_answers import Close, Receipt
 from server.round_in_hand import RoundInHand
@@ -46,6 +48,7 @@ class RoundSum:
         *,
         noise_keys: NoiseKeys,
         method: MethodState,
+        releases: ReleaseFolder,
     ) -> None:
         """Serve one federation.
 
@@ -56,6 +59,7 @@ class RoundSum:
             opener: Opens it.
             noise_keys: Keys of calibrated noise.
             method: Learns from generated tensors.
+            releases: Say where the model has been going, for a rule that looks back.
         """
         self._config = config
         self._store = store
@@ -63,6 +67,7 @@ class RoundSum:
         self._opener = opener
         self._noise_keys = noise_keys
         self._method = method
+        self._releases = releases
         self._is_sampled = config.rounds.selection == "sampled"
         # What a round that came to nothing has seen of norms: its next attempt must know better.
         self._seen: tuple[int, float | None] | None = None
@@ -138,6 +143,12 @@ class RoundSum:
                     spool_folder=self._inbox.folder,
                     screen=screen,
                     release_step=release_step(in_hand.plan.compression),
+                    earlier=earlier_parameters(
+                        self._releases,
+                        released_schema(in_hand.plan),
+                        order.round_number - 1,
+                        self._config.aggregation.look_back,
+                    ),
                 )
             finally:
                 self._seen = (order.round_number, screen.next_typical_norm)

@@ -196,6 +196,7 @@ class _Parts:
                 self._opener,
                 noise_keys=noise_keys,
                 method=self._method,
+                releases=self._releases,
             ),
             gate=self._gate,
             evaluations=NoisedEvaluations(config, store, run, evaluation_keys, failpoints),

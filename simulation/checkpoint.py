@@ -6,8 +6,8 @@ for each client, ``clients.json``, ``keystrokes.json`` and ``fine-tuned.json`` w
 asked for, ``novel.json`` once novel clients were fitted, ``states/`` and ``optimisers/`` with what
 clients keep to themselves, and ``releases/``, written by the coordinator's own code, so that
 ``sotto-export`` reads either. A simulated release is unsigned: nobody has to trust it but the
-person who ran it. Only the newest and the best release are kept, and of a model that grows the last
-one of each stage.
+person who ran it. Only the newest and the best release are kept, of a model that grows the last one
+of each stage, and the newest ten where an aggregation rule looks back.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -31,8 +31,10 @@ from server.aggregation.screening import Screen
 from server.buffered_rounds import make_machine
 from server.closing import Closed, close_round, noise_generator
 from server.cohort import PopulationTooLargeError
+from server.earlier_releases import earlier_parameters
 from server.guarantee_rules import sampled_places
 from server.method_state import method_state_of
+from server.release_files import ReleaseFolder
 from server.round_answers import Close, Phase
 from server.starting_model import starting_parameters
 from server.summing import Contribution
@@ -134,6 +136,7 @@ class Federation:
         guard: "Guard | None" = None,
         attackers: Attackers | None = None,
         seconds: Mapping[str, float] | None = None,
+        releases: ReleaseFolder | None = None,
     ) -> None:
         """Start, or go on after a finished round.
 
@@ -147,10 +150,15 @@ class Federation:
             attackers: Who sends what it likes; None where everybody is honest.
             seconds: How long each client takes for a round, on the simulated clock; None where no
                 time passes.
+            releases: Say where the model has been going; needed by a rule that looks back, with a
+                release of every round in them.
 
         Raises:
             SimulationError: If too few clients are fast enough for buffered rounds.
+            ValueError: If a rule looks back, and there are no releases.
         """
+        if config.aggregation.look_back and releases is None:
+            raise ValueError("a rule that looks back needs releases, got none")
         if start is None:
             start = Start(parameters=starting_parameters(config, plan))
         self.plan = plan_of_round(plan, max(1, start.round_number))
@@ -168,6 +176,7 @@ class Federation:
         self._names = names
         self._pool = pool
         self._attackers = attackers
+        self._releases = releases
         self._source = SeededSource(config.seed)
         self._guard = guard
         self._buffered = config.rounds.buffered
@@ -401,6 +410,18 @@ class Federation:
             noise_keys=None if self._guard is None else self._guard.noise_keys,
             screen=screen,
             release_step=release_step(self.plan.compression),
+            earlier=self._earlier(),
+        )
+
+    def _earlier(self) -> Tensor | None:
+        """Return what the model was when a rule that looks back begins to look."""
+        if self._releases is None:
+            return None
+        return earlier_parameters(
+            self._releases,
+            released_schema(self.plan),
+            self.round_number,
+            self._config.aggregation.look_back,
         )
 
     def _train(self, order: Close, tally: Tally, screen: Screen) -> Iterator[Contribution]:

@@ -252,10 +252,11 @@ class _Run:
                 guard=self._guarded,
                 attackers=self._attackers,
                 seconds=self._seconds,
+                releases=self._folder.releases,
             )
-            if self._guarded is not None:
+            if self._guarded is not None or self._config.aggregation.look_back:
                 initial = self._release(federation, {}, NO_PREVIOUS)
-                self._guarded.release(self._folder.releases, initial)
+                self._folder.save(initial, best_round=None, guarded=self._guarded)
             return federation
         figures = newest.record.metrics
         norm, typical = figures.get("next_clipping_norm"), figures.get("next_typical_norm")
@@ -280,6 +281,7 @@ class _Run:
             guard=self._guarded,
             attackers=self._attackers,
             seconds=self._seconds,
+            releases=self._folder.releases,
         )
 
     def _bases_before(self, round_number: int) -> dict[int, torch.Tensor]:
@@ -301,6 +303,12 @@ class _Run:
         buffered = self._config.rounds.buffered
         stale = 0 if buffered is None else buffered.max_staleness
         return range(max(0, round_number - stale), round_number)
+
+    def _kept_rounds(self, round_number: int) -> set[int]:
+        """Return the rounds whose releases are kept beside the newest and the best."""
+        back = self._config.aggregation.look_back
+        looked_at = range(max(0, round_number - back), round_number)
+        return {*self._stage_ends, *self._older_bases(round_number), *looked_at}
 
     def _evaluate(self, figures: dict[str, Value]) -> bool:
         """Add the validation figures where they are due; tell whether the model is the best."""
@@ -340,13 +348,14 @@ class _Run:
         is_end = self._federation.is_finished or self._federation.round_number in self._stage_ends
         is_due = is_best or is_end or waited >= _CHECKPOINT_SECONDS
         # Under a guarantee every round is recorded: one that is lost would be paid for twice. In
-        # buffered rounds later ones start from it.
-        if not is_due and self._guarded is None and self._config.rounds.buffered is None:
+        # buffered rounds later ones start from it, and a rule may look back to it.
+        is_needed = self._config.rounds.buffered is not None or self._config.aggregation.look_back
+        if not is_due and self._guarded is None and not is_needed:
             return
         self._folder.save(
             self._release(self._federation, figures, before),
             best_round=self._tracker.best_round,
-            milestones={*self._stage_ends, *self._older_bases(self._federation.round_number)},
+            milestones=self._kept_rounds(self._federation.round_number),
             guarded=self._guarded,
             took_part=self._federation.took_part,
         )

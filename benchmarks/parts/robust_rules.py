@@ -37,6 +37,7 @@ RULES: dict[str, AggregationSettings] = {
     "norm_bounded": NormBoundedSettings(),
     "trimmed_attentive": TrimmedAttentiveSettings(),
     "by_direction": TrimmedAttentiveSettings(trim_by="direction", trim_share=0.4),
+    "by_history": TrimmedAttentiveSettings(trim_by="history", trim_share=0.4, sybil_cosine=0.95),
 }
 
 
@@ -68,7 +69,7 @@ def _measure(connection: Connection, settings: AggregationSettings, client_count
     schema = Schema((TensorSpec(name="weight", shape=(1000, ELEMENTS // 1000), layer="weight"),))
     generator = torch.Generator().manual_seed(0)
     pool = [torch.randn(ELEMENTS, generator=generator) / 2000 for _ in range(POOL_SIZE)]
-    parameters = torch.zeros(ELEMENTS)
+    parameters = torch.ones(ELEMENTS)
     # Once with a tiny model, so that no figure holds the loading of libraries.
     tiny = Schema((TensorSpec(name="weight", shape=(10,), layer="weight"),))
     _close(settings, [one[:10].clone() for one in pool], torch.zeros(10), tiny, client_count)
@@ -98,6 +99,7 @@ def _close(
         privacy=NoNoise(clipping_norm=1.0),
         slot_count=client_count,
         generator=torch.Generator(),
+        earlier=-parameters if settings.look_back else None,
     )
 
 

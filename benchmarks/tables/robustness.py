@@ -2,15 +2,17 @@
 
 A fifth of the clients attack. ``default`` is screening by norm, a clipping norm that follows the
 clients, and attention with κ = 0.5; ``default, trimmed`` drops the furthest fifth of each round as
-well, and ``default, by direction`` those that oppose the others. ``literal`` is the paper's softmax
-over raw distances. Every row of a table has the same clients, rounds and local training.
+well, ``default, by direction`` those that oppose the others, and ``default, by history`` those that
+oppose where the model has been going, while copies share one weight. ``literal`` is the paper's
+softmax over raw distances. Every row of a table has the same clients, rounds and local training.
 """
 
 from benchmarks.tables.definition import Row, TableDefinition
 
 THREE = (1, 2, 3)
 SHARE = 0.2
-_SMALL = ("mean", "literal", "default", "default, trimmed", "default, by direction")
+_DEFAULTS = ("default", "default, by direction", "default, by history")
+_SMALL = ("mean", "literal", "default", "default, trimmed", *_DEFAULTS[1:])
 BETWEEN = " under "
 """What stands between rule and attack in the name of a row."""
 
@@ -40,6 +42,11 @@ def _rules(norm: float) -> dict[str, tuple[str, ...]]:
         ),
         "default, by direction": (
             'aggregation={rule="trimmed-attentive", trim_by="direction", trim_share=0.4}',
+            *clipped,
+        ),
+        "default, by history": (
+            'aggregation={rule="trimmed-attentive", trim_by="history", trim_share=0.4, '
+            "sybil_cosine=0.95}",
             *clipped,
         ),
         "attentive, κ = -0.5": (
@@ -188,7 +195,7 @@ TABLES = {
     ),
     "attacks-keyboard-long": _keyboard(
         "; three times as long, one seed",
-        {name: _KEYBOARD[name] for name in ("default", "default, by direction")},
+        {name: _KEYBOARD[name] for name in _DEFAULTS},
         {name: ATTACKS[name] for name in _LASTING},
         THREE[:1],
         minutes=14,

@@ -114,8 +114,8 @@ class ChunkedRule(CountingRule):
             return
         check_cohort(self._settings, self.contribution_count)
         if self._reduction.surveys:
-            for _, rows in kept.chunks():
-                self._reduction.survey(rows)
+            for where, rows in kept.chunks():
+                self._reduction.survey(rows, where)
         self._reduction.settle(Cohort(self._norms, self._intake.empty_count))
         self._is_settled = True
 

@@ -25,7 +25,7 @@ class CoordinateMedian:
 
     surveys: ClassVar[bool] = False
 
-    def survey(self, rows: Tensor) -> None:
+    def survey(self, rows: Tensor, where: slice) -> None:
         """Look at nothing: every coordinate stands for itself."""
 
     def settle(self, cohort: Cohort) -> None:
@@ -51,7 +51,7 @@ class TrimmedMean:
     def __init__(self, trim_share: float) -> None:
         self.trim_share = trim_share
 
-    def survey(self, rows: Tensor) -> None:
+    def survey(self, rows: Tensor, where: slice) -> None:
         """Look at nothing: every coordinate stands for itself."""
 
     def settle(self, cohort: Cohort) -> None:

@@ -30,7 +30,7 @@ class NormBounded:
         self._layers = whole_model(schema)
         self._shares: tuple[tuple[float, ...], ...] = ()
 
-    def survey(self, rows: Tensor) -> None:
+    def survey(self, rows: Tensor, where: slice) -> None:
         """Look at nothing: norms are measured as updates come."""
 
     def settle(self, cohort: Cohort) -> None:

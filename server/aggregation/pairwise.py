@@ -21,18 +21,27 @@ class InnerProducts:
     def __init__(self) -> None:
         self._gram: Matrix | None = None
 
-    def add(self, rows: Tensor) -> None:
-        """Add one chunk of every update, float32, shape ``(cohort, chunk elements)``."""
+    def add(self, rows: Tensor, beside: Tensor | None = None) -> None:
+        """Add one chunk of every update.
+
+        Args:
+            rows: float32, shape ``(cohort, chunk elements)``.
+            beside: The same chunk of something that they are compared with, as a last row,
+                float32, shape ``(chunk elements,)``; always there or never.
+        """
         values = rows.numpy()
+        last = np.empty((0, values.shape[1])) if beside is None else beside.numpy()[None]
         if self._gram is None:
-            self._gram = np.zeros((len(values), len(values)))
+            count = len(values) + len(last)
+            self._gram = np.zeros((count, count))
         for start in range(0, values.shape[1], _BLOCK):
-            block = values[:, start : start + _BLOCK].astype(np.float64)
+            where = slice(start, start + _BLOCK)
+            block = np.concatenate([values[:, where], last[:, where]], dtype=np.float64)
             self._gram += block @ block.T
 
     @property
     def gram(self) -> Matrix:
-        """Return G, float64, shape ``(cohort, cohort)``.
+        """Return G, float64, shape ``(cohort, cohort)``, or one more where one row was beside.
 
         Raises:
             ValueError: If nothing was added.
@@ -49,19 +58,21 @@ def squared_distances(gram: Matrix) -> Matrix:
     return np.maximum(squares[:, None] + squares[None, :] - 2 * gram, 0.0)
 
 
-def median_cosines(gram: Matrix) -> Matrix:
-    """Return of every update the median of its cosines with the others, shape ``(cohort,)``.
-
-    An update of zeros has the cosine 0 with everybody.
-
-    Args:
-        gram: G, of at least two updates.
-    """
+def cosines_of(gram: Matrix) -> Matrix:
+    """Return the cosine of every pair, of G's shape; 0 where one of the two is all zeros."""
     lengths = np.sqrt(np.diag(gram))
     lengths[lengths == 0] = 1.0
-    cosines = gram / np.outer(lengths, lengths)
-    others = ~np.eye(len(gram), dtype=bool)
-    return np.asarray(np.median(cosines[others].reshape(len(gram), -1), axis=1))
+    return np.asarray(gram / np.outer(lengths, lengths))
+
+
+def median_cosines(cosines: Matrix) -> Matrix:
+    """Return of every update the median of its cosines with the others, shape ``(cohort,)``.
+
+    Args:
+        cosines: Of at least two updates, shape ``(cohort, cohort)``.
+    """
+    others = ~np.eye(len(cosines), dtype=bool)
+    return np.asarray(np.median(cosines[others].reshape(len(cosines), -1), axis=1))
 
 
 def distances_from(gram: Matrix, weights: Matrix) -> Matrix:

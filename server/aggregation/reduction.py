@@ -32,10 +32,13 @@ class Reduction(Protocol):
 
     surveys: ClassVar[bool]
 
-    def survey(self, rows: Tensor) -> None:
-        """Look at one chunk of every update, float32, shape ``(cohort, chunk elements)``.
+    def survey(self, rows: Tensor, where: slice) -> None:
+        """Look at one chunk.
 
-        The rows may be changed.
+        Args:
+            rows: The chunk of every update, float32, shape ``(cohort, chunk elements)``; may be
+                changed.
+            where: Its place in the flat vector.
         """
         ...
 

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from torch import Tensor
+
 from models.schema import Schema
 from privacy.noise_mode import Arrival
 from server.aggregation.attentive import AttentiveWeighing
@@ -34,6 +36,7 @@ def build_rule(
     under_guarantee: bool = False,
     folder: Path | None = None,
     screen: Screen | None = None,
+    heading: Tensor | None = None,
 ) -> AggregationRule:
     """Return an empty rule for one round.
 
@@ -52,6 +55,8 @@ def build_rule(
         folder: Where a rule that reads updates again keeps them, sealed; the system's temporary
             folder if absent.
         screen: Sets updates aside before they are added; None takes all that are usable.
+        heading: Where the model has been going, flat float32, shape ``(elements,)``, for a rule
+            that looks back; None where that is not known.
 
     Raises:
         ValueError: If the settings do not go together.
@@ -74,5 +79,5 @@ def build_rule(
             layers = layers_of(schema, settings.grouping)
             weighing = LiteralWeighing(settings, layers, schema)
         case _:
-            return robust_rule(settings, expected, folder, screen)
+            return robust_rule(settings, expected, folder=folder, screen=screen, heading=heading)
     return WeightedRule(weighing, expected, under_guarantee=under_guarantee, screen=screen)

@@ -4,6 +4,8 @@ from functools import partial
 from pathlib import Path
 from typing import assert_never
 
+from torch import Tensor
+
 from privacy.noise_mode import Arrival
 from server.aggregation.chunked_rule import ChunkedRule
 from server.aggregation.coordinate_wise import CoordinateMedian, TrimmedMean
@@ -33,7 +35,12 @@ from server.aggregation.trimmed_attentive import TrimmedAttentive
 
 
 def robust_rule(
-    settings: RobustSettings, expected: IntakeSettings, folder: Path | None, screen: Screen | None
+    settings: RobustSettings,
+    expected: IntakeSettings,
+    *,
+    folder: Path | None,
+    screen: Screen | None,
+    heading: Tensor | None,
 ) -> ChunkedRule:
     """Return an empty rule for one round.
 
@@ -42,6 +49,8 @@ def robust_rule(
         expected: What updates the round expects.
         folder: Where updates are kept, sealed; the system's temporary folder if absent.
         screen: Sets updates aside before they are kept; None takes all that are usable.
+        heading: Where the model has been going, flat float32, shape ``(elements,)``; None where
+            that is not known or not asked for.
 
     Raises:
         ValueError: If the settings do not go together.
@@ -51,11 +60,13 @@ def robust_rule(
             'score = "clean" is for rules that weigh by norms, and a robust rule looks at what '
             'arrives; set score = "arrived"'
         )
-    reduction = _reduction(settings, expected)
+    reduction = _reduction(settings, expected, heading)
     return ChunkedRule(settings, reduction, expected, folder=folder, screen=screen)
 
 
-def _reduction(settings: RobustSettings, expected: IntakeSettings) -> Reduction:
+def _reduction(
+    settings: RobustSettings, expected: IntakeSettings, heading: Tensor | None
+) -> Reduction:
     match settings:
         case MedianSettings():
             return CoordinateMedian()
@@ -66,7 +77,7 @@ def _reduction(settings: RobustSettings, expected: IntakeSettings) -> Reduction:
         case TrimmedAttentiveSettings():
             layers = layers_of(expected.schema, settings.grouping)
             clips = expected.clips_of(layers, "trimmed-attentive")
-            return TrimmedAttentive(settings, layers, clips)
+            return TrimmedAttentive(settings, layers, clips, heading)
         case _:
             return Surveyed(expected.schema, _weigh(settings, expected))
 

@@ -16,6 +16,8 @@ References:
         ICML 2021, arXiv:2012.10333 (centred clipping).
     [FLTrust] Cao et al., "FLTrust: Byzantine-robust Federated Learning via Trust Bootstrapping",
         NDSS 2021, arXiv:2012.13995 (an update that points away from a trusted one counts nothing).
+    [FoolsGold] Fung, Yoon and Beschastnikh, "The Limitations of Federated Learning in Sybil
+        Settings", RAID 2020, arXiv:1808.04866 (updates that are too much alike weigh less).
     [NB] Sun et al., "Can You Really Backdoor Federated Learning?", 2019, arXiv:1911.07963 (norm
         bounding).
 """
@@ -24,6 +26,9 @@ import math
 from typing import Literal
 
 from server.aggregation.rule_settings import Grouping, RuleSettings, check_attention_strength
+
+LOOK_BACK = 9
+"""Rounds back to the oldest of the ten newest releases, which a coordinator keeps by default."""
 
 # Two updates have no majority.
 _LEAST = 3
@@ -205,28 +210,39 @@ class NormBoundedSettings(RuleSettings, frozen=True, kw_only=True, tag="norm-bou
 
 
 class TrimmedAttentiveSettings(RuleSettings, frozen=True, kw_only=True, tag="trimmed-attentive"):
-    """Drop the updates that are far off, or oppose the others, then attend to the rest.
+    """Drop the updates that are far off, or oppose, then attend to the rest.
 
     By ``distance`` the floor(βn) updates furthest from the coordinate-wise median take no part, bad
     or not. By ``direction`` those do whose median cosine with the others is below 0, at most
     floor(βn), and usually nobody: an honest update may be long, but goes where others go ([FLTrust]
-    Eq. 2, with the cohort in place of data of the server's). The rest is weighed as by
-    ``attentive``, an empty place too. It is our own combination: the papers' attention hands an
-    outlier the most weight, so outliers go before anybody is weighed. Updates are clipped by then:
-    a device clips before it sends. Breakdown point: ``trim_share``; beyond it, and for what neither
-    test sees, as ``attentive``, where one client counts at most e^κ times another. Cost: two reads
-    of each update after it was measured, and a sort for each coordinate, or n²/2 inner products of
-    the model's size.
+    Eq. 2, with the cohort in place of data of the server's). By ``history`` it is the cosine with
+    where the model has gone in the last `LOOK_BACK` rounds, which says more than one cohort does
+    once updates share little; as by ``direction`` in the first round of a run and of each stage of
+    growth, and where more than floor(βn) oppose: then it is the way so far that is wrong. The rest
+    is weighed as by ``attentive``, an empty place too. Updates that are too much alike share one
+    weight if ``sybil_cosine`` is set ([FoolsGold], for one round and with a fixed threshold): no
+    two honest clients learn the same.
+
+    It is our own combination: the papers' attention hands an outlier the most weight, so outliers
+    go before anybody is weighed. Updates are clipped by then: a device clips before it sends.
+    Breakdown point: ``trim_share``; beyond it, and for what no test sees, as ``attentive``, where
+    one client counts at most e^κ times another. Cost: two reads of each update after it was
+    measured, and a sort for each coordinate, or n²/2 inner products of the model's size; by
+    ``history`` one more model in memory.
 
     Attributes:
         trim_share: β, in (0, 0.5).
-        trim_by: ``distance`` from the median, or ``direction`` against the others.
+        trim_by: ``distance`` from the median, ``direction`` against the others, or ``history``,
+            against where the model has been going.
+        sybil_cosine: Cosine from which updates are copies of each other, in (0, 1); None lets
+            copies count in full.
         attention_strength: κ; as in ``attentive``.
         grouping: As in ``attentive``.
     """
 
     trim_share: float = 0.2
-    trim_by: Literal["distance", "direction"] = "distance"
+    trim_by: Literal["distance", "direction", "history"] = "distance"
+    sybil_cosine: float | None = None
     attention_strength: float = 0.5
     grouping: Grouping = "tensor"
 
@@ -234,6 +250,14 @@ class TrimmedAttentiveSettings(RuleSettings, frozen=True, kw_only=True, tag="tri
         super().__post_init__()
         _check_trim(self.trim_share)
         check_attention_strength(self.attention_strength)
+        # Written as ``not a < x < b`` so that NaN is refused too. Copies miss 1 by their rounding.
+        if self.sybil_cosine is not None and not 0 < self.sybil_cosine < 1:
+            raise ValueError(f"sybil_cosine must be > 0 and < 1, got {self.sybil_cosine}")
+
+    @property
+    def look_back(self) -> int:
+        """Return `LOOK_BACK` by history, else 0."""
+        return LOOK_BACK if self.trim_by == "history" else 0
 
     @property
     def least_cohort(self) -> int:

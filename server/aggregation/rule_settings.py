@@ -29,6 +29,11 @@ class RuleSettings(
                 f"server_step_size must be > 0 and finite, got {self.server_step_size}"
             )
 
+    @property
+    def look_back(self) -> int:
+        """Return how many rounds back the rule asks what the model was; 0 where it does not."""
+        return 0
+
 
 def check_attention_strength(strength: float) -> None:
     """Check κ.

@@ -38,7 +38,7 @@ class Surveyed:
         self._products = InnerProducts()
         self._shares: tuple[tuple[float, ...], ...] = ()
 
-    def survey(self, rows: Tensor) -> None:
+    def survey(self, rows: Tensor, where: slice) -> None:
         """Add one chunk to the inner products."""
         self._products.add(rows)
 

@@ -1,4 +1,4 @@
-"""Drop the updates that are far off, or oppose the others, then attend to the rest.
+"""Drop the updates that are far off, or oppose, then attend to the rest; copies count as one.
 
 Attention gives whoever moved furthest the most weight, so an outlier must go before it is weighed
 (``server.aggregation.trims``). The combination is our own.
@@ -18,14 +18,14 @@ from server.aggregation.attentive import attentive_weight
 from server.aggregation.layers import Layer
 from server.aggregation.reduction import Cohort, weighted_rows
 from server.aggregation.robust_settings import TrimmedAttentiveSettings, trimmed_count
-from server.aggregation.trims import AgainstOthers, FarFromMedian, Trim
+from server.aggregation.trims import Angles, FarFromMedian
 
 
 class TrimmedAttentive:
     """Reduce to the attentive mean of those who stay.
 
-    Weights are e^{κ(s/C - 1)} as in ``server.aggregation.attentive``; an empty place weighs e^-κ,
-    a dropped update nothing.
+    Weights are e^{κ(s/C - 1)} as in ``server.aggregation.attentive``, divided by the number of
+    updates that are alike where that counts; an empty place weighs e^-κ, a dropped update nothing.
     """
 
     surveys: ClassVar[bool] = True
@@ -35,6 +35,7 @@ class TrimmedAttentive:
         settings: TrimmedAttentiveSettings,
         layers: tuple[Layer, ...],
         clipping_norms: Sequence[float],
+        heading: Tensor | None,
     ) -> None:
         """Take the rule's settings.
 
@@ -42,24 +43,36 @@ class TrimmedAttentive:
             settings: What is dropped, and how the rest is weighed.
             layers: Units of weighting.
             clipping_norms: C for each layer, in parameter units.
+            heading: Where the model has been going, flat float32, shape ``(elements,)``; None in
+                the first round of a run or of a stage of growth, and for rules that do not ask.
         """
         self._settings = settings
         self._layers = layers
         self._clips = clipping_norms
-        self._trim: Trim = AgainstOthers() if settings.trim_by == "direction" else FarFromMedian()
+        angles = Angles(heading)
+        far = FarFromMedian() if settings.trim_by == "distance" else None
+        self._trim: FarFromMedian | Angles = far or angles
+        self._angles = angles if far is None or settings.sybil_cosine is not None else None
         self._shares: tuple[tuple[float, ...], ...] = ()
 
-    def survey(self, rows: Tensor) -> None:
+    def survey(self, rows: Tensor, where: slice) -> None:
         """Let whoever trims see one chunk."""
-        self._trim.add(rows)
+        if self._angles is not None:
+            self._angles.add(rows, where)
+        if isinstance(self._trim, FarFromMedian):
+            self._trim.add(rows)  # Last: it overwrites them.
 
     def settle(self, cohort: Cohort) -> None:
         """Drop who is to be left out and weigh the rest."""
         count = len(cohort.tensor_norms)
         most = trimmed_count(self._settings.trim_share, count)
         staying = frozenset(range(count)) - self._trim.left_out(most)
+        votes = self._votes(count)
         weights = [
-            [self._weight(norms, index) for norms in cohort.tensor_norms]
+            [
+                vote * self._weight(norms, index)
+                for vote, norms in zip(votes, cohort.tensor_norms, strict=True)
+            ]
             for index in range(len(self._layers))
         ]
         empty = attentive_weight(0.0, 1.0, self._settings.attention_strength)
@@ -82,6 +95,11 @@ class TrimmedAttentive:
     def shares(self) -> tuple[tuple[str, ...], tuple[tuple[float, ...], ...]]:
         """Return what each client weighed in each layer."""
         return tuple(layer.name for layer in self._layers), self._shares
+
+    def _votes(self, count: int) -> list[float]:
+        """Return what part of a vote each client has: all of it, or a share where it is copied."""
+        angles, alike = self._angles, self._settings.sybil_cosine
+        return [1.0] * count if angles is None or alike is None else angles.votes(alike)
 
     def _weight(self, norms: tuple[float, ...], index: int) -> float:
         distance = math.hypot(*(norms[tensor] for tensor in self._layers[index].tensors))

@@ -44,8 +44,7 @@ clipping_norm = {clipping_norm}
 {more_privacy}
 
 [aggregation]
-rule = "attentive"
-attention_strength = 0.5
+{rule}
 server_step_size = 1.0
 
 [rounds]
@@ -62,6 +61,10 @@ devices = "127.0.0.1:{devices}"
 """
 
 
+ATTENTIVE = """
+rule = "attentive"
+attention_strength = 0.5
+"""
 GRU = """
 family = "gru_lm"
 hidden_size = {hidden}
@@ -101,6 +104,7 @@ def settings(**changes: object) -> str:
         "quorum": 2,
         "deadline": 600.0,
         "clipping_norm": 100.0,
+        "rule": ATTENTIVE,
         "more_training": "",
         "more_privacy": "",
         "more_rounds": "",

@@ -15,6 +15,7 @@ from server.attempts import OpenAttempt
 from server.device_certificates import add_certificates
 from server.inbox import Inbox
 from server.method_state import MethodState, method_state_of
+from server.release_files import ReleaseFolder
 from server.round_in_hand import RoundInHand
 from server.round_sum import RoundSum
 from server.sealed_updates import UpdateOpener
@@ -54,7 +55,15 @@ def round_sum(
     opener = UpdateOpener(
         UpdateFormats([PlainFormat(CONFIG.schema.with_roles(*SENT))]), parties.coordinator
     )
-    return RoundSum(CONFIG, store, inbox, opener, noise_keys=SystemKeys(), method=method)
+    return RoundSum(
+        CONFIG,
+        store,
+        inbox,
+        opener,
+        noise_keys=SystemKeys(),
+        method=method,
+        releases=ReleaseFolder(inbox.folder.parent / "releases"),
+    )
 
 
 @pytest.fixture

@@ -108,6 +108,45 @@ def test_clean_scores_are_refused() -> None:
         check_robust(MedianSettings(), Schema(()), noise, quorum=3)
 
 
+def test_a_rule_that_looks_back_needs_the_releases_that_it_looks_at() -> None:
+    by_history = ('rule = "trimmed-attentive"', 'rule = "trimmed-attentive"\ntrim_by = "history"')
+    store = ("[rounds]", "[store]\nkeep_releases = 9\n[rounds]")
+
+    assert (
+        parse_config(SOUND.replace(*by_history), "the default keeps ten").store.keep_releases == 10
+    )
+    assert "looks back over the newest 10 releases, and store.keep_releases = 9" in refused(
+        by_history, store
+    )
+    # Nobody else needs them.
+    parse_config(SOUND.replace(*store), "by distance")
+
+
+def test_what_is_frozen_says_nothing_of_where_the_model_goes() -> None:
+    # Frozen tensors are not sent, and a model that starts from another one has had others before.
+    schema = Schema(
+        (
+            TensorSpec(name="kept", shape=(3,), layer="kept", role=Role.FROZEN),
+            TensorSpec(name="trained", shape=(2,), layer="trained"),
+        )
+    )
+    moves = ((0.1, 5.0), (0.3, 5.0), (-0.1, 5.0))
+    closed = close_round(
+        torch.tensor([7.0, 7.0, 7.0, 2.0, 2.0]),
+        [Contribution(slot, torch.tensor(move), 1) for slot, move in enumerate(moves)],
+        schema=schema,
+        aggregation=TrimmedAttentiveSettings(
+            trim_by="history", trim_share=0.4, attention_strength=0.0
+        ),
+        privacy=NoNoise(clipping_norm=100.0),
+        slot_count=3,
+        generator=torch.Generator(),
+        earlier=torch.tensor([0.0, 0.0, 0.0, 1.0, 2.0]),
+    )
+
+    assert closed.parameters.tolist() == pytest.approx([7.0, 7.0, 7.0, 2.2, 7.0])
+
+
 def test_a_robust_round_steps_by_its_rule_and_leaves_no_file(tmp_path: Path) -> None:
     closed = _close([1.0, 2.0, 1e9], MedianSettings(server_step_size=0.5), folder=tmp_path)
 

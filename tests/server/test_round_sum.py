@@ -17,6 +17,7 @@ from server.contributions import contributions_of, keep_contribution
 from server.device_certificates import StoredCertificate, add_certificates
 from server.inbox import Inbox
 from server.method_state import method_state_of
+from server.release_files import ReleaseFolder
 from server.round_answers import Close, Lease
 from server.round_in_hand import RoundInHand
 from server.round_sum import RoundSum
@@ -41,7 +42,13 @@ def in_hand(parties: Parties) -> RoundInHand:
 
 
 @pytest.fixture
-def round_sum(store: Store, inbox: Inbox, parties: Parties, first_round: OpenAttempt) -> RoundSum:
+def round_sum(
+    store: Store,
+    inbox: Inbox,
+    parties: Parties,
+    first_round: OpenAttempt,
+    releases: ReleaseFolder,
+) -> RoundSum:
     """Sum round 1 of three devices whose signing keys are known."""
     with store.write() as connection:
         for name, device in zip(NAMES, parties.devices, strict=True):
@@ -56,6 +63,7 @@ def round_sum(store: Store, inbox: Inbox, parties: Parties, first_round: OpenAtt
         opener,
         noise_keys=SystemKeys(),
         method=method_state_of(CONFIG),
+        releases=releases,
     )
 
 

@@ -54,7 +54,13 @@ class Coordinator:
             UpdateFormats([PlainFormat(schema_of(config.model))]), parties.coordinator
         )
         self.sum = RoundSum(
-            config, store, inbox, opener, noise_keys=SystemKeys(), method=method_state_of(config)
+            config,
+            store,
+            inbox,
+            opener,
+            noise_keys=SystemKeys(),
+            method=method_state_of(config),
+            releases=ReleaseFolder(partial.parent / "releases"),
         )
 
 

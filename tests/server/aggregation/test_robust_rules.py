@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from numpy.typing import NDArray
 from scipy import optimize, stats
 from torch import Tensor
@@ -64,6 +65,8 @@ RULES: list[RobustSettings] = [
     TrimmedAttentiveSettings(),
     TrimmedAttentiveSettings(grouping="layer", attention_strength=-1.0),
     TrimmedAttentiveSettings(trim_by="direction", trim_share=0.4),
+    TrimmedAttentiveSettings(sybil_cosine=0.3),
+    TrimmedAttentiveSettings(trim_by="history", trim_share=0.4, sybil_cosine=0.3),
 ]
 ALL_RULES = pytest.mark.parametrize("rule", RULES, ids=repr)
 Stack = NDArray[np.float64]
@@ -331,6 +334,116 @@ def test_by_direction_at_most_the_share_goes_and_a_tie_keeps_the_lower_slot() ->
     result = reduced(rule, points(-1.0, 1.0, 2.0, 3.0, -5.0), LINE)
 
     assert result.tolist() == pytest.approx([1.25])  # (-1 + 1 + 2 + 3) / 4
+
+
+BY_HISTORY = TrimmedAttentiveSettings(trim_by="history", trim_share=0.4, attention_strength=0.0)
+
+
+def test_by_history_whoever_opposes_where_the_model_has_been_going_is_left_out() -> None:
+    # All but the last point away from most others, or next to nothing along them; what counts is
+    # whether they go to the right, as the model did.
+    plane = [(1.0, 8.0), (0.5, -9.0), (-0.1, 2.0), (0.0, 3.0), (6.0, 0.0)]
+    heading = torch.tensor([0.01, 0.0])
+
+    assert looking_back(plane, heading).tolist() == pytest.approx([7.5 / 4, 0.5])
+
+
+def test_a_history_that_more_oppose_than_may_go_counts_nothing() -> None:
+    # Of these three of five go to the left, but two may go: it is the way so far that is wrong, and
+    # medians of cosines count instead. Of (-1, 0) and the like 1, 1, -1, -1: 0; of the others -1.
+    plane = [(-1.0, 0.0), (-2.0, 0.0), (-6.0, 0.0), (1.0, 0.0), (9.0, 0.0)]
+
+    assert looking_back(plane, torch.tensor([1.0, 0.0])).tolist() == pytest.approx([-3.0, 0.0])
+
+
+def test_a_model_that_stood_still_is_opposed_by_nobody() -> None:
+    plane = [(-1.0, 0.0), (2.0, 0.0), (5.0, 0.0)]
+
+    assert looking_back(plane, torch.zeros(2)).tolist() == pytest.approx([2.0, 0.0])
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_without_a_history_the_cohort_takes_its_place(seed: int) -> None:
+    updates = drawn(seed, 7)
+    by_direction = TrimmedAttentiveSettings(
+        trim_by="direction", trim_share=0.4, attention_strength=0.0
+    )
+
+    assert torch.equal(reduced(BY_HISTORY, updates), reduced(by_direction, updates))
+
+
+def test_a_heading_is_read_by_chunk_like_the_updates() -> None:
+    # Along the heading in the first chunk, and more against it in the last.
+    heading, mixed = torch.zeros(LONG.element_count), torch.zeros(LONG.element_count)
+    heading[0] = heading[-1] = 1.0
+    mixed[0], mixed[-1] = 1.0, -2.0
+    updates = [heading, 3 * heading, mixed]
+    rule = TrimmedAttentiveSettings(trim_by="history", trim_share=0.4, attention_strength=0.0)
+
+    built = build_rule(rule, LONG, slot_count=3, clipping_norm=100.0, heading=heading)
+    for slot, update in enumerate(updates):
+        built.add(slot, update, 1)
+
+    assert torch.equal(built.result(), 2 * heading)
+
+
+def looking_back(plane: list[tuple[float, float]], heading: Tensor) -> Tensor:
+    count = len(plane)
+    built = build_rule(BY_HISTORY, PLANE, slot_count=count, clipping_norm=100.0, heading=heading)
+    for slot, point in enumerate(plane):
+        built.add(slot, torch.tensor(point), 1)
+    return built.result()
+
+
+COPIES = [torch.tensor(point) for point in ((2.0, 0.0), (4.0, 0.0), (0.0, 6.0), (0.0, 0.0))]
+FAR = torch.tensor([90.0, 90.0])
+
+
+@pytest.mark.parametrize(
+    ("rule", "updates"),
+    [
+        (TrimmedAttentiveSettings(trim_share=0.2), [*COPIES, FAR]),
+        (TrimmedAttentiveSettings(trim_share=0.25, trim_by="direction"), COPIES),
+        (TrimmedAttentiveSettings(trim_share=0.25, trim_by="history"), COPIES),
+    ],
+    ids=repr,
+)
+def test_copies_share_one_weight(rule: TrimmedAttentiveSettings, updates: list[Tensor]) -> None:
+    # The first two differ in length alone: half a vote each. Zeros are like nobody, and have a vote
+    # of their own: (2/2 + 4/2, 6) / 3.
+    once = structs.replace(rule, attention_strength=0.0, sybil_cosine=0.9)
+    each = structs.replace(rule, attention_strength=0.0)
+
+    assert reduced(once, updates, PLANE).tolist() == pytest.approx([1.0, 2.0])
+    assert reduced(each, updates, PLANE).tolist() == pytest.approx([1.5, 1.5])
+
+
+def test_updates_are_copies_from_the_cosine_on_that_is_set() -> None:
+    # cos(45 degrees) = 0.7071.
+    updates = [torch.tensor(point) for point in ((1.0, 0.0), (1.0, 1.0), (0.0, 1.0))]
+
+    def shares(alike: float | None) -> list[float]:
+        rule = TrimmedAttentiveSettings(
+            trim_by="direction", trim_share=0.4, attention_strength=0.0, sybil_cosine=alike
+        )
+        built = rule_of(rule, PLANE, 3)
+        for slot, update in enumerate(updates):
+            built.add(slot, update, 1)
+        weights = built.weights()
+        assert weights is not None
+        return [share for (share,) in weights.shares]
+
+    assert shares(None) == pytest.approx([1 / 3] * 3)
+    assert shares(0.708) == pytest.approx([1 / 3] * 3)
+    # The middle one is like both: 1/3 of a vote beside two halves.
+    assert shares(0.707) == pytest.approx([3 / 8, 2 / 8, 3 / 8])
+
+
+@pytest.mark.parametrize("cosine", [0.0, -0.5, 1.0, 1.1, math.nan])
+def test_a_cosine_that_makes_no_sense_is_refused(cosine: float) -> None:
+    with pytest.raises(ValueError, match="sybil_cosine must be > 0 and < 1"):
+        TrimmedAttentiveSettings(sybil_cosine=cosine)
 
 
 def test_an_update_of_zeros_opposes_nobody() -> None:
