@@ -33,6 +33,16 @@ CLOCK_TOLERANCE = timedelta(hours=25)
 
 Role = Literal["device", "coordinator"]
 
+# What the library raises over bytes that are no certificate, or one of a kind that nobody makes.
+_UNREADABLE = (
+    ValueError,
+    TypeError,
+    UnsupportedAlgorithm,
+    x509.ExtensionNotFound,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+)
+
 _ARC = "2.25.215348917720984305717432880291034811273"
 
 
@@ -128,7 +138,7 @@ def read_certificate(der: bytes) -> CertifiedKey:
         usages = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage)
         names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
         public_key = certificate.public_key()
-    except (ValueError, UnsupportedAlgorithm, x509.ExtensionNotFound, x509.DuplicateExtension):
+    except _UNREADABLE:
         raise CertificateError(
             "certificate cannot be read: it must be one that sotto made"
         ) from None
@@ -159,7 +169,7 @@ def hostnames_of(der: bytes) -> list[str]:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return []
-    except ValueError:
+    except _UNREADABLE:
         raise CertificateError("certificate cannot be read: it must be X.509, DER") from None
     return [str(name.value) for name in names]
 
@@ -200,7 +210,7 @@ def check_issuer(der: bytes, *, ca: bytes) -> None:
     try:
         authority = x509.load_der_x509_certificate(ca)
         x509.load_der_x509_certificate(der).verify_directly_issued_by(authority)
-    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+    except (*_UNREADABLE, InvalidSignature):
         raise CertificateError(
             "certificate was not issued by this federation's authority; enrol with an invite of "
             "this federation"
@@ -220,7 +230,7 @@ def certificate_pem(der: bytes) -> bytes:
     """
     try:
         return x509.load_der_x509_certificate(der).public_bytes(Encoding.PEM)
-    except ValueError:
+    except _UNREADABLE:
         raise CertificateError("certificate cannot be read: it must be X.509, DER") from None
 
 

@@ -1,10 +1,37 @@
 """Move a pointer to and fro, as a running coordinator moves ``latest``."""
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
+from typing import Protocol, TypeVar
+
+from models.release_record import ReleaseRecord
+
+LEAST_READS, LIMIT_S = 200, 30.0
+
+
+class Released(Protocol):
+    """Hold what was read of a release."""
+
+    @property
+    def record(self) -> ReleaseRecord:
+        """Return what is known of it."""
+
+
+Read = TypeVar("Read", bound=Released)
+
+
+def read_both(read: Callable[[], Read]) -> list[Read]:
+    """Read what a moving pointer names until two rounds were seen, many times in any case."""
+    found: list[Read] = []
+    ends = time.monotonic() + LIMIT_S
+    while len(found) < LEAST_READS or len({one.record.round for one in found}) < 2:
+        assert time.monotonic() < ends, "the pointer does not move"
+        found.append(read())
+    return found
 
 
 @contextmanager

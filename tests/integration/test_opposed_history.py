@@ -55,6 +55,9 @@ def test_who_opposes_what_was_learnt_before_a_restart_does_not_count(
     await_rounds(federation, 1)
     federation.kill()
     federation.start()
+    for device in devices:
+        device.close()
+        device.connect()
     wait_finished(take_part(devices, 2))
     federation.stop()
 

@@ -47,6 +47,26 @@ def test_a_certificate_says_whose_key_it_is_and_for_what(
     assert certified.not_before == NOW - 25 * 3600
 
 
+@pytest.mark.filterwarnings("ignore:Parsed a serial number")
+def test_a_changed_byte_anywhere_ends_in_an_error_of_ours_or_changes_nothing(
+    federation: Federation,
+) -> None:
+    der, ca = federation.device.certificates.signing, federation.authority.certificate
+    genuine = read_certificate(der)
+
+    for position, flipped in product(range(len(der)), (0x01, 0x80)):
+        changed = bytearray(der)
+        changed[position] ^= flipped
+        try:
+            found = check_certificate(
+                bytes(changed), ca=ca, use=KeyUse.SIGNING, role="device", now=NOW
+            )
+        except CertificateError:
+            continue
+        # How many bits of the signature's last byte count is outside of what it covers.
+        assert (found.name, found.serial) == (genuine.name, genuine.serial)
+
+
 @pytest.mark.parametrize(
     ("use", "wanted", "role"),
     [

@@ -15,9 +15,9 @@ def test_each_example_is_drawn_with_the_chance_that_was_asked_for(sampling_rate:
 
     drawn = poisson_sample(count, sampling_rate, SystemKeys().draw("test"))
 
-    # Five standard deviations: a false failure once in 1.7 million runs.
+    # Six and a half standard deviations: a false failure once in ten billion runs.
     spread = (count * sampling_rate * (1 - sampling_rate)) ** 0.5
-    assert abs(len(drawn) - count * sampling_rate) < 5 * spread
+    assert abs(len(drawn) - count * sampling_rate) < 6.5 * spread
     assert np.all(np.diff(drawn) > 0)
 
 

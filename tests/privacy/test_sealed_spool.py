@@ -43,7 +43,8 @@ def test_a_changed_byte_is_no_update(tmp_path: Path) -> None:
     spool = SealedSpool([8, 8], folder=tmp_path)
     for _ in range(2):
         spool.append(bytes(8))
-    os.pwrite(spool._file.fileno(), b"\xff", 30)
+    (byte,) = os.pread(spool._file.fileno(), 1, 30)
+    os.pwrite(spool._file.fileno(), bytes([byte ^ 1]), 30)
 
     assert spool.read(0, 0) == bytes(8)
     with pytest.raises(SpoolError, match="look at the disk"):

@@ -39,9 +39,9 @@ def test_every_client_is_drawn_equally_often() -> None:
     for _ in range(2000):
         drawn.update(draw_cohort(SecureSource(), names, 2).members or ())
 
-    # Each count is binomial(2000, 0.4): mean 800, standard deviation 21.9. Five deviations on
-    # either side fail falsely for one of five clients with probability below 3e-6.
-    assert all(690 < drawn[name] < 910 for name in names)
+    # Each count is binomial(2000, 0.4): mean 800, standard deviation 21.9. Six and a
+    # half on either side fail falsely for one of five clients once in billions of runs.
+    assert all(657 < drawn[name] < 943 for name in names)
 
 
 def test_a_cohort_larger_than_the_population_is_refused() -> None:

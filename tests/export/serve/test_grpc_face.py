@@ -2,6 +2,7 @@
 
 import datetime
 import ipaddress
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,7 +146,8 @@ def test_over_tls_a_client_that_asks_too_often_waits(
             assert device.next(pb.NextRequest(text=TEXT)).suggestions
         code, message = device.refused(pb.NextRequest(text=TEXT))
     assert code == "RESOURCE_EXHAUSTED"
-    assert message == "this client asks too often; ask again in 1000 s"
+    # A thousandth of a request a second, less what the three took.
+    assert re.fullmatch(r"this client asks too often; ask again in (9\d\d|1000) s", message)
     assert server.stop() == 0
 
 
