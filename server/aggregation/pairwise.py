@@ -29,14 +29,17 @@ class InnerProducts:
             beside: The same chunk of something that they are compared with, as a last row,
                 float32, shape ``(chunk elements,)``; always there or never.
         """
-        values = rows.numpy()
-        last = np.empty((0, values.shape[1])) if beside is None else beside.numpy()[None]
+        count, length = rows.shape
+        total = count + (beside is not None)
         if self._gram is None:
-            count = len(values) + len(last)
-            self._gram = np.zeros((count, count))
-        for start in range(0, values.shape[1], _BLOCK):
-            where = slice(start, start + _BLOCK)
-            block = np.concatenate([values[:, where], last[:, where]], dtype=np.float64)
+            self._gram = np.zeros((total, total))
+        memory = np.empty((total, min(_BLOCK, length)))
+        for start in range(0, length, _BLOCK):
+            where = slice(start, min(start + _BLOCK, length))
+            block = memory[:, : where.stop - where.start]
+            block[:count] = rows.numpy()[:, where]
+            if beside is not None:
+                block[count] = beside.numpy()[where]
             self._gram += block @ block.T
 
     @property
