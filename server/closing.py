@@ -125,7 +125,7 @@ def close_round(
         release_step: Rounds the outcome to multiples of it, at random, after all noise; None
             leaves it as it is.
         earlier: Parameters of an earlier release, like ``parameters``, for a rule that looks back
-            (``server.earlier_releases``); None where there is none of the same tensors.
+            (``server.earlier_releases``), overwritten; None where none has the same tensors.
 
     Raises:
         ValueError: If a contribution is unusable and nothing screens (names its slot), none came
@@ -136,7 +136,6 @@ def close_round(
     _check_roles(schema, privacy)
     released, sent = schema.with_roles(*RELEASED), schema.with_roles(*SENT)
     shared = schema.with_roles(Role.SHARED)
-    before = _shared_of(parameters, released, shared)
     server_half = personalisation or NothingGenerated(sent)
     _check_parameters(parameters, released)
     calibrated, taught = None, None
@@ -161,7 +160,7 @@ def close_round(
         under_guarantee=calibrated is not None,
         folder=spool_folder,
         screen=screen,
-        heading=None if earlier is None else before - _shared_of(earlier, released, shared),
+        heading=None if earlier is None else _heading(parameters, earlier, released, shared),
     )
     server_half.begin(_terms(aggregation, privacy, slot_count, is_noised=calibrated is not None))
     summing = Summing(
@@ -177,6 +176,7 @@ def close_round(
     aggregate = rule.result()
     if len(aggregate):  # A method may share nothing.
         aggregate = mode.at_server(aggregate, generator, calibrated)
+    before = _shared_of(parameters, released, shared)
     after = _stepped(before, aggregate, aggregation.server_step_size, mode, generator)
     if release_step is not None:
         after = round_at_random(after, release_step, generator)
@@ -211,6 +211,12 @@ def _stepped(
 def _shared_of(parameters: Tensor, released: Schema, shared: Schema) -> Tensor:
     """Return what is trained of a release: no copy where that is all of it."""
     return parameters if shared == released else part_of(parameters, released, shared)
+
+
+def _heading(parameters: Tensor, earlier: Tensor, released: Schema, shared: Schema) -> Tensor:
+    """Return how far the model has come, in the memory of the earlier one if that may be."""
+    since = _shared_of(earlier, released, shared)
+    return torch.sub(_shared_of(parameters, released, shared), since, out=since)
 
 
 def _beside_frozen(trained: Tensor, before: Tensor, released: Schema, shared: Schema) -> Tensor:
