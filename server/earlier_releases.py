@@ -11,6 +11,7 @@ from models.schema import Schema
 from server.release_files import ReleaseFolder
 
 _LOG = logging.getLogger(__name__)
+_CANNOT = "the aggregation cannot look back to round %s: %s"
 
 
 def earlier_parameters(
@@ -18,8 +19,9 @@ def earlier_parameters(
 ) -> Tensor | None:
     """Return the parameters of the oldest release within reach that holds the same tensors.
 
-    Files that are gone or damaged are passed over, so the reach is shorter for a while after an
-    operator has restored a backup. A model that grew has no earlier release until its next round.
+    Releases that are gone or damaged are passed over, so the reach is shorter for a while after an
+    operator has restored a backup. A model that grew has none before the third round of its stage:
+    it grows in memory, the first round releases it, and the second starts from that.
 
     Args:
         releases: The run's releases.
@@ -36,13 +38,16 @@ def earlier_parameters(
         try:
             return torch.tensor(releases.read(number).parameters)
         except ReleaseError as error:
-            _LOG.warning("the aggregation cannot look back to round %s: %s", number, error)
+            _LOG.warning(_CANNOT, number, error)
     return None
 
 
 def _schema_of(releases: ReleaseFolder, number: int) -> Schema | None:
     """Return what a release holds, from its plan alone: the model may be large."""
+    if not releases.path(number).is_dir():
+        return None
     try:
         return released_schema(decode_plan((releases.path(number) / PLAN_FILE).read_bytes()))
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        _LOG.warning(_CANNOT, number, error)
         return None

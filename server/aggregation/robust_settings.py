@@ -217,18 +217,18 @@ class TrimmedAttentiveSettings(RuleSettings, frozen=True, kw_only=True, tag="tri
     floor(βn), and usually nobody: an honest update may be long, but goes where others go ([FLTrust]
     Eq. 2, with the cohort in place of data of the server's). By ``history`` it is the cosine with
     where the model has gone in the last `LOOK_BACK` rounds, which says more than one cohort does
-    once updates share little; as by ``direction`` in the first round of a run and of each stage of
-    growth, and where more than floor(βn) oppose: then it is the way so far that is wrong. The rest
-    is weighed as by ``attentive``, an empty place too. Updates that are too much alike share one
-    weight if ``sybil_cosine`` is set ([FoolsGold], for one round and with a fixed threshold): no
-    two honest clients learn the same.
+    once updates share little; as by ``direction`` in the first round of a run, in the first two of
+    each stage of growth, and where more than floor(βn) oppose: then it is the way so far that is
+    wrong. The rest is weighed as by ``attentive``, an empty place too. Updates that are too much
+    alike share one weight if ``sybil_cosine`` is set ([FoolsGold], for one round and with a fixed
+    threshold): hardly any two honest clients learn the same. Copies that are left out count too.
 
     It is our own combination: the papers' attention hands an outlier the most weight, so outliers
     go before anybody is weighed. Updates are clipped by then: a device clips before it sends.
     Breakdown point: ``trim_share``; beyond it, and for what no test sees, as ``attentive``, where
     one client counts at most e^κ times another. Cost: two reads of each update after it was
-    measured, and a sort for each coordinate, or n²/2 inner products of the model's size; by
-    ``history`` one more model in memory.
+    measured, and a sort for each coordinate, or n²/2 inner products of the model's size, which
+    ``sybil_cosine`` needs too; by ``history`` one more model in memory.
 
     Attributes:
         trim_share: β, in (0, 0.5).

@@ -43,13 +43,13 @@ class TrimmedAttentive:
             settings: What is dropped, and how the rest is weighed.
             layers: Units of weighting.
             clipping_norms: C for each layer, in parameter units.
-            heading: Where the model has been going, flat float32, shape ``(elements,)``; None in
-                the first round of a run or of a stage of growth, and for rules that do not ask.
+            heading: Where the model has been going, flat float32, shape ``(elements,)``; None where
+                there is no earlier release of the same tensors, or the rule does not ask.
         """
         self._settings = settings
         self._layers = layers
         self._clips = clipping_norms
-        angles = Angles(heading)
+        angles = Angles(heading if settings.trim_by == "history" else None)
         far = FarFromMedian() if settings.trim_by == "distance" else None
         self._trim: FarFromMedian | Angles = far or angles
         self._angles = angles if far is None or settings.sybil_cosine is not None else None

@@ -79,8 +79,8 @@ class Angles:
         """Return who opposes: the cosine with the heading is below 0.
 
         Without a heading the median of the cosines with all others takes its place; also where more
-        oppose the heading than may be left out, since then it is the heading that is wrong. So bad
-        clients that once had a round for themselves do not steer those after it.
+        oppose the heading than may be left out, since then it is the heading that is wrong. So a
+        way on which most honest clients would turn back does not choose who stays.
 
         Args:
             most: As many at most, those that oppose most; of equal ones the lower stays.
@@ -93,6 +93,8 @@ class Angles:
 
     def votes(self, sybil_cosine: float) -> list[float]:
         """Return 1 over the number of updates that are like each, itself among them.
+
+        Those that are left out count too: what is like a bad update is not the better for it.
 
         Args:
             sybil_cosine: Cosine from which two are alike.

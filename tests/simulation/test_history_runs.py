@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import Tensor
 
+from server.closing import Closed, close_round
 from simulation.config import SimulationConfig
 from simulation.federation import Federation
 from simulation.population import Population
@@ -43,6 +45,28 @@ def test_a_run_that_looks_back_repeats_and_goes_on_after_a_kill(
     assert without_times(broken) == without_times(whole)
     # One of six attacks, in each of twelve rounds, and was seen at once.
     assert (final["attacks_sent"], final["attackers_weight"]) == (12, 0.0)
+
+
+def test_each_round_looks_back_to_the_model_of_nine_rounds_before_its_own(
+    configured: Configured,
+    population: Population,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config, tables = configured(*BY_HISTORY)
+    started_from: list[list[float]] = []
+    looked_back_to: list[list[float] | None] = []
+
+    def watched(parameters: Tensor, *args: Any, earlier: Tensor | None, **more: Any) -> Closed:
+        started_from.append(parameters.tolist())
+        looked_back_to.append(None if earlier is None else earlier.tolist())
+        return close_round(parameters, *args, earlier=earlier, **more)
+
+    monkeypatch.setattr("simulation.federation.close_round", watched)
+    run_simulation(config, tables, population, tmp_path, RunOptions())
+
+    assert looked_back_to[0] is None
+    assert looked_back_to[1:] == [started_from[max(0, number - 9)] for number in range(1, 12)]
 
 
 def test_the_ten_newest_releases_are_kept(

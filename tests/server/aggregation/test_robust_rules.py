@@ -374,18 +374,20 @@ def test_without_a_history_the_cohort_takes_its_place(seed: int) -> None:
 
 
 def test_a_heading_is_read_by_chunk_like_the_updates() -> None:
+    # What all three share lies between: by themselves nobody opposes anybody.
+    heading, shared = torch.zeros(LONG.element_count), torch.zeros(LONG.element_count)
+    heading[0], heading[-1], shared[1] = 1.0, 1.0, 9.0
     # Along the heading in the first chunk, and more against it in the last.
-    heading, mixed = torch.zeros(LONG.element_count), torch.zeros(LONG.element_count)
-    heading[0] = heading[-1] = 1.0
+    mixed = shared.clone()
     mixed[0], mixed[-1] = 1.0, -2.0
-    updates = [heading, 3 * heading, mixed]
+    updates = [heading + shared, 3 * heading + shared, mixed]
     rule = TrimmedAttentiveSettings(trim_by="history", trim_share=0.4, attention_strength=0.0)
 
     built = build_rule(rule, LONG, slot_count=3, clipping_norm=100.0, heading=heading)
     for slot, update in enumerate(updates):
         built.add(slot, update, 1)
 
-    assert torch.equal(built.result(), 2 * heading)
+    assert torch.equal(built.result(), 2 * heading + shared)
 
 
 def looking_back(plane: list[tuple[float, float]], heading: Tensor) -> Tensor:
@@ -417,6 +419,24 @@ def test_copies_share_one_weight(rule: TrimmedAttentiveSettings, updates: list[T
 
     assert reduced(once, updates, PLANE).tolist() == pytest.approx([1.0, 2.0])
     assert reduced(each, updates, PLANE).tolist() == pytest.approx([1.5, 1.5])
+
+
+def test_the_way_so_far_is_nobodys_copy_and_who_is_left_out_still_is() -> None:
+    # The first is parallel to the heading and has a vote of its own. The others are alike, and two
+    # of them go: those that stay have a quarter each.
+    rule = TrimmedAttentiveSettings(
+        trim_by="history", trim_share=0.49, attention_strength=0.0, sybil_cosine=0.9
+    )
+    plane = [(1.0, 0.0), (0.0, 4.0), (0.1, 4.0), (-1.0, 4.0), (-1.0, 4.0)]
+    updates = [torch.tensor(point) for point in plane]
+
+    built = build_rule(
+        rule, PLANE, slot_count=5, clipping_norm=100.0, heading=torch.tensor([2.0, 0.0])
+    )
+    for slot, update in enumerate(updates):
+        built.add(slot, update, 1)
+
+    assert built.result().tolist() == pytest.approx([(1.0 + 0.025) / 1.5, 2.0 / 1.5])
 
 
 def test_updates_are_copies_from_the_cosine_on_that_is_set() -> None:
