@@ -14,8 +14,8 @@ trim_by = "history"
 trim_share = 0.4
 attention_strength = 0.0
 """
-# Of the first two parameters; the others stay as they are. In round 2 the first two devices go
-# upwards, and only together with what came before is it they who oppose.
+# Of the first two parameters; the others stay as they are. In round 2 all go upwards, and
+# nobody opposes the others; the first two step back a little from where all went before.
 MOVES = {
     1: [(2.0, 0.0), (2.0, 0.0), (2.0, 0.0), (2.0, 0.0), (2.0, 0.0)],
     2: [(-0.1, 1.0), (-0.1, 1.0), (0.1, 1.0), (0.3, 1.0), (0.5, 1.0)],

@@ -9,16 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.codec import encode
+from models.compression.update_format import PlainFormat, UpdateFormats
 from models.model_settings import schema_of
 from models.plan import upload_schema
+from models.schema import SENT
 from privacy.authority import CertificateAuthority
 from privacy.certificates import Role
 from privacy.envelope import MessageContext, seal
 from privacy.identity import Identity
+from privacy.secure_noise import SystemKeys
 from server.config import FederationConfig, make_plan, parse_config
 from server.downlink import Downlink
+from server.inbox import Inbox
+from server.method_state import MethodState
+from server.release_files import ReleaseFolder
 from server.round_in_hand import RoundInHand
-from server.sealed_updates import SealedUpdate
+from server.round_sum import RoundSum
+from server.sealed_updates import SealedUpdate, UpdateOpener
+from server.store import Store
 
 RUN = "ab" * 16
 SETTINGS = """
@@ -83,6 +91,22 @@ def configure(**tables: str) -> FederationConfig:
         end = text.index("\n[", start)
         text = f"{text[:start]}[{table}]\n{lines}{text[end:]}"
     return parse_config(text, "the test's settings")
+
+
+def round_sum_of(
+    config: FederationConfig, store: Store, inbox: Inbox, coordinator: Identity, method: MethodState
+) -> RoundSum:
+    """Return what sums plain updates; its releases lie beside the inbox."""
+    formats = UpdateFormats([PlainFormat(config.schema.with_roles(*SENT))])
+    return RoundSum(
+        config,
+        store,
+        inbox,
+        UpdateOpener(formats, coordinator),
+        noise_keys=SystemKeys(),
+        method=method,
+        releases=ReleaseFolder(inbox.folder.parent / "releases"),
+    )
 
 
 def round_in_hand(config: FederationConfig, coordinator: Identity) -> RoundInHand:

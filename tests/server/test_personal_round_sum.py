@@ -7,22 +7,18 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from models.compression.update_format import PlainFormat, UpdateFormats
 from models.schema import SENT
 from models.tensor_file import decode_tensors
-from privacy.secure_noise import SystemKeys
 from server.attempts import OpenAttempt
 from server.device_certificates import add_certificates
 from server.inbox import Inbox
 from server.method_state import MethodState, method_state_of
-from server.release_files import ReleaseFolder
 from server.round_in_hand import RoundInHand
 from server.round_sum import RoundSum
-from server.sealed_updates import UpdateOpener
 from server.store import Store
 from tests.server.conftest import NAMES
 from tests.server.fedtp import CONFIG, SHARED
-from tests.server.sealing import Parties, make_parties, round_in_hand
+from tests.server.sealing import Parties, make_parties, round_in_hand, round_sum_of
 from tests.server.test_round_sum import Acknowledge, order, signing
 
 
@@ -52,18 +48,7 @@ def round_sum(
     with store.write() as connection:
         for name, device in zip(NAMES, parties.devices, strict=True):
             add_certificates(connection, name, [signing(device)], now=20.0)
-    opener = UpdateOpener(
-        UpdateFormats([PlainFormat(CONFIG.schema.with_roles(*SENT))]), parties.coordinator
-    )
-    return RoundSum(
-        CONFIG,
-        store,
-        inbox,
-        opener,
-        noise_keys=SystemKeys(),
-        method=method,
-        releases=ReleaseFolder(inbox.folder.parent / "releases"),
-    )
+    return round_sum_of(CONFIG, store, inbox, parties.coordinator, method)
 
 
 @pytest.fixture

@@ -8,24 +8,20 @@ import torch
 from numpy.typing import NDArray
 from sqlalchemy import select
 
-from models.compression.update_format import PlainFormat, UpdateFormats
 from models.model_settings import schema_of
 from privacy.identity import Identity
-from privacy.secure_noise import SystemKeys
 from server.attempts import OpenAttempt
 from server.contributions import contributions_of, keep_contribution
 from server.device_certificates import StoredCertificate, add_certificates
 from server.inbox import Inbox
 from server.method_state import method_state_of
-from server.release_files import ReleaseFolder
 from server.round_answers import Close, Lease
 from server.round_in_hand import RoundInHand
 from server.round_sum import RoundSum
-from server.sealed_updates import UpdateOpener
 from server.store import Store
 from server.tables import contributions
 from tests.server.conftest import NAMES
-from tests.server.sealing import Parties, configure, make_parties, round_in_hand, send
+from tests.server.sealing import Parties, configure, make_parties, round_in_hand, round_sum_of, send
 
 CONFIG = configure()
 ELEMENTS = schema_of(CONFIG.model).element_count
@@ -42,29 +38,12 @@ def in_hand(parties: Parties) -> RoundInHand:
 
 
 @pytest.fixture
-def round_sum(
-    store: Store,
-    inbox: Inbox,
-    parties: Parties,
-    first_round: OpenAttempt,
-    releases: ReleaseFolder,
-) -> RoundSum:
+def round_sum(store: Store, inbox: Inbox, parties: Parties, first_round: OpenAttempt) -> RoundSum:
     """Sum round 1 of three devices whose signing keys are known."""
     with store.write() as connection:
         for name, device in zip(NAMES, parties.devices, strict=True):
             add_certificates(connection, name, [signing(device)], now=20.0)
-    opener = UpdateOpener(
-        UpdateFormats([PlainFormat(schema_of(CONFIG.model))]), parties.coordinator
-    )
-    return RoundSum(
-        CONFIG,
-        store,
-        inbox,
-        opener,
-        noise_keys=SystemKeys(),
-        method=method_state_of(CONFIG),
-        releases=releases,
-    )
+    return round_sum_of(CONFIG, store, inbox, parties.coordinator, method_state_of(CONFIG))
 
 
 def signing(device: Identity) -> StoredCertificate:

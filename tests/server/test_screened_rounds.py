@@ -9,9 +9,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from models.compression.update_format import PlainFormat, UpdateFormats
 from models.model_settings import schema_of
-from privacy.secure_noise import SystemKeys
 from server.attempts import OpenAttempt
 from server.config import FederationConfig
 from server.device_certificates import add_certificates
@@ -20,11 +18,9 @@ from server.method_state import method_state_of
 from server.release_files import ReleaseFolder
 from server.releases import NO_PREVIOUS, release_round
 from server.round_in_hand import RoundInHand
-from server.round_sum import RoundSum
-from server.sealed_updates import UpdateOpener
 from server.store import Store
 from tests.server.conftest import NAMES
-from tests.server.sealing import Parties, configure, make_parties, round_in_hand
+from tests.server.sealing import Parties, configure, make_parties, round_in_hand, round_sum_of
 from tests.server.test_releases import MakeRelease
 from tests.server.test_round_sum import Acknowledge, expired, order, signing
 
@@ -50,18 +46,7 @@ class Coordinator:
     ) -> None:
         self.in_hand: RoundInHand = round_in_hand(config, parties.coordinator)
         self.acknowledge = Acknowledge(store, inbox, parties, self.in_hand, partial)
-        opener = UpdateOpener(
-            UpdateFormats([PlainFormat(schema_of(config.model))]), parties.coordinator
-        )
-        self.sum = RoundSum(
-            config,
-            store,
-            inbox,
-            opener,
-            noise_keys=SystemKeys(),
-            method=method_state_of(config),
-            releases=ReleaseFolder(partial.parent / "releases"),
-        )
+        self.sum = round_sum_of(config, store, inbox, parties.coordinator, method_state_of(config))
 
 
 Coordinate = Callable[[FederationConfig], Coordinator]
