@@ -34,7 +34,7 @@ from benchmarks.comparators.stacked_attention import stacked_attention
 from benchmarks.parts.figures import benchmark_parser, show_figures
 from benchmarks.parts.robust_rules import robust_figures
 from models.schema import Schema, TensorSpec
-from privacy.settings import NoNoise
+from privacy.noise.settings import NoNoise
 from server.aggregation.settings import AttentiveSettings
 from server.closing import close_round
 from server.summing import Contribution

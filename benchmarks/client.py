@@ -50,7 +50,7 @@ from models.plan import Plan, TrainingSettings, VocabularySettings
 from models.registry import build_network
 from models.seeds import client_seed
 from models.vocabulary import shipped_vocabulary
-from privacy.settings import NoNoise
+from privacy.noise.settings import NoNoise
 
 MODEL = GruLmSettings(vocabulary_size=10_000, hidden_size=300, tied=True)
 CLIENT = "device-0001"

@@ -24,8 +24,8 @@ from matplotlib.figure import Figure
 from benchmarks.tables.maker import flat
 from models.model_settings import schema_of
 from models.parameters import initial_parameters
-from privacy.audit import gaussian_epsilon
-from privacy.sensitivity import attentive_sensitivity
+from privacy.auditing.noise_estimate import gaussian_epsilon
+from privacy.clipping.sensitivity import attentive_sensitivity
 from server.config import make_plan
 from simulation.auditing.mechanism import claimed_multiplier
 from simulation.auditing.uploads import round_leakage

@@ -24,8 +24,8 @@ import torch
 
 from benchmarks.parts.example_privacy import measure_example_privacy
 from benchmarks.parts.figures import benchmark_parser, show_figures
-from privacy.clipping import clip
-from privacy.secure_noise import Draw, SystemKeys, add_gaussian, calibrate
+from privacy.clipping.clip import clip
+from privacy.noise.secure_gaussian import Draw, SystemKeys, add_gaussian, calibrate
 
 ELEMENTS = 10_000_000
 

@@ -75,7 +75,7 @@ from models.personalisation_settings import (
 from models.plan import Plan, TrainingSettings, VocabularySettings, plan_schema, released_schema
 from models.release_record import ReleaseRecord
 from models.vocabulary import shipped_vocabulary
-from privacy.settings import NoNoise
+from privacy.noise.settings import NoNoise
 
 RUN = "0123456789abcdef" * 2
 SHARED = GruLmSettings(vocabulary_size=10_000, hidden_size=300, tied=True)

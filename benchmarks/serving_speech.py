@@ -55,7 +55,7 @@ from models.plan import Plan, TrainingSettings, plan_schema
 from models.release_record import ReleaseRecord
 from models.transformer_tts_settings import TransformerTtsSettings
 from models.vocoder_settings import VocoderSettings
-from privacy.settings import NoNoise
+from privacy.noise.settings import NoNoise
 
 RUN = "0123456789abcdef" * 2
 TYPING, PACE = 50, 100.0

@@ -44,8 +44,8 @@ from benchmarks.parts.sealed_stream import SEAL_NOW, Device, DiskSide, MemorySid
 from benchmarks.parts.stage_budget import stage_core_ms
 from benchmarks.parts.two_parties import Parties, drawn_vector, schema_of_size
 from models.codec import encode
-from privacy.digest import chunks_of
-from privacy.fresh_memory import keep_freed_memory
+from privacy.foundation.memory_pool import keep_freed_memory
+from privacy.sealing.chunk_digest import chunks_of
 
 MIB = 1 << 20
 SIZES_MIB = (64, 256)

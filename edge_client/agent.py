@@ -21,7 +21,7 @@ from edge_client.refusal import RefusedError, UnreachableError
 from edge_client.sensors import Sensors
 from edge_client.session import Ended, Session
 from edge_client.transport import Transport
-from privacy.identity import Identity
+from privacy.identities.party import Identity
 from protos.refusals import RefusalCode
 
 logger = logging.getLogger(__name__)

@@ -37,12 +37,12 @@ from edge_client.sensors import system_sensors
 from edge_client.session import Ended
 from edge_client.traffic import Traffic
 from edge_client.trainer import ChildTrainer
-from privacy.certificates import CertificateError
-from privacy.command import command, failed
-from privacy.identity import Identity
-from privacy.installation import InstallationError, check_installation
-from privacy.invite import InviteError, read_invite
-from privacy.keys import KeyFileError, read_passphrase
+from privacy.foundation.command_exit import command, failed
+from privacy.foundation.installation import InstallationError, check_installation
+from privacy.identities.certificates import CertificateError
+from privacy.identities.invite import InviteError, read_invite
+from privacy.identities.keys import KeyFileError, read_passphrase
+from privacy.identities.party import Identity
 
 if TYPE_CHECKING:
     from edge_client.doctor import Finding

@@ -7,8 +7,8 @@ import msgspec
 
 from edge_client.local_text import TextSettings
 from edge_client.policy import PolicySettings
-from privacy.atomic import write_atomically
-from privacy.decoding import decoded
+from privacy.foundation.atomic_files import write_atomically
+from privacy.foundation.strict_decoding import decoded
 
 # What `write_starting_settings` writes: the defaults, for the owner to change.
 STARTING_SETTINGS = """\

@@ -11,7 +11,7 @@ from models.image_settings import VitSettings
 from models.model_settings import ModelSettings, TransformerLmSettings
 from models.seq2seq_settings import Seq2SeqSettings
 from models.transformer_tts_settings import TransformerTtsSettings
-from privacy.fresh_memory import keep_freed_memory
+from privacy.foundation.memory_pool import keep_freed_memory
 
 MEDIUM_ERROR = 1e-5
 """Largest relative error of a float32 matrix product that still counts as float32."""

@@ -7,7 +7,7 @@ certificates needs no call of its own to learn of it.
 import logging
 
 from edge_client.device_folder import CoordinatorKeys, DeviceFolder
-from privacy.certificates import KeyUse, check_certificate
+from privacy.identities.certificates import KeyUse, check_certificate
 from protos import federation_pb2 as wire
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ import msgspec
 from edge_client.held_release import HeldRelease
 from edge_client.outbox import Outbox
 from edge_client.personal_folder import PersonalFolder
-from privacy.atomic import write_atomically
+from privacy.foundation.atomic_files import write_atomically
 
 
 class DeviceFolderError(Exception):

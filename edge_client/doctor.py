@@ -12,9 +12,9 @@ from edge_client.example_ledger import ExampleLedgerError, read_spending
 from edge_client.floor import FloorError, read_floor
 from edge_client.policy import Wait, decide
 from edge_client.sensors import system_sensors
-from privacy.certificates import CertificateError, read_certificate
-from privacy.identity import Identity
-from privacy.keys import KeyFileError
+from privacy.identities.certificates import CertificateError, read_certificate
+from privacy.identities.keys import KeyFileError
+from privacy.identities.party import Identity
 
 _DAY_S = 86_400
 _CONNECT_TIMEOUT_S = 5.0

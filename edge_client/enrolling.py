@@ -15,10 +15,10 @@ from edge_client.device_folder import (
     Enrolment,
 )
 from edge_client.transport import Transport, enrol
-from privacy.certificates import CertificateError, Certificates
-from privacy.identity import Identity
-from privacy.invite import Invite
-from privacy.signing_requests import SigningRequests
+from privacy.identities.certificates import CertificateError, Certificates
+from privacy.identities.invite import Invite
+from privacy.identities.party import Identity
+from privacy.identities.signing_requests import SigningRequests
 from protos import federation_pb2 as wire
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 
 from edge_client.floor import ExampleBudget
-from privacy.atomic import write_atomically
-from privacy.example_settings import ExampleEvent
+from privacy.example_level.settings import ExampleEvent
+from privacy.foundation.atomic_files import write_atomically
 
 
 class ExampleLedgerError(Exception):

@@ -23,9 +23,9 @@ from models.plan import TrainingSettings
 from models.registry import WordNetwork
 from models.schema import Schema
 from models.text_streams import Window, sentence_edges, sentence_window
-from privacy.example_sampling import poisson_sample
-from privacy.example_settings import ExamplePrivacySettings
-from privacy.secure_noise import Draw, NoiseKeys, add_gaussian, calibrate
+from privacy.example_level.sampling import poisson_sample
+from privacy.example_level.settings import ExamplePrivacySettings
+from privacy.noise.secure_gaussian import Draw, NoiseKeys, add_gaussian, calibrate
 
 _LOGITS = 1 << 24
 """Scores of words held at a time: 64 MiB of float32; a larger batch is summed in parts."""

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from privacy.atomic import write_atomically
-from privacy.budget_values import check_delta, check_epsilon, check_noise_multiplier
-from privacy.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
-from privacy.decoding import decoded
+from privacy.accounting.checked_values import check_delta, check_epsilon, check_noise_multiplier
+from privacy.foundation.atomic_files import write_atomically
+from privacy.foundation.strict_decoding import decoded
+from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
 
 if TYPE_CHECKING:
     from models.plan import Plan

@@ -8,7 +8,7 @@ and the training process looks whether it is true. No torch: the agent reads nam
 import hashlib
 from pathlib import Path
 
-from privacy.atomic import BytesLike, sync_folder, write_atomically
+from privacy.foundation.atomic_files import BytesLike, sync_folder, write_atomically
 
 _SUFFIX = ".release"
 _DIGEST_BYTES = 32

@@ -25,7 +25,7 @@ from edge_client.transport import Transport
 from edge_client.word_lists import ensure_word_list
 from models.plan import Plan, plan_schema
 from models.travel import describe_travel
-from privacy.certificates import CertificateError
+from privacy.identities.certificates import CertificateError
 from protos import federation_pb2 as wire
 from protos.refusals import RefusalCode
 

@@ -32,8 +32,8 @@ from models.scoring import chunked_logits
 from models.seeds import client_seed
 from models.tasks import task_named
 from models.vocabulary import Vocabulary
-from privacy.clipping import UnusableUpdateError
-from privacy.secure_noise import NoiseKeys, SystemKeys
+from privacy.clipping.clip import UnusableUpdateError
+from privacy.noise.secure_gaussian import NoiseKeys, SystemKeys
 
 EVALUATION_BATCH = 64
 

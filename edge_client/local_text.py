@@ -21,7 +21,7 @@ import msgspec
 
 from edge_client.datasets.federated_text import DatasetError
 from edge_client.datasets.reading import decode_text
-from privacy.atomic import write_atomically
+from privacy.foundation.atomic_files import write_atomically
 
 _DAY_S = 86_400
 

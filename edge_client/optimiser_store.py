@@ -16,7 +16,7 @@ from edge_client.optimisers import OptimiserState
 from models.plan import Plan
 from models.plan_stages import earlier_stages
 from models.zip_damage import ZIP_DAMAGE
-from privacy.atomic import write_atomically
+from privacy.foundation.atomic_files import write_atomically
 
 
 class OptimiserStateError(ValueError):

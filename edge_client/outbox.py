@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from privacy.atomic import sync_file, write_atomically
+from privacy.foundation.atomic_files import sync_file, write_atomically
 from protos import federation_pb2 as wire
 
 

@@ -22,10 +22,10 @@ from torch import Tensor
 from models.compression.update_format import PlainFormat, UpdateFormat
 from models.plan import Plan
 from models.seeds import client_seed
-from privacy.layer_clipping import clip_update
-from privacy.noise import noise_mode
-from privacy.noise_mode import Arrival
-from privacy.settings import PrivacySettings
+from privacy.clipping.by_layer import clip_update
+from privacy.noise.mode import Arrival
+from privacy.noise.registry import noise_mode
+from privacy.noise.settings import PrivacySettings
 
 
 @dataclass(frozen=True)

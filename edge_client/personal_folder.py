@@ -12,7 +12,7 @@ No torch: the resting agent decides; the training process reads and writes
 
 from pathlib import Path
 
-from privacy.atomic import sync_folder
+from privacy.foundation.atomic_files import sync_folder
 
 
 class PersonalFolder:

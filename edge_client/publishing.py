@@ -19,10 +19,10 @@ from edge_client.publishing_job import Published, PublishingJob
 from models.codec import named_tensors
 from models.plan import PlanError, decode_plan, plan_schema
 from models.published_part import PublishedRecord, encode_published
-from privacy.atomic import write_atomically
-from privacy.certificates import CertificateError
-from privacy.identity import Identity
-from privacy.keys import KeyFileError
+from privacy.foundation.atomic_files import write_atomically
+from privacy.identities.certificates import CertificateError
+from privacy.identities.keys import KeyFileError
+from privacy.identities.party import Identity
 
 _FAILURES = (
     CertificateError,

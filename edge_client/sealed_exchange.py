@@ -25,9 +25,10 @@ from models.parameters import parameters_sha256
 from models.plan import Plan, download_schema, hypernetwork_of, released_schema, upload_schema
 from models.role_vectors import put_part
 from models.schema import Role, Schema
-from privacy.atomic import write_chunks_atomically
-from privacy.certificates import CertifiedKey, KeyUse, check_certificate
-from privacy.envelope import (
+from privacy.foundation.atomic_files import write_chunks_atomically
+from privacy.identities.certificates import CertifiedKey, KeyUse, check_certificate
+from privacy.identities.party import Identity
+from privacy.sealing.envelope import (
     NO_NONCE,
     Direction,
     MessageContext,
@@ -35,7 +36,6 @@ from privacy.envelope import (
     payload_bytes_of,
     seal,
 )
-from privacy.identity import Identity
 
 _PIECE_BYTES = 1 << 20
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from privacy.atomic import write_atomically
+from privacy.foundation.atomic_files import write_atomically
 
 _DAY_S = 86_400
 

@@ -17,10 +17,10 @@ import grpc
 
 from edge_client.job import Evaluated
 from edge_client.refusal import UnreachableError, failure_of
-from privacy.atomic import BytesLike
-from privacy.digest import CHUNK_BYTES
-from privacy.envelope_header import PREFIX_BYTES, TAG_BYTES
+from privacy.foundation.atomic_files import BytesLike
 from privacy.protocol import PROTOCOL_VERSION
+from privacy.sealing.chunk_digest import CHUNK_BYTES
+from privacy.sealing.header import PREFIX_BYTES, TAG_BYTES
 from protos import federation_pb2 as wire
 from protos.data_chunks import large_data, start_of
 from protos.federation_pb2_grpc import EnrolmentStub, FederationStub

@@ -17,7 +17,7 @@ from models.vocabulary import (
     load_vocabulary,
     shipped_vocabulary,
 )
-from privacy.atomic import write_atomically
+from privacy.foundation.atomic_files import write_atomically
 
 
 async def ensure_word_list(

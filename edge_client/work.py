@@ -45,18 +45,18 @@ from models.compression.entropy import MissingZstdError
 from models.plan import Plan, PlanError, decode_plan
 from models.unusable_examples import UnusableExamplesError
 from models.vocabulary import VocabularyError
-from privacy.certificates import CertificateError
-from privacy.clipping import UnusableUpdateError
-from privacy.envelope import UnsealError
-from privacy.example_accounting import (
+from privacy.clipping.clip import UnusableUpdateError
+from privacy.example_level.accounting import (
     ExampleAccountantError,
     example_epsilon,
     require_accountant,
     with_event,
 )
-from privacy.identity import Identity
-from privacy.keys import KeyFileError
-from privacy.random import SecureSource
+from privacy.foundation.secure_source import SecureSource
+from privacy.identities.certificates import CertificateError
+from privacy.identities.keys import KeyFileError
+from privacy.identities.party import Identity
+from privacy.sealing.envelope import UnsealError
 from protos.refusals import RefusalCode
 
 _NAME_BYTES = 16

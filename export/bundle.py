@@ -24,7 +24,7 @@ from models.vocabulary import Vocabulary, decode_vocabulary
 from models.word_rules import word_count
 
 if TYPE_CHECKING:
-    from privacy.identity import Identity
+    from privacy.identities.party import Identity
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def write_files(target: Path, files: Mapping[str, bytes]) -> None:
         OSError: If the disk refuses; the same.
     """
     from export.full_disk import naming_the_disk  # A device that only reads goes without.
-    from privacy.atomic import write_atomically
+    from privacy.foundation.atomic_files import write_atomically
 
     check_target(target)
     with naming_the_disk(target.absolute().parent):
@@ -133,7 +133,7 @@ class _Zip:
 def _write_folder(target: Path, files: Mapping[str, bytes]) -> None:
     import tempfile
 
-    from privacy.atomic import sync_folder, write_atomically
+    from privacy.foundation.atomic_files import sync_folder, write_atomically
 
     parent = target.absolute().parent
     staging = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=parent))  # mode 0700

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from privacy.certificates import CertificateError
-from privacy.command import command, failed
-from privacy.installation import InstallationError, check_installation
-from privacy.keys import KeyFileError
-from privacy.whole_numbers import at_least_one
+from privacy.foundation.command_exit import command, failed
+from privacy.foundation.installation import InstallationError, check_installation
+from privacy.foundation.whole_number_flags import at_least_one
+from privacy.identities.certificates import CertificateError
+from privacy.identities.keys import KeyFileError
 
 
 @command("sotto-export")

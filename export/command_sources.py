@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from export.release import Release, find_release, read_authority, read_release
-from privacy.identity import Identity
-from privacy.keys import read_passphrase
+from privacy.identities.keys import read_passphrase
+from privacy.identities.party import Identity
 
 
 def release_in(source: Path, which: str, authority: Path | None) -> Release:

@@ -22,7 +22,7 @@ from models.hypernetwork_settings import hypernetwork_schema
 from models.schema import Schema
 
 if TYPE_CHECKING:
-    from privacy.identity import Identity
+    from privacy.identities.party import Identity
 
 _LARGEST_DIFFERENCE = 1e-5
 """Of the largest element, to which both sides round."""

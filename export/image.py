@@ -24,7 +24,7 @@ from models.personalisation import has_balanced_head
 from models.personalisation_settings import PFedGpSettings
 
 if TYPE_CHECKING:
-    from privacy.identity import Identity
+    from privacy.identities.party import Identity
 
 
 @dataclass(frozen=True)

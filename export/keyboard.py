@@ -22,7 +22,7 @@ from models.model_settings import ModelSettings
 from models.vocabulary import SHIPPED_NAME, Vocabulary
 
 if TYPE_CHECKING:
-    from privacy.identity import Identity
+    from privacy.identities.party import Identity
 
 
 @dataclass(frozen=True)

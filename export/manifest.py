@@ -23,7 +23,7 @@ VOCABULARY_FILE = "vocabulary.txt"
 CONTENT_FILES = (MODEL_FILE, VOCABULARY_FILE)
 
 PROMISING_NOTHING = ("none", "paper", "paper-server")
-"""The modes of `privacy.settings` without a guarantee; what serves need not load them all."""
+"""The modes of `privacy.noise.settings` without a guarantee; what serves need not load them all."""
 
 Kind = Literal["keyboard", "image"]
 _FILES: dict[Kind, tuple[str, ...]] = {"keyboard": CONTENT_FILES, "image": (MODEL_FILE,)}

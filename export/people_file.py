@@ -28,7 +28,7 @@ from models.hypernetwork_settings import HypernetworkSettings, hypernetwork_sche
 from models.tensor_file import NamedArrays, TensorFileError, decode_tensors, encode_tensors
 
 if TYPE_CHECKING:
-    from privacy.identity import Identity
+    from privacy.identities.party import Identity
 
 PEOPLE_VERSION = 1
 MAKER_FILE = "people.safetensors"

@@ -24,7 +24,7 @@ from models.published_part import PublishedPart
 from models.schema import Role
 
 if TYPE_CHECKING:
-    from privacy.identity import Identity
+    from privacy.identities.party import Identity
 
 
 def export_people(

@@ -19,7 +19,7 @@ from export.speech_commands import described_speech
 from export.speech_export import export_speech
 from export.whole_bundle import export_whole
 from models.published_part import PublishedPart, decode_published
-from privacy.identity import Identity
+from privacy.identities.party import Identity
 
 _LATEST = "latest"
 

@@ -32,7 +32,7 @@ from export.speech_face import VOCODER_FILE, VOICE_FILES
 
 if TYPE_CHECKING:
     from export.speech_manifest import SpeechManifest
-    from privacy.identity import Identity
+    from privacy.identities.party import Identity
 
 
 class TakesPerson(Protocol):

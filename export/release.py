@@ -27,8 +27,8 @@ from models.release_record import (
     decode_release_record,
 )
 from models.vocabulary import Vocabulary, decode_vocabulary
-from privacy.certificates import CertificateError, certificate_der
-from privacy.signatures import Purpose
+from privacy.identities.certificates import CertificateError, certificate_der
+from privacy.identities.signatures import Purpose
 
 _POINTERS = ("latest", "best")
 # What a coordinator's folder and a run's folder hold before their first release.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from privacy.signatures import Purpose
+    from privacy.identities.signatures import Purpose
 
 # The longest is RSA-4096's, 512 bytes; a certificate of such a key has some 1,500.
 LARGEST_SIGNATURE_BYTES = 1 << 10
@@ -68,8 +68,13 @@ def check_signature(
         UntrustedError: If the key is no coordinator's signing key, is not the authority's, or did
             not sign the message for this purpose.
     """
-    from privacy.certificates import CertificateError, KeyUse, check_issuer, read_certificate
-    from privacy.signatures import SignatureError, verify
+    from privacy.identities.certificates import (
+        CertificateError,
+        KeyUse,
+        check_issuer,
+        read_certificate,
+    )
+    from privacy.identities.signatures import SignatureError, verify
 
     try:
         certified = read_certificate(certificate)

@@ -19,7 +19,7 @@ from export.signed_by import (
 )
 
 if TYPE_CHECKING:
-    from privacy.identity import Identity
+    from privacy.identities.party import Identity
 
 MANIFEST_FILE = "manifest.json"
 SIGNATURE_FILE = "manifest.sig"
@@ -45,7 +45,7 @@ def signed_files(
     """
     files = {MANIFEST_FILE: manifest, **contents}
     if signed_with is not None:
-        from privacy.signatures import Purpose
+        from privacy.identities.signatures import Purpose
 
         files[SIGNATURE_FILE] = signed_with.sign(manifest, purpose=Purpose.BUNDLE)
         files[SIGNER_FILE] = signed_with.certificates.signing
@@ -71,7 +71,7 @@ def read_manifest(files: BundleFiles, *, authority: bytes | None) -> tuple[bytes
             f"nobody signed it: {SIGNATURE_FILE} must be in the bundle for an authority to be held "
             "against; export it where the coordinator's keys are, or name no authority"
         )
-    from privacy.signatures import Purpose
+    from privacy.identities.signatures import Purpose
 
     try:
         signer = check_signature(

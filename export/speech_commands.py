@@ -15,8 +15,8 @@ from export.speech import open_voice
 from export.speech_bundle import load_speech_bundle
 from export.speech_export import export_speech, quantise_speech, verify_speech
 from export.speech_manifest import SpeechManifest, SpeechParity
-from privacy.atomic import write_atomically
-from privacy.identity import Identity
+from privacy.foundation.atomic_files import write_atomically
+from privacy.identities.party import Identity
 
 
 def export_speech_bundle(

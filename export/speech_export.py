@@ -43,7 +43,7 @@ from models.transformer_tts_settings import TransformerTtsSettings
 from models.vocoder_settings import VocoderSettings
 
 if TYPE_CHECKING:
-    from privacy.identity import Identity
+    from privacy.identities.party import Identity
 
 
 @dataclass(frozen=True)

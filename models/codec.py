@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.schema import Schema
-from privacy.fresh_memory import fresh_memory
+from privacy.foundation.memory_pool import fresh_memory
 
 Payload: TypeAlias = bytes | bytearray | memoryview
 FlatVector: TypeAlias = NDArray[np.float32]

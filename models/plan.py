@@ -30,9 +30,9 @@ from models.personalisation_settings import (
 )
 from models.schema import RECEIVED, RELEASED, SENT, Schema, TensorSpec
 from models.word_rules import check_words
-from privacy.evaluation_noise import EvaluationNoise
-from privacy.example_settings import ExamplePrivacySettings
-from privacy.settings import PaperNoise, PrivacySettings
+from privacy.example_level.settings import ExamplePrivacySettings
+from privacy.noise.evaluation_settings import EvaluationNoise
+from privacy.noise.settings import PaperNoise, PrivacySettings
 from protos.version import PLAN_VERSION
 
 PlanKind = Literal["train", "evaluate", "fit_embedding", "fit_personal"]

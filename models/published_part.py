@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.tensor_file import TensorFileError, decode_tensors, encode_tensors
-from privacy.certificates import CertificateError, KeyUse, check_issuer, read_certificate
-from privacy.identity import Identity
-from privacy.signatures import Purpose, SignatureError, verify
+from privacy.identities.certificates import CertificateError, KeyUse, check_issuer, read_certificate
+from privacy.identities.party import Identity
+from privacy.identities.signatures import Purpose, SignatureError, verify
 
 PUBLISHED_VERSION = 1
 _MAGIC = b"SOTTOPUB"

@@ -6,17 +6,18 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from privacy import budget_commands, budget_flags
-from privacy.accountant import AccountantsDisagreeError
-from privacy.answer import Answer
-from privacy.audit_flags import add_audit_flags
-from privacy.command import command, failed
-from privacy.explanation import explain
-from privacy.federation_tables import read_tables
-from privacy.identity import Identity
-from privacy.installation import InstallationError, check_installation
-from privacy.keys import RSA_BITS, KeyFileError, read_passphrase
-from privacy.ledger_chain import LedgerError
+from privacy.accounting.accountant import AccountantsDisagreeError
+from privacy.accounting.ledger_chain import LedgerError
+from privacy.commands import budget as budget_commands
+from privacy.commands import budget_flags
+from privacy.commands.answer import Answer
+from privacy.commands.audit_flags import add_audit_flags
+from privacy.commands.explain import explain
+from privacy.commands.federation_file import read_tables
+from privacy.foundation.command_exit import command, failed
+from privacy.foundation.installation import InstallationError, check_installation
+from privacy.identities.keys import RSA_BITS, KeyFileError, read_passphrase
+from privacy.identities.party import Identity
 
 # A ValueError here is a value that cannot be used, told by its name.
 _FAILURES = (
@@ -138,8 +139,8 @@ def _explain(arguments: argparse.Namespace) -> None:
 
 def _audit(arguments: argparse.Namespace) -> None:
     # Here, so that keys are made without scipy.
-    from privacy.audit_command import audit_scores
-    from privacy.audit_scores import AuditError
+    from privacy.auditing.scores import AuditError
+    from privacy.commands.audit import audit_scores
 
     answer, faults = audit_scores(arguments.scores, claimed=arguments.noise_multiplier)
     _tell(answer, as_json=arguments.json)

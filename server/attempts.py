@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Row, and_, func, select, update
 
-from privacy.ledger_chain import LedgerEntry
+from privacy.accounting.ledger_chain import LedgerEntry
 from server.ledger import write_entry
 from server.store import Store
 from server.tables import attempts, contributions, releases

@@ -25,7 +25,7 @@ from typing import Final
 
 import msgspec
 
-from privacy.atomic import sync_folder, write_chunks_atomically
+from privacy.foundation.atomic_files import sync_folder, write_chunks_atomically
 from server.folder import ServerFolder
 from server.operator_switch import OperatorSwitch
 from server.release_files import ReleaseFolder

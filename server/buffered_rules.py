@@ -6,8 +6,8 @@ No torch: a file is checked before torch is needed.
 from models.compression.settings import CompressionSettings
 from models.growth import GrowthSettings
 from models.schema import Role, Schema
-from privacy.calibrated_settings import CentralNoise, TreeNoise
-from privacy.settings import PrivacySettings
+from privacy.noise.calibrated_settings import CentralNoise, TreeNoise
+from privacy.noise.settings import PrivacySettings
 from server.evaluation_settings import EvaluationSettings
 
 

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import msgspec
 
-from privacy.accountant import AccountantsDisagreeError
-from privacy.calibrated_settings import TreeNoise
-from privacy.certificates import CertificateError
-from privacy.command import command, failed
-from privacy.fresh_memory import keep_freed_memory
-from privacy.installation import InstallationError, check_installation
-from privacy.keys import KeyFileError
-from privacy.ledger_chain import LedgerError
-from privacy.whole_numbers import at_least_one
+from privacy.accounting.accountant import AccountantsDisagreeError
+from privacy.accounting.ledger_chain import LedgerError
+from privacy.foundation.command_exit import command, failed
+from privacy.foundation.installation import InstallationError, check_installation
+from privacy.foundation.memory_pool import keep_freed_memory
+from privacy.foundation.whole_number_flags import at_least_one
+from privacy.identities.certificates import CertificateError
+from privacy.identities.keys import KeyFileError
+from privacy.noise.calibrated_settings import TreeNoise
 from server.admin_client import AdminCallError, NotRunningError
 from server.backup import BackupError, create_backup, restore_backup, without_noise_secret
 from server.clients import UnknownClientError

@@ -2,12 +2,12 @@
 
 import torch
 
-from privacy.adaptive_clipping import fit_excess, fit_sensitivity, next_clipping_norm
-from privacy.calibrated_settings import CentralNoise
-from privacy.clipping_settings import AdaptiveClipping
-from privacy.noise_mode import CalibratedRound
-from privacy.secure_noise import Draw, add_gaussian, calibrate
-from privacy.settings import PrivacySettings
+from privacy.clipping.adaptive import fit_excess, fit_sensitivity, next_clipping_norm
+from privacy.clipping.settings import AdaptiveClipping
+from privacy.noise.calibrated_settings import CentralNoise
+from privacy.noise.mode import CalibratedRound
+from privacy.noise.secure_gaussian import Draw, add_gaussian, calibrate
+from privacy.noise.settings import PrivacySettings
 from server.aggregation.rule import AggregationRule
 
 

@@ -21,11 +21,11 @@ from models.compression.release_steps import round_at_random
 from models.role_vectors import part_of, put_part
 from models.schema import RELEASED, SENT, Role, Schema
 from models.seeds import client_seed
-from privacy.calibrated_settings import TreeNoise
-from privacy.noise import noise_mode
-from privacy.noise_mode import NoiseMode
-from privacy.secure_noise import NoiseKeys, SystemKeys
-from privacy.settings import PrivacySettings
+from privacy.noise.calibrated_settings import TreeNoise
+from privacy.noise.mode import NoiseMode
+from privacy.noise.registry import noise_mode
+from privacy.noise.secure_gaussian import NoiseKeys, SystemKeys
+from privacy.noise.settings import PrivacySettings
 from server.aggregation.registry import build_rule
 from server.aggregation.rule import AggregationWeights
 from server.aggregation.screening import Screen

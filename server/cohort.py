@@ -9,7 +9,8 @@ from typing import Protocol
 
 
 class EntropySource(Protocol):
-    """Draw what an attacker must not guess; ``privacy.random.SecureSource`` is the real one."""
+    """Draw what an attacker must not guess; ``privacy.foundation.secure_source.SecureSource`` is
+    the real one."""
 
     def bytes(self, count: int, /) -> bytes:
         """Return ``count`` random bytes."""

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from models.growth import growth_stage
 from models.plan_stages import describe_stage
-from privacy.accountant import PrivacyReport, report
-from privacy.identity import Identity
-from privacy.ledger_chain import verify_chain
-from privacy.ledger_file import LedgerFile
+from privacy.accounting.accountant import PrivacyReport, report
+from privacy.accounting.ledger_chain import verify_chain
+from privacy.accounting.ledger_file import LedgerFile
+from privacy.identities.party import Identity
 from protos import federation_pb2 as pb
 from protos.version import VERSION
 from server.admin_client import NotRunningError, admin_stub

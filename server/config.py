@@ -29,9 +29,9 @@ from models.schema import RELEASED, SENT, Role, Schema
 from models.travel import describe_travel
 from models.vocabulary import Vocabulary
 from models.word_rules import check_words
-from privacy.calibrated_settings import TreeNoise
-from privacy.decoding import decoded
-from privacy.settings import PrivacySettings
+from privacy.foundation.strict_decoding import decoded
+from privacy.noise.calibrated_settings import TreeNoise
+from privacy.noise.settings import PrivacySettings
 from server.aggregation.robust_settings import RobustSettings
 from server.aggregation.settings import AggregationSettings, AttentiveSettings
 from server.buffered_rules import check_buffered

@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 
 from models.metrics import Counts
-from privacy.budget import BudgetExceededError
-from privacy.limited_counts import LimitedSum
+from privacy.accounting.budget import BudgetExceededError
+from privacy.noise.limited_counts import LimitedSum
 from protos import federation_pb2 as pb
 from protos.refusals import RefusalCode
 from server.answering import RefusedError

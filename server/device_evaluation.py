@@ -10,9 +10,9 @@ import math
 from collections.abc import Sequence
 
 from models.metrics import Counts
-from privacy.calibrated_settings import CentralNoise, TreeNoise
-from privacy.limited_counts import LimitedSum
-from privacy.settings import PrivacySettings
+from privacy.noise.calibrated_settings import CentralNoise, TreeNoise
+from privacy.noise.limited_counts import LimitedSum
+from privacy.noise.settings import PrivacySettings
 from protos import federation_pb2 as pb
 from protos.refusals import RefusalCode
 from server.answering import RefusedError

@@ -7,9 +7,10 @@ kept as the encoded messages that go down the wire, so that serving one more dev
 from collections.abc import Iterator
 from typing import Self
 
-from privacy.atomic import BytesLike
-from privacy.certificates import CertifiedKey
-from privacy.envelope import (
+from privacy.foundation.atomic_files import BytesLike
+from privacy.identities.certificates import CertifiedKey
+from privacy.identities.party import Identity
+from privacy.sealing.envelope import (
     NO_NONCE,
     Direction,
     MessageContext,
@@ -17,7 +18,6 @@ from privacy.envelope import (
     seal_body,
     sealed_bytes,
 )
-from privacy.identity import Identity
 from protos import federation_pb2 as pb
 from protos.data_chunks import start_of
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from models.codec import CodecError
-from privacy.atomic import BytesLike
-from privacy.envelope import Opener, UnsealError
+from privacy.foundation.atomic_files import BytesLike
+from privacy.sealing.envelope import Opener, UnsealError
 
 
 class EarlyOpening:

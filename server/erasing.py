@@ -22,8 +22,8 @@ from models.release_record import (
     decode_release_record,
     digests_of,
 )
-from privacy.atomic import sync_folder
-from privacy.identity import Identity
+from privacy.foundation.atomic_files import sync_folder
+from privacy.identities.party import Identity
 from server.method_state import MethodState
 from server.release_files import ReleaseFolder, signature_of, write_flushed
 

@@ -15,10 +15,10 @@ means of convex functions of the ratio.
 No torch: a file is checked before torch is needed.
 """
 
-from privacy.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
-from privacy.evaluation_noise import evaluation_release
-from privacy.events import EvaluationRelease
-from privacy.settings import PrivacySettings
+from privacy.accounting.events import EvaluationRelease
+from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
+from privacy.noise.evaluation_settings import evaluation_release
+from privacy.noise.settings import PrivacySettings
 from server.evaluation_settings import EvaluationSettings
 from server.round_settings import RoundSettings
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from privacy.evaluation_noise import EvaluationNoise
+from privacy.noise.evaluation_settings import EvaluationNoise
 from server.round_settings import RoundSettings
 
 

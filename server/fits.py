@@ -17,9 +17,9 @@ from torch import Tensor
 
 from models.codec import CodecError, decode, payload_size
 from models.plan import upload_schema
-from privacy.certificates import CertifiedKey
-from privacy.envelope import UnsealError, open_sealed
-from privacy.identity import Identity
+from privacy.identities.certificates import CertifiedKey
+from privacy.identities.party import Identity
+from privacy.sealing.envelope import UnsealError, open_sealed
 from protos import federation_pb2 as pb
 from protos.refusals import RefusalCode
 from server.answering import RefusedError, disk_refusal

@@ -15,7 +15,7 @@ from models.personalisation_settings import (
 )
 from models.plan import PlanKind
 from models.schema import Role, Schema
-from privacy.settings import PrivacySettings
+from privacy.noise.settings import PrivacySettings
 
 _KEEPS_MORE = (DittoSettings, FedRodSettings, PFedMeSettings)
 """Methods that keep a model or a head on the device beside the model's own tensors."""

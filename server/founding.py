@@ -10,13 +10,13 @@ from pathlib import Path
 
 import msgspec
 
-from privacy.atomic import sync_folder, write_atomically
-from privacy.authority import CertificateAuthority
-from privacy.certificates import hostnames_of
-from privacy.identity import Identity
-from privacy.invite import Invite
-from privacy.keys import make_private_folder
-from privacy.random import SecureSource
+from privacy.foundation.atomic_files import sync_folder, write_atomically
+from privacy.foundation.secure_source import SecureSource
+from privacy.identities.authority import CertificateAuthority
+from privacy.identities.certificates import hostnames_of
+from privacy.identities.invite import Invite
+from privacy.identities.keys import make_private_folder
+from privacy.identities.party import Identity
 from server.config import FederationConfig, make_plan, parse_config, rooted
 from server.folder import ServerFolder
 from server.lease_nonces import SECRET_BYTES

@@ -15,10 +15,10 @@ from pathlib import Path
 from models.base_digest import base_digest
 from models.codec import encode, payload_size
 from models.parameters import parameters_sha256
-from privacy.atomic import write_chunks_atomically
-from privacy.certificates import CertifiedKey
-from privacy.envelope import Direction, MessageContext, seal, sealed_bytes
-from privacy.identity import Identity
+from privacy.foundation.atomic_files import write_chunks_atomically
+from privacy.identities.certificates import CertifiedKey
+from privacy.identities.party import Identity
+from privacy.sealing.envelope import Direction, MessageContext, seal, sealed_bytes
 from server.downlink import encode_chunk
 from server.method_state import MethodState
 from server.round_answers import Lease

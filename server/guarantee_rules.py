@@ -9,10 +9,9 @@ from functools import lru_cache
 from typing import assert_never
 
 from models.schema import Schema
-from privacy.budget import PrivacyBudget
-from privacy.budget_values import check_delta
-from privacy.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
-from privacy.events import (
+from privacy.accounting.budget import PrivacyBudget
+from privacy.accounting.checked_values import check_delta
+from privacy.accounting.events import (
     GaussianRelease,
     LocalRelease,
     PrivacyEvent,
@@ -20,8 +19,13 @@ from privacy.events import (
     TreeRelease,
     UnprotectedRelease,
 )
-from privacy.settings import NoNoise, PaperNoise, PaperServerNoise, PrivacySettings
-from privacy.slot_overflow import LARGEST_SHARE_OF_DELTA, overflow_probability, slot_count_for
+from privacy.accounting.slot_overflow import (
+    LARGEST_SHARE_OF_DELTA,
+    overflow_probability,
+    slot_count_for,
+)
+from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
+from privacy.noise.settings import NoNoise, PaperNoise, PaperServerNoise, PrivacySettings
 from server.aggregation.sensitivity import aggregate_sensitivity
 from server.aggregation.settings import AggregationSettings, MeanSettings
 from server.round_settings import RoundSettings

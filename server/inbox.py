@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
-from privacy.atomic import sync_file, sync_folder
+from privacy.foundation.atomic_files import sync_file, sync_folder
 from server.failpoints import UNARMED, Failpoint, Failpoints
 from server.round_answers import Lease
 

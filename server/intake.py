@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from privacy.atomic import BytesLike, sync_file
-from privacy.envelope import MessageContext
+from privacy.foundation.atomic_files import BytesLike, sync_file
+from privacy.sealing.envelope import MessageContext
 from protos import federation_pb2 as pb
 from protos.refusals import RefusalCode
 from server.answering import DISK_FULL_TEXT, RefusedError, disk_refusal

@@ -9,9 +9,9 @@ import logging
 import time
 from collections.abc import Callable
 
-from privacy.certificates import CertificateError
-from privacy.identity import Identity
-from privacy.keys import KeyFileError
+from privacy.identities.certificates import CertificateError
+from privacy.identities.keys import KeyFileError
+from privacy.identities.party import Identity
 from server.config import FederationConfig
 from server.folder import ServerFolder
 from server.founding import rotate_keys

@@ -1,6 +1,7 @@
 """Keep the ledger of privacy events in the store, in the same transaction as what it tells of.
 
-The chain itself is ``privacy.ledger_chain``. An entry is written in the transaction that records
+The chain itself is ``privacy.accounting.ledger_chain``. An entry is written in the transaction that
+records
 its release, or under ``local`` its attempt: neither can be without its entry or be counted twice.
 """
 
@@ -9,8 +10,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select
 
-from privacy.events import GaussianRelease, PrivacyEvent, read_event
-from privacy.ledger_chain import LedgerEntry, LedgerError, next_entry, verify_chain
+from privacy.accounting.events import GaussianRelease, PrivacyEvent, read_event
+from privacy.accounting.ledger_chain import LedgerEntry, LedgerError, next_entry, verify_chain
 from server.store import Store
 from server.tables import ledger
 

@@ -7,9 +7,9 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from privacy.accountant import PrivacyReport
-from privacy.ledger_chain import LedgerEntry
-from privacy.ledger_file import LedgerFile, export_ledger
+from privacy.accounting.accountant import PrivacyReport
+from privacy.accounting.ledger_chain import LedgerEntry
+from privacy.accounting.ledger_file import LedgerFile, export_ledger
 
 
 def ledger_as_json(ledger: LedgerFile, spent: PrivacyReport | None) -> str:

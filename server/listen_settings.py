@@ -2,7 +2,7 @@
 
 import msgspec
 
-from privacy.host_port import checked_host_port
+from privacy.foundation.host_port import checked_host_port
 
 
 class ListenSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import grpc
 
-from privacy.identity import Identity
+from privacy.identities.party import Identity
 from protos import federation_pb2 as pb
 from protos import federation_pb2_grpc as pb_grpc
 from server.upload_piece import UploadPiece, read_piece

@@ -17,17 +17,17 @@ from typing import Any
 
 import grpc
 
-from privacy.authority import CertificateAuthority
-from privacy.certificates import (
+from privacy.identities.authority import CertificateAuthority
+from privacy.identities.certificates import (
     CertificateError,
     Certificates,
     CertifiedKey,
     KeyUse,
     read_certificate,
 )
-from privacy.identity import Identity
-from privacy.keys import PublicKey, public_key_sha256
-from privacy.signing_requests import SigningRequests, read_signing_request
+from privacy.identities.keys import PublicKey, public_key_sha256
+from privacy.identities.party import Identity
+from privacy.identities.signing_requests import SigningRequests, read_signing_request
 from protos import federation_pb2 as pb
 from protos.refusals import RefusalCode
 from server.answering import RefusedError

@@ -23,8 +23,8 @@ from models.plan_stages import describe_stage, next_stage
 from models.release_record import Metric, ReleaseError
 from models.schema import RELEASED, Schema
 from models.vocabulary import Vocabulary
-from privacy.certificates import Certificates
-from privacy.identity import Identity
+from privacy.identities.certificates import Certificates
+from privacy.identities.party import Identity
 from server.config import FederationConfig
 from server.failpoints import Failpoint, Failpoints
 from server.judge import Judge, in_words

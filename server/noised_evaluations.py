@@ -8,9 +8,9 @@ it blocks.
 
 import time
 
-from privacy.budget import check_budget
-from privacy.limited_counts import LimitedSum
-from privacy.secure_noise import NoiseKeys
+from privacy.accounting.budget import check_budget
+from privacy.noise.limited_counts import LimitedSum
+from privacy.noise.secure_gaussian import NoiseKeys
 from server.config import FederationConfig
 from server.evaluation_rules import evaluation_event
 from server.failpoints import UNARMED, Failpoint, Failpoints

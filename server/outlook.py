@@ -6,10 +6,10 @@ The coordinator and the simulation show the same lines.
 from collections.abc import Sequence
 
 from models.schema import Role
-from privacy.accountant import epsilon_of
-from privacy.budget_commands import CHEAP_ATTENTION, price_line
-from privacy.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
-from privacy.events import PrivacyEvent
+from privacy.accounting.accountant import epsilon_of
+from privacy.accounting.events import PrivacyEvent
+from privacy.commands.budget import CHEAP_ATTENTION, price_line
+from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
 from server.aggregation.sensitivity import aggregate_sensitivity
 from server.aggregation.settings import AggregationSettings, AttentiveSettings, MeanSettings
 from server.config import FederationConfig

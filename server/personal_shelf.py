@@ -13,7 +13,7 @@ from torch import Tensor
 from models.codec import encode
 from models.parameters import parameters_sha256
 from models.plan import PlanKind
-from privacy.identity import Identity
+from privacy.identities.party import Identity
 from server.config import FederationConfig
 from server.downlink import Downlink
 from server.erasing import erase_client, replace_state

@@ -14,8 +14,8 @@ from models.personalisation_settings import (
     PFedHnSettings,
 )
 from models.schema import SENT, Role, Schema
-from privacy.calibrated_settings import CentralNoise, TreeNoise
-from privacy.settings import NoNoise, PaperNoise, PrivacySettings
+from privacy.noise.calibrated_settings import CentralNoise, TreeNoise
+from privacy.noise.settings import NoNoise, PaperNoise, PrivacySettings
 from server.aggregation.settings import AggregationSettings, MeanSettings
 
 

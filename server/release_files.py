@@ -30,10 +30,10 @@ from models.release_record import (
     digests_of,
 )
 from models.vocabulary import Vocabulary, decode_vocabulary
-from privacy.atomic import start_flush, sync_folder
-from privacy.identity import Identity
-from privacy.ledger_chain import LedgerEntry
-from privacy.signatures import Purpose
+from privacy.accounting.ledger_chain import LedgerEntry
+from privacy.foundation.atomic_files import start_flush, sync_folder
+from privacy.identities.party import Identity
+from privacy.identities.signatures import Purpose
 
 _BUILDING = ".building-"
 _REWRITING, _REWRITTEN = ".rewriting-", ".rewritten-"

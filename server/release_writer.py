@@ -16,9 +16,9 @@ from torch import Tensor
 from models.codec import Payload, encode, payload_size
 from models.release_record import Metric, ReleaseRecord
 from models.schema import RELEASED, Schema
-from privacy.fresh_memory import fresh_memory
-from privacy.identity import Identity
-from privacy.settings import PrivacySettings
+from privacy.foundation.memory_pool import fresh_memory
+from privacy.identities.party import Identity
+from privacy.noise.settings import PrivacySettings
 from server.config import FederationConfig
 from server.release_files import NewRelease, ReleaseFolder, parameters_digest
 from server.round_entries import RoundEntries

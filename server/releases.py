@@ -14,7 +14,7 @@ import msgspec
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, select, update
 
 from models.release_record import Metric, ReleaseRecord
-from privacy.identity import Identity
+from privacy.identities.party import Identity
 from server.attempts import end_attempt, this_attempt
 from server.clients import count_participation
 from server.failpoints import UNARMED, Failpoint, Failpoints

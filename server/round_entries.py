@@ -13,9 +13,9 @@ import time
 import msgspec
 
 from models.plan import Plan
-from privacy.calibrated_settings import LocalNoise
-from privacy.ledger_chain import LedgerEntry
-from privacy.settings import PrivacySettings
+from privacy.accounting.ledger_chain import LedgerEntry
+from privacy.noise.calibrated_settings import LocalNoise
+from privacy.noise.settings import PrivacySettings
 from server.config import FederationConfig
 from server.guarantee_rules import event_of
 from server.ledger import ledger_entries, prepare_entry

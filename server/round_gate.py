@@ -3,9 +3,9 @@
 Coordinator and simulation ask the same gate before every attempt. All of it blocks.
 """
 
-from privacy.accountant import epsilon_of
-from privacy.budget import BudgetExceededError, check_budget
-from privacy.calibrated_settings import CentralNoise, TreeNoise
+from privacy.accounting.accountant import epsilon_of
+from privacy.accounting.budget import BudgetExceededError, check_budget
+from privacy.noise.calibrated_settings import CentralNoise, TreeNoise
 from server.clients import eligible_clients, population
 from server.config import FederationConfig
 from server.evaluation_rules import coming_evaluations

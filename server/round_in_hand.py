@@ -7,8 +7,8 @@ from functools import cached_property
 from models.base_digest import base_digest
 from models.compression.update_format import UpdateFormat, update_format
 from models.plan import Plan, upload_schema
-from privacy.certificates import Certificates
-from privacy.envelope import Direction, MessageContext, sealed_bytes
+from privacy.identities.certificates import Certificates
+from privacy.sealing.envelope import Direction, MessageContext, sealed_bytes
 from protos import federation_pb2 as pb
 from protos.version import VERSION
 from server.downlink import Downlink

@@ -12,8 +12,8 @@ from models.metrics import Counts
 from models.plan import PlanKind
 from models.plan_stages import stage_figures
 from models.release_record import Metric
-from privacy.budget import BudgetExceededError
-from privacy.limited_counts import LimitedSum
+from privacy.accounting.budget import BudgetExceededError
+from privacy.noise.limited_counts import LimitedSum
 from server.attempts import OpenAttempt, abort_attempt, next_attempt, open_attempt
 from server.buffered_rounds import RoundsMachine
 from server.closing import Closed

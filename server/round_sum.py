@@ -10,9 +10,9 @@ from torch import Tensor
 
 from models.compression.settings import release_step
 from models.plan import download_schema, released_schema
-from privacy.certificates import CertifiedKey, read_certificate
-from privacy.clipping import UnusableUpdateError
-from privacy.secure_noise import NoiseKeys
+from privacy.clipping.clip import UnusableUpdateError
+from privacy.identities.certificates import CertifiedKey, read_certificate
+from privacy.noise.secure_gaussian import NoiseKeys
 from server.aggregation.screening import Screen
 from server.attempts import released_attempt
 from server.closing import Closed, close_round, noise_generator

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 import msgspec
 
 from models.release_record import Metric
-from privacy.calibrated_settings import LocalNoise
-from privacy.settings import PrivacySettings
+from privacy.noise.calibrated_settings import LocalNoise
+from privacy.noise.settings import PrivacySettings
 
 
 class ScreeningSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

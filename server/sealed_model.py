@@ -14,7 +14,7 @@ from models.codec import FlatVector, Payload
 from models.compression.release_delta import delta_sha256, encode_delta
 from models.compression.settings import CompressionSettings
 from models.schema import Schema
-from privacy.identity import Identity
+from privacy.identities.party import Identity
 from server.downlink import Downlink
 
 

@@ -19,10 +19,10 @@ from torch import Tensor
 from models.codec import CodecError
 from models.codec import check_finite as check_elements
 from models.compression.update_format import UpdateFormats
-from privacy.certificates import CertifiedKey
-from privacy.clipping import UnusableUpdateError, check_finite
-from privacy.envelope import MessageContext, Opener, UnsealError, payload_bytes_of
-from privacy.identity import Identity
+from privacy.clipping.clip import UnusableUpdateError, check_finite
+from privacy.identities.certificates import CertifiedKey
+from privacy.identities.party import Identity
+from privacy.sealing.envelope import MessageContext, Opener, UnsealError, payload_bytes_of
 from protos.refusals import RefusalCode
 from server.answering import RefusedError
 from server.early_opening import EarlyOpening

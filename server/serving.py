@@ -15,11 +15,11 @@ from models.compression.update_format import update_formats
 from models.plan import Plan
 from models.schema import SENT
 from models.vocabulary import Vocabulary
-from privacy.authority import CertificateAuthority
-from privacy.identity import Identity
-from privacy.noise import noise_mode
-from privacy.random import SecureSource
-from privacy.secure_noise import NoiseKeys, SystemKeys
+from privacy.foundation.secure_source import SecureSource
+from privacy.identities.authority import CertificateAuthority
+from privacy.identities.party import Identity
+from privacy.noise.registry import noise_mode
+from privacy.noise.secure_gaussian import NoiseKeys, SystemKeys
 from server.admin import AdminService
 from server.aggregation.intake import IntakeSettings
 from server.buffered_rounds import RoundsMachine, make_machine

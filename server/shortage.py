@@ -1,6 +1,6 @@
 """Say why no round can open among the devices that are enrolled, and what would change that."""
 
-from privacy.calibrated_settings import TreeNoise
+from privacy.noise.calibrated_settings import TreeNoise
 from server.config import FederationConfig
 
 

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from models.role_vectors import part_of
 from models.schema import Role, Schema
-from privacy.clipping import UnusableUpdateError, clip
-from privacy.noise_mode import Arrival
-from privacy.settings import PrivacySettings
+from privacy.clipping.clip import UnusableUpdateError, clip
+from privacy.noise.mode import Arrival
+from privacy.noise.settings import PrivacySettings
 from server.aggregation.rule import AggregationRule
 from server.aggregation.screening import Screen
 from server.personalisation.method import ServerHalf

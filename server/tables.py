@@ -147,7 +147,8 @@ releases = Table(
 ledger = Table(
     "ledger",
     metadata,
-    # The fields of ``privacy.ledger_chain.LedgerEntry``, by name; rows are never changed.
+    # The fields of ``privacy.accounting.ledger_chain.LedgerEntry``, by name; rows are never
+    # changed.
     Column("sequence", Integer, primary_key=True, autoincrement=False),
     Column("round_number", Integer, nullable=False),
     Column("event", LargeBinary, nullable=False),

@@ -15,12 +15,12 @@ import hashlib
 import msgspec
 from sqlalchemy import select
 
-from privacy.atomic import write_atomically
-from privacy.calibrated_settings import TreeNoise
-from privacy.random import SecureSource
-from privacy.sealed_secret import SEALING_KEY_BYTES, SealedSecretError, open_secret, seal_secret
-from privacy.secure_noise import KEY_BYTES, NoiseKeys, SystemKeys
-from privacy.tree_noise import DerivedKeys
+from privacy.foundation.atomic_files import write_atomically
+from privacy.foundation.secure_source import SecureSource
+from privacy.noise.calibrated_settings import TreeNoise
+from privacy.noise.secure_gaussian import KEY_BYTES, NoiseKeys, SystemKeys
+from privacy.noise.tree import DerivedKeys
+from privacy.sealing.secret import SEALING_KEY_BYTES, SealedSecretError, open_secret, seal_secret
 from server.backup import without_noise_secret
 from server.config import FederationConfig
 from server.folder import ServerFolder

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from privacy.atomic import BytesLike
+from privacy.foundation.atomic_files import BytesLike
 from protos import federation_pb2 as pb
 from protos.data_chunks import large_data
 

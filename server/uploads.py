@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
-from privacy.atomic import BytesLike, start_flush
+from privacy.foundation.atomic_files import BytesLike, start_flush
 from protos.refusals import RefusalCode
 from server.answering import RefusedError, disk_refusal
 from server.threads import Threads

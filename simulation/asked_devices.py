@@ -6,10 +6,10 @@ is paid for before the round is recorded: a run that is killed in between measur
 and pays again.
 """
 
-from privacy.budget import BudgetExceededError
-from privacy.calibrated_settings import CentralNoise, TreeNoise
-from privacy.limited_counts import LimitedSum
-from privacy.random import SecureSource
+from privacy.accounting.budget import BudgetExceededError
+from privacy.foundation.secure_source import SecureSource
+from privacy.noise.calibrated_settings import CentralNoise, TreeNoise
+from privacy.noise.limited_counts import LimitedSum
 from server.evaluation_machine import evaluation_machine
 from server.evaluation_rules import draws_by_coins
 from simulation.config import SimulationConfig

@@ -42,7 +42,7 @@ from models.registry import ImageNetwork, build_network, image_network
 from models.role_vectors import part_of
 from models.seeds import client_seed
 from models.unusable_examples import UnusableExamplesError
-from privacy.clipping import UnusableUpdateError
+from privacy.clipping.clip import UnusableUpdateError
 from simulation.dropout_masks import DropoutMasks, dropouts_of
 from simulation.examples import Examples
 

@@ -19,7 +19,7 @@ import msgspec
 from models.keystrokes import KeystrokeCounts
 from models.metrics import Counts
 from models.release_record import ReleaseError
-from privacy.atomic import READABLE, write_atomically
+from privacy.foundation.atomic_files import READABLE, write_atomically
 from server.release_files import NewRelease, ReleaseFolder, StoredRelease
 from simulation.fine_tuning import OwnScore
 from simulation.guarded_run import GuardedRun

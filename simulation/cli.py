@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from privacy.command import command, failed
-from privacy.installation import InstallationError, check_installation
-from privacy.whole_numbers import seed_list
+from privacy.foundation.command_exit import command, failed
+from privacy.foundation.installation import InstallationError, check_installation
+from privacy.foundation.whole_number_flags import seed_list
 from simulation.auditing.cli import add_audit, run_audit_command
 from simulation.data_argument import add_data
 from simulation.listening.cli import add_listen

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from models.schema import RELEASED
-from privacy.decoding import decoded
+from privacy.foundation.strict_decoding import decoded
 from server.config import ConfigError, FederationConfig, settings_text
 from simulation.attack_settings import AttackSettings, check_attack
 from simulation.data_settings import DataSettings

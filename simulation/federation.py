@@ -24,9 +24,9 @@ from models.compression.settings import release_step
 from models.layer_growth import grow
 from models.plan import Plan, download_schema, released_schema
 from models.plan_stages import next_stage, plan_of_round, stage_figures
-from privacy.calibrated_settings import TreeNoise
-from privacy.secure_noise import NoiseKeys
-from privacy.settings import PrivacySettings
+from privacy.noise.calibrated_settings import TreeNoise
+from privacy.noise.secure_gaussian import NoiseKeys
+from privacy.noise.settings import PrivacySettings
 from server.aggregation.screening import Screen
 from server.buffered_rounds import make_machine
 from server.closing import Closed, close_round, noise_generator

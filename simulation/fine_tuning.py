@@ -17,8 +17,8 @@ from models.metrics import Counts
 from models.personalisation_settings import GlobalSettings
 from models.plan import Plan
 from models.vocabulary import Vocabulary
-from privacy.clipping import UnusableUpdateError
-from privacy.settings import NoNoise
+from privacy.clipping.clip import UnusableUpdateError
+from privacy.noise.settings import NoNoise
 from simulation.examples import Examples
 
 

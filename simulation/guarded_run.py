@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from privacy.secure_noise import NoiseKeys, SystemKeys
+from privacy.noise.secure_gaussian import NoiseKeys, SystemKeys
 from server.clients import add_names
 from server.folder import ServerFolder
 from server.ledger import write_entry

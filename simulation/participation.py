@@ -1,7 +1,8 @@
 """Draw cohorts from a seed, so that a simulated run can be repeated and resumed.
 
 A deployed coordinator draws from the operating system's cryptographic generator
-(``privacy.random.SecureSource``). A simulation has nobody to hide its cohorts from and a reader
+(``privacy.foundation.secure_source.SecureSource``). A simulation has nobody to hide its cohorts
+from and a reader
 who wants the same run twice, so it puts this source in that place and changes nothing else. The
 coins of a sampled cohort stay secret here too: the guarantee that a run prints rests on them, and
 a run under a guarantee cannot be repeated anyway.
@@ -11,7 +12,7 @@ import hashlib
 import random
 from collections.abc import Sequence
 
-from privacy.random import SecureSource
+from privacy.foundation.secure_source import SecureSource
 
 
 class SeededSource:

@@ -27,7 +27,7 @@ def add_partition(partition: argparse.ArgumentParser) -> None:
 
 def run_partition(arguments: argparse.Namespace, request: "Request") -> int:
     """Deal the data set and show it; return the exit status."""
-    from privacy.atomic import READABLE, write_atomically
+    from privacy.foundation.atomic_files import READABLE, write_atomically
     from simulation.config import config_from, read_tables, with_settings
     from simulation.dealing import build_population
     from simulation.progress import tell

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from privacy.atomic import READABLE, write_atomically
+from privacy.foundation.atomic_files import READABLE, write_atomically
 
 PARTITION_FILE = "partition.json"
 

@@ -20,9 +20,9 @@ from models.growth import growth_rounds
 from models.metrics import Counts
 from models.parameters import parameters_sha256
 from models.plan import Plan
-from privacy.budget import BudgetExceededError
-from privacy.ledger_chain import LedgerError
-from privacy.secure_noise import NoiseKeys
+from privacy.accounting.budget import BudgetExceededError
+from privacy.accounting.ledger_chain import LedgerError
+from privacy.noise.secure_gaussian import NoiseKeys
 from server.config import make_plan
 from server.convergence import ConvergenceTracker, Verdict
 from server.guarantee_rules import budget_of, sampled_places

@@ -11,7 +11,7 @@ attempts starts the second from what it kept in the first, as a device does.
 from collections.abc import Collection
 from pathlib import Path
 
-from privacy.atomic import sync_file, sync_folder
+from privacy.foundation.atomic_files import sync_file, sync_folder
 
 
 class StateShelf:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from privacy.atomic import READABLE, write_atomically
+from privacy.foundation.atomic_files import READABLE, write_atomically
 from simulation.metrics import Value, read_metrics, round_of
 from simulation.over_seeds import over_seeds
 from simulation.overrides import Override, with_setting

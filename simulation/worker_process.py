@@ -28,7 +28,7 @@ from models.plan import Plan, decode_plan, download_schema, released_schema
 from models.role_vectors import put_part
 from models.schema import Role
 from models.vocabulary import Vocabulary
-from privacy.clipping import UnusableUpdateError
+from privacy.clipping.clip import UnusableUpdateError
 from simulation.batched_training import BatchedTrainer, ClientWork
 from simulation.examples import Examples, SharedExamples
 from simulation.fine_tuning import FineTuner, OwnScore, TypedText

@@ -17,7 +17,7 @@ from sqlalchemy import Row, select
 from edge_client.device_folder import DeviceFolder
 from edge_client.enrolling import enrol_device
 from edge_client.floor import write_starting_floor
-from privacy.invite import read_invite
+from privacy.identities.invite import read_invite
 from protos import federation_pb2 as pb
 from server.admin_client import admin_stub
 from server.folder import ServerFolder

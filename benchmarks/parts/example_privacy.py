@@ -19,8 +19,8 @@ from models.plan import Plan, TrainingSettings, VocabularySettings
 from models.registry import build_network
 from models.text_streams import sentence_edges, sentence_window
 from models.vocabulary import EOS
-from privacy.example_settings import ExamplePrivacySettings
-from privacy.settings import NoNoise
+from privacy.example_level.settings import ExamplePrivacySettings
+from privacy.noise.settings import NoNoise
 
 MODEL = GruLmSettings(vocabulary_size=10_000, hidden_size=300)
 SENTENCES = 20

@@ -28,10 +28,10 @@ from models.codec import decode, payload_size
 from models.model_settings import schema_of
 from models.plan import Plan, decode_plan
 from models.schema import Schema
-from privacy.atomic import write_chunks_atomically
-from privacy.certificates import read_certificate
-from privacy.envelope import Direction, MessageContext, Opener, seal
-from privacy.identity import Identity
+from privacy.foundation.atomic_files import write_chunks_atomically
+from privacy.identities.certificates import read_certificate
+from privacy.identities.party import Identity
+from privacy.sealing.envelope import Direction, MessageContext, Opener, seal
 
 
 class IdleTrainer:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from models.schema import Schema, TensorSpec
-from privacy.settings import NoNoise
+from privacy.noise.settings import NoNoise
 from server.aggregation.robust_settings import (
     CentredClippingSettings,
     GeometricMedianSettings,

@@ -15,7 +15,7 @@ import grpc
 from benchmarks.parts.two_parties import NONCE, RUN, Parties, context_of, schema_of_size
 from edge_client.transport import UPLOAD, encode_chunk, model_stream
 from models.compression.update_format import PlainFormat, UpdateFormats
-from privacy.envelope import Direction, Opener, seal, sealed_bytes
+from privacy.sealing.envelope import Direction, Opener, seal, sealed_bytes
 from protos import federation_pb2 as pb
 from protos import federation_pb2_grpc as pb_grpc
 from server.downlink import Downlink

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from privacy.digest import CHUNK_BYTES, TreeDigest, chunks_of
-from privacy.envelope_header import HEADER_BYTES, TAG_BYTES
+from privacy.sealing.chunk_digest import CHUNK_BYTES, TreeDigest, chunks_of
+from privacy.sealing.header import HEADER_BYTES, TAG_BYTES
 
 _RUNS = 5
 

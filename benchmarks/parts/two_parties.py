@@ -10,10 +10,10 @@ import numpy as np
 
 from models.codec import FlatVector
 from models.schema import Schema, TensorSpec
-from privacy.authority import CertificateAuthority
-from privacy.certificates import Role
-from privacy.envelope import Direction, MessageContext
-from privacy.identity import Identity
+from privacy.identities.authority import CertificateAuthority
+from privacy.identities.certificates import Role
+from privacy.identities.party import Identity
+from privacy.sealing.envelope import Direction, MessageContext
 
 RUN = bytes(16)
 NONCE = b"nonce of a lease"

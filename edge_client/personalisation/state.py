@@ -21,7 +21,7 @@ from torch import Tensor
 from models.codec import CodecError, decode, encode
 from models.parameters import check_flat
 from models.schema import SENT, Role, Schema, TensorSpec
-from privacy.atomic import write_atomically
+from privacy.foundation.atomic_files import write_atomically
 
 _NOTHING = Schema(())
 

@@ -14,7 +14,7 @@ from edge_client.local_round import LocalTrainer
 from models.model_settings import schema_of
 from models.parameters import initial_parameters
 from models.vocabulary import Vocabulary
-from privacy.settings import NoNoise
+from privacy.noise.settings import NoNoise
 from server.aggregation.rule import AggregationWeights
 from server.closing import close_round
 from server.config import FederationConfig, make_plan

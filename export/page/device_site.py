@@ -21,7 +21,7 @@ from export.personal_ranking import PersonalRanking
 from export.release import read_authority
 from export.runtime import NextWordGraph
 from export.word_index import WordIndex
-from privacy.atomic import sync_folder, write_atomically
+from privacy.foundation.atomic_files import sync_folder, write_atomically
 
 _SOURCE = Source(description="keyboard/keyboard.json", files="keyboard", needs_token=False)
 _VERSION = "model"

@@ -10,7 +10,7 @@ from export.serve.copies import keep, remove_all_but
 from export.serve.folder import ServingError, ServingFolder
 from export.serve.tokens import checked_client
 from export.serve.versions import Versions, read_versions, write_versions
-from privacy.atomic import write_atomically
+from privacy.foundation.atomic_files import write_atomically
 
 V = TypeVar("V")
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from privacy.command import command, failed
-from privacy.installation import InstallationError, check_installation
+from privacy.foundation.command_exit import command, failed
+from privacy.foundation.installation import InstallationError, check_installation
 
 if TYPE_CHECKING:
     from export.serve.folder import ServingFolder

@@ -9,7 +9,7 @@ from export.serve.folder import ServingError, ServingFolder
 from export.serve.settings import STARTING_SETTINGS
 from export.serve.tokens import clients_with_tokens, make_tokens, revoke_tokens
 from export.serve.versions import read_versions
-from privacy.atomic import write_atomically
+from privacy.foundation.atomic_files import write_atomically
 
 Report = dict[str, object]
 

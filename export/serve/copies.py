@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from export.serve.folder import ServingError, ServingFolder
-from privacy.atomic import sync_file, sync_folder
+from privacy.foundation.atomic_files import sync_file, sync_folder
 
 INCOMING = "incoming-"
 """What a copy's name begins with until it has a version's."""

@@ -14,7 +14,7 @@ from export.serve.settings import read_settings
 from export.serve.versions import read_versions
 from export.serve.voice_version import ServedVoice, load_voice
 from export.speech_manifest import SpeechManifest
-from privacy.atomic import write_atomically
+from privacy.foundation.atomic_files import write_atomically
 
 _Owned = Sequence[tuple[Path, PersonalFile]]
 

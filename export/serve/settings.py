@@ -7,8 +7,8 @@ import msgspec
 
 from export.serve.folder import ServingError
 from export.speech_sentences import LONGEST_TEXT
-from privacy.decoding import decoded
-from privacy.host_port import checked_host_port
+from privacy.foundation.host_port import checked_host_port
+from privacy.foundation.strict_decoding import decoded
 
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from export.serve.folder import ServingError, ServingFolder
-from privacy.atomic import write_atomically
+from privacy.foundation.atomic_files import write_atomically
 
 _PREFIX = "sotto_"
 _TOKEN_BYTES = 32

@@ -13,7 +13,7 @@ import msgspec
 from export.manifest import Manifest
 from export.serve.folder import ServingError, ServingFolder
 from export.speech_manifest import SpeechManifest
-from privacy.atomic import write_atomically
+from privacy.foundation.atomic_files import write_atomically
 
 _DIGEST_LENGTH = 12
 _KEPT_CHANGES = 1000

@@ -14,7 +14,7 @@ from itertools import accumulate
 from models.compression.settings import CompressionSettings
 from models.personalisation_settings import GlobalSettings, PersonalisationSettings
 from models.schema import Schema
-from privacy.settings import PrivacySettings
+from privacy.noise.settings import PrivacySettings
 
 
 def check_layer_groups(

@@ -5,8 +5,8 @@ from typing import Literal
 
 import msgspec
 
-from privacy.calibrated_settings import LocalNoise
-from privacy.settings import PrivacySettings
+from privacy.noise.calibrated_settings import LocalNoise
+from privacy.noise.settings import PrivacySettings
 
 LEAST_BLOCK, LARGEST_BLOCK = 16, 1 << 16
 LEAST_STEP = 2.0**-24

@@ -44,7 +44,7 @@ from models.compression.settings import CompressionSettings
 from models.compression.value_coder import Draws
 from models.plan import Plan, plan_schema, upload_schema
 from models.schema import BYTES_PER_ELEMENT, SENT, Schema
-from privacy.fresh_memory import fresh_memory
+from privacy.foundation.memory_pool import fresh_memory
 
 FORMAT_VERSION = 1
 _HEADER = PayloadHeader("a compressed update", b"SOTTOUPD", FORMAT_VERSION)

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from models.schema import Schema
-from privacy.clipping import UnusableUpdateError, clipping_factor, tensor_norms
-from privacy.layer_clipping import scale_tensors, tensor_factors
-from privacy.noise_mode import Arrival
+from privacy.clipping.by_layer import scale_tensors, tensor_factors
+from privacy.clipping.clip import UnusableUpdateError, clipping_factor, tensor_norms
+from privacy.noise.mode import Arrival
 from server.aggregation.layers import Layer, layer_clips
 from server.aggregation.screening import Screen, ScreenedError
 
@@ -123,8 +123,8 @@ class IntakeSettings:
 
         Raises:
             UnusableUpdateError: If an element is NaN or infinite, the norm is above
-                ``privacy.clipping.LARGEST_UPDATE_NORM``, or a clean norm, or whether it fitted,
-                is impossible.
+                ``privacy.clipping.clip.LARGEST_UPDATE_NORM``, or a clean norm, or whether it
+                fitted, is impossible.
         """
         values, rest = upload[: self.schema.element_count], upload[self.schema.element_count :]
         tensors = list(self.schema.slices.values())

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from privacy.sealed_spool import SealedSpool
+from privacy.sealing.spool import SealedSpool
 
 CHUNK_ELEMENTS = 1 << 18
 """Elements of one update in one chunk: 1 MiB. Sums over chunks round by it, so it never varies."""

@@ -5,7 +5,7 @@ from pathlib import Path
 from torch import Tensor
 
 from models.schema import Schema
-from privacy.noise_mode import Arrival
+from privacy.noise.mode import Arrival
 from server.aggregation.attentive import AttentiveWeighing
 from server.aggregation.intake import IntakeSettings
 from server.aggregation.layers import layers_of, whole_model

@@ -6,7 +6,7 @@ from typing import assert_never
 
 from torch import Tensor
 
-from privacy.noise_mode import Arrival
+from privacy.noise.mode import Arrival
 from server.aggregation.chunked_rule import ChunkedRule
 from server.aggregation.coordinate_wise import CoordinateMedian, TrimmedMean
 from server.aggregation.intake import IntakeSettings

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from privacy.clipping import UnusableUpdateError, l2_norm
+from privacy.clipping.clip import UnusableUpdateError, l2_norm
 from server.screening_settings import ScreeningSettings
 
 # Rounding for the journey lengthens an update that was clipped before: to the nearest value by less

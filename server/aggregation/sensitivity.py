@@ -1,6 +1,7 @@
 """Bound how far one person can move what a rule returns, rounding included.
 
-``privacy.sensitivity`` holds the theorems; this file says which one a rule's settings fall under
+``privacy.clipping.sensitivity`` holds the theorems; this file says which one a rule's settings fall
+under
 and refuses those that none covers. Under a guarantee a rule sums in float64, so that what rounding
 adds is known and small:
 
@@ -14,9 +15,13 @@ adds is known and small:
 import math
 
 from models.schema import Schema
-from privacy.clipping_settings import ClippingSettings
-from privacy.events import Adjacency
-from privacy.sensitivity import UnprovedSensitivityError, attentive_sensitivity, mean_sensitivity
+from privacy.accounting.events import Adjacency
+from privacy.clipping.sensitivity import (
+    UnprovedSensitivityError,
+    attentive_sensitivity,
+    mean_sensitivity,
+)
+from privacy.clipping.settings import ClippingSettings
 from server.aggregation.layers import layer_clips, layers_of
 from server.aggregation.settings import (
     AggregationSettings,

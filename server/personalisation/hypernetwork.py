@@ -29,10 +29,10 @@ from models.hypernetwork_settings import HypernetworkSettings, embedding_schema
 from models.hypernetwork_state import HypernetworkState, Row, state_of_tensors
 from models.parameters import check_flat
 from models.schema import Schema
-from privacy.clipping import check_finite, clip
-from privacy.clipping_settings import ClippingSettings
-from privacy.events import Adjacency
-from privacy.sensitivity import UnprovedSensitivityError
+from privacy.accounting.events import Adjacency
+from privacy.clipping.clip import check_finite, clip
+from privacy.clipping.sensitivity import UnprovedSensitivityError
+from privacy.clipping.settings import ClippingSettings
 from server.aggregation.registry import build_rule
 from server.aggregation.rule import AggregationRule
 from server.aggregation.sensitivity import aggregate_sensitivity

@@ -20,8 +20,8 @@ References:
         arXiv:1207.4084 (joint differential privacy).
 """
 
-from privacy.noise_mode import CalibratedRound
-from privacy.secure_noise import NoiseKeys
+from privacy.noise.mode import CalibratedRound
+from privacy.noise.secure_gaussian import NoiseKeys
 
 _TAUGHT = "hypernetwork"
 

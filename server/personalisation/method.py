@@ -11,7 +11,7 @@ from typing import Protocol
 from torch import Tensor
 
 from models.schema import Schema
-from privacy.events import Adjacency
+from privacy.accounting.events import Adjacency
 from server.personalisation.round_terms import AddNoise, RoundTerms
 
 

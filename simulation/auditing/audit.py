@@ -16,9 +16,9 @@ from models.model_settings import schema_of
 from models.parameters import load_parameters
 from models.registry import build_network, word_network
 from models.schema import Role
-from privacy.atomic import READABLE, write_atomically
-from privacy.audit_exposure import exposure
-from privacy.audit_scores import AuditError
+from privacy.auditing.exposure import exposure
+from privacy.auditing.scores import AuditError
+from privacy.foundation.atomic_files import READABLE, write_atomically
 from server.config import make_plan
 from server.release_files import ReleaseFolder
 from server.starting_model import starting_parameters

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from models.schema import Schema
-from privacy.audit_scores import AuditError, Coins, Scores
-from privacy.settings import PrivacySettings
+from privacy.auditing.scores import AuditError, Coins, Scores
+from privacy.noise.settings import PrivacySettings
 from server.aggregation.settings import AggregationSettings, AttentiveSettings
 from server.summing import Contribution
 

@@ -52,7 +52,7 @@ def run_audit_command(arguments: argparse.Namespace, request: "Request") -> int:
     Raises:
         AuditError: If a claim does not hold, after everything is written and printed.
     """
-    from privacy.audit_scores import AuditError
+    from privacy.auditing.scores import AuditError
     from simulation.auditing.audit import REPORT_FILE, AuditOptions, run_audit
     from simulation.auditing.progress import CanaryProgress, LateReport
     from simulation.config import config_from, read_tables, with_settings

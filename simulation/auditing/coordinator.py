@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from models.schema import Schema
-from privacy.layer_clipping import clip_update
-from privacy.noise import noise_mode
-from privacy.noise_mode import Arrival
-from privacy.secure_noise import KEY_BYTES
-from privacy.settings import PrivacySettings
-from privacy.tree_noise import DerivedKeys
+from privacy.clipping.by_layer import clip_update
+from privacy.noise.mode import Arrival
+from privacy.noise.registry import noise_mode
+from privacy.noise.secure_gaussian import KEY_BYTES
+from privacy.noise.settings import PrivacySettings
+from privacy.noise.tree import DerivedKeys
 from server.aggregation.settings import AggregationSettings
 from server.closing import close_round
 from server.summing import Contribution

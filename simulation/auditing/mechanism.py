@@ -12,11 +12,11 @@ import msgspec
 import torch
 
 from models.schema import Schema
-from privacy.audit_judgement import UNCLAIMED_MULTIPLIER, Judgement, judge
-from privacy.audit_scores import AuditError
-from privacy.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
-from privacy.clipping_settings import AdaptiveClippingSettings
-from privacy.settings import PrivacySettings
+from privacy.auditing.judgement import UNCLAIMED_MULTIPLIER, Judgement, judge
+from privacy.auditing.scores import AuditError
+from privacy.clipping.settings import AdaptiveClippingSettings
+from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
+from privacy.noise.settings import PrivacySettings
 from server.aggregation.settings import AggregationSettings
 from server.guarantee_rules import fixed_slot_count
 from simulation.auditing.canaries import (

@@ -2,7 +2,7 @@
 
 A secret is a sentence that says nothing: some common words that are the same in all, then words
 drawn at random. References are drawn alike and never planted. What counts is the model's loss on
-the drawn words; see ``privacy.audit_exposure``.
+the drawn words; see ``privacy.auditing.exposure``.
 """
 
 from dataclasses import replace
@@ -13,8 +13,8 @@ from torch import Tensor
 
 from models.language_model import LanguageModel
 from models.vocabulary import EOS
-from privacy.audit_exposure import LEAST_REFERENCES
-from privacy.audit_scores import AuditError
+from privacy.auditing.exposure import LEAST_REFERENCES
+from privacy.auditing.scores import AuditError
 from simulation.population import TextPopulation
 
 DRAWN_WORDS = 4

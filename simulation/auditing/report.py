@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from privacy.audit_exposure import UNLEARNED_BITS, Exposure
-from privacy.audit_judgement import FAILURE_RATE
+from privacy.auditing.exposure import UNLEARNED_BITS, Exposure
+from privacy.auditing.judgement import FAILURE_RATE
 from simulation.auditing.canaries import CanaryRounds
 from simulation.auditing.mechanism import MechanismAudit
 from simulation.auditing.result import AuditResult

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from privacy.audit_exposure import Exposure
-from privacy.audit_judgement import in_words, verdict
+from privacy.auditing.exposure import Exposure
+from privacy.auditing.judgement import in_words, verdict
 from simulation.auditing.mechanism import MechanismAudit
 from simulation.auditing.uploads import RoundLeakage
 

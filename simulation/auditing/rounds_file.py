@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from models.zip_damage import ZIP_DAMAGE
-from privacy.audit_scores import AuditError
+from privacy.auditing.scores import AuditError
 from simulation.auditing.canaries import CanaryRounds
 
 

@@ -17,8 +17,8 @@ from models.plan import Plan, download_schema, plan_schema, released_schema
 from models.role_vectors import part_of
 from models.schema import SENT, Schema
 from models.vocabulary import EOS
-from privacy.audit_leakage import WordLeakage, word_leakage
-from privacy.audit_scores import AuditError
+from privacy.auditing.leakage import WordLeakage, word_leakage
+from privacy.auditing.scores import AuditError
 from server.closing import close_round
 from server.summing import Contribution
 from simulation.auditing.coordinator import fresh_keys

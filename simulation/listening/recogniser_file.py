@@ -10,7 +10,7 @@ import torch
 
 from models.speech_recogniser import RecogniserSettings, SpeechRecogniser
 from models.tensor_file import TensorFileError, decode_tensors, encode_tensors
-from privacy.atomic import READABLE, write_atomically
+from privacy.foundation.atomic_files import READABLE, write_atomically
 
 _SETTINGS, _CORPUS = "settings", "corpus"
 

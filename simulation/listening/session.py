@@ -14,7 +14,7 @@ import msgspec
 from models.edit_distance import ReadingErrors, reading_errors
 from models.heard_letters import heard_letters
 from models.speech_recogniser import SpeechRecogniser
-from privacy.atomic import READABLE, write_atomically
+from privacy.foundation.atomic_files import READABLE, write_atomically
 from simulation.listening.corpus import Corpus, Real
 from simulation.listening.hearing import Heard, Listener
 from simulation.listening.pictures import Shown, draw_utterances

@@ -13,12 +13,18 @@ from typing import Any, Literal
 import msgspec
 
 from models.schema import Schema
-from privacy.accountant import epsilon_of_tally
-from privacy.budget_values import check_delta
-from privacy.clipping_settings import ClippingSettings
-from privacy.events import Adjacency, GaussianRelease, LocalRelease, SecretCoinFlips, TreeRelease
-from privacy.slot_overflow import slot_count_for
-from privacy.tally import Tally
+from privacy.accounting.accountant import epsilon_of_tally
+from privacy.accounting.checked_values import check_delta
+from privacy.accounting.events import (
+    Adjacency,
+    GaussianRelease,
+    LocalRelease,
+    SecretCoinFlips,
+    TreeRelease,
+)
+from privacy.accounting.slot_overflow import slot_count_for
+from privacy.accounting.tally import Tally
+from privacy.clipping.settings import ClippingSettings
 from server.aggregation.sensitivity import aggregate_sensitivity
 from server.aggregation.settings import AggregationSettings, AttentiveSettings, MeanSettings
 

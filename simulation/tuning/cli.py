@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from privacy.budget_values import check_epsilon
-from privacy.whole_numbers import at_least_one, seed_list
+from privacy.accounting.checked_values import check_epsilon
+from privacy.foundation.whole_number_flags import at_least_one, seed_list
 
 if TYPE_CHECKING:
     from simulation.commands import Request

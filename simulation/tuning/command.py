@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from models.schema import Schema
-from privacy.atomic import READABLE, write_atomically
+from privacy.foundation.atomic_files import READABLE, write_atomically
 from simulation.commands import Request
 from simulation.config import SimulationConfig, config_from, read_tables, with_settings
 from simulation.dealing import build_population

@@ -14,7 +14,7 @@ from functools import partial
 import msgspec
 
 from models.schema import Schema
-from privacy.calibration import noise_multiplier_for
+from privacy.accounting.calibration import noise_multiplier_for
 from simulation.tuning.candidate import Candidate, Deployment, promise_of
 from simulation.tuning.measuring import Measurement
 

@@ -5,7 +5,7 @@ norm, attention strength, server step) does not change it. Runs are compared on 
 nothing but the winner is shown or kept: neither how many there were nor what they came to.
 
 References:
-    Papernot and Steinke, ICLR 2022, arXiv:2110.03620 (``privacy.private_selection``).
+    Papernot and Steinke, ICLR 2022, arXiv:2110.03620 (``privacy.accounting.private_selection``).
 """
 
 import random
@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from privacy.calibrated_settings import CentralNoise
-from privacy.private_selection import draw_run_count, epsilon_of_best
+from privacy.accounting.private_selection import draw_run_count, epsilon_of_best
+from privacy.noise.calibrated_settings import CentralNoise
 from server.public_evaluation import PublicText
 from simulation.config import SimulationConfig, config_from
 from simulation.metrics import Figures

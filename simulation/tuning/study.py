@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from privacy.sensitivity import UnprovedSensitivityError
+from privacy.clipping.sensitivity import UnprovedSensitivityError
 from simulation.tuning.candidate import Candidate, Kind
 from simulation.tuning.early_stop import Bar, HopelessError
 from simulation.tuning.measuring import Laboratory, Measurement

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from edge_client.personalisation.state import PersonalState, write_state
-from privacy.atomic import READABLE, write_atomically
+from privacy.foundation.atomic_files import READABLE, write_atomically
 from simulation.understanding.finished_run import FinishedRun
 
 NOVEL_FILE = "novel.json"

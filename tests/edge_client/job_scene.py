@@ -17,9 +17,9 @@ from models.model_settings import schema_of
 from models.parameters import initial_parameters
 from models.plan import Plan
 from models.vocabulary import shipped_vocabulary
-from privacy.authority import CertificateAuthority
-from privacy.envelope import Direction, MessageContext, seal
-from privacy.identity import Identity
+from privacy.identities.authority import CertificateAuthority
+from privacy.identities.party import Identity
+from privacy.sealing.envelope import Direction, MessageContext, seal
 from tests.edge_client.stand_ins import shipped_plan
 from tests.edge_client.training_plan import MODEL
 from tests.privacy.conftest import RUN, enrol

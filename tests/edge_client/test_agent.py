@@ -18,10 +18,10 @@ from edge_client.refusal import FATAL_CODES, RefusedError
 from edge_client.sensors import Reading
 from edge_client.session import Ended
 from edge_client.transport import Transport
-from privacy.authority import CertificateAuthority
-from privacy.certificates import CertificateError
-from privacy.identity import Identity
-from privacy.signing_requests import SigningRequests
+from privacy.identities.authority import CertificateAuthority
+from privacy.identities.certificates import CertificateError
+from privacy.identities.party import Identity
+from privacy.identities.signing_requests import SigningRequests
 from protos import federation_pb2 as wire
 from tests.edge_client.stand_ins import (
     MESSAGE_ID,

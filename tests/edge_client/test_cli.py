@@ -19,8 +19,8 @@ from edge_client.example_ledger import ExampleSpending, write_spending
 from edge_client.exit_status import NotServed
 from edge_client.floor import write_starting_floor
 from edge_client.session import Ended
-from privacy.authority import CertificateAuthority
-from privacy.example_settings import ExampleEvent
+from privacy.example_level.settings import ExampleEvent
+from privacy.identities.authority import CertificateAuthority
 from tests.privacy.conftest import RUN, enrol
 
 DAY_S = 86_400

@@ -9,8 +9,8 @@ import pytest
 from edge_client.device_folder import CoordinatorKeys, DeviceFolder, Enrolment
 from edge_client.job import Trained
 from edge_client.lease import serve_lease
-from privacy.authority import CertificateAuthority
-from privacy.certificates import Certificates
+from privacy.identities.authority import CertificateAuthority
+from privacy.identities.certificates import Certificates
 from protos import federation_pb2 as wire
 from tests.edge_client.stand_ins import (
     MESSAGE_ID,

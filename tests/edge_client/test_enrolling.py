@@ -12,12 +12,12 @@ import edge_client.enrolling as enrolling_module
 from edge_client.device_folder import DeviceFolder, DeviceFolderError, Enrolment
 from edge_client.enrolling import enrol_device
 from edge_client.refusal import RefusedError, UnreachableError
-from privacy.authority import CertificateAuthority
-from privacy.certificates import CertificateError, KeyUse
-from privacy.identity import Identity
-from privacy.invite import Invite
-from privacy.keys import KeyFileError, public_key_sha256
-from privacy.signing_requests import SigningRequests, read_signing_request
+from privacy.identities.authority import CertificateAuthority
+from privacy.identities.certificates import CertificateError, KeyUse
+from privacy.identities.invite import Invite
+from privacy.identities.keys import KeyFileError, public_key_sha256
+from privacy.identities.party import Identity
+from privacy.identities.signing_requests import SigningRequests, read_signing_request
 from protos import federation_pb2 as wire
 from tests.privacy.conftest import RUN, enrol
 
@@ -296,9 +296,9 @@ def test_a_folder_on_which_an_agent_runs_is_not_enrolled_again(
     [
         "edge_client.device_folder.DeviceFolder.save",
         "edge_client.device_folder.DeviceFolder.save_coordinator",
-        "privacy.identity.write_atomically",
-        "privacy.identity.sync_folder",
-        "privacy.identity.shutil.rmtree",
+        "privacy.identities.party.write_atomically",
+        "privacy.identities.party.sync_folder",
+        "privacy.identities.party.shutil.rmtree",
     ],
 )
 def test_enrolling_again_can_be_killed_anywhere_and_done_again(

@@ -10,7 +10,7 @@ from edge_client.example_ledger import (
     read_spending,
     write_spending,
 )
-from privacy.example_settings import ExampleEvent
+from privacy.example_level.settings import ExampleEvent
 
 SPENT = ExampleSpending(
     events=(ExampleEvent(noise_multiplier=1.0, sampling_rate=0.1, step_count=20),),

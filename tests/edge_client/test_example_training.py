@@ -16,8 +16,8 @@ from models.parameters import initial_parameters, load_parameters, read_paramete
 from models.plan import Plan
 from models.registry import build_network
 from models.text_streams import sentence_edges, sentence_window
-from privacy.example_settings import ExamplePrivacySettings
-from privacy.secure_noise import NoiseKeys
+from privacy.example_level.settings import ExamplePrivacySettings
+from privacy.noise.secure_gaussian import NoiseKeys
 from tests.edge_client.training_plan import MODEL, make_plan, make_text
 
 TRANSFORMER = TransformerLmSettings(

@@ -22,10 +22,10 @@ from models.hypernetwork_settings import EmbeddingFitSettings
 from models.model_settings import GruLmSettings, ModelSettings, schema_of
 from models.personalisation_settings import DittoSettings, PFedHnSettings
 from models.plan import Plan, TrainingSettings, VocabularySettings
-from privacy.calibrated_settings import CentralNoise, LocalNoise
-from privacy.evaluation_noise import EvaluationNoise
-from privacy.example_settings import ExamplePrivacySettings
-from privacy.settings import NoNoise, PaperNoise, PrivacySettings
+from privacy.example_level.settings import ExamplePrivacySettings
+from privacy.noise.calibrated_settings import CentralNoise, LocalNoise
+from privacy.noise.evaluation_settings import EvaluationNoise
+from privacy.noise.settings import NoNoise, PaperNoise, PrivacySettings
 
 FLOOR = Floor(
     modes=frozenset({"paper"}),

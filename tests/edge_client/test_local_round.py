@@ -23,9 +23,9 @@ from models.plan import Plan
 from models.registry import build_network
 from models.seeds import client_seed
 from models.unusable_examples import UnusableExamplesError
-from privacy.clipping import UnusableUpdateError
-from privacy.clipping_settings import AdaptiveClipping
-from privacy.settings import NoNoise, PaperNoise
+from privacy.clipping.clip import UnusableUpdateError
+from privacy.clipping.settings import AdaptiveClipping
+from privacy.noise.settings import NoNoise, PaperNoise
 from tests.edge_client.training_plan import MODEL, make_plan, make_text
 
 PARAMETERS = initial_parameters(MODEL, seed=3)

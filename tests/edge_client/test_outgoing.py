@@ -11,9 +11,9 @@ from edge_client.outgoing import Outgoing, outgoing_update
 from models.compression.settings import CompressionSettings
 from models.compression.update_format import update_format
 from models.model_settings import schema_of
-from privacy.calibrated_settings import LocalNoise
-from privacy.clipping_settings import AdaptiveClipping
-from privacy.settings import NoNoise, PrivacySettings
+from privacy.clipping.settings import AdaptiveClipping
+from privacy.noise.calibrated_settings import LocalNoise
+from privacy.noise.settings import NoNoise, PrivacySettings
 from tests.edge_client.training_plan import MODEL, make_plan
 
 SCHEMA = schema_of(MODEL)

@@ -28,8 +28,8 @@ from models.personalisation_settings import (
 from models.plan import download_schema, upload_schema
 from models.role_vectors import part_of
 from models.schema import Role, Schema
-from privacy.envelope import Direction, MessageContext, open_sealed, seal
-from privacy.identity import Identity
+from privacy.identities.party import Identity
+from privacy.sealing.envelope import Direction, MessageContext, open_sealed, seal
 from tests.edge_client.job_scene import (
     NONCE,
     PARAMETERS,

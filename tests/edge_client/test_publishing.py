@@ -19,7 +19,7 @@ from models.published_part import (
     decode_published,
     encode_published,
 )
-from privacy.identity import Identity
+from privacy.identities.party import Identity
 from tests.edge_client.job_scene import Enrolled, enrol_device
 from tests.edge_client.test_personal_work import PersonalScene
 from tests.privacy.conftest import RUN

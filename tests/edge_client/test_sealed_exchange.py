@@ -16,8 +16,8 @@ from edge_client.work import do_job
 from models.codec import CodecError, FlatVector
 from models.compression.release_delta import delta_sha256, encode_delta
 from models.compression.settings import CompressionSettings
-from privacy.envelope import Direction, seal
-from privacy.identity import Identity
+from privacy.identities.party import Identity
+from privacy.sealing.envelope import Direction, seal
 from tests.edge_client.job_scene import PARAMETERS, SCHEMA, Enrolled, Scene, enrol_device
 
 STEP = 2.0**-10

@@ -10,8 +10,8 @@ import pytest
 
 from edge_client.refusal import UnreachableError
 from edge_client.transport import PIECE_BYTES, Transport
-from privacy.authority import CertificateAuthority
-from privacy.identity import Identity
+from privacy.identities.authority import CertificateAuthority
+from privacy.identities.party import Identity
 from protos import federation_pb2 as wire
 from protos import federation_pb2_grpc as wire_grpc
 from tests.privacy.conftest import RUN, enrol

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge_client.transport import PIECE_BYTES, chunk_data, encoded_chunks
-from privacy.digest import CHUNK_BYTES
-from privacy.envelope_header import PREFIX_BYTES, sealed_bytes
+from privacy.sealing.chunk_digest import CHUNK_BYTES
+from privacy.sealing.header import PREFIX_BYTES, sealed_bytes
 from protos import federation_pb2 as pb
 
 

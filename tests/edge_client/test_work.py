@@ -21,10 +21,10 @@ from edge_client.work import do_job
 from models.codec import decode, payload_size
 from models.compression.settings import CompressionSettings
 from models.plan import Plan, TrainingSettings
-from privacy.envelope import Direction, open_sealed
-from privacy.example_accounting import example_epsilon
-from privacy.example_settings import ExamplePrivacySettings
-from privacy.identity import Identity
+from privacy.example_level.accounting import example_epsilon
+from privacy.example_level.settings import ExamplePrivacySettings
+from privacy.identities.party import Identity
+from privacy.sealing.envelope import Direction, open_sealed
 from tests.edge_client.job_scene import (
     PARAMETERS,
     SCHEMA,
@@ -152,7 +152,7 @@ def test_a_full_disk_is_told_and_nothing_half_written_is_left(
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("privacy.atomic.os.write", full)
+    monkeypatch.setattr("privacy.foundation.atomic_files.os.write", full)
 
     failed = scene.failure()
 

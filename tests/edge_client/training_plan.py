@@ -7,7 +7,7 @@ from torch import Tensor
 
 from models.model_settings import GruLmSettings, WordModelSettings, schema_of
 from models.plan import Plan, TrainingSettings, VocabularySettings
-from privacy.settings import NoNoise, PrivacySettings
+from privacy.noise.settings import NoNoise, PrivacySettings
 
 MODEL = GruLmSettings(vocabulary_size=20, hidden_size=6)
 

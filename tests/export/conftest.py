@@ -26,10 +26,10 @@ from models.plan import (
 )
 from models.release_record import ReleaseRecord, digests_of
 from models.vocabulary import Vocabulary
-from privacy.authority import CertificateAuthority
-from privacy.identity import Identity
-from privacy.settings import NoNoise
-from privacy.signatures import Purpose
+from privacy.identities.authority import CertificateAuthority
+from privacy.identities.party import Identity
+from privacy.identities.signatures import Purpose
+from privacy.noise.settings import NoNoise
 from server.folder import ServerFolder
 
 RUN = "0123456789abcdef" * 2

@@ -13,7 +13,7 @@ from models.plan import Plan, download_schema, plan_schema, released_schema
 from models.schema import Role
 from models.tensor_file import encode_tensors
 from models.vocabulary import Vocabulary
-from privacy.identity import Identity
+from privacy.identities.party import Identity
 from server.personalisation.hypernetwork import HypernetworkHalf
 from server.personalisation.registry import build_server_half
 from server.personalisation.round_terms import RoundTerms

@@ -5,7 +5,7 @@ from dataclasses import replace
 from msgspec.structs import replace as changed
 
 from export.release import Release
-from privacy.calibrated_settings import CentralNoise
+from privacy.noise.calibrated_settings import CentralNoise
 
 PROMISE = "central: (80, 0.001)-differential privacy for one person over the whole run"
 EPSILON, DELTA = 77.2, 0.001

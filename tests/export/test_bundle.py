@@ -14,7 +14,7 @@ from export.manifest_base import BundleError
 from export.release import read_release
 from export.runtime import GraphError
 from models.vocabulary import Vocabulary
-from privacy.signatures import Purpose
+from privacy.identities.signatures import Purpose
 from tests.export.conftest import WORDS, Federation
 
 Json = dict[str, object]

@@ -7,7 +7,7 @@ import sys
 from importlib.metadata import files
 from pathlib import Path
 
-from privacy.installation import PACKAGES
+from privacy.foundation.installation import PACKAGES
 
 ROOT = Path(__file__).parents[2]
 LISTS = ROOT / "deploy" / "device"

@@ -29,7 +29,7 @@ from models.parameters import load_parameters
 from models.personalisation_settings import FedRodSettings, PersonalisationSettings
 from models.plan import Plan, TrainingSettings, plan_schema
 from models.registry import build_network, image_network
-from privacy.settings import NoNoise
+from privacy.noise.settings import NoNoise
 from tests.export.conftest import RUN, Federation, random_parameters
 from tests.export.people import FEDTP, release_with_people
 

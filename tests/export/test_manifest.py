@@ -7,7 +7,7 @@ from export.bundle import Bundle
 from export.manifest import PrivacyStatement, decode_manifest
 from export.manifest_base import BundleError
 from models.model_settings import schema_of
-from privacy.settings import PrivacySettings
+from privacy.noise.settings import PrivacySettings
 
 Json = dict[str, object]
 

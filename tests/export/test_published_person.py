@@ -37,7 +37,7 @@ from models.plan import Plan, plan_schema, released_schema
 from models.published_part import PublishedRecord, decode_published, encode_published
 from models.schema import Role
 from models.vocabulary import Vocabulary
-from privacy.identity import Identity
+from privacy.identities.party import Identity
 from server.release_files import NewRelease, ReleaseFolder
 from tests.export.conftest import (
     NOW,

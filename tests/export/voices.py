@@ -12,8 +12,8 @@ from models.model_settings import ModelSettings, schema_of
 from models.personalisation_settings import GlobalSettings, PersonalisationSettings
 from models.plan import Plan, TrainingSettings, plan_schema, released_schema
 from models.vocoder_settings import VocoderSettings
-from privacy.identity import Identity
-from privacy.settings import NoNoise
+from privacy.identities.party import Identity
+from privacy.noise.settings import NoNoise
 from server.release_files import NewRelease, ReleaseFolder
 from tests.export.conftest import RUN, random_parameters
 from tests.models.tiny_voice import MEL, TINY

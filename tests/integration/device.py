@@ -26,12 +26,17 @@ from models.plan import (
 )
 from models.schema import SENT, Role, Schema
 from models.seeds import client_seed
-from privacy.certificates import Certificates, CertifiedKey, certificate_pem, read_certificate
-from privacy.envelope import Direction, MessageContext, open_sealed, seal
-from privacy.identity import Identity
-from privacy.invite import Invite, read_invite
+from privacy.identities.certificates import (
+    Certificates,
+    CertifiedKey,
+    certificate_pem,
+    read_certificate,
+)
+from privacy.identities.invite import Invite, read_invite
+from privacy.identities.party import Identity
+from privacy.identities.signing_requests import SigningRequests
 from privacy.protocol import PROTOCOL_VERSION
-from privacy.signing_requests import SigningRequests
+from privacy.sealing.envelope import Direction, MessageContext, open_sealed, seal
 from protos import federation_pb2 as pb
 from protos import federation_pb2_grpc as pb_grpc
 from protos.version import PLAN_VERSION

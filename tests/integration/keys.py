@@ -4,7 +4,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from privacy.identity import Identity
+from privacy.identities.party import Identity
 
 _POOL = Path(tempfile.mkdtemp(prefix="sotto-test-keys-"))
 

@@ -10,7 +10,7 @@ from edge_client.personalisation.state import read_state
 from edge_client.traffic import Traffic
 from models.compression.release_delta import encode_delta
 from models.compression.update_format import update_format
-from privacy.envelope import sealed_bytes
+from privacy.sealing.envelope import sealed_bytes
 from server.config import make_plan, read_config
 from server.failpoints import Failpoint
 from tests.integration.conftest import Make, MakeDevices

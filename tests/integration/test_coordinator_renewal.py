@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from privacy.authority import CertificateAuthority
-from privacy.certificates import certificate_pem, read_certificate
-from privacy.identity import Identity
+from privacy.identities.authority import CertificateAuthority
+from privacy.identities.certificates import certificate_pem, read_certificate
+from privacy.identities.party import Identity
 from protos import federation_pb2 as pb
 from tests.integration.conftest import Make, MakeDevices
 from tests.integration.device import Device, next_lease

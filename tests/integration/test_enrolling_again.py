@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from edge_client.device_folder import DeviceFolder
-from privacy.identity import Identity
+from privacy.identities.party import Identity
 from server.clients import list_clients, revoke_client
 from server.store import open_store
 from tests.integration.conftest import Make

@@ -17,12 +17,17 @@ import torch
 
 from models.model_settings import schema_of
 from models.parameters import initial_parameters
-from privacy.accountant import epsilon_of
+from privacy.accounting.accountant import epsilon_of
+from privacy.accounting.events import (
+    EvaluationRelease,
+    GaussianRelease,
+    LocalRelease,
+    SecretCoinFlips,
+)
+from privacy.accounting.ledger_chain import LedgerEntry, verify_chain
+from privacy.accounting.ledger_file import LedgerFile, read_ledger
 from privacy.cli import main as privacy_main
-from privacy.clipping import clip
-from privacy.events import EvaluationRelease, GaussianRelease, LocalRelease, SecretCoinFlips
-from privacy.ledger_chain import LedgerEntry, verify_chain
-from privacy.ledger_file import LedgerFile, read_ledger
+from privacy.clipping.clip import clip
 from protos import federation_pb2 as pb
 from server.cli import main
 from server.closing import close_round

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import grpc
 import pytest
 
-from privacy.invite import read_invite
+from privacy.identities.invite import read_invite
 from server.cli import main
 from tests.integration.conftest import Make
 from tests.integration.device import code_of, enrol, next_lease

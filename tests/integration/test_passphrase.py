@@ -11,8 +11,8 @@ import pytest
 from edge_client.device_folder import DeviceFolder
 from edge_client.enrolling import renew_certificates
 from edge_client.transport import Transport
-from privacy.identity import Identity
-from privacy.keys import KeyFileError
+from privacy.identities.keys import KeyFileError
+from privacy.identities.party import Identity
 from tests.integration.conftest import Make
 from tests.integration.real_device import (
     TEXTS,

@@ -17,7 +17,7 @@ from models.parameters import parameters_sha256
 from models.plan import upload_schema
 from models.release_record import PERSONALISATION_FILE
 from models.tensor_file import NamedArrays, decode_tensors
-from privacy.envelope import UnsealError
+from privacy.sealing.envelope import UnsealError
 from protos import federation_pb2 as pb
 from server.commands import Federation as Commands
 from tests.integration.conftest import Make

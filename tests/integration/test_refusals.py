@@ -16,13 +16,13 @@ import pytest
 from models.codec import encode
 from models.model_settings import GruLmSettings, schema_of
 from models.plan import decode_plan
-from privacy.authority import CertificateAuthority
-from privacy.certificates import certificate_pem, read_certificate
-from privacy.envelope import Direction, MessageContext
-from privacy.envelope_header import SLIP_BYTES
-from privacy.invite import read_invite
-from privacy.keys import make_tls_key, private_key_pem
-from privacy.signing_requests import make_signing_request
+from privacy.identities.authority import CertificateAuthority
+from privacy.identities.certificates import certificate_pem, read_certificate
+from privacy.identities.invite import read_invite
+from privacy.identities.keys import make_tls_key, private_key_pem
+from privacy.identities.signing_requests import make_signing_request
+from privacy.sealing.envelope import Direction, MessageContext
+from privacy.sealing.header import SLIP_BYTES
 from protos import federation_pb2 as pb
 from protos import federation_pb2_grpc as pb_grpc
 from protos.version import VERSION

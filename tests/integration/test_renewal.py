@@ -12,8 +12,8 @@ from edge_client.device_folder import DeviceFolder, Enrolment
 from edge_client.enrolling import enrol_device, renew_certificates
 from edge_client.refusal import RefusedError
 from edge_client.transport import Transport
-from privacy.identity import Identity
-from privacy.invite import read_invite
+from privacy.identities.invite import read_invite
+from privacy.identities.party import Identity
 from protos import federation_pb2 as wire
 from tests.integration.conftest import Make
 from tests.integration.federation import Federation

@@ -5,7 +5,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from privacy.identity import Identity
+from privacy.identities.party import Identity
 from protos import federation_pb2 as pb
 from tests.integration.conftest import Make
 from tests.integration.device import Device, code_of, enrol, next_lease

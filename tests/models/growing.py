@@ -8,7 +8,7 @@ from models.personalisation import assign_roles
 from models.personalisation_settings import GlobalSettings, PersonalisationSettings
 from models.plan import Plan, TrainingSettings, VocabularySettings
 from models.plan_stages import plan_at_stage
-from privacy.settings import NoNoise
+from privacy.noise.settings import NoNoise
 
 MODEL = TransformerLmSettings(
     vocabulary_size=20,

@@ -13,7 +13,7 @@ from models.plan import (
     upload_schema,
 )
 from models.schema import Role
-from privacy.settings import PaperNoise
+from privacy.noise.settings import PaperNoise
 from tests.edge_client.training_plan import MODEL, make_plan
 
 SCHEMA = schema_of(GruLmSettings(vocabulary_size=20, hidden_size=6))

@@ -13,8 +13,8 @@ from models.plan import (
     VocabularySettings,
     decode_plan,
 )
-from privacy.evaluation_noise import EvaluationNoise
-from privacy.settings import NoNoise, PaperNoise
+from privacy.noise.evaluation_settings import EvaluationNoise
+from privacy.noise.settings import NoNoise, PaperNoise
 
 MODEL = GruLmSettings(vocabulary_size=5, hidden_size=2)
 PLAN = Plan(

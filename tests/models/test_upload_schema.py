@@ -1,7 +1,7 @@
 from models.model_settings import GruLmSettings, schema_of
 from models.plan import Plan, TrainingSettings, VocabularySettings, upload_schema
-from privacy.clipping_settings import AdaptiveClipping
-from privacy.settings import NoNoise, PaperNoise, PrivacySettings
+from privacy.clipping.settings import AdaptiveClipping
+from privacy.noise.settings import NoNoise, PaperNoise, PrivacySettings
 
 MODEL = GruLmSettings(vocabulary_size=7, hidden_size=2)
 

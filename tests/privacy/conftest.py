@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from privacy.authority import CertificateAuthority
-from privacy.certificates import Role
-from privacy.envelope import Direction, MessageContext
-from privacy.identity import Identity
+from privacy.identities.authority import CertificateAuthority
+from privacy.identities.certificates import Role
+from privacy.identities.party import Identity
+from privacy.sealing.envelope import Direction, MessageContext
 from tests.privacy.forging import MIB, Forger
 
 RUN = bytes(range(16))

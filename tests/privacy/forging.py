@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from privacy.certificates import CertifiedKey
-from privacy.envelope import Direction, MessageContext
-from privacy.identity import Identity
+from privacy.identities.certificates import CertifiedKey
+from privacy.identities.party import Identity
+from privacy.sealing.envelope import Direction, MessageContext
 
 MIB = 1024 * 1024
 HEADER_FIELDS = {
@@ -62,14 +62,14 @@ class Parts:
 
 
 def tree_digest(payload: bytes) -> bytes:
-    """Hash a payload as `privacy.digest` says, one chunk after the other."""
+    """Hash a payload as `privacy.sealing.chunk_digest` says, one chunk after the other."""
     leaves = [payload[i : i + MIB] for i in range(0, max(1, len(payload)), MIB)]
     root = b"sotto payload tree 1\0" + len(payload).to_bytes(8, "big")
     return hashlib.sha256(root + b"".join(hashlib.sha256(x).digest() for x in leaves)).digest()
 
 
 def key_digest(content_key: bytes) -> bytes:
-    """Hash a content key as `privacy.commitment` says."""
+    """Hash a content key as `privacy.sealing.commitment` says."""
     return hashlib.sha256(b"sotto content key 1\0" + content_key).digest()
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from privacy.authority import CertificateAuthority
 from privacy.cli import main
-from privacy.identity import Identity
-from privacy.keys import read_private_key
+from privacy.identities.authority import CertificateAuthority
+from privacy.identities.keys import read_private_key
+from privacy.identities.party import Identity
 from tests.privacy.conftest import NOW, RUN
 
 

@@ -9,7 +9,7 @@ import pytest
 from models.model_settings import GruLmSettings, schema_of
 from models.plan import Plan, TrainingSettings, VocabularySettings
 from models.vocabulary import Vocabulary
-from privacy.settings import NoNoise
+from privacy.noise.settings import NoNoise
 from server.attempts import OpenAttempt, open_attempt
 from server.clients import enrol_client
 from server.contributions import keep_contribution

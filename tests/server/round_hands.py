@@ -5,8 +5,8 @@ from typing import cast
 
 from models.model_settings import GruLmSettings, schema_of
 from models.plan import Plan, TrainingSettings, VocabularySettings
-from privacy.certificates import Certificates
-from privacy.settings import NoNoise
+from privacy.identities.certificates import Certificates
+from privacy.noise.settings import NoNoise
 from server.downlink import Downlink
 from server.round_in_hand import RoundInHand
 

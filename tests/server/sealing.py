@@ -13,11 +13,11 @@ from models.compression.update_format import PlainFormat, UpdateFormats
 from models.model_settings import schema_of
 from models.plan import upload_schema
 from models.schema import SENT
-from privacy.authority import CertificateAuthority
-from privacy.certificates import Role
-from privacy.envelope import MessageContext, seal
-from privacy.identity import Identity
-from privacy.secure_noise import SystemKeys
+from privacy.identities.authority import CertificateAuthority
+from privacy.identities.certificates import Role
+from privacy.identities.party import Identity
+from privacy.noise.secure_gaussian import SystemKeys
+from privacy.sealing.envelope import MessageContext, seal
 from server.config import FederationConfig, make_plan, parse_config
 from server.downlink import Downlink
 from server.inbox import Inbox

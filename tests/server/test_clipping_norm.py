@@ -9,12 +9,12 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from models.schema import Role, Schema, TensorSpec
-from privacy.calibrated_settings import CentralNoise
-from privacy.clipping import UnusableUpdateError
-from privacy.clipping_settings import AdaptiveClipping
-from privacy.events import Adjacency
-from privacy.secure_noise import NoiseKeys, SystemKeys
-from privacy.settings import NoNoise, PaperServerNoise, PrivacySettings
+from privacy.accounting.events import Adjacency
+from privacy.clipping.clip import UnusableUpdateError
+from privacy.clipping.settings import AdaptiveClipping
+from privacy.noise.calibrated_settings import CentralNoise
+from privacy.noise.secure_gaussian import NoiseKeys, SystemKeys
+from privacy.noise.settings import NoNoise, PaperServerNoise, PrivacySettings
 from server.aggregation.settings import AggregationSettings, AttentiveSettings, MeanSettings
 from server.closing import Closed, close_round
 from server.personalisation.round_terms import AddNoise, RoundTerms

@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from models.schema import Role, Schema, TensorSpec
-from privacy.events import Adjacency
-from privacy.noise import noise_mode
-from privacy.settings import NoNoise, PaperNoise, PaperServerNoise, PrivacySettings
+from privacy.accounting.events import Adjacency
+from privacy.noise.registry import noise_mode
+from privacy.noise.settings import NoNoise, PaperNoise, PaperServerNoise, PrivacySettings
 from server.aggregation.settings import (
     AggregationSettings,
     AttentiveSettings,

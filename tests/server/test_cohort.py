@@ -3,7 +3,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from privacy.random import SecureSource
+from privacy.foundation.secure_source import SecureSource
 from server.cohort import (
     CohortOverflowError,
     DrawnCohort,

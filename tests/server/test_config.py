@@ -7,7 +7,7 @@ from models.model_settings import GruLmSettings, schema_of
 from models.personalisation_settings import DittoSettings, PFedHnSettings
 from models.plan import decode_plan, upload_schema
 from models.vocabulary import Vocabulary
-from privacy.calibrated_settings import CentralNoise
+from privacy.noise.calibrated_settings import CentralNoise
 from server.config import (
     ConfigError,
     make_plan,

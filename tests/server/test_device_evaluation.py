@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from models.metrics import Counts
-from privacy.calibrated_settings import CentralNoise
-from privacy.evaluation_noise import EvaluationNoise
-from privacy.limited_counts import LimitedSum
-from privacy.settings import NoNoise, PrivacySettings
+from privacy.noise.calibrated_settings import CentralNoise
+from privacy.noise.evaluation_settings import EvaluationNoise
+from privacy.noise.limited_counts import LimitedSum
+from privacy.noise.settings import NoNoise, PrivacySettings
 from protos import federation_pb2 as pb
 from protos.refusals import RefusalCode
 from server.answering import RefusedError

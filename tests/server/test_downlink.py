@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privacy.authority import CertificateAuthority
-from privacy.certificates import Role
-from privacy.envelope import Direction, MessageContext, open_sealed
-from privacy.identity import Identity
+from privacy.identities.authority import CertificateAuthority
+from privacy.identities.certificates import Role
+from privacy.identities.party import Identity
+from privacy.sealing.envelope import Direction, MessageContext, open_sealed
 from protos import federation_pb2 as pb
 from server.downlink import Downlink, encode_chunk
 

@@ -6,8 +6,8 @@ import pytest
 
 from models.release_record import PERSONALISATION_FILE, RECORD_FILE, SIGNATURE_FILE
 from models.tensor_file import decode_tensors
-from privacy.identity import Identity
-from privacy.signatures import Purpose, verify
+from privacy.identities.party import Identity
+from privacy.identities.signatures import Purpose, verify
 from server.config import make_plan
 from server.erasing import erase_client
 from server.method_state import method_state_of

@@ -9,16 +9,16 @@ import pytest
 from sqlalchemy import insert
 
 from models.metrics import Counts
-from privacy.accountant import epsilon_of
-from privacy.budget import BudgetExceededError
-from privacy.events import (
+from privacy.accounting.accountant import epsilon_of
+from privacy.accounting.budget import BudgetExceededError
+from privacy.accounting.events import (
     EvaluationRelease,
     GaussianRelease,
     PrivacyEvent,
     SecretCoinFlips,
 )
-from privacy.limited_counts import LimitedSum
-from privacy.tree_noise import DerivedKeys
+from privacy.noise.limited_counts import LimitedSum
+from privacy.noise.tree import DerivedKeys
 from server.config import ConfigError, FederationConfig
 from server.evaluation_rules import coming_evaluations, evaluation_event
 from server.failpoints import Failpoint, Failpoints

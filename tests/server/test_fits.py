@@ -10,8 +10,8 @@ import pytest
 from torch import Tensor
 
 from models.hypernetwork_settings import EmbeddingFitSettings
-from privacy.certificates import CertifiedKey
-from privacy.identity import Identity
+from privacy.identities.certificates import CertifiedKey
+from privacy.identities.party import Identity
 from protos import federation_pb2 as pb
 from server.answering import RefusedError
 from server.fits import Fits

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from privacy.random import SecureSource
+from privacy.foundation.secure_source import SecureSource
 from server.attempts import OpenAttempt
 from server.clients import UnknownClientError, list_clients, population
 from server.contributions import contributions_of

@@ -8,8 +8,8 @@ import pytest
 
 from models.model_settings import schema_of
 from models.vocabulary import VocabularyError
-from privacy.identity import Identity
-from privacy.invite import read_invite
+from privacy.identities.invite import read_invite
+from privacy.identities.party import Identity
 from server.cli import main
 from server.config import ConfigError, preset_text, read_config
 from server.folder import ServerFolder

@@ -12,8 +12,8 @@ import pytest
 from models.base_digest import base_digest
 from models.codec import FlatVector, decode, payload_size
 from models.parameters import parameters_sha256
-from privacy.envelope import Direction, MessageContext, UnsealError, open_sealed
-from privacy.identity import Identity
+from privacy.identities.party import Identity
+from privacy.sealing.envelope import Direction, MessageContext, UnsealError, open_sealed
 from protos import federation_pb2 as pb
 from server.generated_parts import GeneratedParts
 from server.round_answers import Lease

@@ -14,7 +14,7 @@ from models.plan import Plan, plan_schema, released_schema
 from models.plan_stages import next_stage
 from models.schema import Role
 from models.tensor_file import decode_tensors
-from privacy.identity import Identity
+from privacy.identities.party import Identity
 from server.config import make_plan
 from server.erasing import erase_client
 from server.method_state import MethodState, method_state_of

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from privacy.budget import PrivacyBudget
-from privacy.events import (
+from privacy.accounting.budget import PrivacyBudget
+from privacy.accounting.events import (
     GaussianRelease,
     LocalRelease,
     SecretCoinFlips,

@@ -10,10 +10,10 @@ from torch.testing import assert_close
 
 from models.hypernetwork_settings import HypernetworkSettings
 from models.schema import Role, Schema, TensorSpec
-from privacy.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
-from privacy.secure_noise import NoiseKeys
-from privacy.settings import PrivacySettings
-from privacy.tree_noise import DerivedKeys
+from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
+from privacy.noise.secure_gaussian import NoiseKeys
+from privacy.noise.settings import PrivacySettings
+from privacy.noise.tree import DerivedKeys
 from server.aggregation.settings import (
     AggregationSettings,
     AttentiveSettings,

@@ -3,8 +3,8 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import delete, update
 
-from privacy.events import GaussianRelease
-from privacy.ledger_chain import LedgerEntry, LedgerError, LedgerOfAnotherRunError
+from privacy.accounting.events import GaussianRelease
+from privacy.accounting.ledger_chain import LedgerEntry, LedgerError, LedgerOfAnotherRunError
 from server.ledger import ledger_entries, ledger_events, prepare_entry, write_entry
 from server.store import Store, open_store
 from server.store_settings import StoreSettings

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert, update
 
-from privacy.accountant import report
+from privacy.accounting.accountant import report
+from privacy.accounting.events import LocalRelease
+from privacy.accounting.ledger_chain import LedgerError, verify_chain
+from privacy.accounting.ledger_file import LedgerFile, read_ledger
+from privacy.accounting.tally import tally
 from privacy.cli import main
-from privacy.events import LocalRelease
-from privacy.federation_tables import read_tables, tally_of_run
-from privacy.ledger_chain import LedgerError, verify_chain
-from privacy.ledger_file import LedgerFile, read_ledger
-from privacy.tally import tally
+from privacy.commands.federation_file import read_tables, tally_of_run
 from server.config import parse_config, preset_names, preset_text
 from server.evaluation_rules import coming_evaluations
 from server.guarantee_rules import budget_of, event_of, fixed_slot_count

@@ -5,9 +5,9 @@ import re
 import msgspec
 import pytest
 
-from privacy.accountant import epsilon_of
-from privacy.events import GaussianRelease
-from privacy.example_settings import ExamplePrivacySettings
+from privacy.accounting.accountant import epsilon_of
+from privacy.accounting.events import GaussianRelease
+from privacy.example_level.settings import ExamplePrivacySettings
 from server.outlook import outlook, promises
 from tests.server.test_guarantee_rules import ATTENTIVE, CENTRAL, LOCAL, SAMPLED, config
 

@@ -17,8 +17,8 @@ from models.personalisation_settings import (
     VanillaSettings,
 )
 from models.schema import Schema, TensorSpec
-from privacy.calibrated_settings import CentralNoise, TreeNoise
-from privacy.settings import NoNoise, PaperNoise, PrivacySettings
+from privacy.noise.calibrated_settings import CentralNoise, TreeNoise
+from privacy.noise.settings import NoNoise, PaperNoise, PrivacySettings
 from server.aggregation.settings import AggregationSettings, AttentiveSettings, MeanSettings
 from server.personalisation_rules import check_deployable, check_personalisation
 

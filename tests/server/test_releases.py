@@ -13,11 +13,11 @@ from sqlalchemy import select
 
 from models.codec import CodecError
 from models.release_record import ReleaseError, decode_release_record
-from privacy.authority import CertificateAuthority
-from privacy.calibrated_settings import CentralNoise
-from privacy.certificates import KeyUse, read_certificate
-from privacy.identity import Identity
-from privacy.signatures import Purpose, SignatureError, verify
+from privacy.identities.authority import CertificateAuthority
+from privacy.identities.certificates import KeyUse, read_certificate
+from privacy.identities.party import Identity
+from privacy.identities.signatures import Purpose, SignatureError, verify
+from privacy.noise.calibrated_settings import CentralNoise
 from server.attempts import OpenAttempt, abort_attempt, next_attempt, open_attempt
 from server.clients import list_clients
 from server.contributions import contributions_of, expire_contribution

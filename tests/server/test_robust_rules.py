@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from models.schema import Role, Schema, TensorSpec
-from privacy.settings import NoNoise, PaperNoise
+from privacy.noise.settings import NoNoise, PaperNoise
 from server.aggregation.robust_settings import (
     CohortTooSmallError,
     MedianSettings,

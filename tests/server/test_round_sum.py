@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sqlalchemy import select
 
 from models.model_settings import schema_of
-from privacy.identity import Identity
+from privacy.identities.party import Identity
 from server.attempts import OpenAttempt
 from server.contributions import contributions_of, keep_contribution
 from server.device_certificates import StoredCertificate, add_certificates

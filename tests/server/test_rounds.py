@@ -3,7 +3,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from privacy.random import SecureSource
+from privacy.foundation.secure_source import SecureSource
 from protos.refusals import RefusalCode
 from server.cohort import CohortOverflowError, PopulationTooLargeError
 from server.round_answers import (

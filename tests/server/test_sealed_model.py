@@ -9,14 +9,14 @@ from models.codec import FlatVector, encode, payload_size
 from models.compression.release_delta import decode_delta, delta_sha256
 from models.compression.settings import CompressionSettings
 from models.schema import Schema, TensorSpec
-from privacy.envelope import (
+from privacy.identities.party import Identity
+from privacy.sealing.envelope import (
     Direction,
     MessageContext,
     UnsealError,
     open_sealed,
     payload_bytes_of,
 )
-from privacy.identity import Identity
 from protos import federation_pb2 as pb
 from server.downlink import Downlink
 from server.sealed_model import ModelSealer, SealedModel

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from privacy.random import SecureSource
+from privacy.foundation.secure_source import SecureSource
 from protos.refusals import RefusalCode
 from server.clients import (
     UnknownClientError,

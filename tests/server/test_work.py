@@ -4,7 +4,7 @@ from typing import cast
 
 import msgspec
 
-from privacy.settings import NoNoise
+from privacy.noise.settings import NoNoise
 from server.device_evaluation import DeviceEvaluation
 from server.evaluation_settings import EvaluationSettings
 from server.intake import Intake

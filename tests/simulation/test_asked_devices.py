@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from models.vocabulary import shipped_vocabulary
-from privacy.events import EvaluationRelease, SecretCoinFlips
+from privacy.accounting.events import EvaluationRelease, SecretCoinFlips
 from server.ledger import ledger_entries, ledger_events
 from server.store import open_store
 from server.store_settings import StoreSettings

@@ -27,7 +27,7 @@ from models.personalisation_settings import (
 )
 from models.plan import Plan, TrainingSettings, VocabularySettings, download_schema, plan_schema
 from models.role_vectors import part_of
-from privacy.settings import NoNoise, PrivacySettings
+from privacy.noise.settings import NoNoise, PrivacySettings
 from simulation.batched_training import BatchedTrainer, ClientWork, TogetherError
 from simulation.dropout_masks import DropoutMasks
 from simulation.state_shelf import StateShelf

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from edge_client.local_round import LocalTrainer
 from models.parameters import initial_parameters
-from privacy.accountant import epsilon_of
-from privacy.budget import PrivacyBudget, rounds_left
+from privacy.accounting.accountant import epsilon_of
+from privacy.accounting.budget import PrivacyBudget, rounds_left
+from privacy.accounting.events import GaussianRelease, LocalRelease, TreeRelease
 from privacy.cli import main
-from privacy.events import GaussianRelease, LocalRelease, TreeRelease
-from privacy.tree_noise import DerivedKeys
+from privacy.noise.tree import DerivedKeys
 from server.config import make_plan
 from server.ledger import ledger_entries, ledger_events
 from server.release_files import read_release

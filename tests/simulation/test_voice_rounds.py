@@ -23,7 +23,7 @@ from models.parts import is_statistic
 from models.plan import Plan, released_schema, upload_schema
 from models.role_vectors import part_of
 from models.schema import Schema
-from privacy.tree_noise import DerivedKeys
+from privacy.noise.tree import DerivedKeys
 from server.release_files import read_release
 from simulation.config import config_from
 from simulation.metrics import Figures, read_metrics

@@ -1,6 +1,7 @@
 """Create the ledger of privacy events, note when a client last took part, and allow secrets.
 
-The columns of ``ledger`` are the fields of ``privacy.ledger_chain.LedgerEntry``, by name.
+The columns of ``ledger`` are the fields of ``privacy.accounting.ledger_chain.LedgerEntry``, by
+name.
 """
 
 import sqlalchemy as sa

@@ -9,7 +9,7 @@ from models.model_settings import TransformerLmSettings, schema_of
 from models.neighbours import MissingFaissError
 from models.personalisation_settings import FedTpSettings, NeighbourSettings
 from models.plan import Plan, TrainingSettings, VocabularySettings
-from privacy.settings import NoNoise
+from privacy.noise.settings import NoNoise
 from tests.edge_client.personalisation.tiny_images import VIT, images, plan_of, started
 
 WORDS = TransformerLmSettings(

@@ -32,8 +32,8 @@ from models.personalisation_settings import (
 from models.plan import Plan, TrainingSettings, download_schema, plan_schema
 from models.role_vectors import part_of
 from models.schema import Role
-from privacy.clipping import UnusableUpdateError
-from privacy.settings import NoNoise
+from privacy.clipping.clip import UnusableUpdateError
+from privacy.noise.settings import NoNoise
 
 CONVNET = ConvNetSettings(
     image_size=8,

@@ -9,7 +9,7 @@ from models.model_settings import ModelSettings, schema_of
 from models.parameters import initial_parameters
 from models.personalisation_settings import PersonalisationSettings
 from models.plan import Plan, TrainingSettings
-from privacy.settings import NoNoise
+from privacy.noise.settings import NoNoise
 
 CONVNET = ConvNetSettings(
     class_count=6,

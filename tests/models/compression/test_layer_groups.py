@@ -19,9 +19,9 @@ from models.parameters import initial_parameters
 from models.personalisation_settings import DittoSettings
 from models.plan import Plan
 from models.schema import Schema, TensorSpec
-from privacy.calibrated_settings import CentralNoise
-from privacy.clipping_settings import AdaptiveClipping
-from privacy.settings import NoNoise
+from privacy.clipping.settings import AdaptiveClipping
+from privacy.noise.calibrated_settings import CentralNoise
+from privacy.noise.settings import NoNoise
 from tests.edge_client.training_plan import MODEL, make_plan, make_text
 
 SCHEMA = schema_of(MODEL)

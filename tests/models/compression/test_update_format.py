@@ -16,9 +16,9 @@ from models.compression.update_format import CompressedFormat, UpdateFormat, upd
 from models.model_settings import schema_of
 from models.plan import Plan, decode_plan, upload_schema
 from models.schema import Schema
-from privacy.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
-from privacy.clipping_settings import AdaptiveClipping
-from privacy.settings import NoNoise, PaperNoise, PrivacySettings
+from privacy.clipping.settings import AdaptiveClipping
+from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
+from privacy.noise.settings import NoNoise, PaperNoise, PrivacySettings
 from tests.edge_client.training_plan import MODEL, make_plan
 
 COUNT = schema_of(MODEL).element_count

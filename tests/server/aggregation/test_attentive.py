@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from models.schema import Schema, TensorSpec
-from privacy.clipping import clip
+from privacy.clipping.clip import clip
 from server.aggregation.registry import build_rule
 from server.aggregation.rule import AggregationRule
 from server.aggregation.settings import AttentiveSettings, LiteralSettings, MeanSettings

@@ -2,7 +2,8 @@
 
 A layer with He scaling holds its effective weight (`models.he_scaling`), and an update is the
 difference of what is held. So the clip, the attention score and the noise, whose size follows from
-the clip, are all of one space, and every bound of `privacy.sensitivity` holds as it is proved.
+the clip, are all of one space, and every bound of `privacy.clipping.sensitivity` holds as it is
+proved.
 """
 
 import math
@@ -15,8 +16,8 @@ from edge_client.optimisers import Optimiser
 from models.he_scaling import HeLinear
 from models.parameters import read_parameters, read_update
 from models.schema import Schema, TensorSpec
-from privacy.clipping_settings import ClippingSettings
-from privacy.layer_clipping import clip_update
+from privacy.clipping.by_layer import clip_update
+from privacy.clipping.settings import ClippingSettings
 from server.aggregation.registry import build_rule
 from server.aggregation.settings import AttentiveSettings
 from tests.edge_client.training_plan import make_plan

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from models.schema import Schema, TensorSpec
-from privacy.clipping import UnusableUpdateError
-from privacy.noise_mode import Arrival
+from privacy.clipping.clip import UnusableUpdateError
+from privacy.noise.mode import Arrival
 from server.aggregation.intake import IntakeSettings
 from server.aggregation.registry import build_rule
 from server.aggregation.rule import AggregationRule

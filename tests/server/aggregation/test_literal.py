@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from models.schema import Schema, TensorSpec
-from privacy.noise_mode import Arrival
+from privacy.noise.mode import Arrival
 from server.aggregation.literal import spectral_norm
 from server.aggregation.registry import build_rule
 from server.aggregation.settings import LiteralSettings

@@ -16,9 +16,9 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from models.schema import Schema, TensorSpec
-from privacy.clipping_settings import ClippingSettings
-from privacy.noise_mode import Arrival
-from privacy.sensitivity import UnprovedSensitivityError
+from privacy.clipping.sensitivity import UnprovedSensitivityError
+from privacy.clipping.settings import ClippingSettings
+from privacy.noise.mode import Arrival
 from server.aggregation.kept_updates import CHUNK_ELEMENTS, KeptUpdates
 from server.aggregation.registry import build_rule
 from server.aggregation.robust_settings import (

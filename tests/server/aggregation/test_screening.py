@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from models.schema import Role, Schema, TensorSpec
-from privacy.calibrated_settings import CentralNoise, LocalNoise
-from privacy.clipping import UnusableUpdateError
-from privacy.clipping_settings import AdaptiveClipping
-from privacy.settings import NoNoise
+from privacy.clipping.clip import UnusableUpdateError
+from privacy.clipping.settings import AdaptiveClipping
+from privacy.noise.calibrated_settings import CentralNoise, LocalNoise
+from privacy.noise.settings import NoNoise
 from server.aggregation.registry import build_rule
 from server.aggregation.robust_settings import MedianSettings
 from server.aggregation.screening import Screen, ScreenedError

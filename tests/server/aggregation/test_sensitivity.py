@@ -3,8 +3,8 @@ import math
 import pytest
 
 from models.schema import Schema, TensorSpec
-from privacy.clipping_settings import ClippingSettings
-from privacy.sensitivity import UnprovedSensitivityError
+from privacy.clipping.sensitivity import UnprovedSensitivityError
+from privacy.clipping.settings import ClippingSettings
 from server.aggregation.sensitivity import aggregate_sensitivity
 from server.aggregation.settings import (
     AggregationSettings,

@@ -10,7 +10,7 @@ from torch.testing import assert_close
 from models.hypernetwork import Hypernetwork, draw_embedding
 from models.hypernetwork_settings import HypernetworkSettings
 from models.schema import Role, Schema, TensorSpec
-from privacy.clipping import UnusableUpdateError
+from privacy.clipping.clip import UnusableUpdateError
 from server.personalisation.hypernetwork import HypernetworkHalf
 from server.personalisation.round_terms import RoundTerms
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from privacy.audit_scores import AuditError
+from privacy.auditing.scores import AuditError
 from simulation.auditing.audit import AuditOptions, run_audit
 from simulation.auditing.coordinator import ClosingCoordinator
 from simulation.auditing.mechanism import slot_count_of

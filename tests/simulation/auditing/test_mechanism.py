@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from models.schema import Schema, TensorSpec
-from privacy.audit_scores import AuditError
-from privacy.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
-from privacy.settings import NoNoise, PaperServerNoise
+from privacy.auditing.scores import AuditError
+from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
+from privacy.noise.settings import NoNoise, PaperServerNoise
 from server.aggregation.settings import AttentiveSettings, MeanSettings
 from server.summing import Contribution
 from simulation.auditing.canaries import Coordinator, canary_name, crowd_size, run_canaries

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from models.vocabulary import EOS
-from privacy.audit_scores import AuditError
+from privacy.auditing.scores import AuditError
 from simulation.auditing.planted import DRAWN_WORDS, draw_secrets, plant, sentence_losses
 from simulation.population import TextPopulation
 

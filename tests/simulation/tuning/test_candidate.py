@@ -5,9 +5,9 @@ import pytest
 
 from models.model_settings import schema_of
 from models.schema import Schema
-from privacy.accountant import epsilon_of
-from privacy.events import GaussianRelease, SecretCoinFlips
-from privacy.slot_overflow import slot_count_for
+from privacy.accounting.accountant import epsilon_of
+from privacy.accounting.events import GaussianRelease, SecretCoinFlips
+from privacy.accounting.slot_overflow import slot_count_for
 from simulation.config import config_from
 from simulation.tuning.candidate import Candidate, Deployment, promise_of, trial_tables
 

@@ -1,0 +1,157 @@
+"""Say what a sequence of releases costs in epsilon, and refuse where two accountants disagree.
+
+The figure is the PLD's (`privacy.accounting.pld`); the second opinion is Opacus' PRV. Trees
+are accounted by zero-concentrated differential privacy (`privacy.accounting.tree`), as published.
+The chance that a draw had more people than slots is taken off delta before any accountant sees it.
+"""
+
+import math
+from collections.abc import Iterable
+
+import msgspec
+
+from privacy.accounting.checked_values import check_delta
+from privacy.accounting.events import PrivacyEvent
+from privacy.accounting.pld import epsilon_by_pld
+from privacy.accounting.second_opinion import SecondOpinionError, accountant_named
+from privacy.accounting.slot_overflow import LARGEST_SHARE_OF_DELTA
+from privacy.accounting.tally import Tally, tally
+from privacy.accounting.tree import epsilon_of_rho
+
+LARGEST_DIFFERENCE = 0.02
+LARGEST_RELATIVE_DIFFERENCE = 0.01
+LARGEST_CHECKED_EPSILON = 100.0
+"""Above it the second opinion is not asked for: it takes minutes, and protects nobody anyway."""
+
+
+class AccountantsDisagreeError(RuntimeError):
+    """Raised when two accountants differ by more than rounding explains; neither is reported."""
+
+
+class SlotOverflowError(ValueError):
+    """Raised when draws could have more people than slots more often than delta allows."""
+
+
+class PrivacyReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Hold what some releases cost one enrolled person.
+
+    Attributes:
+        epsilon: ε at ``delta``; infinite where anything was released without a guarantee.
+        delta: δ, the chance of too many people in a draw included.
+        epsilon_pld: ε by PLD; None for trees and where nothing bounds it.
+        epsilon_prv: ε by PRV; None as above, and where ε is above 100.
+        rho: ρ of zero-concentrated differential privacy; None where sampling amplifies.
+        overflow: Part of delta that is the chance of too many people in a draw.
+        adjacency: Neighbouring relation; ``local`` is any two data sets of one person.
+    """
+
+    epsilon: float
+    delta: float
+    epsilon_pld: float | None
+    epsilon_prv: float | None
+    rho: float | None
+    overflow: float
+    adjacency: str | None
+
+
+def epsilon_of(events: Iterable[PrivacyEvent], delta: float) -> float:
+    """Return ε that events spent at ``delta``, by the first accountant alone.
+
+    Args:
+        events: In the order in which they happened.
+        delta: δ of the whole run, at most 1 / population.
+
+    Raises:
+        SlotOverflowError: If draws can have more people than slots too often.
+        ValueError: If delta is out of its range, or the events do not add up.
+    """
+    return epsilon_of_tally(tally(events), delta)
+
+
+def epsilon_of_tally(total: Tally, delta: float, *, coarseness: float = 1.0) -> float:
+    """Do what `epsilon_of` does for events already added up; see `epsilon_by_pld` for the rest."""
+    left = _delta_left(total, delta)
+    if total.unprotected:
+        return math.inf
+    if total.tree is not None:
+        return epsilon_of_rho(_rho(total), left)
+    return epsilon_by_pld(total, left, coarseness=coarseness)
+
+
+def report(
+    events: Iterable[PrivacyEvent], delta: float, *, second_opinion: str = "prv"
+) -> PrivacyReport:
+    """Account for events with two accountants.
+
+    Args:
+        events: In the order in which they happened.
+        delta: δ of the whole run, at most 1 / population.
+        second_opinion: Name of the other accountant; only ``prv`` is sound.
+
+    Raises:
+        AccountantsDisagreeError: If they differ by more than max(0.02, 1 %), or the second came
+            to no figure.
+        UnsoundAccountantError: If ``gdp`` is asked for.
+        ValueError: As `epsilon_of`.
+    """
+    return report_of_tally(tally(events), delta, second_opinion=second_opinion)
+
+
+def report_of_tally(total: Tally, delta: float, *, second_opinion: str = "prv") -> PrivacyReport:
+    """Do what `report` does for events already added up."""
+    second = accountant_named(second_opinion)
+    epsilon = epsilon_of_tally(total, delta)
+    by_pld = None if total.unprotected or total.tree is not None else epsilon
+    by_prv = None
+    if by_pld is not None and by_pld <= LARGEST_CHECKED_EPSILON:
+        try:
+            by_prv = second(total, _delta_left(total, delta))
+        except SecondOpinionError as error:
+            raise AccountantsDisagreeError(
+                f"PLD gives epsilon {by_pld:.4f}, but there is no second opinion: {error}"
+            ) from None
+        check_agreement(by_pld, by_prv)
+    return PrivacyReport(
+        epsilon=epsilon,
+        delta=delta,
+        epsilon_pld=by_pld,
+        epsilon_prv=by_prv,
+        rho=None if total.unprotected else total.rho,
+        overflow=total.overflow,
+        adjacency=total.adjacency,
+    )
+
+
+def check_agreement(by_pld: float, by_prv: float) -> None:
+    """Check that two figures for ε differ by at most max(0.02, 1 %).
+
+    Raises:
+        AccountantsDisagreeError: If they do not, or one is NaN.
+    """
+    allowed = max(LARGEST_DIFFERENCE, LARGEST_RELATIVE_DIFFERENCE * by_pld)
+    if not abs(by_pld - by_prv) <= allowed:
+        raise AccountantsDisagreeError(
+            f"PLD gives epsilon {by_pld:.4f} and PRV {by_prv:.4f}: they may differ by "
+            f"{allowed:.3g}; neither is reported"
+        )
+
+
+def _rho(total: Tally) -> float:
+    rho = total.rho
+    if rho is None:
+        raise ValueError("rho is not defined where sampling amplifies and no tree is used")
+    return rho
+
+
+def _delta_left(total: Tally, delta: float) -> float:
+    check_delta(delta, population_size=total.population_size)
+    # A little slack: slot counts are chosen for the whole run, and sums round.
+    if total.overflow > delta * LARGEST_SHARE_OF_DELTA * (1 + 1e-9):
+        raise SlotOverflowError(
+            f"slot_count must keep the chance of too many people in a draw at most delta / 10 = "
+            f"{delta * LARGEST_SHARE_OF_DELTA:.3g} over the run, got {total.overflow:.3g}; raise "
+            "slot_count or lower sampling_rate (in a federation's file rounds.cohort_size and "
+            "rounds.participation_rate; a run whose rounds.cap was raised has used up the share of "
+            "its first cap, and needs a larger cohort_size from now on)"
+        )
+    return delta - total.overflow

@@ -1,0 +1,122 @@
+"""Find the least noise that keeps a run within a privacy budget."""
+
+import math
+from collections.abc import Callable, Sequence
+
+from privacy.accounting.accountant import epsilon_of_tally
+from privacy.accounting.checked_values import (
+    check_count,
+    check_delta,
+    check_epsilon,
+    check_sampling_rate,
+)
+from privacy.accounting.tally import Tally
+from privacy.accounting.tree import epsilon_of_rho, tree_sensitivity_squared
+
+_STEP = 1e-4
+_LEAST, _MOST = 1e-2, 1e7
+_FAST = 4.0
+
+
+def noise_multiplier_for(
+    target_epsilon: float, delta: float, rounds: int, sampling_rate: float
+) -> float:
+    """Return the least noise multiplier z that keeps ``rounds`` releases within ε at δ.
+
+    Args:
+        target_epsilon: ε of the whole run.
+        delta: δ of the whole run, in (0, 1).
+        rounds: Rounds of the whole run; T.
+        sampling_rate: q in (0, 1]. Below 1 the coordinator must draw by secret coin flips.
+
+    Returns:
+        z, at most 0.02 % too large, rounded up to a multiple of 0.0001; at least 0.01.
+
+    Raises:
+        ValueError: If a value is missing or out of its range, or no z below 10^7 is enough.
+    """
+    check_epsilon(target_epsilon, "target_epsilon")
+    check_delta(delta)
+    check_count(rounds, "rounds")
+    check_sampling_rate(sampling_rate)
+
+    def excess(log_z: float) -> float:
+        total = _tally(math.exp(log_z), rounds, sampling_rate)
+        epsilon = epsilon_of_tally(total, delta, coarseness=_FAST)
+        # Clamped, so that the search can do sums where epsilon is 0 or infinite.
+        return math.log(min(max(epsilon, 1e-12), 1e12) / target_epsilon)
+
+    def fits(steps: int) -> bool:
+        return epsilon_of_tally(_tally(steps * _STEP, rounds, sampling_rate), delta) <= (
+            target_epsilon
+        )
+
+    # A coarse grid finds the place; the usual one, which other commands report by, confirms it.
+    steps = math.ceil(round(math.exp(_crossing(excess)) / _STEP, 6))
+    while not fits(steps):
+        steps = math.ceil(steps * (1 + _STEP))
+    return round(steps * _STEP, 4)
+
+
+def tree_noise_multiplier_for(
+    target_epsilon: float,
+    delta: float,
+    tree_leaves: Sequence[int],
+    *,
+    min_separation: int,
+    max_participation: int,
+) -> float:
+    """Return the least noise multiplier z of each node that keeps trees of noise within ε at δ.
+
+    Args:
+        target_epsilon: ε of the whole run.
+        delta: δ of the whole run, in (0, 1).
+        tree_leaves: Rounds of each tree in the order of time; several after restarts.
+        min_separation: Least distance in rounds of two participations of one person.
+        max_participation: Most participations of one person over all trees.
+
+    Returns:
+        z, rounded up to a multiple of 0.0001.
+
+    Raises:
+        ValueError: If a value is missing or out of its range, or no z below 10^7 is enough.
+    """
+    check_epsilon(target_epsilon, "target_epsilon")
+    check_delta(delta)
+    squared = tree_sensitivity_squared(
+        tree_leaves, min_separation=min_separation, max_participation=max_participation
+    )
+
+    def rho(z: float) -> float:
+        return squared / (2 * z**2)
+
+    def excess(log_z: float) -> float:
+        epsilon = epsilon_of_rho(rho(math.exp(log_z)), delta)
+        return math.log(max(epsilon, 1e-12) / target_epsilon)
+
+    steps = math.ceil(round(math.exp(_crossing(excess)) / _STEP, 6))
+    while epsilon_of_rho(rho(steps * _STEP), delta) > target_epsilon:
+        steps += 1
+    return round(steps * _STEP, 4)
+
+
+def _crossing(excess: Callable[[float], float]) -> float:
+    """Return ln z where epsilon falls through its target, or the least ln z."""
+    from scipy.optimize import brentq
+
+    low, high = math.log(0.5), 0.0
+    while excess(high) > 0:
+        if high > math.log(_MOST):
+            raise ValueError("target_epsilon must be reachable with a noise_multiplier below 1e7")
+        low, high = high, high + math.log(4)
+    while excess(low) < 0:
+        if low < math.log(_LEAST):
+            return math.log(_LEAST)
+        low, high = low - math.log(2), low
+    return float(brentq(excess, low, high, xtol=_STEP / 2))
+
+
+def _tally(z: float, rounds: int, sampling_rate: float) -> Tally:
+    if sampling_rate == 1:
+        return Tally(inverse_square=rounds / z**2)
+    return Tally(sampled={(z, sampling_rate): rounds})

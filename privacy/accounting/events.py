@@ -1,0 +1,186 @@
+"""Say what was released about the enrolled people, apart from what any accountant makes of it.
+
+An event holds what a later reader needs to compute epsilon again with another accountant, and
+nothing about one person. The unit of privacy is the enrolled person throughout.
+
+References:
+    Andrew et al., "Differentially Private Learning with Adaptive Clipping", NeurIPS 2021,
+        arXiv:1905.03871 (Theorem 1: how the noise is split between the sum and the count).
+    Kairouz et al., "Practical and Private (Deep) Learning without Sampling or Shuffling",
+        ICML 2021, arXiv:2103.00039 (tree aggregation).
+"""
+
+from typing import Literal
+
+import msgspec
+
+from privacy.accounting.checked_values import (
+    check_count,
+    check_noise_multiplier,
+    check_sampling_rate,
+)
+
+Adjacency = Literal["zero-out", "add-remove", "replace-one"]
+"""What neighbours differ in: one person's updates become zeros; the person is there or not (the
+same as zero-out at a fixed slot count); or the updates become any others."""
+
+
+class SecretCoinFlips(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Say that the coordinator drew the cohort: one secret coin for each enrolled person.
+
+    Only this draw amplifies privacy. A cohort of fixed size, devices that choose themselves, and
+    over-selection do not: such an event has ``sampling = None``.
+
+    Attributes:
+        sampling_rate: q, chance of one person in one round, in (0, 1].
+        population_size: Enrolled people among whom the coins were thrown.
+        slot_count: M, the fixed number of slots; a draw of more people aborts the round before
+            any lease, and the probability of that is added to delta.
+    """
+
+    sampling_rate: float
+    population_size: int
+    slot_count: int
+
+    def __post_init__(self) -> None:
+        check_sampling_rate(self.sampling_rate)
+        check_count(self.population_size, "population_size")
+        check_count(self.slot_count, "slot_count")
+
+
+class _Event(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="event"
+):
+    """Hold what every event has: its kind."""
+
+
+class GaussianRelease(_Event, frozen=True, kw_only=True, tag="gaussian"):
+    """Tell of one round's aggregate, released with Gaussian noise by the coordinator.
+
+    Attributes:
+        noise_multiplier: z of everything that the round releases, as one vector: noise standard
+            deviation over L2 sensitivity under ``adjacency``. With adaptive clipping the noised
+            count is part of it (Andrew et al., Theorem 1: z^-2 is the sum of both z^-2).
+        adjacency: Neighbouring relation for which the sensitivity holds.
+        sampling: How the cohort was drawn; None where no amplification may be claimed.
+    """
+
+    noise_multiplier: float
+    adjacency: Adjacency
+    sampling: SecretCoinFlips | None
+
+    def __post_init__(self) -> None:
+        check_noise_multiplier(self.noise_multiplier)
+        _check_amplification(self.adjacency, self.sampling)
+
+
+class TreeRelease(_Event, frozen=True, kw_only=True, tag="tree"):
+    """Tell of one round's leaf in a binary tree of noise, and of the prefix sum released with it.
+
+    Attributes:
+        noise_multiplier: z: standard deviation of each node's noise over the L2 sensitivity of
+            one round's aggregate.
+        adjacency: Neighbouring relation for which the sensitivity holds.
+        min_separation: Least distance in rounds: who took part in round r can next take part in
+            round r + ``min_separation``. 1 is every round.
+        max_participation: Most rounds in which one person takes part in the whole run,
+            enrolling again included.
+        tree_number: Which tree the leaf is in, counted from 0; a restart begins the next one.
+    """
+
+    noise_multiplier: float
+    adjacency: Adjacency
+    min_separation: int
+    max_participation: int
+    tree_number: int
+
+    def __post_init__(self) -> None:
+        check_noise_multiplier(self.noise_multiplier)
+        check_count(self.min_separation, "min_separation")
+        check_count(self.max_participation, "max_participation")
+        check_count(self.tree_number, "tree_number", least=0)
+
+
+class LocalRelease(_Event, frozen=True, kw_only=True, tag="local"):
+    """Tell of one attempt at a round in which each device noises its own update before sending it.
+
+    Neighbours are any two data sets of one person, and the coordinator is not trusted; so there
+    is neither sampling nor an aggregate to hide in.
+
+    Attributes:
+        noise_multiplier: z: each device's noise standard deviation over 2C, the distance of any
+            two clipped updates.
+    """
+
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        check_noise_multiplier(self.noise_multiplier)
+
+
+class EvaluationRelease(_Event, frozen=True, kw_only=True, tag="evaluation"):
+    """Tell of counts measured on held-out devices and released with Gaussian noise.
+
+    Attributes:
+        noise_multiplier: z of all counts together, as one vector.
+        adjacency: Neighbouring relation for which the sensitivity holds.
+        sampling: How the devices were drawn; None where no amplification may be claimed.
+    """
+
+    noise_multiplier: float
+    adjacency: Adjacency
+    sampling: SecretCoinFlips | None
+
+    def __post_init__(self) -> None:
+        check_noise_multiplier(self.noise_multiplier)
+        _check_amplification(self.adjacency, self.sampling)
+
+
+class UnprotectedRelease(_Event, frozen=True, kw_only=True, tag="unprotected"):
+    """Tell of a release without any guarantee: from here on epsilon is infinite.
+
+    Attributes:
+        mode: The noise mode. The paper's noise is not scaled to a sensitivity, so it counts as
+            none.
+    """
+
+    mode: Literal["none", "paper", "paper-server"]
+
+
+PrivacyEvent = GaussianRelease | TreeRelease | LocalRelease | EvaluationRelease | UnprotectedRelease
+
+_ENCODER = msgspec.json.Encoder(order="sorted")
+_DECODER: msgspec.json.Decoder[PrivacyEvent] = msgspec.json.Decoder(PrivacyEvent, strict=True)
+
+
+class EventError(ValueError):
+    """Raised when bytes are no privacy event in its one canonical form."""
+
+
+def canonical_bytes(event: PrivacyEvent) -> bytes:
+    """Return the event as JSON with sorted keys: one form for one event, whoever wrote it."""
+    # Read back once, so that an integer given for a float is written as the float it means.
+    return _ENCODER.encode(_DECODER.decode(_ENCODER.encode(event)))
+
+
+def read_event(data: bytes) -> PrivacyEvent:
+    """Return the event of its canonical bytes.
+
+    Raises:
+        EventError: If they are no event, hold an impossible value, or are not canonical.
+    """
+    try:
+        event = _DECODER.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise EventError(f"privacy event cannot be read: {error}") from None
+    if _ENCODER.encode(event) != data:
+        raise EventError("privacy event must be in its canonical form: sorted keys, no spaces")
+    return event
+
+
+def _check_amplification(adjacency: Adjacency, sampling: SecretCoinFlips | None) -> None:
+    if sampling is not None and sampling.sampling_rate < 1 and adjacency == "replace-one":
+        raise ValueError(
+            "sampling must be None with adjacency replace-one: amplification is accounted for "
+            "zero-out and add-remove only; account with adjacency zero-out, or without sampling"
+        )

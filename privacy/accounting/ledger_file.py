@@ -1,0 +1,151 @@
+"""Read a privacy ledger offline, from a coordinator's SQLite store or from its JSON export.
+
+Neither needs the coordinator, its settings or its keys: whoever has the file can check the chain
+and compute epsilon again. The store is opened for reading only.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from privacy.accounting.ledger_chain import LedgerEntry, LedgerError
+
+_SQLITE_MAGIC = b"SQLite format 3\0"
+
+
+class LedgerFile(NamedTuple):
+    """Hold an unchecked ledger: give both to `privacy.accounting.ledger_chain.verify_chain`.
+
+    Attributes:
+        run: Identifier of the run that the file says it belongs to, 32 hex digits.
+        entries: As stored, oldest first.
+    """
+
+    run: str
+    entries: list[LedgerEntry]
+
+
+Spent = dict[str, float | str | None]
+"""Figures of a `privacy.accounting.accountant.PrivacyReport`; an infinite one is null in JSON."""
+
+
+class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Hold one entry of the export; digests in hex, the event as its canonical JSON."""
+
+    sequence: int
+    round_number: int
+    event: str
+    recorded_ms: int
+    clock_set_back_ms: int
+    previous_sha256: str
+    sha256: str
+
+
+class _Export(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Hold the export: format, run, every entry, and what its writer says was spent."""
+
+    format: int
+    run: str
+    entries: list[_Entry]
+    spent: Spent | None = None
+
+
+_FORMAT = 1
+
+
+def export_ledger(run: str, entries: Sequence[LedgerEntry], *, spent: Spent | None = None) -> str:
+    """Return a ledger as JSON that `read_ledger` takes.
+
+    Args:
+        run: Identifier of the run, 32 hex digits.
+        entries: Oldest first.
+        spent: What the entries cost, for who reads the JSON; `read_ledger` leaves it out, so that
+            whoever asks computes it again.
+    """
+    rows = [
+        _Entry(
+            sequence=entry.sequence,
+            round_number=entry.round_number,
+            event=entry.event.decode(),
+            recorded_ms=entry.recorded_ms,
+            clock_set_back_ms=entry.clock_set_back_ms,
+            previous_sha256=entry.previous_sha256.hex(),
+            sha256=entry.sha256.hex(),
+        )
+        for entry in entries
+    ]
+    text = msgspec.json.encode(_Export(format=_FORMAT, run=run, entries=rows, spent=spent))
+    return msgspec.json.format(text, indent=1).decode()
+
+
+def read_ledger(path: Path) -> LedgerFile:
+    """Read a ledger without checking its chain.
+
+    Args:
+        path: The coordinator's SQLite store, or the output of ``sotto-server ledger --json``.
+
+    Raises:
+        LedgerError: If the file is neither, or holds no ledger.
+        OSError: If it cannot be read.
+    """
+    with path.open("rb") as file:
+        is_store = file.read(len(_SQLITE_MAGIC)) == _SQLITE_MAGIC
+    return _read_store(path) if is_store else _read_export(path)
+
+
+def _read_store(path: Path) -> LedgerFile:
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as store:
+            runs = store.execute("SELECT run FROM runs").fetchall()
+            columns = ", ".join(LedgerEntry._fields)
+            rows = store.execute(
+                f"SELECT {columns} FROM ledger ORDER BY sequence"  # noqa: S608 - our own names
+            ).fetchall()
+    except sqlite3.Error as error:
+        raise LedgerError(f"{path} holds no ledger of a coordinator: {error}") from None
+    if len(runs) != 1:
+        raise LedgerError(f"{path} must belong to one run, got {len(runs)}")
+    return LedgerFile(run=_checked_run(runs[0][0]), entries=[_from_row(row) for row in rows])
+
+
+def _from_row(row: tuple[object, ...]) -> LedgerEntry:
+    try:
+        # SQLite keeps whatever type was written: an edited row may hold text for bytes.
+        return msgspec.convert(row, LedgerEntry, builtin_types=(bytes,))
+    except msgspec.ValidationError as error:
+        raise LedgerError(f"ledger entry {row[0]} was changed: {error}") from None
+
+
+def _read_export(path: Path) -> LedgerFile:
+    try:
+        export = msgspec.json.decode(path.read_bytes(), type=_Export)
+        entries = [
+            LedgerEntry(
+                sequence=entry.sequence,
+                round_number=entry.round_number,
+                event=entry.event.encode(),
+                recorded_ms=entry.recorded_ms,
+                clock_set_back_ms=entry.clock_set_back_ms,
+                previous_sha256=bytes.fromhex(entry.previous_sha256),
+                sha256=bytes.fromhex(entry.sha256),
+            )
+            for entry in export.entries
+        ]
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise LedgerError(f"{path} is no ledger: {error}") from None
+    if export.format != _FORMAT:
+        raise LedgerError(f"{path} must have ledger format {_FORMAT}, got {export.format}")
+    return LedgerFile(run=_checked_run(export.run), entries=entries)
+
+
+def _checked_run(run: str) -> str:
+    try:
+        if len(bytes.fromhex(run)) == 16:
+            return run
+    except ValueError:
+        pass
+    raise LedgerError(f"run of a ledger must be 32 hex digits, got {run!r}")

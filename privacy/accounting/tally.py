@@ -1,0 +1,133 @@
+"""Add up privacy events into the few numbers that accountants need.
+
+Gaussian releases without sampling are one Gaussian release whose z^-2 is the sum of theirs,
+exactly; sampled ones are counted by their (z, q); leaves of trees are counted by tree.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from itertools import groupby
+
+import msgspec
+
+from privacy.accounting.events import (
+    EvaluationRelease,
+    GaussianRelease,
+    LocalRelease,
+    PrivacyEvent,
+    SecretCoinFlips,
+    TreeRelease,
+    UnprotectedRelease,
+)
+from privacy.accounting.slot_overflow import overflow_probability
+from privacy.accounting.tree import tree_rho
+
+
+class Tally(msgspec.Struct, frozen=True, kw_only=True):
+    """Hold what a sequence of events comes to.
+
+    Attributes:
+        unprotected: Whether anything was released without a guarantee.
+        inverse_square: Sum of z^-2 over Gaussian releases without amplification.
+        sampled: How many releases were amplified, by (z, q).
+        tree: The rules of the trees, if there are any; the same for every leaf.
+        tree_leaves: Leaves of each tree, in order.
+        adjacency: Neighbouring relation of the guarantee; None before the first event.
+        overflow: Probability that any draw had more people than slots.
+        population_size: Largest population that was drawn from; None where nobody was drawn.
+    """
+
+    unprotected: bool = False
+    inverse_square: float = 0.0
+    sampled: dict[tuple[float, float], int] = {}
+    tree: TreeRelease | None = None
+    tree_leaves: tuple[int, ...] = ()
+    adjacency: str | None = None
+    overflow: float = 0.0
+    population_size: int | None = None
+
+    def plus(self, event: PrivacyEvent, times: int = 1) -> "Tally":
+        """Return the tally after ``times`` more of an event.
+
+        Raises:
+            ValueError: If its neighbouring relation or its tree differs from those before.
+        """
+        match event:
+            case UnprotectedRelease():
+                return msgspec.structs.replace(self, unprotected=True)
+            case LocalRelease():
+                return self._beside("local")._gaussian(event.noise_multiplier, None, times)
+            case GaussianRelease() | EvaluationRelease():
+                beside = self._beside(event.adjacency)
+                return beside._gaussian(event.noise_multiplier, event.sampling, times)
+            case TreeRelease():
+                return self._beside(event.adjacency)._leaf(event, times)
+
+    @property
+    def rho(self) -> float | None:
+        """ρ of zero-concentrated differential privacy; None where amplified releases have none.
+
+        With trees, amplified releases count as if everybody had been drawn: never too little.
+        """
+        if self.tree is None:
+            return None if self.sampled else self.inverse_square / 2
+        of_trees = tree_rho(
+            self.tree.noise_multiplier,
+            self.tree_leaves,
+            min_separation=self.tree.min_separation,
+            max_participation=self.tree.max_participation,
+        )
+        of_sampled = sum(times / z**2 for (z, _), times in self.sampled.items())
+        return of_trees + (self.inverse_square + of_sampled) / 2
+
+    def _beside(self, adjacency: str) -> "Tally":
+        if self.adjacency not in (None, adjacency):
+            raise ValueError(
+                f"adjacency must be {self.adjacency} as in the events before, got {adjacency}: "
+                "guarantees for different neighbours do not add up; begin a new run"
+            )
+        return msgspec.structs.replace(self, adjacency=adjacency)
+
+    def _gaussian(self, z: float, sampling: SecretCoinFlips | None, times: int) -> "Tally":
+        if sampling is None or sampling.sampling_rate == 1:
+            return msgspec.structs.replace(self, inverse_square=self.inverse_square + times / z**2)
+        sampled = Counter(self.sampled)
+        sampled[z, sampling.sampling_rate] += times
+        one_draw = overflow_probability(
+            sampling.population_size, sampling.sampling_rate, sampling.slot_count
+        )
+        return msgspec.structs.replace(
+            self,
+            sampled=dict(sampled),
+            overflow=self.overflow + times * one_draw,
+            population_size=max(self.population_size or 0, sampling.population_size),
+        )
+
+    def _leaf(self, event: TreeRelease, times: int) -> "Tally":
+        newest = event.tree_number == len(self.tree_leaves) - 1
+        if not newest and event.tree_number != len(self.tree_leaves):
+            raise ValueError(
+                f"tree_number must be {max(0, len(self.tree_leaves) - 1)} or the next, "
+                f"got {event.tree_number}"
+            )
+        rules = msgspec.structs.replace(event, tree_number=0)
+        if self.tree not in (None, rules):
+            raise ValueError(
+                "noise_multiplier, min_separation and max_participation must be those of the "
+                "tree's first leaf: its noise is already drawn; begin a new run"
+            )
+        before = self.tree_leaves[:-1] if newest else self.tree_leaves
+        leaves = times + (self.tree_leaves[-1] if newest else 0)
+        return msgspec.structs.replace(self, tree=rules, tree_leaves=(*before, leaves))
+
+
+def tally(events: Iterable[PrivacyEvent]) -> Tally:
+    """Add up events in the order in which they happened.
+
+    Raises:
+        ValueError: As `Tally.plus`.
+    """
+    total = Tally()
+    for event, same in groupby(events):
+        total = total.plus(event, len(list(same)))
+    return total

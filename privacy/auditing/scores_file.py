@@ -1,0 +1,63 @@
+"""Read the scores of canaries that were sent through a real federation.
+
+The file is CSV: a header ``canary,score,included`` and one line a canary and round, ``included``
+being 1 where the coin let it take part and 0 where not. Every canary has as many lines.
+"""
+
+import csv
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from privacy.auditing.scores import AuditError, Coins, Scores
+
+HEADER = ["canary", "score", "included"]
+
+
+class ScoresFile(NamedTuple):
+    """Hold the scores of a file.
+
+    Attributes:
+        names: Canaries, in the order of their first line.
+        scores: Float64, shape ``(rounds, canaries)``.
+        included: How the coins fell, same shape.
+    """
+
+    names: list[str]
+    scores: Scores
+    included: Coins
+
+
+def read_scores(path: Path) -> ScoresFile:
+    """Return the scores in a file.
+
+    Raises:
+        AuditError: If a line breaks the rule, or canaries differ in how many lines they have.
+        OSError: If the file cannot be read.
+    """
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    if not rows or rows[0] != HEADER:
+        raise AuditError(f"{path} must begin with the line {','.join(HEADER)}")
+    by_canary: dict[str, list[tuple[float, bool]]] = {}
+    for number, row in enumerate(rows[1:], start=2):
+        by_canary.setdefault(row[0] if row else "", []).append(_line(row, f"{path}:{number}"))
+    counts = {len(lines) for lines in by_canary.values()}
+    if len(counts) != 1:
+        raise AuditError(
+            f"{path} must have as many lines for every canary, it has {sorted(counts) or 'none'}"
+        )
+    table = np.array(list(by_canary.values()), dtype=np.float64)
+    return ScoresFile(list(by_canary), table[:, :, 0].T, table[:, :, 1].T == 1)
+
+
+def _line(row: list[str], where: str) -> tuple[float, bool]:
+    try:
+        _, score, included = row
+        coin = {"0": False, "1": True}[included]
+        return float(score), coin
+    except (ValueError, KeyError):
+        raise AuditError(
+            f"{where} must read like canary-0001,0.25,1 with 1 for included and 0 for left out"
+        ) from None

@@ -1,0 +1,291 @@
+"""Say in plain words what a federation's file promises: unit, neighbours, draw, noise, epsilon.
+
+The modes of [FedAtt] promise nothing; for them the magnitude β is turned into the noise multiplier
+that it comes to, so that a reader sees how far it is from one that would.
+
+References:
+    [FedAtt] Ji et al., IJCNN 2019, arXiv:1812.07108 (β in Eq. 6).
+"""
+
+import math
+
+from privacy.accounting.accountant import epsilon_of_tally
+from privacy.accounting.budget import PrivacyBudget
+from privacy.accounting.events import Adjacency
+from privacy.accounting.tally import Tally
+from privacy.clipping.sensitivity import mean_sensitivity
+from privacy.commands.answer import Answer, Figure, in_words
+from privacy.commands.budget import CHEAP_ATTENTION, price_line
+from privacy.commands.federation_file import (
+    FederationTables,
+    TrainingTable,
+    aggregate_sensitivity,
+    tally_of_models,
+    tally_of_run,
+)
+from privacy.example_level.settings import ExamplePrivacySettings
+from privacy.noise.calibrated_settings import NEIGHBOURS, CentralNoise, LocalNoise, TreeNoise
+from privacy.noise.settings import NoNoise, PaperNoise, PaperServerNoise
+
+_DELTA_OF_PAPER = 1e-5
+"""δ at which the paper's noise is looked at: the paper states none."""
+
+
+def explain(tables: FederationTables) -> Answer:
+    """Return what a plan means, in words and figures; one accountant only.
+
+    Raises:
+        ValueError: If the plan does not say enough to account for it.
+    """
+    lines = [f"Mode: {tables.privacy.guarantee}."]
+    figures: dict[str, Figure] = {
+        "guarantee": tables.privacy.guarantee,
+        "guarantees_privacy": tables.privacy.guarantees_privacy,
+        "rounds": tables.rounds.cap,
+    }
+    match tables.privacy:
+        case CentralNoise() | TreeNoise() | LocalNoise():
+            parts = [_unit(tables), _draw(tables), _spent(tables), _noise(tables)]
+            parts.append(_evaluations(tables))
+        case PaperNoise() | PaperServerNoise():
+            parts = [_papers_noise(tables)]
+        case NoNoise():
+            parts = [Answer({}, ["Nothing is hidden: one person's data can be read off a model."])]
+    if tables.training.example_privacy is not None:
+        parts.append(_sentences(tables.training, tables.training.example_privacy))
+    for part in parts:
+        figures |= part.figures
+        lines += part.lines
+    return Answer(figures, lines)
+
+
+def _unit(tables: FederationTables) -> Answer:
+    privacy = tables.privacy
+    relation = privacy.adjacency if isinstance(privacy, CentralNoise | TreeNoise) else "local"
+    words = NEIGHBOURS.get(relation, "neighbours are any two data sets of one person")
+    return Answer(
+        {"unit": "enrolled person", "adjacency": relation},
+        [
+            "Unit of privacy: the enrolled person, all rounds together; enrolling again makes no "
+            "new one.",
+            f"{words[0].upper()}{words[1:]}.",
+        ],
+    )
+
+
+def _draw(tables: FederationTables) -> Answer:
+    rounds, privacy = tables.rounds, tables.privacy
+    slots = tables.slot_count
+    figures: dict[str, Figure] = {"slot_count": slots, "sampling_rate": None}
+    if rounds.selection == "sampled" and isinstance(privacy, CentralNoise):
+        figures["sampling_rate"] = rounds.participation_rate
+        words = (
+            f"a secret coin of {rounds.participation_rate:g} for each of at most "
+            f"{rounds.population_size} people in every round, {slots} places; this amplifies"
+        )
+        if privacy.adjacency == "replace-one":
+            words = "secret coins, which are not accounted for with replace-one"
+    elif isinstance(privacy, TreeNoise):
+        words = (
+            f"nothing is assumed but that one person takes part at most "
+            f"{in_words(privacy.max_participation, 'time')}, at least "
+            f"{in_words(privacy.min_separation, 'round')} apart"
+        )
+    else:
+        words = "no secret coins, so nothing is amplified: one person may be in every round"
+    return Answer(figures, [f"Draw: {words}."])
+
+
+def _spent(tables: FederationTables) -> Answer:
+    delta, budget = tables.delta, tables.epsilon_budget
+    if delta is None or budget is None:
+        raise ValueError("delta and epsilon_budget must be given")
+    one = epsilon_of_tally(tally_of_models(tables, 1), delta)
+    whole = epsilon_of_tally(tally_of_run(tables), delta)
+    fitting = _rounds_that_fit(tables, PrivacyBudget(epsilon_budget=budget, delta=delta))
+    cap = tables.rounds.cap
+    lines = [
+        f"One round: epsilon {one:.3g} at delta {delta:g}.",
+        f"Whole run: epsilon {whole:.3g} at delta {delta:g} over {in_words(cap, 'round')}; "
+        f"the budget is {budget:g}.",
+    ]
+    if fitting < cap:
+        lines.append(
+            f"The run stops after {in_words(fitting, 'round')}, before the budget is passed; "
+            "raise noise_multiplier, or lower rounds.cap or the sampling rate."
+        )
+    return Answer(
+        {
+            "delta": delta,
+            "epsilon_round": one,
+            "epsilon": whole,
+            "epsilon_budget": budget,
+            "rounds_that_fit": fitting,
+        },
+        lines,
+    )
+
+
+def _rounds_that_fit(tables: FederationTables, budget: PrivacyBudget) -> int:
+    """Return how many rounds of the plan keep the budget; epsilon never falls with rounds."""
+    low, high = 0, tables.rounds.cap + 1
+    while high - low > 1:
+        # The whole run first: mostly it fits, and nothing more is asked.
+        middle = high - 1 if low == 0 and high > tables.rounds.cap else (low + high) // 2
+        fits = epsilon_of_tally(tally_of_run(tables, middle), budget.delta) <= budget.epsilon_budget
+        low, high = (middle, high) if fits else (low, middle)
+    return low
+
+
+def _noise(tables: FederationTables) -> Answer:
+    privacy = tables.privacy
+    if isinstance(privacy, LocalNoise):
+        sensitivity = 2 * privacy.clipping_norm
+        where = "each device's update"
+    elif isinstance(privacy, CentralNoise | TreeNoise):
+        sensitivity = aggregate_sensitivity(tables, privacy.adjacency)
+        where = "the aggregate" if isinstance(privacy, CentralNoise) else "each node of the tree"
+    else:
+        raise ValueError("only modes with a guarantee have calibrated noise")
+    drawn, reasons = _drawn_multiplier(privacy, tables.personalisation.vector_count)
+    whole = f"; {privacy.noise_multiplier:g} together with {reasons}" if reasons else ""
+    priced = _price(tables, sensitivity)
+    return Answer(
+        {
+            "noise_multiplier": privacy.noise_multiplier,
+            "drawn_noise_multiplier": drawn,
+            "sensitivity": sensitivity,
+            "noise_std": drawn * sensitivity,
+            **priced.figures,
+        },
+        [
+            f"Noise: {drawn:.4g} (multiplier{whole}) x {sensitivity:.4g} (sensitivity) = standard "
+            f"deviation {drawn * sensitivity:.4g} on every parameter of {where}, before the "
+            "server's step.",
+            *priced.lines,
+        ],
+    )
+
+
+def _drawn_multiplier(
+    privacy: LocalNoise | CentralNoise | TreeNoise, vectors: int
+) -> tuple[float, str]:
+    """Return the multiplier that one vector is drawn with, and what else of a round shares z."""
+    if not isinstance(privacy, CentralNoise):
+        return privacy.noise_multiplier, ""
+    beside = ["the count behind the clip"] if privacy.adaptive_clipping is not None else []
+    beside += ["what teaches the hypernetwork"] if vectors > 1 else []
+    return privacy.aggregate_noise_multiplier * math.sqrt(vectors), " and ".join(beside)
+
+
+def _evaluations(tables: FederationTables) -> Answer:
+    """Return what evaluations by devices cost, and how much of a figure is noise; or nothing."""
+    event, noise = tables.evaluation_event, tables.evaluation.noise
+    delta, size = tables.delta, tables.evaluation.cohort_size
+    if event is None or noise is None or delta is None or size is None:
+        return Answer({}, [])
+    count = tables.evaluation_count()
+    one = epsilon_of_tally(Tally().plus(event), delta)
+    models = epsilon_of_tally(tally_of_models(tables, tables.rounds.cap), delta)
+    error = noise.loss_error(event.adjacency, size)
+    return Answer(
+        {
+            "evaluations": count,
+            "epsilon_evaluation": one,
+            "epsilon_models": models,
+            "evaluation_loss_error": error,
+        },
+        [
+            f"Evaluations: {count:,} by devices in the whole run, which would cost epsilon "
+            f"{models:.3g} without them; one alone costs {one:.3g}.",
+            f"Their noise moves the mean log-loss by about {error:.2g} nats, and the perplexity by "
+            f"{math.expm1(error):.2g} of itself, if {size:,} devices answer with "
+            f"{noise.token_cap:,} targets or more.",
+        ],
+    )
+
+
+def _sentences(training: TrainingTable, examples: ExamplePrivacySettings) -> Answer:
+    """Return the second layer, and what a round costs a sentence of a person who takes part."""
+    z, q = examples.noise_multiplier, examples.sampling_rate
+    steps = examples.step_count(training.local_epochs)
+    spent = Tally(inverse_square=steps / z**2) if q == 1 else Tally(sampled={(z, q): steps})
+    epsilon = epsilon_of_tally(spent, examples.delta)
+    promise = examples.guarantee(training.local_epochs)
+    return Answer(
+        {"example_epsilon_round": epsilon, "example_delta": examples.delta},
+        [
+            f"{promise[0].upper()}{promise[1:]}.",
+            f"A round in which a person takes part costs each of their sentences epsilon "
+            f"{epsilon:.3g} at delta {examples.delta:g}.",
+        ],
+    )
+
+
+def _price(tables: FederationTables, sensitivity: float) -> Answer:
+    """Return what attention adds to the noise; nothing under equal weights or local noise."""
+    strength, slots = tables.aggregation.attention_strength, tables.slot_count
+    norm, privacy = tables.privacy.clipping_norm, tables.privacy
+    if tables.aggregation.rule != "attentive" or not isinstance(privacy, CentralNoise | TreeNoise):
+        return Answer({}, [])
+    if slots is None or norm is None:
+        raise ValueError("attention is priced for a fixed number of places and a clipping norm")
+    price = sensitivity / mean_sensitivity(
+        slot_count=slots, clipping_norms=[norm], adjacency=privacy.adjacency
+    )
+    dear = abs(strength) > CHEAP_ATTENTION
+    return Answer(
+        {"price_of_attention": price}, [f"Price: {price_line(strength, price)}."] if dear else []
+    )
+
+
+def _papers_noise(tables: FederationTables) -> Answer:
+    """Return the noise multiplier that β comes to, for zero-out neighbours."""
+    zero_out: Adjacency = "zero-out"
+    try:
+        sensitivity = aggregate_sensitivity(tables, zero_out)
+    except ValueError as error:
+        figures: dict[str, Figure] = {"noise_multiplier": None}
+        return Answer(figures, [f"As a noise multiplier the magnitude is nothing: {error}."])
+    z = _papers_std(tables) / sensitivity
+    magnitude = _magnitude(tables)
+    figures = {"randomisation_magnitude": magnitude, "noise_multiplier": z}
+    if z == 0:
+        return Answer(figures, ["A magnitude of 0 adds no noise."])
+    one = epsilon_of_tally(Tally(inverse_square=z**-2), _DELTA_OF_PAPER)
+    figures["epsilon_round"] = one
+    figures["delta"] = _DELTA_OF_PAPER
+    return Answer(
+        figures,
+        [
+            f"The randomisation magnitude {magnitude:g} is a noise multiplier of {z:.2g}: one "
+            f"round alone would cost epsilon {one:,.3g} at delta {_DELTA_OF_PAPER:g}.",
+            "A noise multiplier near 1 would need a magnitude of about "
+            f"{magnitude / z:.2g}. The ledger counts this mode as no guarantee.",
+        ],
+    )
+
+
+def _papers_std(tables: FederationTables) -> float:
+    """Return the noise on the aggregate before the server's step, in parameter units.
+
+    Draws of every client are averaged with equal weights, the most that averaging takes away;
+    one draw of the server is not scaled by its step size.
+    """
+    match tables.privacy:
+        case PaperNoise(randomisation_magnitude=magnitude, noise_std=std):
+            return magnitude * std / math.sqrt(tables.slot_count or 1)
+        case PaperServerNoise(randomisation_magnitude=magnitude):
+            return magnitude / tables.aggregation.server_step_size
+        case _:
+            raise ValueError("only the paper's modes have a randomisation magnitude")
+
+
+def _magnitude(tables: FederationTables) -> float:
+    match tables.privacy:
+        case PaperNoise(randomisation_magnitude=magnitude):
+            return magnitude
+        case PaperServerNoise(randomisation_magnitude=magnitude):
+            return magnitude
+        case _:
+            raise ValueError("only the paper's modes have a randomisation magnitude")

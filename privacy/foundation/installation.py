@@ -1,0 +1,43 @@
+"""Refuse to run when the packages of sotto come from more than one place.
+
+The import names are everyday words (``models``, ``privacy``). If another distribution or a folder
+on the path answered to one of them, half of the program would be someone else's code: each
+command checks this before anything else.
+"""
+
+import importlib.util
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+PACKAGES = ("protos", "privacy", "models", "server", "edge_client", "export", "simulation")
+
+
+class InstallationError(RuntimeError):
+    """Raised when an import name of sotto leads to another program's folder."""
+
+
+def check_installation() -> None:
+    """Check that all packages of sotto that can be imported lie in one parent folder.
+
+    Raises:
+        InstallationError: If they do not; the text names the package that lies elsewhere.
+    """
+    home = Path(__file__).resolve().parents[2]
+    for package in PACKAGES:
+        spec = importlib.util.find_spec(package)
+        for folder in _folders(spec):
+            if folder.parent != home:
+                raise InstallationError(
+                    f"sotto's packages must share one folder: 'privacy' lies in {home}, but "
+                    f"'{package}' is {folder}; install sotto into an environment of its own"
+                )
+
+
+def _folders(spec: ModuleSpec | None) -> list[Path]:
+    """Return the folders (or the single file) that an import name leads to."""
+    if spec is None:
+        return []
+    places = list(spec.submodule_search_locations or [])
+    if not places and spec.origin is not None:
+        places = [spec.origin]
+    return [Path(place).resolve() for place in places]

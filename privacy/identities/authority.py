@@ -1,0 +1,258 @@
+"""Issue certificates: the federation's own authority, made once by ``sotto-server init``.
+
+The authority's key is ECDSA on P-256 and signs nothing but certificates. Its certificate is the
+root that every party pins; an invite carries its fingerprint.
+"""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Self
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
+
+from privacy.foundation.atomic_files import READABLE, write_atomically
+from privacy.identities.certificates import (
+    CLOCK_TOLERANCE,
+    PROFILES,
+    CertificateError,
+    Certificates,
+    KeyUse,
+    Role,
+    certificate_der,
+    fingerprint,
+)
+from privacy.identities.keys import (
+    KeyFileError,
+    PublicKey,
+    make_private_folder,
+    make_tls_key,
+    public_key_sha256,
+    read_private_key,
+    write_private_key,
+)
+from privacy.identities.signing_requests import SigningRequests, read_signing_request
+
+AUTHORITY_DAYS = 3650
+CERTIFICATE_DAYS = 90
+_KEY_FILE = "authority.key"
+_CERTIFICATE_FILE = "authority.crt"
+
+
+class CertificateAuthority:
+    """Certify the keys of one federation.
+
+    Attributes:
+        certificate: The authority's own certificate, DER.
+        fingerprint: SHA-256 of it, 32 bytes.
+    """
+
+    def __init__(self, key: ec.EllipticCurvePrivateKey, certificate: bytes) -> None:
+        self._key = key
+        self._parsed = x509.load_der_x509_certificate(certificate)
+        self.certificate = certificate
+        self.fingerprint = fingerprint(certificate)
+
+    @classmethod
+    def create(
+        cls, folder: Path, run: str, *, passphrase: bytes | None = None, now: float | None = None
+    ) -> Self:
+        """Make an authority for a run and keep it in an owner-only folder.
+
+        Args:
+            folder: Where ``authority.key`` and ``authority.crt`` (PEM) are written.
+            run: Identifier of the run, 32 hex digits; part of the authority's name.
+            passphrase: Encrypts the key file.
+            now: Unix seconds; the clock's if absent.
+
+        Raises:
+            KeyFileError: If the folder holds an authority already, or others can read it.
+        """
+        make_private_folder(folder)
+        if (folder / _CERTIFICATE_FILE).exists():
+            raise KeyFileError(f"{folder} holds an authority already; a new one would orphan it")
+        key = make_tls_key()
+        certificate = _root_certificate(key, run, _moment(now))
+        write_private_key(folder / _KEY_FILE, key, passphrase)
+        # Written last: a folder with a certificate is a whole one.
+        write_atomically(
+            folder / _CERTIFICATE_FILE, certificate.public_bytes(Encoding.PEM), mode=READABLE
+        )
+        return cls(key, certificate.public_bytes(Encoding.DER))
+
+    @classmethod
+    def load(cls, folder: Path, *, passphrase: bytes | None = None) -> Self:
+        """Read an authority that `create` wrote.
+
+        Raises:
+            KeyFileError: If a file is missing, damaged or readable by others, or the two files do
+                not belong together.
+        """
+        key = read_private_key(folder / _KEY_FILE, passphrase)
+        path = folder / _CERTIFICATE_FILE
+        try:
+            certificate = certificate_der(path.read_bytes())
+        except OSError as error:
+            raise KeyFileError(f"{path} cannot be read: {error.strerror}") from None
+        except CertificateError as error:
+            raise KeyFileError(f"{path}: {error}") from None
+        parsed = x509.load_der_x509_certificate(certificate)
+        if not isinstance(key, ec.EllipticCurvePrivateKey) or parsed.public_key() != (
+            key.public_key()
+        ):
+            raise KeyFileError(f"{path} does not belong to {_KEY_FILE}; restore both from a backup")
+        return cls(key, certificate)
+
+    def issue(
+        self,
+        request: bytes,
+        *,
+        use: KeyUse,
+        name: str,
+        role: Role,
+        days: float = CERTIFICATE_DAYS,
+        hostnames: Iterable[str] = (),
+        now: float | None = None,
+    ) -> bytes:
+        """Return a certificate, DER, for the key of a signing request.
+
+        Args:
+            request: PKCS#10, DER.
+            use: The one use to certify; the request must ask for it.
+            name: Whose key it is; replaces the label in the request.
+            role: What its owner is.
+            days: Life from ``now`` on.
+            hostnames: Host names and IP addresses a TLS client may find the coordinator under.
+            now: Unix seconds; the clock's if absent.
+
+        Raises:
+            CertificateError: If the request does not prove possession of a fitting key, or the
+                certificate would outlive the authority.
+            ValueError: If a host name or ``name`` cannot stand in a certificate.
+        """
+        public_key = read_signing_request(request, use)
+        issued = _moment(now)
+        expires = issued + timedelta(days=days)
+        if not issued < expires <= self._parsed.not_valid_after_utc:
+            raise CertificateError(
+                f"certificate must end after {issued:%Y-%m-%d} and by the authority's end, "
+                f"{self._parsed.not_valid_after_utc:%Y-%m-%d}, got {expires:%Y-%m-%d}"
+            )
+        builder = self._leaf(public_key, use, role, name)
+        builder = builder.not_valid_before(issued - CLOCK_TOLERANCE).not_valid_after(expires)
+        alternatives = [_alternative_name(hostname) for hostname in hostnames]
+        if alternatives:
+            builder = builder.add_extension(
+                x509.SubjectAlternativeName(alternatives), critical=False
+            )
+        return builder.sign(self._key, SHA256()).public_bytes(Encoding.DER)
+
+    def issue_all(
+        self,
+        requests: SigningRequests,
+        *,
+        name: str,
+        role: Role,
+        days: float = CERTIFICATE_DAYS,
+        hostnames: Iterable[str] = (),
+        now: float | None = None,
+    ) -> Certificates:
+        """Return certificates for a party's three keys; host names go into the TLS one.
+
+        Raises:
+            CertificateError: As `issue`, or if one key is asked to serve two uses.
+            ValueError: As `issue`.
+        """
+        keys = {
+            public_key_sha256(read_signing_request(getattr(requests, use), use)) for use in KeyUse
+        }
+        if len(keys) != len(KeyUse):
+            raise CertificateError("tls, wrapping and signing keys must be three different keys")
+        issued = {
+            use.value: self.issue(
+                getattr(requests, use),
+                use=use,
+                name=name,
+                role=role,
+                days=days,
+                hostnames=hostnames if use is KeyUse.TLS else (),
+                now=now,
+            )
+            for use in KeyUse
+        }
+        return Certificates(**issued)
+
+    def _leaf(
+        self, public_key: PublicKey, use: KeyUse, role: Role, name: str
+    ) -> x509.CertificateBuilder:
+        """Return a certificate that lacks only its dates."""
+        wraps = use is KeyUse.WRAPPING
+        authority_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        return (
+            x509.CertificateBuilder()
+            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+            .issuer_name(self._parsed.subject)
+            .public_key(public_key)
+            .serial_number(x509.random_serial_number())
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_key_usage(signs=not wraps, wraps=wraps), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([PROFILES[use, role]]), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+            .add_extension(authority_key, critical=False)
+        )
+
+
+def _root_certificate(
+    key: ec.EllipticCurvePrivateKey, run: str, issued: datetime
+) -> x509.Certificate:
+    subject = x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "sotto"),
+            x509.NameAttribute(NameOID.COMMON_NAME, f"sotto federation {run}"),
+        ]
+    )
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(issued - CLOCK_TOLERANCE)
+        .not_valid_after(issued + timedelta(days=AUTHORITY_DAYS))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(certifies=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, SHA256())
+    )
+
+
+def _key_usage(
+    *, signs: bool = False, wraps: bool = False, certifies: bool = False
+) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=signs,
+        key_encipherment=wraps,
+        key_cert_sign=certifies,
+        crl_sign=certifies,
+        content_commitment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _alternative_name(hostname: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(hostname))
+    except ValueError:
+        return x509.DNSName(hostname)
+
+
+def _moment(now: float | None) -> datetime:
+    return datetime.now(UTC) if now is None else datetime.fromtimestamp(now, UTC)

@@ -1,0 +1,281 @@
+"""Certify keys: one federation, one authority, and one use for each key.
+
+A party has three keys, each with its own certificate: TLS, wrapping (others seal to it) and
+signing (it signs headers and releases). The extended key usage, critical and exactly one, says use
+and role together, so a device's certificate never passes for the coordinator's, nor a signing
+certificate for a wrapping one. Each key proves that its owner has it: its request (PKCS#10) is
+signed with it.
+
+Clocks: certificates are dated back by `CLOCK_TOLERANCE`, so that a party whose clock is up to a
+day slow can use one at once. At the far end no tolerance is needed: a certificate is renewed at
+two thirds of its life, thirty days before the end of a ninety-day one.
+
+References:
+    RFC 5280 (X.509). The private identifiers lie below 2.25.<UUID>, the arc that ITU-T X.667
+    gives to everyone.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Literal, NamedTuple
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
+
+from privacy.identities.keys import RSA_BITS, PublicKey
+
+CLOCK_TOLERANCE = timedelta(hours=25)
+
+Role = Literal["device", "coordinator"]
+
+# What the library raises over bytes that are no certificate, or one of a kind that nobody makes.
+_UNREADABLE = (
+    ValueError,
+    TypeError,
+    UnsupportedAlgorithm,
+    x509.ExtensionNotFound,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+)
+
+_ARC = "2.25.215348917720984305717432880291034811273"
+
+
+class KeyUse(StrEnum):
+    """Say the one thing a key is for."""
+
+    TLS = "tls"
+    WRAPPING = "wrapping"
+    SIGNING = "signing"
+
+
+PROFILES: dict[tuple[KeyUse, Role], ObjectIdentifier] = {
+    (KeyUse.TLS, "device"): ExtendedKeyUsageOID.CLIENT_AUTH,
+    (KeyUse.TLS, "coordinator"): ExtendedKeyUsageOID.SERVER_AUTH,
+    (KeyUse.WRAPPING, "device"): ObjectIdentifier(f"{_ARC}.1"),
+    (KeyUse.WRAPPING, "coordinator"): ObjectIdentifier(f"{_ARC}.2"),
+    (KeyUse.SIGNING, "device"): ObjectIdentifier(f"{_ARC}.3"),
+    (KeyUse.SIGNING, "coordinator"): ObjectIdentifier(f"{_ARC}.4"),
+}
+
+
+class Certificates(NamedTuple):
+    """Hold one party's three certificates, X.509 DER; fields are named as `KeyUse` values."""
+
+    tls: bytes
+    wrapping: bytes
+    signing: bytes
+
+
+class CertificateError(Exception):
+    """Raised when a certificate or a request is not what it must be; the text says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertifiedKey:
+    """Hold a public key with what its certificate says about it.
+
+    Attributes:
+        name: Whose key it is; a device's client name.
+        use: What the key is for.
+        role: What its owner is.
+        sha256: SHA-256 of the certificate's DER, 32 bytes.
+        serial: Serial number, unique for this authority.
+        not_before: First second of validity, unix seconds; `CLOCK_TOLERANCE` before the issue.
+        not_after: Last second of validity, unix seconds.
+        public_key: The key.
+        der: The certificate.
+    """
+
+    name: str
+    use: KeyUse
+    role: Role
+    sha256: bytes
+    serial: int
+    not_before: float
+    not_after: float
+    public_key: PublicKey
+    der: bytes
+
+    @property
+    def renewal_due_at(self) -> float:
+        """Unix seconds at which two thirds of the life, counted from the issue, are over."""
+        issued = self.not_before + CLOCK_TOLERANCE.total_seconds()
+        return issued + (self.not_after - issued) * 2 / 3
+
+    def due_for_renewal(self, now: float) -> bool:
+        """Return whether two thirds of the life, counted from the issue, are over."""
+        return now >= self.renewal_due_at
+
+    def check_time(self, now: float) -> None:
+        """Check that the certificate is valid at ``now``, unix seconds.
+
+        Raises:
+            CertificateError: If not; the text gives both ends and the clock.
+        """
+        if not self.not_before <= now <= self.not_after:
+            state = "expired" if now > self.not_after else "is not valid yet"
+            raise CertificateError(
+                f"{self.use} certificate of {self.name} {state}: it is valid from "
+                f"{_text(self.not_before)} to {_text(self.not_after)} and this clock says "
+                f"{_text(now)}; set the clock, or renew the certificate"
+            )
+
+
+def read_certificate(der: bytes) -> CertifiedKey:
+    """Return what a certificate says, whoever issued it: trust it only after `check_certificate`.
+
+    Raises:
+        CertificateError: If the bytes are no certificate of a sotto key.
+    """
+    try:
+        certificate = x509.load_der_x509_certificate(der)
+        usages = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage)
+        names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        public_key = certificate.public_key()
+    except _UNREADABLE:
+        raise CertificateError(
+            "certificate cannot be read: it must be one that sotto made"
+        ) from None
+    use, role = _read_profile(list(usages.value))
+    if len(names) != 1:
+        raise CertificateError(f"certificate must have one name, got {len(names)}")
+    return CertifiedKey(
+        name=str(names[0].value),
+        use=use,
+        role=role,
+        sha256=fingerprint(der),
+        serial=certificate.serial_number,
+        not_before=certificate.not_valid_before_utc.timestamp(),
+        not_after=certificate.not_valid_after_utc.timestamp(),
+        public_key=check_kind(public_key, use),
+        der=der,
+    )
+
+
+def hostnames_of(der: bytes) -> list[str]:
+    """Return the names and addresses for which a TLS certificate stands; none for the others.
+
+    Raises:
+        CertificateError: If it is no certificate.
+    """
+    try:
+        certificate = x509.load_der_x509_certificate(der)
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
+    except _UNREADABLE:
+        raise CertificateError("certificate cannot be read: it must be X.509, DER") from None
+    return [str(name.value) for name in names]
+
+
+def check_certificate(
+    der: bytes, *, ca: bytes, use: KeyUse, role: Role, now: float
+) -> CertifiedKey:
+    """Return the key of a certificate after checking everything it is trusted for.
+
+    Args:
+        der: The certificate, DER.
+        ca: The authority's certificate, DER.
+        use: What the key must be certified for.
+        role: What its owner must be.
+        now: Unix seconds.
+
+    Raises:
+        CertificateError: If the certificate is not the authority's, is for another use or role,
+            or is not valid at ``now``. Revocation is the caller's to look up, by ``sha256``.
+    """
+    certified = read_certificate(der)
+    check_issuer(der, ca=ca)
+    if (certified.use, certified.role) != (use, role):
+        raise CertificateError(
+            f"certificate of {certified.name} must be for {use.value} by a {role}, got "
+            f"{certified.use.value} by a {certified.role}"
+        )
+    certified.check_time(now)
+    return certified
+
+
+def check_issuer(der: bytes, *, ca: bytes) -> None:
+    """Check that a certificate was signed by the authority.
+
+    Raises:
+        CertificateError: If it was not, or either cannot be read.
+    """
+    try:
+        authority = x509.load_der_x509_certificate(ca)
+        x509.load_der_x509_certificate(der).verify_directly_issued_by(authority)
+    except (*_UNREADABLE, InvalidSignature):
+        raise CertificateError(
+            "certificate was not issued by this federation's authority; enrol with an invite of "
+            "this federation"
+        ) from None
+
+
+def fingerprint(der: bytes) -> bytes:
+    """Return SHA-256 of a certificate's DER, 32 bytes."""
+    return hashlib.sha256(der).digest()
+
+
+def certificate_pem(der: bytes) -> bytes:
+    """Return a certificate as PEM, as TLS libraries want it.
+
+    Raises:
+        CertificateError: If it is no certificate.
+    """
+    try:
+        return x509.load_der_x509_certificate(der).public_bytes(Encoding.PEM)
+    except _UNREADABLE:
+        raise CertificateError("certificate cannot be read: it must be X.509, DER") from None
+
+
+def certificate_der(pem: bytes) -> bytes:
+    """Return a PEM certificate as DER.
+
+    Raises:
+        CertificateError: If it is no certificate.
+    """
+    try:
+        return x509.load_pem_x509_certificate(pem).public_bytes(Encoding.DER)
+    except ValueError:
+        raise CertificateError("certificate cannot be read: it must be X.509, PEM") from None
+
+
+def check_kind(public_key: object, use: KeyUse) -> PublicKey:
+    """Return the key if it is of the kind its use takes.
+
+    Raises:
+        CertificateError: If a TLS key is not on P-256, or another one is not RSA-3072 or RSA-4096
+            with exponent 65537.
+    """
+    if use is KeyUse.TLS:
+        if isinstance(public_key, ec.EllipticCurvePublicKey) and isinstance(
+            public_key.curve, ec.SECP256R1
+        ):
+            return public_key
+        raise CertificateError("a tls key must be ECDSA on P-256")
+    if not isinstance(public_key, rsa.RSAPublicKey):
+        raise CertificateError(f"a {use.value} key must be RSA")
+    if public_key.key_size not in RSA_BITS or public_key.public_numbers().e != 65537:
+        raise CertificateError(
+            f"a {use.value} key must have 3072 or 4096 bits and exponent 65537, got "
+            f"{public_key.key_size} bits and {public_key.public_numbers().e}"
+        )
+    return public_key
+
+
+def _read_profile(usages: list[ObjectIdentifier]) -> tuple[KeyUse, Role]:
+    """Return what an extended key usage stands for; it must be exactly one that sotto knows."""
+    for profile, identifier in PROFILES.items():
+        if usages == [identifier]:
+            return profile
+    raise CertificateError("certificate must be for one use that sotto knows")
+
+
+def _text(unix_s: float) -> str:
+    return datetime.fromtimestamp(unix_s, UTC).isoformat(sep=" ", timespec="seconds")

@@ -1,0 +1,175 @@
+"""Settings of the noise modes that carry a guarantee: ``local``, ``central`` and ``ftrl``.
+
+The unit of privacy is the enrolled person in every one of them. No value that decides the
+guarantee has a default, and nothing here is a promise by itself: the coordinator's ledger counts
+what is released and stops the run before its budget would be passed.
+
+References:
+    McMahan et al., "Learning Differentially Private Recurrent Language Models", ICLR 2018,
+        arXiv:1710.06963 (``central``).
+    Kairouz et al., "Practical and Private (Deep) Learning without Sampling or Shuffling",
+        ICML 2021, arXiv:2103.00039 (``ftrl``).
+"""
+
+import math
+from typing import ClassVar, Literal
+
+from privacy.accounting.checked_values import (
+    check_count,
+    check_delta,
+    check_epsilon,
+    check_noise_multiplier,
+)
+from privacy.clipping.adaptive import aggregate_noise_multiplier
+from privacy.clipping.settings import AdaptiveClipping, ClippingSettings, check_start
+
+NEIGHBOURS = {
+    "zero-out": "neighbours differ in all of one person's updates being replaced by zeros",
+    "replace-one": "neighbours differ in all of one person's updates being replaced by any others",
+}
+"""The neighbouring relations at a fixed number of slots, in words."""
+
+
+class _Calibrated(ClippingSettings, frozen=True, kw_only=True, tag_field="mode"):
+    """Hold what every mode with a guarantee has.
+
+    Attributes:
+        clipping_norm: C, largest L2 norm of a client update over all layers together, in
+            parameter units.
+        noise_multiplier: z, noise standard deviation over the L2 sensitivity of what it is added
+            to; > 0.
+        delta: δ, the chance that the bound on ε fails; keep it below 1 / population.
+        epsilon_budget: ε that the whole run may spend at that δ; the run stops before it.
+    """
+
+    # A bound: no weight, norm, count or loss of one client is shown.
+    guarantees_privacy: ClassVar[bool] = True
+
+    # Narrowed, and without its default: no guarantee without a clip.
+    clipping_norm: float
+    noise_multiplier: float
+    delta: float
+    epsilon_budget: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.clipping_norm < math.inf:
+            raise ValueError(f"clipping_norm must be > 0 and finite, got {self.clipping_norm}")
+        super().__post_init__()
+        check_noise_multiplier(self.noise_multiplier)
+        check_delta(self.delta)
+        check_epsilon(self.epsilon_budget, "epsilon_budget")
+
+    @property
+    def _budget(self) -> str:
+        return (
+            f"({self.epsilon_budget:g}, {self.delta:g})-differential privacy for one person over "
+            "the whole run"
+        )
+
+
+class LocalNoise(_Calibrated, frozen=True, kw_only=True, tag="local"):
+    """Let each device noise its own update, so that nobody else has to be trusted.
+
+    Neighbours are any two data sets of one person. Two clipped updates lie up to 2C apart, so
+    each element gets N(0, (z 2C)²): a model of millions of parameters is destroyed by it.
+    """
+
+    @property
+    def guarantee(self) -> str:
+        """Say what the mode promises, in one line for configuration, logs and reports."""
+        std = self.noise_multiplier * 2 * self.clipping_norm
+        return (
+            f"local: {self._budget}, also from the coordinator; neighbours are any two data sets "
+            f"of one person; each device adds N(0, {std:g}^2) to every parameter of its update, "
+            "which destroys models of this size"
+        )
+
+
+class CentralNoise(_Calibrated, frozen=True, kw_only=True, tag="central"):
+    """Let the coordinator noise the aggregate of clipped updates over a fixed number of slots.
+
+    Attributes:
+        adjacency: Neighbouring relation: ``zero-out`` replaces all of one person's updates by
+            zeros (an empty slot is the same), ``replace-one`` by any others.
+        adaptive_clipping: How the clipping norm follows the clients' norms; absent keeps it.
+            Noising the count of those that fit is part of z: the aggregate's noise is a little
+            larger for it.
+    """
+
+    adjacency: Literal["zero-out", "replace-one"]
+    adaptive_clipping: AdaptiveClipping | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.adaptive_clipping is not None:
+            check_start(self.clipping_norm, self.adaptive_clipping)
+            # Refuses a count that would spend more than z allows.
+            _ = self.aggregate_noise_multiplier
+
+    @property
+    def adaptation(self) -> AdaptiveClipping | None:
+        """Return how the clipping norm follows the clients' norms; None where it stays."""
+        return self.adaptive_clipping
+
+    @property
+    def aggregate_noise_multiplier(self) -> float:
+        """Return the aggregate's own multiplier; with the noised count beside it they are z."""
+        if self.adaptive_clipping is None:
+            return self.noise_multiplier
+        return aggregate_noise_multiplier(
+            self.noise_multiplier, self.adaptive_clipping, adjacency=self.adjacency
+        )
+
+    @property
+    def guarantee(self) -> str:
+        """Say what the mode promises, in one line for configuration, logs and reports."""
+        counted = "" if self.adaptive_clipping is None else ", the count behind the clip included"
+        return (
+            f"central: {self._budget}, from readers of the released models; "
+            f"{NEIGHBOURS[self.adjacency]}; noise of {self.noise_multiplier:g} times the "
+            f"sensitivity{counted}; the coordinator itself sees clipped updates while a round "
+            "closes"
+        )
+
+
+class TreeNoise(_Calibrated, frozen=True, kw_only=True, tag="ftrl"):
+    """Let the coordinator noise prefix sums along a binary tree; no sampling is assumed.
+
+    Attributes:
+        adjacency: As in ``CentralNoise``.
+        min_separation: Who took part in round r can next take part in round r + this; 1 is every
+            round.
+        max_participation: Most rounds in which one person takes part, enrolling again included.
+        restart_rounds: Rounds after which a new tree begins; absent is one tree for the run. A
+            restart costs privacy and keeps the noise of late rounds small.
+    """
+
+    adjacency: Literal["zero-out", "replace-one"]
+    min_separation: int
+    max_participation: int
+    restart_rounds: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count(self.min_separation, "min_separation")
+        check_count(self.max_participation, "max_participation")
+        if self.restart_rounds is not None:
+            check_count(self.restart_rounds, "restart_rounds")
+
+    @property
+    def guarantee(self) -> str:
+        """Say what the mode promises, in one line for configuration, logs and reports."""
+        return (
+            f"ftrl: {self._budget}, from readers of the released models; "
+            f"{NEIGHBOURS[self.adjacency]}; tree noise of {self.noise_multiplier:g} times the "
+            f"sensitivity; one person takes part at most {self.max_participation} times, at least "
+            f"{self.min_separation} rounds apart; the coordinator itself sees clipped updates "
+            "while a round closes"
+        )
+
+    def place_in_tree(self, round_number: int) -> tuple[int, int]:
+        """Return the number of a round's tree, from 0, and of its leaf in it, from 1."""
+        if self.restart_rounds is None:
+            return 0, round_number
+        tree, leaf = divmod(round_number - 1, self.restart_rounds)
+        return tree, leaf + 1

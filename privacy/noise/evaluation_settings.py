@@ -1,0 +1,85 @@
+"""Settings of evaluations by devices under a guarantee: how far one device counts, and the noise.
+
+No torch: a file is read, and a plan is held against a device's floor, before torch is needed. The
+arithmetic and its proof stand in ``privacy.noise.limited_counts``.
+"""
+
+import math
+
+import msgspec
+
+from privacy.accounting.checked_values import check_count, check_noise_multiplier
+from privacy.accounting.events import Adjacency, EvaluationRelease, SecretCoinFlips
+
+LARGEST_LOSS_CAP = 700.0
+"""Above it e to the loss fits no float."""
+
+
+class EvaluationNoise(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Say how far one device's counts go, and how much noise hides them.
+
+    Attributes:
+        noise_multiplier: z, noise standard deviation over the L2 sensitivity of all counts
+            together; > 0.
+        token_cap: Targets that one device counts at most; the counts of one with more are scaled
+            down together.
+        loss_cap: Largest mean log-loss of one device, in nats a target; a larger one counts as
+            this much. ln of the vocabulary's size is that of a guess, and the noise grows with it.
+    """
+
+    noise_multiplier: float
+    token_cap: int
+    loss_cap: float
+
+    def __post_init__(self) -> None:
+        check_noise_multiplier(self.noise_multiplier)
+        check_count(self.token_cap, "token_cap")
+        if not 0 < self.loss_cap <= LARGEST_LOSS_CAP:
+            raise ValueError(
+                f"loss_cap must be > 0 and <= {LARGEST_LOSS_CAP:g}, got {self.loss_cap}"
+            )
+
+    def loss_error(self, adjacency: Adjacency, device_count: int) -> float:
+        """Return about how far noise moves the mean log-loss, one standard deviation, in nats.
+
+        Args:
+            adjacency: Neighbouring relation of the run.
+            device_count: Devices that answer, each with ``token_cap`` targets or more.
+        """
+        std = self.noise_multiplier * counts_sensitivity(adjacency)
+        return self.loss_cap / 2 * std / device_count
+
+
+def counts_sensitivity(adjacency: Adjacency) -> float:
+    """Return how far one device moves the sum of limited counts; see
+    ``privacy.noise.limited_counts``."""
+    return math.sqrt(6.0) if adjacency == "replace-one" else 2.0
+
+
+def evaluation_release(
+    noise: EvaluationNoise, adjacency: Adjacency, *, cohort_size: int, coins_among: int | None
+) -> EvaluationRelease:
+    """Return what an evaluation tells the accountant.
+
+    Args:
+        noise: How much.
+        adjacency: Neighbouring relation of the run.
+        cohort_size: Devices that are asked; with coins on average.
+        coins_among: Most people that will be enrolled, where a secret coin for each says who is
+            asked; None where devices are asked otherwise, and nothing amplifies.
+
+    Raises:
+        ValueError: If coins are not accounted for with the adjacency.
+    """
+    if coins_among is None:
+        sampling = None
+    else:
+        # A place for everybody: a sum has no denominator that would have to be fixed.
+        sampling = SecretCoinFlips(
+            sampling_rate=cohort_size / coins_among,
+            population_size=coins_among,
+            slot_count=coins_among,
+        )
+    return EvaluationRelease(
+        noise_multiplier=noise.noise_multiplier, adjacency=adjacency, sampling=sampling
+    )

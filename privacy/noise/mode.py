@@ -1,0 +1,136 @@
+"""The protocol of a noise mode: what is added where.
+
+A mode is chosen in one place (``privacy.noise.registry.noise_mode``) and applied by the same calls
+in simulation and deployment. What it promises stands with its settings (``guarantee``).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from privacy.accounting.events import Adjacency
+from privacy.noise.secure_gaussian import NoiseKeys
+
+
+class Arrival(StrEnum):
+    """In which state a client update reaches the coordinator."""
+
+    CLIPPED = "clipped"
+    """Clipped where the settings say so: the coordinator can clip again."""
+
+    NOISED = "noised"
+    """With the client's noise on top: a norm above the clip is no fault, and is left alone."""
+
+    NOISED_WITH_CLEAN_NORMS = "noised-with-clean-norms"
+    """As ``NOISED``, followed by the L2 norm of every tensor before noise."""
+
+
+@dataclass(frozen=True)
+class CalibratedRound:
+    """Hold what noise that is calibrated at the coordinator depends on.
+
+    Attributes:
+        round_number: Round, from 1.
+        sensitivity: Largest L2 distance of the aggregate between neighbours, in parameter units.
+        keys: Keys of its draws.
+        vector: Which of the round's vectors is noised; empty for the aggregate. Each has a key of
+            its own.
+        vector_count: Vectors of this round that are noised as one Gaussian mechanism: n of them
+            get √n times the noise each, so that together they have the multiplier of one.
+    """
+
+    round_number: int
+    sensitivity: float
+    keys: NoiseKeys
+    vector: str = ""
+    vector_count: int = 1
+
+    @property
+    def label(self) -> str:
+        """Return what its draw is called, unlike that of any other vector and round."""
+        return f"round {self.round_number} {self.vector}".rstrip()
+
+
+class NoiseMode(Protocol):
+    """Add what one mode of ``privacy.noise.settings`` says at each of the three places."""
+
+    @property
+    def adjacency(self) -> Adjacency | None:
+        """Return for which neighbours the coordinator must know the aggregate's sensitivity.
+
+        None where it adds no calibrated noise.
+        """
+        ...
+
+    @property
+    def arrival(self) -> Arrival:
+        """Return in which state updates reach the coordinator."""
+        ...
+
+    def at_client(
+        self, update: Tensor, generator: torch.Generator, *, tensors: Sequence[slice]
+    ) -> Tensor:
+        """Return what the client sends for its clipped update.
+
+        Args:
+            update: Clipped client update, flat float32, shape ``(elements,)``; not changed.
+            generator: Source of the draw.
+            tensors: Where each tensor lies in the update, in schema order.
+
+        Returns:
+            Flat float32, shape ``(elements,)``, or ``(elements + len(tensors),)`` where clean
+            norms follow: the layout of ``models.plan.upload_schema``.
+        """
+        ...
+
+    def at_server(
+        self,
+        aggregate: Tensor,
+        generator: torch.Generator,
+        calibrated: CalibratedRound | None = None,
+    ) -> Tensor:
+        """Return the aggregate with the noise that is scaled by the server step size.
+
+        Args:
+            aggregate: Aggregated update, flat float32, shape ``(elements,)``; may be changed.
+            generator: Source of an uncalibrated draw.
+            calibrated: What calibrated noise depends on; needed where ``adjacency`` is not None.
+        """
+        ...
+
+    def after_step(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
+        """Return the new parameters with the noise that the step size does not scale.
+
+        Args:
+            parameters: Parameters after the server's step, flat float32, shape
+                ``(elements,)``; may be changed.
+            generator: Source of the draw.
+        """
+        ...
+
+
+class Unchanged:
+    """Pass everything on as it is; a mode overrides the place at which it adds something."""
+
+    def at_client(
+        self, update: Tensor, generator: torch.Generator, *, tensors: Sequence[slice]
+    ) -> Tensor:
+        """Return the update as it is."""
+        return update
+
+    def at_server(
+        self,
+        aggregate: Tensor,
+        generator: torch.Generator,
+        calibrated: CalibratedRound | None = None,
+    ) -> Tensor:
+        """Return the aggregate as it is."""
+        return aggregate
+
+    def after_step(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
+        """Return the parameters as they are."""
+        return parameters

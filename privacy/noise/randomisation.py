@@ -1,0 +1,88 @@
+"""Modes that promise nothing: no noise, and the two readings of the paper's randomisation.
+
+Neither bounds what one client can add, so no size of β gives a finite epsilon: this is called
+randomisation, never noise with a budget.
+
+References:
+    [FedAtt] Ji et al., "Learning Private Neural Language Modeling with Attentive Aggregation",
+        IJCNN 2019, arXiv:1812.07108, Eq. 6.
+    [fed-att] The authors' code, github.com/shaoxiongji/fed-att.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from privacy.clipping.clip import tensor_norms
+from privacy.noise.mode import Arrival, Unchanged
+from privacy.noise.settings import NoNoise, PaperNoise, PaperServerNoise
+
+_BLOCK = 1 << 18  # Elements drawn at a time: 1 MiB beside the model, in cache until added.
+
+
+def add_normal(values: Tensor, noise_std: float, generator: torch.Generator) -> Tensor:
+    """Add N(0, noise_std²) to every element, in place.
+
+    Args:
+        values: Contiguous float32, shape ``(elements,)``; changed.
+        noise_std: Standard deviation in parameter units; 0 draws nothing.
+        generator: Source of the draw, on the CPU.
+    """
+    if noise_std == 0:
+        return values
+    draw = torch.empty(min(_BLOCK, values.numel()))
+    for block in torch.split(values, _BLOCK):
+        drawn = draw[: block.numel()].normal_(generator=generator)
+        block.add_(drawn.to(block.device), alpha=noise_std)
+    return values
+
+
+@dataclass(frozen=True)
+class WithoutNoise(Unchanged):
+    """Leave everything as it is."""
+
+    settings: NoNoise
+
+    adjacency = None
+    arrival = Arrival.CLIPPED
+
+
+@dataclass(frozen=True)
+class PaperRandomisation(Unchanged):
+    """Let each client add β·N(0, σ²) to its update ([FedAtt] Eq. 6)."""
+
+    settings: PaperNoise
+
+    adjacency = None
+
+    @property
+    def arrival(self) -> Arrival:
+        """Return whether clean norms follow the update."""
+        clean = self.settings.score == "clean"
+        return Arrival.NOISED_WITH_CLEAN_NORMS if clean else Arrival.NOISED
+
+    def at_client(
+        self, update: Tensor, generator: torch.Generator, *, tensors: Sequence[slice]
+    ) -> Tensor:
+        """Return a noised copy, with the clean norms behind it where attention scores those."""
+        std = self.settings.randomisation_magnitude * self.settings.noise_std
+        noised = add_normal(update.clone(), std, generator)
+        if self.arrival is Arrival.NOISED:
+            return noised
+        return torch.cat([noised, torch.tensor(tensor_norms(update, tensors))])
+
+
+@dataclass(frozen=True)
+class PaperServerRandomisation(Unchanged):
+    """Add one draw of β·N(0, 1) to the new parameters, whatever the step size ([fed-att])."""
+
+    settings: PaperServerNoise
+
+    adjacency = None
+    arrival = Arrival.CLIPPED
+
+    def after_step(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
+        """Add the one draw to the parameters, in place."""
+        return add_normal(parameters, self.settings.randomisation_magnitude, generator)

@@ -1,0 +1,88 @@
+"""Invite files: whole or refused, and never showing their token."""
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from privacy.identities.invite import Invite, InviteError, read_invite
+from privacy.protocol import PROTOCOL_VERSION, version_mismatch
+
+CA = b"a certificate"
+
+
+def invite(**changes: object) -> Invite:
+    fields: dict[str, object] = {
+        "run": "ab" * 16,
+        "enrolment_address": "sotto.test:7440",
+        "device_address": "[::1]:7441",
+        "ca_certificate": CA,
+        "ca_sha256": hashlib.sha256(CA).hexdigest(),
+        "token": "0f" * 16,
+        "expires_at": 1.8e9,
+    }
+    return msgspec.convert(fields | changes, Invite)
+
+
+def test_an_invite_is_read_as_it_was_written(tmp_path: Path) -> None:
+    (tmp_path / "invite.json").write_bytes(invite().encode())
+
+    assert read_invite(tmp_path / "invite.json") == invite()
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"enrolment_address": "sotto.test"}, 'enrolment_address must be "host:port"'),
+        ({"device_address": "http://sotto.test:1"}, 'device_address must be "host:port"'),
+        ({"ca_certificate": b"another"}, "the file was changed"),
+        ({"token": "0F" * 16}, "token must be 32 lower-case hex digits"),
+        ({"token": "0f" * 15}, "token must be 32 lower-case hex digits"),
+        ({"expires_at": float("nan")}, "expires_at must be > 0 and finite"),
+    ],
+)
+def test_an_invite_that_cannot_be_used_is_refused(changes: dict[str, object], text: str) -> None:
+    with pytest.raises(msgspec.ValidationError, match=text) as caught:
+        invite(**changes)
+
+    assert "0f0f" not in str(caught.value).lower()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff\xfe",
+        b"[]",
+        invite().encode().replace(b'"run"', b'"ran"'),
+        invite().encode().replace(b'"format_version": 1', b'"format_version": 2'),
+        invite().encode()[:-20],
+    ],
+)
+def test_a_file_that_is_no_invite_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "invite.json").write_bytes(content)
+
+    with pytest.raises(InviteError, match=r"invite\.json is no invite"):
+        read_invite(tmp_path / "invite.json")
+    with pytest.raises(InviteError, match=r"cannot read invite .*absent"):
+        read_invite(tmp_path / "absent")
+
+
+@given(st.binary(max_size=400))
+def test_arbitrary_bytes_are_refused_and_never_crash(content: bytes) -> None:
+    with pytest.raises((msgspec.DecodeError, UnicodeDecodeError)):
+        msgspec.json.decode(content, type=Invite)
+
+
+@given(st.integers(min_value=0, max_value=2**32 - 1))
+def test_the_older_side_is_the_one_with_the_smaller_version(theirs: int) -> None:
+    text = version_mismatch(theirs, us="we", them="they")
+
+    if theirs == PROTOCOL_VERSION:
+        assert text is None
+    else:
+        assert text is not None
+        assert ("we is older" in text) == (theirs > PROTOCOL_VERSION)

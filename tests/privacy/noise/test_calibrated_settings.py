@@ -1,0 +1,94 @@
+import math
+from typing import Any
+
+import msgspec
+import pytest
+
+from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
+from privacy.noise.settings import PrivacySettings
+
+COMMON = {
+    "clipping_norm": 1.0,
+    "noise_multiplier": 1.1,
+    "delta": 1e-6,
+    "epsilon_budget": 8.0,
+}
+WHOLE: dict[str, dict[str, Any]] = {
+    "local": {"mode": "local", **COMMON},
+    "central": {"mode": "central", **COMMON, "adjacency": "zero-out"},
+    "ftrl": {
+        "mode": "ftrl",
+        **COMMON,
+        "adjacency": "zero-out",
+        "min_separation": 3,
+        "max_participation": 2,
+    },
+}
+
+
+def read(tables: dict[str, Any]) -> PrivacySettings:
+    settings: PrivacySettings = msgspec.convert(tables, PrivacySettings, strict=True)
+    return settings
+
+
+@pytest.mark.parametrize(
+    ("mode", "name"), [(mode, name) for mode in WHOLE for name in WHOLE[mode] if name != "mode"]
+)
+def test_no_value_that_decides_the_guarantee_has_a_default(mode: str, name: str) -> None:
+    tables = {key: value for key, value in WHOLE[mode].items() if key != name}
+
+    with pytest.raises(msgspec.ValidationError, match=f"missing required field `{name}`"):
+        read(tables)
+
+
+@pytest.mark.parametrize("mode", WHOLE)
+@pytest.mark.parametrize("name", COMMON)
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
+def test_a_value_that_guarantees_nothing_is_refused(mode: str, name: str, bad: float) -> None:
+    with pytest.raises(msgspec.ValidationError, match=f"{name} must be"):
+        read(WHOLE[mode] | {name: bad})
+
+
+@pytest.mark.parametrize("name", ["min_separation", "max_participation", "restart_rounds"])
+def test_limits_on_participation_are_counts(name: str) -> None:
+    with pytest.raises(msgspec.ValidationError, match=f"{name} must be >= 1, got 0"):
+        read(WHOLE["ftrl"] | {name: 0})
+
+
+@pytest.mark.parametrize("mode", WHOLE)
+def test_every_mode_with_a_bound_states_unit_budget_and_neighbours(mode: str) -> None:
+    settings = read(WHOLE[mode])
+
+    assert settings.guarantees_privacy
+    assert settings.guarantee.startswith(
+        f"{mode}: (8, 1e-06)-differential privacy for one person over the whole run"
+    )
+    assert "neighbours " in settings.guarantee
+
+
+def test_local_says_what_it_does_to_a_model() -> None:
+    settings = LocalNoise(clipping_norm=2.0, noise_multiplier=3.0, delta=1e-6, epsilon_budget=1.0)
+
+    # 3 * 2 * 2 = 12.
+    assert "N(0, 12^2)" in settings.guarantee
+    assert "destroys models of this size" in settings.guarantee
+
+
+def test_central_says_what_the_coordinator_sees() -> None:
+    settings = msgspec.convert(WHOLE["central"], CentralNoise)
+
+    assert "coordinator itself sees clipped updates" in settings.guarantee
+
+
+def test_a_restart_begins_the_next_tree_at_its_first_leaf() -> None:
+    settings = msgspec.convert(WHOLE["ftrl"] | {"restart_rounds": 4}, TreeNoise)
+    one_tree = msgspec.convert(WHOLE["ftrl"], TreeNoise)
+
+    assert [settings.place_in_tree(number) for number in (1, 4, 5, 8, 9)] == [
+        (0, 1),
+        (0, 4),
+        (1, 1),
+        (1, 4),
+        (2, 1),
+    ]
+    assert one_tree.place_in_tree(9) == (0, 9)
