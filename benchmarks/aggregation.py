@@ -33,7 +33,7 @@ from torch import Tensor
 from benchmarks.comparators.stacked_attention import stacked_attention
 from benchmarks.parts.figures import benchmark_parser, show_figures
 from benchmarks.parts.robust_rules import robust_figures
-from models.schema import Schema, TensorSpec
+from models.vector.schema import Schema, TensorSpec
 from privacy.noise.settings import NoNoise
 from server.aggregation.settings import AttentiveSettings
 from server.closing import close_round

@@ -43,13 +43,13 @@ from benchmarks.parts.resting_agent import measure_agent
 from edge_client.compute import prepare_compute
 from edge_client.datasets.registry import load_dataset
 from edge_client.local_round import run_training
-from models.model_settings import GruLmSettings, schema_of
-from models.next_word import NextWord
-from models.parameters import initial_parameters, load_parameters
-from models.plan import Plan, TrainingSettings, VocabularySettings
-from models.registry import build_network
-from models.seeds import client_seed
-from models.vocabulary import shipped_vocabulary
+from models.networks.flat_parameters import initial_parameters, load_parameters
+from models.networks.registry import build_network
+from models.plan.plan import Plan, TrainingSettings, VocabularySettings
+from models.settings.model import GruLmSettings, schema_of
+from models.tasks.next_word import NextWord
+from models.text.vocabulary import shipped_vocabulary
+from models.vector.seeds import client_seed
 from privacy.noise.settings import NoNoise
 
 MODEL = GruLmSettings(vocabulary_size=10_000, hidden_size=300, tied=True)

@@ -37,9 +37,9 @@ import numpy as np
 
 from benchmarks.parts.figures import benchmark_parser, show_figures
 from models.compression.release_delta import encode_delta
-from models.compression.settings import CompressionSettings
 from models.compression.update_format import CompressedFormat
-from models.schema import Schema, TensorSpec
+from models.settings.compression import CompressionSettings
+from models.vector.schema import Schema, TensorSpec
 from simulation.config import config_from, read_tables, with_settings
 from simulation.dealing import build_population
 from simulation.metrics import Figures

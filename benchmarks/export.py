@@ -50,11 +50,11 @@ from export.manifest import MODEL_FILE
 from export.next_word import NextWords
 from export.release import Release, find_release, read_release
 from export.runtime import NextWordGraph, Prediction
-from models.codec import named_tensors
-from models.model_settings import GruLmSettings, schema_of
-from models.parameters import initial_parameters
-from models.release_record import ReleaseRecord
-from models.vocabulary import shipped_vocabulary
+from models.networks.flat_parameters import initial_parameters
+from models.plan.release_record import ReleaseRecord
+from models.settings.model import GruLmSettings, schema_of
+from models.text.vocabulary import shipped_vocabulary
+from models.vector.codec import named_tensors
 
 RANKED = 5
 WARM_STEPS = 100

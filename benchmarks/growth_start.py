@@ -33,14 +33,14 @@ from torch import Tensor
 
 from benchmarks.parts.figures import benchmark_parser, show_figures
 from edge_client.compute import prepare_compute
-from models.layer_growth import grow
-from models.metrics import Counts
-from models.model_settings import schema_of
-from models.parameters import load_parameters
-from models.plan import Plan, released_schema
-from models.plan_stages import next_stage, stage_figures
-from models.registry import build_network
-from models.tasks import task_named
+from models.networks.flat_parameters import load_parameters
+from models.networks.grown_layers import grow
+from models.networks.registry import build_network
+from models.plan.plan import Plan, released_schema
+from models.plan.stages import next_stage, stage_figures
+from models.settings.model import schema_of
+from models.tasks.metrics import Counts
+from models.tasks.registry import task_named
 from server.config import make_plan
 from simulation.config import SimulationConfig, config_from, read_tables, with_settings
 from simulation.dealing import build_population

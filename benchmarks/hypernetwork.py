@@ -27,12 +27,12 @@ import torch
 from torch import Tensor
 
 from benchmarks.parts.figures import benchmark_parser, show_figures
-from models.hypernetwork_settings import HypernetworkSettings, hypernetwork_schema
-from models.image_settings import VitSettings
-from models.model_settings import schema_of
-from models.personalisation import travelling_schema
-from models.personalisation_settings import FedTpSettings
-from models.schema import Role, Schema
+from models.plan.roles import travelling_schema
+from models.settings.hypernetwork import HypernetworkSettings, hypernetwork_schema
+from models.settings.image import VitSettings
+from models.settings.model import schema_of
+from models.settings.personalisation import FedTpSettings
+from models.vector.schema import Role, Schema
 from server.personalisation.hypernetwork import HypernetworkHalf
 from server.personalisation.round_terms import RoundTerms
 

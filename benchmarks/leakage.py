@@ -22,8 +22,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from benchmarks.tables.maker import flat
-from models.model_settings import schema_of
-from models.parameters import initial_parameters
+from models.networks.flat_parameters import initial_parameters
+from models.settings.model import schema_of
 from privacy.auditing.noise_estimate import gaussian_epsilon
 from privacy.clipping.sensitivity import attentive_sensitivity
 from server.config import make_plan

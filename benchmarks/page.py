@@ -48,8 +48,8 @@ from export.page.site import page_files
 from export.runtime import NextWordGraph
 from export.serve.page import SERVED_FROM
 from export.serve.tokens import make_tokens
-from models.personalisation_settings import GlobalSettings
-from models.vocabulary import EOS, shipped_vocabulary
+from models.settings.personalisation import GlobalSettings
+from models.text.vocabulary import EOS, shipped_vocabulary
 
 BROWSERS = ("chromium", "chromium-browser", "chromium-headless-shell", "google-chrome")
 BLOCK_WORDS = 50

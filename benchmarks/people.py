@@ -47,11 +47,11 @@ from export.release import Release
 from export.serve.commands import init
 from export.serve.folder import ServingFolder
 from export.serve.promotion import promote
-from models.model_settings import GruLmSettings
-from models.parameters import initial_parameters
-from models.personalisation_settings import GlobalSettings
-from models.plan import VocabularySettings, plan_schema
-from models.vocabulary import shipped_vocabulary
+from models.networks.flat_parameters import initial_parameters
+from models.plan.plan import VocabularySettings, plan_schema
+from models.settings.model import GruLmSettings
+from models.settings.personalisation import GlobalSettings
+from models.text.vocabulary import shipped_vocabulary
 
 MB, KB = 1e6, 1e3
 PEOPLE = 10_000

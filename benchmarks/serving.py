@@ -19,7 +19,7 @@ Figures (``--json`` prints them as one object; times are medians, ``_p99`` besid
                      their first letter, in percent; and what 8 bits lose of it, in points.
     savings_fp32, savings_int8
                      Keys saved on that text by taking a suggestion as soon as it is right, in
-                     percent; a word costs its letters and a space (`models.keystrokes`).
+                     percent; a word costs its letters and a space (`models.tasks.keystrokes`).
     personal_model_kb
                      One person's file at rest in 8 bits: FedTP's attention of the preset
                      ``fedtp-keyboard``. 1 kB = 1,000 bytes.
@@ -92,15 +92,15 @@ from export.personal_file import load_personal_file
 from export.release import Release, find_release, read_release
 from export.runtime import NextWordGraph
 from export.word_index import NEVER_SUGGESTED, WordIndex
-from models.codec import named_tensors
-from models.model_settings import GruLmSettings, schema_of
-from models.parameters import initial_parameters
-from models.personalisation_settings import FedTpSettings
-from models.plan import Plan, VocabularySettings, download_schema, plan_schema, released_schema
-from models.release_record import ReleaseRecord
-from models.role_vectors import part_of
-from models.tensor_file import encode_tensors
-from models.vocabulary import EOS, Vocabulary, shipped_vocabulary
+from models.networks.flat_parameters import initial_parameters
+from models.networks.role_vectors import part_of
+from models.plan.plan import Plan, VocabularySettings, download_schema, plan_schema, released_schema
+from models.plan.release_record import ReleaseRecord
+from models.settings.model import GruLmSettings, schema_of
+from models.settings.personalisation import FedTpSettings
+from models.text.vocabulary import EOS, Vocabulary, shipped_vocabulary
+from models.vector.codec import named_tensors
+from models.vector.tensor_file import encode_tensors
 from server.personalisation.hypernetwork import HypernetworkHalf
 from server.personalisation.registry import build_server_half
 from simulation.config import config_from, read_tables

@@ -66,15 +66,21 @@ from export.serve.commands import init
 from export.serve.folder import ServingFolder
 from export.serve.promotion import promote, roll_back
 from export.serve.tokens import make_tokens
-from models.model_settings import GruLmSettings, TransformerLmSettings
-from models.personalisation_settings import (
+from models.plan.plan import (
+    Plan,
+    TrainingSettings,
+    VocabularySettings,
+    plan_schema,
+    released_schema,
+)
+from models.plan.release_record import ReleaseRecord
+from models.settings.model import GruLmSettings, TransformerLmSettings
+from models.settings.personalisation import (
     FedTpSettings,
     GlobalSettings,
     PersonalisationSettings,
 )
-from models.plan import Plan, TrainingSettings, VocabularySettings, plan_schema, released_schema
-from models.release_record import ReleaseRecord
-from models.vocabulary import shipped_vocabulary
+from models.text.vocabulary import shipped_vocabulary
 from privacy.noise.settings import NoNoise
 
 RUN = "0123456789abcdef" * 2

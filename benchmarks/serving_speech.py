@@ -49,12 +49,12 @@ from export.serve.folder import ServingFolder
 from export.serve.tokens import make_tokens
 from export.serve.voice_promotion import promote_voice
 from export.speech_export import export_speech
-from models.model_settings import ModelSettings
-from models.personalisation_settings import GlobalSettings
-from models.plan import Plan, TrainingSettings, plan_schema
-from models.release_record import ReleaseRecord
-from models.transformer_tts_settings import TransformerTtsSettings
-from models.vocoder_settings import VocoderSettings
+from models.plan.plan import Plan, TrainingSettings, plan_schema
+from models.plan.release_record import ReleaseRecord
+from models.settings.model import ModelSettings
+from models.settings.personalisation import GlobalSettings
+from models.settings.vocoder import VocoderSettings
+from models.settings.voice import TransformerTtsSettings
 from privacy.noise.settings import NoNoise
 
 RUN = "0123456789abcdef" * 2

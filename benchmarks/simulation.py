@@ -50,13 +50,13 @@ from edge_client.datasets.registry import load_dataset
 from edge_client.local_round import LocalTrainer
 from edge_client.personalisation.method import ClientRound, Learnt
 from edge_client.personalisation.plain import PlainHalf
-from models.model_settings import schema_of
-from models.next_word import NextWord
-from models.parameters import initial_parameters, load_parameters
-from models.plan import Plan
-from models.registry import build_network
-from models.seeds import client_seed
-from models.vocabulary import shipped_vocabulary
+from models.networks.flat_parameters import initial_parameters, load_parameters
+from models.networks.registry import build_network
+from models.plan.plan import Plan
+from models.settings.model import schema_of
+from models.tasks.next_word import NextWord
+from models.text.vocabulary import shipped_vocabulary
+from models.vector.seeds import client_seed
 from server.config import make_plan
 from simulation.config import SimulationConfig, config_from
 from simulation.federation import Federation

@@ -21,24 +21,24 @@ import torch
 from benchmarks.parts.figures import benchmark_parser, show_figures
 from edge_client.compute import prepare_compute
 from edge_client.local_round import LocalTrainer
-from models.griffin_lim import sound_of_mel
-from models.growth import GrowthSettings
-from models.growth_traffic import (
+from models.listening.synthesis import synthesise
+from models.networks.flat_parameters import initial_parameters, load_parameters
+from models.networks.language_model import use_generator
+from models.networks.registry import build_network, voice_network
+from models.networks.role_vectors import part_of
+from models.networks.voice import TransformerTts
+from models.plan.growth_traffic import (
     growing_and_fixed_bytes,
     traffic_share,
     traffic_share_of_model,
 )
-from models.language_model import use_generator
-from models.model_settings import schema_of
-from models.parameters import initial_parameters, load_parameters
-from models.plan import Plan, download_schema
-from models.registry import build_network, voice_network
-from models.role_vectors import part_of
-from models.speech import Speech
-from models.speech_examples import SpeechBatch, SpeechClip, SpeechExamples
-from models.speech_synthesis import synthesise
-from models.transformer_tts import TransformerTts
-from models.transformer_tts_settings import TransformerTtsSettings
+from models.plan.plan import Plan, download_schema
+from models.settings.growth import GrowthSettings
+from models.settings.model import schema_of
+from models.settings.voice import TransformerTtsSettings
+from models.sound.griffin_lim import sound_of_mel
+from models.tasks.speech import Speech
+from models.tasks.speech_examples import SpeechBatch, SpeechClip, SpeechExamples
 from server.config import make_plan
 from simulation.config import SimulationConfig, config_from, read_tables
 

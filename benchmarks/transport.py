@@ -43,7 +43,7 @@ from benchmarks.parts.figures import benchmark_parser, show_figures
 from benchmarks.parts.sealed_stream import SEAL_NOW, Device, DiskSide, MemorySide
 from benchmarks.parts.stage_budget import stage_core_ms
 from benchmarks.parts.two_parties import Parties, drawn_vector, schema_of_size
-from models.codec import encode
+from models.vector.codec import encode
 from privacy.foundation.memory_pool import keep_freed_memory
 from privacy.sealing.chunk_digest import chunks_of
 

@@ -6,7 +6,8 @@ Both make sound of the real clips' own mel spectrograms. ``--run`` names a finis
 Figures (``--json`` prints them as one object), for ``neural`` and ``griffin_lim`` (60 iterations);
 lower is better in all of them:
 
-    convergence, log_amplitude, mel    The parts of ``models.spectral_distance``, mean over clips.
+    convergence, log_amplitude, mel    The parts of ``models.sound.spectral_distance``, mean over
+    clips.
         The mel spectrogram ends at 8 kHz: above, Griffin-Lim has nothing, and the vocoder what it
         learnt; ``log_amplitude`` counts that, the others hardly do.
     distance                           Their sum: what the vocoder was trained on.
@@ -29,10 +30,10 @@ from edge_client.compute import prepare_compute
 from edge_client.datasets.espeak import VOICES, espeak_recordings
 from edge_client.datasets.registry import load_speech
 from edge_client.datasets.speech_set import Clip, gather, read_clip
-from models.mel import log_mel
-from models.spectral_distance import spectral_distance
-from models.speech_alphabet import SpeechTextSettings
-from models.vocoder_settings import VocoderSettings
+from models.settings.vocoder import VocoderSettings
+from models.sound.mel import log_mel
+from models.sound.spectral_distance import spectral_distance
+from models.text.speech_alphabet import SpeechTextSettings
 from simulation.config import config_from, read_tables
 from simulation.dealing import build_population
 from simulation.listening.run_vocoder import open_vocoder

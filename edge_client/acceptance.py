@@ -7,9 +7,9 @@ has been understood, agrees with this device's own idea of the model, and lies a
 from edge_client.floor import Floor, PlanBelowFloorError, check_plan
 from edge_client.older_side import older_side
 from edge_client.traffic import Traffic
-from models.hypernetwork_settings import hypernetwork_schema
-from models.plan import Plan, PlanError, decode_plan, hypernetwork_of, plan_schema
-from models.schema import RELEASED, SENT, Role, Schema
+from models.plan.plan import Plan, PlanError, decode_plan, hypernetwork_of, plan_schema
+from models.settings.hypernetwork import hypernetwork_schema
+from models.vector.schema import RELEASED, SENT, Role, Schema
 from protos import federation_pb2 as wire
 
 # Header, signature, slip and codec header of a sealed model take less than this; the tag of each

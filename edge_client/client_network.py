@@ -8,19 +8,19 @@ accelerator has its own layout for both.
 import torch
 from torch import Tensor
 
-from models.compression.layer_groups import group_of_round
-from models.layer_growth import first_parameters
-from models.parameters import (
+from models.networks.flat_parameters import (
     LaidParameters,
     check_flat,
     load_parameters,
     read_parameters,
     read_update,
 )
-from models.plan import Plan, download_schema, plan_schema
-from models.registry import build_network
-from models.role_vectors import part_of, put_part
-from models.schema import SENT, Role
+from models.networks.grown_layers import first_parameters
+from models.networks.registry import build_network
+from models.networks.role_vectors import part_of, put_part
+from models.plan.plan import Plan, download_schema, plan_schema
+from models.settings.layer_groups import group_of_round
+from models.vector.schema import SENT, Role
 
 
 class ClientNetwork:

@@ -6,11 +6,11 @@ a worker of a simulation. Library code never changes what the whole process shar
 
 import torch
 
-from models.character_settings import CharTransformerSettings
-from models.image_settings import VitSettings
-from models.model_settings import ModelSettings, TransformerLmSettings
-from models.seq2seq_settings import Seq2SeqSettings
-from models.transformer_tts_settings import TransformerTtsSettings
+from models.settings.character import CharTransformerSettings
+from models.settings.image import VitSettings
+from models.settings.model import ModelSettings, TransformerLmSettings
+from models.settings.seq2seq import Seq2SeqSettings
+from models.settings.voice import TransformerTtsSettings
 from privacy.foundation.memory_pool import keep_freed_memory
 
 MEDIUM_ERROR = 1e-5

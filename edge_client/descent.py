@@ -10,9 +10,9 @@ from torch import Tensor
 from edge_client.compute import gains_from_bfloat16
 from edge_client.objective import LocalObjective, TaskObjective
 from edge_client.optimisers import Optimiser
-from models.plan import TrainingSettings
-from models.registry import Network
-from models.tasks import Task
+from models.networks.registry import Network
+from models.plan.plan import TrainingSettings
+from models.tasks.registry import Task
 
 
 class Descent:

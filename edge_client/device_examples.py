@@ -21,8 +21,8 @@ from edge_client.datasets.federated_text import DatasetError, split_in_order
 from edge_client.datasets.folder import text_files
 from edge_client.datasets.reading import read_rows, read_text
 from edge_client.local_text import LocalText, StoredText, TextSettings, TypedText
-from models.text import split_sentences
-from models.vocabulary import EOS, Vocabulary
+from models.text.vocabulary import EOS, Vocabulary
+from models.text.words import split_sentences
 
 
 class OwnText:

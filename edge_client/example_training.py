@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 from edge_client.optimisers import Optimiser
-from models.example_gradients import ExampleGradients
-from models.plan import TrainingSettings
-from models.registry import WordNetwork
-from models.schema import Schema
-from models.text_streams import Window, sentence_edges, sentence_window
+from models.example_level.clipped_sums import ExampleGradients
+from models.networks.registry import WordNetwork
+from models.plan.plan import TrainingSettings
+from models.tasks.text_streams import Window, sentence_edges, sentence_window
+from models.vector.schema import Schema
 from privacy.example_level.sampling import poisson_sample
 from privacy.example_level.settings import ExamplePrivacySettings
 from privacy.noise.secure_gaussian import Draw, NoiseKeys, add_gaussian, calibrate

@@ -17,7 +17,7 @@ from privacy.foundation.strict_decoding import decoded
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
 
 if TYPE_CHECKING:
-    from models.plan import Plan
+    from models.plan.plan import Plan
 
 FloorCode = Literal[
     "floor_mode",

@@ -23,8 +23,8 @@ from edge_client.outbox import KeptUpdate, Outbox
 from edge_client.refusal import RefusedError
 from edge_client.transport import Transport
 from edge_client.word_lists import ensure_word_list
-from models.plan import Plan, plan_schema
-from models.travel import describe_travel
+from models.plan.plan import Plan, plan_schema
+from models.plan.travel import describe_travel
 from privacy.identities.certificates import CertificateError
 from protos import federation_pb2 as wire
 from protos.refusals import RefusalCode

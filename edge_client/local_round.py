@@ -22,16 +22,16 @@ from edge_client.personalisation.method import ClientRound, ClientScoring, Score
 from edge_client.personalisation.registry import build_client_half
 from edge_client.personalisation.state import PersonalState
 from models.compression.update_format import update_formats
-from models.keystrokes import KeystrokeCounts, Sentences, keystroke_savings
-from models.language_model import use_generator
-from models.metrics import Counts
-from models.parameters import load_parameters
-from models.plan import Plan, TrainingSettings, plan_schema
-from models.registry import build_network, word_network
-from models.scoring import chunked_logits
-from models.seeds import client_seed
-from models.tasks import task_named
-from models.vocabulary import Vocabulary
+from models.networks.flat_parameters import load_parameters
+from models.networks.language_model import use_generator
+from models.networks.registry import build_network, word_network
+from models.plan.plan import Plan, TrainingSettings, plan_schema
+from models.tasks.keystrokes import KeystrokeCounts, Sentences, keystroke_savings
+from models.tasks.metrics import Counts
+from models.tasks.registry import task_named
+from models.tasks.scoring import chunked_logits
+from models.text.vocabulary import Vocabulary
+from models.vector.seeds import client_seed
 from privacy.clipping.clip import UnusableUpdateError
 from privacy.noise.secure_gaussian import NoiseKeys, SystemKeys
 
@@ -45,7 +45,7 @@ class LocalResult:
     Attributes:
         update: What arrives of the client: trained minus received parameters, clipped, with the
             mode's client half applied, and rounded where the plan compresses it; flat float32 in
-            the layout of ``models.plan.upload_schema``.
+            the layout of ``models.plan.plan.upload_schema``.
         update_norm: L2 norm before clipping and noise; never sent.
         example_count: Target tokens in one pass over the client's examples, whatever
             ``local_epochs`` says; with ``example_privacy`` the same for every client. Whoever
@@ -129,7 +129,7 @@ class LocalTrainer:
 
         Args:
             parameters: What was received: flat float32 in the layout of
-                ``models.plan.download_schema``; not changed.
+                ``models.plan.plan.download_schema``; not changed.
             examples: The client's examples; for ``next_word`` an int64 stream, ``(tokens,)``.
             round_number: Round, from 1.
             client_name: Name given at enrolment.
@@ -137,7 +137,7 @@ class LocalTrainer:
                 keeps it.
             personal: What this client's last round returned; None before its first.
             into: Memory that the update may be written to, in the layout of
-                ``models.plan.upload_schema``; the result says where it lies.
+                ``models.plan.plan.upload_schema``; the result says where it lies.
             clipping_norm: This round's, where it changes from round to round and the plan has that
                 of the first; else the plan's.
 

@@ -32,24 +32,24 @@ from edge_client.personalisation.balanced_head import BalancedSoftmax, PersonalH
 from edge_client.personalisation.method import ClientRound
 from edge_client.personalisation.registry import build_client_half
 from edge_client.personalisation.state import PersonalState
-from models.embedding_fit import LocalTraining, best_start, fit_embedding
-from models.feature_task import feature_task
-from models.hypernetwork import Hypernetwork, draw_embeddings
-from models.hypernetwork_settings import EmbeddingFitSettings
-from models.language_model import use_generator
-from models.personalisation import has_balanced_head
-from models.personalisation_settings import (
+from models.networks.language_model import use_generator
+from models.networks.registry import Network
+from models.networks.role_vectors import part_of, put_part
+from models.personal.embedding_fit import LocalTraining, best_start, fit_embedding
+from models.personal.hypernetwork import Hypernetwork, draw_embeddings
+from models.plan.plan import Plan, TrainingSettings
+from models.plan.roles import has_balanced_head
+from models.settings.hypernetwork import EmbeddingFitSettings
+from models.settings.personalisation import (
     DittoSettings,
     FedRodSettings,
     PFedGpSettings,
     PFedMeSettings,
 )
-from models.plan import Plan, TrainingSettings
-from models.registry import Network
-from models.role_vectors import part_of, put_part
-from models.schema import RELEASED, Role
-from models.seeds import client_seed
-from models.tasks import task_named
+from models.tasks.feature_task import feature_task
+from models.tasks.registry import task_named
+from models.vector.schema import RELEASED, Role
+from models.vector.seeds import client_seed
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Fitted:
 
     Attributes:
         parameters: What a client receives, generated tensors included: flat float32 in the layout
-            of ``models.plan.download_schema``.
+            of ``models.plan.plan.download_schema``.
         personal: What the client keeps to itself; empty where the method keeps nothing.
     """
 
@@ -122,8 +122,8 @@ class NewClientFit:
         """Fit one client's model, and return its embedding where the method has one.
 
         Args:
-            released: Flat float32 in the layout of ``models.plan.released_schema``; not changed.
-            examples: The client's, to train on.
+            released: Flat float32 in the layout of ``models.plan.plan.released_schema``; not
+            changed. examples: The client's, to train on.
             client_name: What the client's first embedding and the order of its examples follow
                 from.
             settings: Epochs, and how the embedding starts and steps; everything else steps as in a

@@ -10,9 +10,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from models.plan import TrainingSettings
-from models.registry import Network
-from models.tasks import Task
+from models.networks.registry import Network
+from models.plan.plan import TrainingSettings
+from models.tasks.registry import Task
 
 
 class LocalObjective(Protocol):

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from edge_client.optimisers import STEP, OptimiserState
-from models.parts import is_statistic
-from models.plan import Plan, plan_schema
-from models.plan_stages import earlier_stages
-from models.role_vectors import put_part
-from models.schema import Role, Schema
+from models.networks.role_vectors import put_part
+from models.plan.plan import Plan, plan_schema
+from models.plan.stages import earlier_stages
+from models.vector.named_parts import is_statistic
+from models.vector.schema import Role, Schema
 
 
 def grow_optimiser_state(state: OptimiserState, plan: Plan) -> OptimiserState:

@@ -13,9 +13,9 @@ import torch
 
 from edge_client.optimiser_growth import grow_optimiser_state
 from edge_client.optimisers import OptimiserState
-from models.plan import Plan
-from models.plan_stages import earlier_stages
-from models.zip_damage import ZIP_DAMAGE
+from models.plan.plan import Plan
+from models.plan.stages import earlier_stages
+from models.vector.zip_damage import ZIP_DAMAGE
 from privacy.foundation.atomic_files import write_atomically
 
 

@@ -1,7 +1,7 @@
 """Build a device's optimiser, and carry its state from round to round where the plan keeps it.
 
-Weights that a network scales at run time (`models.he_scaling`) are held as they take effect and
-stepped as they are drawn: gradients, their norm, the state and the step are in raw units.
+Weights that a network scales at run time (`models.layers.he_scaling`) are held as they take effect
+and stepped as they are drawn: gradients, their norm, the state and the step are in raw units.
 
 The state is flat vectors in the layout of the parameters, by name, so that a device can store it
 like parameters: no pickle.
@@ -23,10 +23,10 @@ from torch import Tensor, nn
 from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
-from models.he_scaling import runtime_scales
-from models.parameters import check_flat, trained_schema
-from models.plan import TrainingSettings
-from models.schema import Schema
+from models.layers.he_scaling import runtime_scales
+from models.networks.flat_parameters import check_flat, trained_schema
+from models.plan.plan import TrainingSettings
+from models.vector.schema import Schema
 
 OptimiserState = Mapping[str, Tensor]
 """Flat float32 vectors, shape ``(elements,)``; Adam's ``step`` has a count a tensor."""

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from models.compression.update_format import PlainFormat, UpdateFormat
-from models.plan import Plan
-from models.seeds import client_seed
+from models.plan.plan import Plan
+from models.vector.seeds import client_seed
 from privacy.clipping.by_layer import clip_update
 from privacy.noise.mode import Arrival
 from privacy.noise.registry import noise_mode
@@ -33,7 +33,7 @@ class Outgoing:
     """Hold what one client sends.
 
     Attributes:
-        update: What arrives, in the layout of ``models.plan.upload_schema``: the update itself
+        update: What arrives, in the layout of ``models.plan.plan.upload_schema``: the update itself
             where nothing changed it.
         norm: L2 norm of what was trained, with what was fed back, before clipping and noise.
         payload: What travels; None where that is the update as it is.

@@ -22,14 +22,14 @@ from edge_client.local_text import StoredText, TextSettings
 from edge_client.own_sounds import OwnSounds
 from edge_client.speech_examples import speech_examples
 from edge_client.word_lists import word_list
-from models.characters import encode_characters
-from models.image_classification import LabelledImages
-from models.plan import Plan, PlanError
-from models.speech_examples import SpeechExamples
-from models.transformer_tts_settings import TransformerTtsSettings
-from models.vocabulary import Vocabulary
-from models.vocoder_settings import VocoderSettings
-from models.zip_damage import ZIP_DAMAGE
+from models.plan.plan import Plan, PlanError
+from models.settings.vocoder import VocoderSettings
+from models.settings.voice import TransformerTtsSettings
+from models.tasks.image_classification import LabelledImages
+from models.tasks.speech_examples import SpeechExamples
+from models.text.alphabet import encode_characters
+from models.text.vocabulary import Vocabulary
+from models.vector.zip_damage import ZIP_DAMAGE
 
 _LEAST_CHARACTERS = 2
 _PIXEL_AXES = 4

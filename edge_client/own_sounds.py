@@ -10,8 +10,8 @@ from edge_client.datasets.federated_text import DatasetError, split_in_order
 from edge_client.datasets.registry import load_speech
 from edge_client.datasets.speech_set import Clip
 from edge_client.sound_segments import sound_segments
-from models.speech_alphabet import SpeechTextSettings
-from models.vocoder_settings import VocoderSettings
+from models.settings.vocoder import VocoderSettings
+from models.text.speech_alphabet import SpeechTextSettings
 
 
 class OwnSounds:

@@ -12,7 +12,7 @@ import math
 
 import torch
 
-from models.image_classification import LabelledImages
+from models.tasks.image_classification import LabelledImages
 
 _WHITE = 255
 

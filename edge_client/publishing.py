@@ -1,8 +1,8 @@
 """Write the device's own part of the model into a file that its owner may hand over.
 
 Nothing else lets a personal part leave its device, and this sends nothing: it writes one signed
-file (`models.published_part`), owner-only. It loads torch, so the command starts it as a process
-of its own and gives it the job on standard input, where no process list shows a passphrase.
+file (`models.plan.published_part`), owner-only. It loads torch, so the command starts it as a
+process of its own and gives it the job on standard input, where no process list shows a passphrase.
 """
 
 import sys
@@ -16,9 +16,9 @@ from edge_client.personalisation.grown_state import kept_layout, read_kept_state
 from edge_client.personalisation.registry import build_client_half
 from edge_client.personalisation.state import PersonalStateError
 from edge_client.publishing_job import Published, PublishingJob
-from models.codec import named_tensors
-from models.plan import PlanError, decode_plan, plan_schema
-from models.published_part import PublishedRecord, encode_published
+from models.plan.plan import PlanError, decode_plan, plan_schema
+from models.plan.published_part import PublishedRecord, encode_published
+from models.vector.codec import named_tensors
 from privacy.foundation.atomic_files import write_atomically
 from privacy.identities.certificates import CertificateError
 from privacy.identities.keys import KeyFileError

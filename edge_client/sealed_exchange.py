@@ -17,14 +17,14 @@ from torch import Tensor
 from edge_client.device_folder import DeviceFolder
 from edge_client.held_release import HeldReleaseError
 from edge_client.job import Job
-from models.base_digest import base_digest
-from models.codec import CodecError, FlatVector, decode, encode, payload_size
 from models.compression.release_delta import decode_delta, delta_sha256
-from models.hypernetwork import Hypernetwork
-from models.parameters import parameters_sha256
-from models.plan import Plan, download_schema, hypernetwork_of, released_schema, upload_schema
-from models.role_vectors import put_part
-from models.schema import Role, Schema
+from models.networks.flat_parameters import parameters_sha256
+from models.networks.role_vectors import put_part
+from models.personal.hypernetwork import Hypernetwork
+from models.plan.plan import Plan, download_schema, hypernetwork_of, released_schema, upload_schema
+from models.vector.base_digest import base_digest
+from models.vector.codec import CodecError, FlatVector, decode, encode, payload_size
+from models.vector.schema import Role, Schema
 from privacy.foundation.atomic_files import write_chunks_atomically
 from privacy.identities.certificates import CertifiedKey, KeyUse, check_certificate
 from privacy.identities.party import Identity
@@ -46,7 +46,7 @@ class Start:
 
     Attributes:
         parameters: Received parameters, flat float32 in the order of
-            ``models.plan.download_schema``, shape ``(elements,)``, writable.
+            ``models.plan.plan.download_schema``, shape ``(elements,)``, writable.
         sha256: Digest that the update is bound to, 32 bytes.
     """
 
@@ -60,7 +60,7 @@ class HypernetworkStart:
 
     Attributes:
         released: Everyone's parameters, flat float32 in the order of
-            ``models.plan.released_schema``.
+            ``models.plan.plan.released_schema``.
         hypernetwork: Makes its tensors of an embedding.
         sha256: Digest that the embedding is bound to, 32 bytes.
     """
@@ -133,7 +133,7 @@ class SealedExchange:
 
         Args:
             base_sha256: Digest of what it was trained from.
-            update: Flat float32 in the order of ``models.plan.upload_schema``.
+            update: Flat float32 in the order of ``models.plan.plan.upload_schema``.
             payload: What is sealed, where the plan compresses updates; else the update as it is.
 
         Raises:

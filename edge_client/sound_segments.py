@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from edge_client.datasets.speech_set import Clip, read_clip
-from models.vocoder_settings import VocoderSettings
-from models.vocoding import cut_segments
+from models.settings.vocoder import VocoderSettings
+from models.tasks.vocoding import cut_segments
 
 
 def sound_segments(clips: Iterable[Clip], model: VocoderSettings) -> Tensor:

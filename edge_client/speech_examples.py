@@ -12,10 +12,10 @@ from torch.nn import functional
 from edge_client.datasets.federated_text import DatasetError
 from edge_client.datasets.sound_file import SoundFile
 from edge_client.datasets.speech_set import Clip, read_clip
-from models.mel import SoundError, log_mel
-from models.speech_alphabet import encode_speech
-from models.speech_examples import SpeechClip, SpeechExamples
-from models.transformer_tts_settings import TransformerTtsSettings
+from models.settings.voice import TransformerTtsSettings
+from models.sound.mel import SoundError, log_mel
+from models.tasks.speech_examples import SpeechClip, SpeechExamples
+from models.text.speech_alphabet import encode_speech
 
 _KEPT_CLIPS = 4096
 

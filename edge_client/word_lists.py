@@ -9,8 +9,8 @@ from pathlib import Path
 from edge_client.acceptance import PlanRefusedError
 from edge_client.older_side import older_side
 from edge_client.transport import Transport
-from models.plan import VocabularySettings
-from models.vocabulary import (
+from models.plan.plan import VocabularySettings
+from models.text.vocabulary import (
     SHIPPED_NAME,
     Vocabulary,
     VocabularyError,

@@ -40,11 +40,11 @@ from edge_client.personalisation.state import (
     write_state,
 )
 from edge_client.sealed_exchange import SealedExchange
-from models.codec import CodecError
 from models.compression.entropy import MissingZstdError
-from models.plan import Plan, PlanError, decode_plan
-from models.unusable_examples import UnusableExamplesError
-from models.vocabulary import VocabularyError
+from models.plan.plan import Plan, PlanError, decode_plan
+from models.tasks.unusable_examples import UnusableExamplesError
+from models.text.vocabulary import VocabularyError
+from models.vector.codec import CodecError
 from privacy.clipping.clip import UnusableUpdateError
 from privacy.example_level.accounting import (
     ExampleAccountantError,

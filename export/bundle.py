@@ -20,8 +20,8 @@ from export.signed_files import (
     read_manifest,
     signed_files,
 )
-from models.vocabulary import Vocabulary, decode_vocabulary
-from models.word_rules import word_count
+from models.plan.word_rules import word_count
+from models.text.vocabulary import Vocabulary, decode_vocabulary
 
 if TYPE_CHECKING:
     from privacy.identities.party import Identity

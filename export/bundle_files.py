@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from export.manifest_base import BundleError
-from models.zip_damage import ZIP_DAMAGE
+from models.vector.zip_damage import ZIP_DAMAGE
 
 _OWNER_ONLY_FILE = 0o600
 # A constant date keeps equal bundles equal, byte for byte; it is the first one .zip can hold.

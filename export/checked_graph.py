@@ -19,9 +19,9 @@ from export.parity import TOLERANCE, is_torch_there
 from export.personal_inputs import personal_inputs
 from export.release import parameters_sha256
 from export.runtime import PersonalInputs
-from models.codec import FlatVector, named_tensors
-from models.model_settings import ModelSettings, schema_of
-from models.schema import Schema
+from models.settings.model import ModelSettings, schema_of
+from models.vector.codec import FlatVector, named_tensors
+from models.vector.schema import Schema
 
 Tensors = Mapping[str, NDArray[np.float32]]
 

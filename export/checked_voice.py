@@ -15,9 +15,9 @@ from export.speech_face import VOICE_FILES
 from export.speech_manifest import SpeechParity
 from export.speech_parity import check_voice
 from export.speech_runtime import VoiceGraphs
-from models.codec import FlatVector, named_tensors
-from models.transformer_tts_settings import TransformerTtsSettings
-from models.vocoder_settings import VocoderSettings
+from models.settings.vocoder import VocoderSettings
+from models.settings.voice import TransformerTtsSettings
+from models.vector.codec import FlatVector, named_tensors
 
 
 @dataclass(frozen=True)

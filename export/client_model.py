@@ -11,20 +11,20 @@ from numpy.typing import NDArray
 
 from export.exporter import ExportError
 from export.release import Release
-from models.codec import FlatVector, named_tensors
-from models.hypernetwork import Hypernetwork
-from models.hypernetwork_settings import HypernetworkSettings
-from models.hypernetwork_state import UnknownClientError, generated_for, state_of_tensors
-from models.personalisation_settings import (
+from models.networks.role_vectors import put_part
+from models.personal.hypernetwork import Hypernetwork
+from models.personal.hypernetwork_state import UnknownClientError, generated_for, state_of_tensors
+from models.plan.plan import Plan, plan_schema, released_schema
+from models.settings.hypernetwork import HypernetworkSettings
+from models.settings.personalisation import (
     FedProxSettings,
     FedTpSettings,
     GlobalSettings,
     PFedHnSettings,
 )
-from models.plan import Plan, plan_schema, released_schema
-from models.role_vectors import put_part
-from models.schema import Role
-from models.tensor_file import decode_tensors
+from models.vector.codec import FlatVector, named_tensors
+from models.vector.schema import Role
+from models.vector.tensor_file import decode_tensors
 
 
 class ClientModels:

@@ -16,10 +16,10 @@ from export.people_file import PeopleManifest, encode_people, write_people_file
 from export.personal_inputs import personal_inputs
 from export.release import Release
 from export.released_model import personal_names
-from models.codec import named_tensors
-from models.hypernetwork_forward import generate
-from models.hypernetwork_settings import hypernetwork_schema
-from models.schema import Schema
+from models.personal.hypernetwork_numpy import generate
+from models.settings.hypernetwork import hypernetwork_schema
+from models.vector.codec import named_tensors
+from models.vector.schema import Schema
 
 if TYPE_CHECKING:
     from privacy.identities.party import Identity

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from models.image_settings import VitSettings
-from models.model_settings import GruLmSettings, ModelSettings, TransformerLmSettings
+from models.settings.image import VitSettings
+from models.settings.model import GruLmSettings, ModelSettings, TransformerLmSettings
 
 if TYPE_CHECKING:
     import onnx

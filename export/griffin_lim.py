@@ -1,7 +1,8 @@
 """Make sound of log-mels without a vocoder, in numpy: amplitudes, then phases that fit them.
 
 References:
-    ``models.griffin_lim`` and ``models.mel``, which compute the same; tests hold the two together.
+    ``models.sound.griffin_lim`` and ``models.sound.mel``, which compute the same; tests hold the
+    two together.
     Griffin and Lim, "Signal Estimation from Modified Short-Time Fourier Transform", 1984.
     [FGLA] Perraudin, Balazs, Søndergaard, "A Fast Griffin-Lim Algorithm", WASPAA 2013: momentum.
     Lee and Seung, "Algorithms for Non-negative Matrix Factorization", NIPS 2000: amplitudes.
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from export.mel_filters import hann_window, mel_filters
-from models.audio_settings import MelSettings
+from models.settings.audio import MelSettings
 
 ITERATIONS = 60
 """Steps of the search for phases."""

@@ -16,7 +16,7 @@ from export.exporter import ExportError, Precision
 from export.graph_face import BATCH, NEXT, TIME, TOKENS, write_ranking
 from export.graph_writer import Array, GraphWriter, held_tensor
 from export.gru_weights import MADE_OF, as_weights, reorder_gates
-from models.model_settings import GruLmSettings, schema_of
+from models.settings.model import GruLmSettings, schema_of
 
 _EMBEDDING = "embedding.weight"
 _STATE = "state"

@@ -19,9 +19,9 @@ from export.release import Release
 from export.released_model import held_tensors, personal_names, release_manifest
 from export.signed_by import Signer
 from export.signed_files import SIGNED_NAMES, read_checked, read_manifest, signed_files
-from models.model_settings import ImageModelSettings
-from models.personalisation import has_balanced_head
-from models.personalisation_settings import PFedGpSettings
+from models.plan.roles import has_balanced_head
+from models.settings.model import ImageModelSettings
+from models.settings.personalisation import PFedGpSettings
 
 if TYPE_CHECKING:
     from privacy.identities.party import Identity

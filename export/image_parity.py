@@ -6,8 +6,8 @@ from export.image_runtime import ImageGraph
 from export.manifest import ParityRecord
 from export.parity import check_distributions, torch_network
 from export.runtime import PersonalInputs
-from models.codec import FlatVector
-from models.model_settings import ModelSettings
+from models.settings.model import ModelSettings
+from models.vector.codec import FlatVector
 
 BATCHES = (1, 2, 3, 5, 8, 13)
 """Images that are compared in one call."""
@@ -28,7 +28,7 @@ def check_images(
     # Only now: ``torch_network`` says what is missing.
     import torch
 
-    from models.registry import image_network
+    from models.networks.registry import image_network
 
     network = image_network(made)
     generator = np.random.default_rng(_SEED)

@@ -17,9 +17,9 @@ from export.parity import check_parity
 from export.release import Release, parameters_sha256
 from export.released_model import held_tensors, personal_names, release_manifest
 from export.runtime import NextWordGraph, PersonalInputs
-from models.codec import FlatVector, named_tensors
-from models.model_settings import ModelSettings
-from models.vocabulary import SHIPPED_NAME, Vocabulary
+from models.settings.model import ModelSettings
+from models.text.vocabulary import SHIPPED_NAME, Vocabulary
+from models.vector.codec import FlatVector, named_tensors
 
 if TYPE_CHECKING:
     from privacy.identities.party import Identity

@@ -12,9 +12,9 @@ import msgspec
 
 from export.exporter import Precision
 from export.manifest_base import FileDigest, ManifestBase, decode_versioned
-from models.model_settings import ModelSettings, schema_of
-from models.release_record import Metric
-from models.schema import Schema
+from models.plan.release_record import Metric
+from models.settings.model import ModelSettings, schema_of
+from models.vector.schema import Schema
 
 FORMAT_VERSION = 3
 _READABLE_VERSIONS = (1, 2, FORMAT_VERSION)

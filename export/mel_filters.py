@@ -1,7 +1,7 @@
 """The window and the triangles that a voice's mels were made with, in numpy.
 
 References:
-    ``models.mel``, which made the mels that a voice learnt; tests hold the two together.
+    ``models.sound.mel``, which made the mels that a voice learnt; tests hold the two together.
     Slaney, "Auditory Toolbox", Technical Report 1998-010, Interval Research, 1998: the mel scale.
 """
 
@@ -10,7 +10,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from models.audio_settings import MelSettings
+from models.settings.audio import MelSettings
 
 # Slaney's scale is linear up to 1 kHz (15 mels), then logarithmic: 27 mels for a factor of 6.4.
 _LINEAR_HZ = 200 / 3

@@ -5,7 +5,7 @@ from collections.abc import Collection
 import onnx
 
 from export.graph_writer import Array, held_tensor
-from models.schema import Schema
+from models.vector.schema import Schema
 
 
 class NamedWeights:

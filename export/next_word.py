@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from export.runtime import Prediction, State
 from export.word_index import NEVER_SUGGESTED, WordIndex
-from models.text import UNK_WORD, compose, split_sentences
-from models.vocabulary import EOS, Vocabulary
+from models.text.vocabulary import EOS, Vocabulary
+from models.text.words import UNK_WORD, compose, split_sentences
 
 SLOTS = 3
 
@@ -195,7 +195,8 @@ def in_context(tokens: list[int], context_size: int | None) -> list[int]:
 def split_at_cursor(text: str) -> tuple[list[list[str]], str]:
     """Return the finished part of a text as sentences of words, and the word that is begun.
 
-    Words are read as in training (`models.text`). The last sentence is the one being typed; it is
+    Words are read as in training (`models.text.words`). The last sentence is the one being typed;
+    it is
     empty where the next word begins a sentence. A word is begun if the text ends in a letter or
     digit, or in an apostrophe behind one. Of a long text only the end is read.
     """

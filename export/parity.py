@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from export.manifest import ParityRecord
 from export.runtime import NextWordGraph, Prediction
-from models.codec import FlatVector
-from models.model_settings import ModelSettings, schema_of
+from models.settings.model import ModelSettings, schema_of
+from models.vector.codec import FlatVector
 
 if TYPE_CHECKING:
-    from models.registry import Network, WordNetwork
+    from models.networks.registry import Network, WordNetwork
 
 Shapes = tuple[tuple[int, int], ...]
 _Distributions = NDArray[np.float32]
@@ -120,7 +120,7 @@ def _check_ranking(prediction: Prediction) -> None:
 
 def _word_network(settings: ModelSettings, parameters: FlatVector) -> "WordNetwork":
     network = torch_network(settings, parameters)
-    from models.registry import word_network
+    from models.networks.registry import word_network
 
     return word_network(network)
 
@@ -134,8 +134,8 @@ def torch_network(settings: ModelSettings, parameters: FlatVector) -> "Network":
     try:
         import torch
 
-        from models.parameters import load_parameters
-        from models.registry import build_network
+        from models.networks.flat_parameters import load_parameters
+        from models.networks.registry import build_network
     except ImportError as error:
         raise ParityError(
             f"{error.name} is missing, so the graph cannot be compared; install sotto[train]"

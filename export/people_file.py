@@ -22,10 +22,10 @@ from export.person_fits import check_fits
 from export.runtime import NextWordGraph
 from export.signed_by import Signer
 from export.signed_files import SIGNED_NAMES, read_checked, read_manifest, signed_files
-from models.codec import named_tensors
-from models.hypernetwork_forward import generate
-from models.hypernetwork_settings import HypernetworkSettings, hypernetwork_schema
-from models.tensor_file import NamedArrays, TensorFileError, decode_tensors, encode_tensors
+from models.personal.hypernetwork_numpy import generate
+from models.settings.hypernetwork import HypernetworkSettings, hypernetwork_schema
+from models.vector.codec import named_tensors
+from models.vector.tensor_file import NamedArrays, TensorFileError, decode_tensors, encode_tensors
 
 if TYPE_CHECKING:
     from privacy.identities.party import Identity

@@ -1,7 +1,7 @@
 """Make the personal files of clients from a release.
 
 The coordinator makes what the run's method generates. A part that a method keeps on its device
-comes from that device alone, in a file that its owner published (`models.published_part`).
+comes from that device alone, in a file that its owner published (`models.plan.published_part`).
 """
 
 from collections.abc import Collection, Iterable
@@ -19,9 +19,9 @@ from export.personal_file import PersonalManifest, write_personal_file
 from export.published_person import PersonOf, check_published, encode_person
 from export.release import Release
 from export.released_model import personal_names
-from models.plan import plan_schema
-from models.published_part import PublishedPart
-from models.schema import Role
+from models.plan.plan import plan_schema
+from models.plan.published_part import PublishedPart
+from models.vector.schema import Role
 
 if TYPE_CHECKING:
     from privacy.identities.party import Identity

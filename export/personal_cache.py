@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator
 
 import msgspec
 
-from models.text import UNK_WORD, split_sentences
+from models.text.words import UNK_WORD, split_sentences
 
 HALF_LIFE_WORDS = 2000
 LARGEST_WORDS = 2000

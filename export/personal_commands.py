@@ -18,7 +18,7 @@ from export.speech_bundle import SpeechBundle, load_speech_bundle
 from export.speech_commands import described_speech
 from export.speech_export import export_speech
 from export.whole_bundle import export_whole
-from models.published_part import PublishedPart, decode_published
+from models.plan.published_part import PublishedPart, decode_published
 from privacy.identities.party import Identity
 
 _LATEST = "latest"

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from export.exporter import not_exportable
 from export.graph_face import PERSONAL
 from export.gru_weights import as_weights
-from models.image_settings import VitSettings
-from models.model_settings import GruLmSettings, ModelSettings, TransformerLmSettings
-from models.transformer_tts_settings import TransformerTtsSettings
+from models.settings.image import VitSettings
+from models.settings.model import GruLmSettings, ModelSettings, TransformerLmSettings
+from models.settings.voice import TransformerTtsSettings
 
 
 def personal_inputs(

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from export.next_word import Reading, Suggestion
 from export.personal_cache import PersonalCache
 from export.word_index import NEVER_SUGGESTED, WordIndex
-from models.vocabulary import Vocabulary
+from models.text.vocabulary import Vocabulary
 
 CACHE_SHARE = 0.15
 

@@ -32,9 +32,9 @@ from export.personal_file import (
 from export.personal_inputs import personal_inputs
 from export.speech_bundle import SpeechBundle
 from export.speech_manifest import SpeechManifest
-from models.model_settings import ModelSettings, schema_of
-from models.published_part import PublishedPart
-from models.schema import Role, Schema
+from models.plan.published_part import PublishedPart
+from models.settings.model import ModelSettings, schema_of
+from models.vector.schema import Role, Schema
 
 Tensors: TypeAlias = Mapping[str, NDArray[np.float32]]
 AnyBundle: TypeAlias = Bundle | ImageBundle | SpeechBundle

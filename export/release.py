@@ -1,8 +1,8 @@
 """Read a release: the model that a round ended in, checked file by file.
 
 A coordinator signs its releases and a simulation does not; both write the same files
-(`models.release_record`). Nothing is taken from a release before its digests fit, and a signature
-that does not fit is refused, never passed over.
+(`models.plan.release_record`). Nothing is taken from a release before its digests fit, and a
+signature that does not fit is refused, never passed over.
 """
 
 import hashlib
@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from export.signed_by import Signer, UntrustedError, check_signature
-from models.codec import FlatVector, decode
-from models.plan import Plan, decode_plan, plan_schema, released_schema
-from models.release_record import (
+from models.plan.plan import Plan, decode_plan, plan_schema, released_schema
+from models.plan.release_record import (
     PARAMETERS_FILE,
     PERSONALISATION_FILE,
     PLAN_FILE,
@@ -26,7 +25,8 @@ from models.release_record import (
     check_release_files,
     decode_release_record,
 )
-from models.vocabulary import Vocabulary, decode_vocabulary
+from models.text.vocabulary import Vocabulary, decode_vocabulary
+from models.vector.codec import FlatVector, decode
 from privacy.identities.certificates import CertificateError, certificate_der
 from privacy.identities.signatures import Purpose
 

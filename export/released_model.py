@@ -12,11 +12,11 @@ from export.graph_face import OPSET
 from export.manifest import MODEL_FILE, Kind, Manifest, PersonalPart, PrivacyStatement
 from export.manifest_base import FileDigest
 from export.release import Release, parameters_sha256
-from models.codec import named_tensors
-from models.model_settings import schema_of
-from models.plan import Plan, plan_schema, released_schema
-from models.release_record import Metric
-from models.schema import RELEASED
+from models.plan.plan import Plan, plan_schema, released_schema
+from models.plan.release_record import Metric
+from models.settings.model import schema_of
+from models.vector.codec import named_tensors
+from models.vector.schema import RELEASED
 
 
 def personal_names(plan: Plan) -> tuple[str, ...]:

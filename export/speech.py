@@ -4,7 +4,7 @@ A text is said sentence by sentence. With a vocoder a sentence's sound is given 
 without one when the sentence is done: Griffin-Lim looks at all of it.
 
 References:
-    ``models.speech_synthesis``, which speaks with torch.
+    ``models.listening.synthesis``, which speaks with torch.
     [Tacotron2] Shen et al., ICASSP 2018, arXiv:1712.05884: dropout of the pre-net stays on, so
         that a voice does not lean on its own frames more than it learnt to.
 """
@@ -24,8 +24,8 @@ from export.speech_face import VOCODER_FILE
 from export.speech_runtime import Made, VocoderRunner, VoiceGraphs
 from export.speech_sentences import sentences
 from export.speech_stream import SoundStream, WholeSound
-from models.speech_alphabet import encode_speech
-from models.transformer_tts_settings import TransformerTtsSettings
+from models.settings.voice import TransformerTtsSettings
+from models.text.speech_alphabet import encode_speech
 
 if TYPE_CHECKING:
     from export.speech_bundle import SpeechBundle

@@ -4,7 +4,7 @@ Each block's keys and values are inputs and outputs of their own: packed into on
 copied three times a step.
 
 References:
-    ``models.transformer_tts`` (the network; parity holds the graphs against it).
+    ``models.networks.voice`` (the network; parity holds the graphs against it).
 """
 
 from export.graph_face import BATCH, NEXT
@@ -30,7 +30,7 @@ from export.speech_layers import (
     write_places,
     write_taken,
 )
-from models.transformer_tts_settings import TransformerTtsSettings
+from models.settings.voice import TransformerTtsSettings
 
 
 def write_decoder(writer: GraphWriter, settings: TransformerTtsSettings) -> None:

@@ -1,7 +1,7 @@
 """Write the graph that reads a text once for all steps of a voice (`export.speech_face`).
 
 References:
-    ``models.transformer_tts`` (the network; parity holds the graph against it).
+    ``models.networks.voice`` (the network; parity holds the graph against it).
 """
 
 import math
@@ -19,7 +19,7 @@ from export.speech_layers import (
     write_places,
     write_taken,
 )
-from models.transformer_tts_settings import PRENET_CONVOLUTIONS, TransformerTtsSettings
+from models.settings.voice import PRENET_CONVOLUTIONS, TransformerTtsSettings
 
 
 def write_encoder(writer: GraphWriter, settings: TransformerTtsSettings) -> None:

@@ -38,9 +38,9 @@ from export.speech_manifest import (
 )
 from export.speech_parity import check_vocoder
 from export.speech_runtime import VocoderRunner, VoiceGraphs
-from models.plan import Plan
-from models.transformer_tts_settings import TransformerTtsSettings
-from models.vocoder_settings import VocoderSettings
+from models.plan.plan import Plan
+from models.settings.vocoder import VocoderSettings
+from models.settings.voice import TransformerTtsSettings
 
 if TYPE_CHECKING:
     from privacy.identities.party import Identity

@@ -1,10 +1,10 @@
 """Write the three ONNX graphs of a voice (`export.speech_face` says what they take and give).
 
 A graph is that of the settings, so a voice that grew is written as the stage it is in. Weights are
-the network's own, which hold the runtime's scale already (`models.he_scaling`).
+the network's own, which hold the runtime's scale already (`models.layers.he_scaling`).
 
 References:
-    ``models.transformer_tts`` (the network; parity holds the graphs against it).
+    ``models.networks.voice`` (the network; parity holds the graphs against it).
 """
 
 from collections.abc import Collection, Mapping
@@ -23,8 +23,8 @@ from export.speech_face import (
     VOICE_FILES,
     file_of,
 )
-from models.schema import Schema
-from models.transformer_tts_settings import TransformerTtsSettings
+from models.settings.voice import TransformerTtsSettings
+from models.vector.schema import Schema
 
 
 class SpeechGraphs:

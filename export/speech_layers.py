@@ -1,7 +1,8 @@
 """Write what the graphs of a voice share: places of a sequence, convolutions, feed-forward layers.
 
 References:
-    ``models.positions``, ``models.speech_convolutions``, ``models.transformer_tts_blocks``: the
+    ``models.layers.positions``, ``models.layers.speech_convolutions``,
+    ``models.networks.voice_blocks``: the
         network, which parity holds the graphs against.
 """
 
@@ -11,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from export.graph_writer import Array, GraphWriter
-from models.transformer_tts_settings import KERNEL_SIZE, TransformerTtsSettings
+from models.settings.voice import KERNEL_SIZE, TransformerTtsSettings
 
 _LONGEST_WAVE = 10_000.0
 

@@ -24,15 +24,15 @@ from export.speech_face import (
     VOICE_FILES,
     file_of,
 )
-from models.release_record import Metric
-from models.schema import Schema
-from models.transformer_tts_settings import TransformerTtsSettings
-from models.vocoder_settings import VocoderSettings
+from models.plan.release_record import Metric
+from models.settings.vocoder import VocoderSettings
+from models.settings.voice import TransformerTtsSettings
+from models.vector.schema import Schema
 
 SPEECH_VERSION = 2
 _READABLE_VERSIONS = (1, SPEECH_VERSION)
 LANGUAGES = ("en",)
-"""What `models.speech_text` reads aloud."""
+"""What `models.text.spoken_text` reads aloud."""
 
 _GRAPH_ALLOWANCE_BYTES = 1 << 20
 _NUMBER_BYTES = 4

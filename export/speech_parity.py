@@ -16,14 +16,14 @@ from export.parity import ParityError, torch_network
 from export.speech_face import MASK, MEMORY_KEYS, MEMORY_VALUES
 from export.speech_manifest import SpeechParity
 from export.speech_runtime import VocoderRunner, VoiceGraphs
-from models.codec import FlatVector
-from models.transformer_tts_settings import TransformerTtsSettings
-from models.vocoder_settings import VocoderSettings
+from models.settings.vocoder import VocoderSettings
+from models.settings.voice import TransformerTtsSettings
+from models.vector.codec import FlatVector
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from models.transformer_tts import TransformerTts
+    from models.networks.voice import TransformerTts
 
 VOICE_SHAPES = ((1, 1, 1), (1, 9, 4), (2, 5, 3), (3, 12, 2), (1, 17, 7), (5, 3, 5), (2, 30, 1))
 """Texts, characters of the longest, steps: what is compared, cut to what the voice can take."""
@@ -56,7 +56,7 @@ def check_voice(
         ParityError: If they differ by more, or torch is missing.
     """
     made = torch_network(settings, parameters)
-    from models.registry import voice_network
+    from models.networks.registry import voice_network
 
     network = voice_network(made)
     draws = np.random.default_rng(_SEED)
@@ -78,7 +78,7 @@ def check_vocoder(
     made = torch_network(settings, parameters)
     import torch
 
-    from models.registry import vocoder_network
+    from models.networks.registry import vocoder_network
 
     network = vocoder_network(made)
     draws = np.random.default_rng(_SEED)

@@ -1,13 +1,13 @@
 """Cut a text into what a voice says at once: sentences, and parts of sentences that are too long.
 
-The text is put into words first (`models.speech_text`), so a period that is left ends a sentence:
-abbreviations and numbers have none any more.
+The text is put into words first (`models.text.spoken_text`), so a period that is left ends a
+sentence: abbreviations and numbers have none any more.
 """
 
 import re
 
-from models.speech_alphabet import END, LETTERS, START, SpeechTextSettings
-from models.speech_text import SpeechTextError, prepare_speech
+from models.text.speech_alphabet import END, LETTERS, START, SpeechTextSettings
+from models.text.spoken_text import SpeechTextError, prepare_speech
 
 LONGEST_TEXT = 10_000
 """Characters of a text that is spoken at once."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from export.griffin_lim import sound_of_mel
 from export.speech_runtime import VocoderRunner
-from models.transformer_tts_settings import KERNEL_SIZE, TransformerTtsSettings
+from models.settings.voice import KERNEL_SIZE, TransformerTtsSettings
 
 FIRST_S = 0.2
 """Sound of the first stretch, in seconds."""

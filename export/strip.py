@@ -18,7 +18,7 @@ from export.next_word import SLOTS, NextWords, Suggestion, WordModel
 from export.personal_cache import PersonalCache
 from export.personal_ranking import CACHE_SHARE, PersonalRanking
 from export.word_index import WordIndex
-from models.vocabulary import Vocabulary
+from models.text.vocabulary import Vocabulary
 
 _TYPED = re.compile(r"[^\W_]+(?:['’][^\W_]*)*\Z")
 

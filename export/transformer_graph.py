@@ -1,7 +1,7 @@
 """Write the ONNX graph of the Transformer language model, its keys and values carried in a cache.
 
 References:
-    ``models.transformer_lm`` (the network; parity holds the graph against it).
+    ``models.networks.transformer_lm`` (the network; parity holds the graph against it).
     [Vaswani] "Attention Is All You Need", NeurIPS 2017, arXiv:1706.03762.
 """
 
@@ -23,7 +23,7 @@ from export.graph_face import (
 )
 from export.graph_writer import Array, GraphWriter
 from export.named_weights import NamedWeights
-from models.model_settings import TransformerLmSettings, schema_of
+from models.settings.model import TransformerLmSettings, schema_of
 
 _FROM_NOTHING = -math.inf
 

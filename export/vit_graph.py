@@ -1,7 +1,7 @@
 """Write the ONNX graph of the Vision Transformer (`export.image_runtime` says what it takes).
 
 References:
-    ``models.vit`` (the network; parity holds the graph against it).
+    ``models.networks.vit`` (the network; parity holds the graph against it).
 """
 
 import math
@@ -15,7 +15,7 @@ from export.graph_face import BATCH, LOG_PROBABILITIES
 from export.graph_writer import Array, GraphWriter
 from export.image_runtime import PIXELS
 from export.named_weights import NamedWeights
-from models.image_settings import VitSettings
+from models.settings.image import VitSettings
 
 LARGEST_PIXEL = 255
 

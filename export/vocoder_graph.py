@@ -5,7 +5,8 @@ and added up where they overlap. Cosines are even around the middle of a frame a
 half of each is multiplied, and the other half is its mirror image.
 
 References:
-    ``models.vocoder``, ``models.inverse_transform`` (parity holds the graph against them).
+    ``models.networks.vocoder``, ``models.sound.inverse_transform`` (parity holds the graph against
+    them).
 """
 
 import math
@@ -21,7 +22,7 @@ from export.mel_filters import hann_window, mean_spread
 from export.named_weights import NamedWeights
 from export.speech_face import CONTEXT_FRAMES, LOG_MELS, SOUND
 from export.speech_layers import turned
-from models.vocoder_settings import (
+from models.settings.vocoder import (
     KERNEL_SIZE,
     LARGEST_AMPLITUDE,
     MEL_CENTRE,

@@ -27,9 +27,9 @@ from export.published_person import own_tensors
 from export.release import parameters_sha256
 from export.runtime import NextWordGraph, PersonalInputs
 from export.signed_files import signed_files
-from models.codec import named_tensors
-from models.model_settings import schema_of
-from models.published_part import PublishedPart
+from models.plan.published_part import PublishedPart
+from models.settings.model import schema_of
+from models.vector.codec import named_tensors
 
 _SEED = 20_261_122
 _ONE_WORD = 1

@@ -9,7 +9,7 @@ from bisect import bisect_left
 import numpy as np
 from numpy.typing import NDArray
 
-from models.vocabulary import EOS, UNK, Vocabulary
+from models.text.vocabulary import EOS, UNK, Vocabulary
 
 NEVER_SUGGESTED = (UNK, EOS)
 

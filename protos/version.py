@@ -9,4 +9,4 @@ VERSION = "0.1.0"
 """Of this software; the package's metadata takes it from here."""
 
 PLAN_VERSION = 1
-"""Of `models.plan.Plan`; both ends must know it."""
+"""Of `models.plan.plan.Plan`; both ends must know it."""

@@ -3,9 +3,9 @@
 No torch: a file is checked before torch is needed.
 """
 
-from models.compression.settings import CompressionSettings
-from models.growth import GrowthSettings
-from models.schema import Role, Schema
+from models.settings.compression import CompressionSettings
+from models.settings.growth import GrowthSettings
+from models.vector.schema import Role, Schema
 from privacy.noise.calibrated_settings import CentralNoise, TreeNoise
 from privacy.noise.settings import PrivacySettings
 from server.evaluation_settings import EvaluationSettings

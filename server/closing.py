@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from models.compression.release_steps import round_at_random
-from models.role_vectors import part_of, put_part
-from models.schema import RELEASED, SENT, Role, Schema
-from models.seeds import client_seed
+from models.networks.role_vectors import part_of, put_part
+from models.vector.schema import RELEASED, SENT, Role, Schema
+from models.vector.seeds import client_seed
 from privacy.noise.calibrated_settings import TreeNoise
 from privacy.noise.mode import NoiseMode
 from privacy.noise.registry import noise_mode

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from models.growth import growth_stage
-from models.plan_stages import describe_stage
+from models.plan.stages import describe_stage
+from models.settings.growth import growth_stage
 from privacy.accounting.accountant import PrivacyReport, report
 from privacy.accounting.ledger_chain import verify_chain
 from privacy.accounting.ledger_file import LedgerFile

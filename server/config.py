@@ -13,22 +13,22 @@ from pathlib import Path
 
 import msgspec
 
-from models.compression.layer_groups import check_layer_groups
-from models.compression.settings import CompressionSettings, check_compression
-from models.frozen import check_frozen, freeze
-from models.growing_layers import check_growth, model_at_stage
-from models.growth import GrowthSettings
-from models.growth_traffic import describe_growth
-from models.hypernetwork_settings import EmbeddingFitSettings
-from models.model_settings import ModelSettings, schema_of
-from models.personalisation import assign_roles, check_local_epochs, check_task
-from models.personalisation_settings import GlobalSettings, PersonalisationSettings
-from models.plan import FITS, Plan, PlanKind, TrainingSettings, VocabularySettings
-from models.plan_stages import plan_of_round
-from models.schema import RELEASED, SENT, Role, Schema
-from models.travel import describe_travel
-from models.vocabulary import Vocabulary
-from models.word_rules import check_words
+from models.plan.frozen import check_frozen, freeze
+from models.plan.growth_traffic import describe_growth
+from models.plan.plan import FITS, Plan, PlanKind, TrainingSettings, VocabularySettings
+from models.plan.roles import assign_roles, check_local_epochs, check_task
+from models.plan.stages import plan_of_round
+from models.plan.travel import describe_travel
+from models.plan.word_rules import check_words
+from models.settings.compression import CompressionSettings, check_compression
+from models.settings.growing_layers import check_growth, model_at_stage
+from models.settings.growth import GrowthSettings
+from models.settings.hypernetwork import EmbeddingFitSettings
+from models.settings.layer_groups import check_layer_groups
+from models.settings.model import ModelSettings, schema_of
+from models.settings.personalisation import GlobalSettings, PersonalisationSettings
+from models.text.vocabulary import Vocabulary
+from models.vector.schema import RELEASED, SENT, Role, Schema
 from privacy.foundation.strict_decoding import decoded
 from privacy.noise.calibrated_settings import TreeNoise
 from privacy.noise.settings import PrivacySettings
@@ -370,7 +370,7 @@ def make_plan(
         ValueError: If there is no such task, the word list does not fit the settings, or
             ``cohort_size`` or ``fitting`` is missing.
     """
-    from models.tasks import task_named  # Here, so that reading a file needs no torch.
+    from models.tasks.registry import task_named  # Here, so that reading a file needs no torch.
 
     task_named(config.task)
     words = config.load_vocabulary() if vocabulary is None else vocabulary

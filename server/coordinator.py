@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterator
 
-from models.metrics import Counts
+from models.tasks.metrics import Counts
 from privacy.accounting.budget import BudgetExceededError
 from privacy.noise.limited_counts import LimitedSum
 from protos import federation_pb2 as pb

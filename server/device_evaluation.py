@@ -9,7 +9,7 @@ import logging
 import math
 from collections.abc import Sequence
 
-from models.metrics import Counts
+from models.tasks.metrics import Counts
 from privacy.noise.calibrated_settings import CentralNoise, TreeNoise
 from privacy.noise.limited_counts import LimitedSum
 from privacy.noise.settings import PrivacySettings

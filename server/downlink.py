@@ -50,7 +50,7 @@ class Downlink:
         """Sign and encrypt a round's parameters.
 
         Args:
-            payload: Parameters as ``models.codec`` wrote them.
+            payload: Parameters as ``models.vector.codec`` wrote them.
             run: Identifier of the run, 16 bytes.
             round_number: Round, from 1.
             base_sha256: Digest of the flat parameters.

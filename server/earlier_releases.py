@@ -5,9 +5,9 @@ import logging
 import torch
 from torch import Tensor
 
-from models.plan import decode_plan, released_schema
-from models.release_record import PLAN_FILE, ReleaseError
-from models.schema import Schema
+from models.plan.plan import decode_plan, released_schema
+from models.plan.release_record import PLAN_FILE, ReleaseError
+from models.vector.schema import Schema
 from server.release_files import ReleaseFolder
 
 _LOG = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from models.codec import CodecError
+from models.vector.codec import CodecError
 from privacy.foundation.atomic_files import BytesLike
 from privacy.sealing.envelope import Opener, UnsealError
 

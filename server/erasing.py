@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from models.plan import decode_plan
-from models.release_record import (
+from models.plan.plan import decode_plan
+from models.plan.release_record import (
     PERSONALISATION_FILE,
     PLAN_FILE,
     RECORD_FILE,

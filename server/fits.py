@@ -15,8 +15,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from models.codec import CodecError, decode, payload_size
-from models.plan import upload_schema
+from models.plan.plan import upload_schema
+from models.vector.codec import CodecError, decode, payload_size
 from privacy.identities.certificates import CertifiedKey
 from privacy.identities.party import Identity
 from privacy.sealing.envelope import UnsealError, open_sealed

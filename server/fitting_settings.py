@@ -4,8 +4,9 @@ import math
 
 import msgspec
 
-from models.hypernetwork_settings import EmbeddingFitSettings
-from models.personalisation_settings import (
+from models.plan.plan import PlanKind
+from models.settings.hypernetwork import EmbeddingFitSettings
+from models.settings.personalisation import (
     DittoSettings,
     FedRodSettings,
     FedTpSettings,
@@ -13,8 +14,7 @@ from models.personalisation_settings import (
     PFedHnSettings,
     PFedMeSettings,
 )
-from models.plan import PlanKind
-from models.schema import Role, Schema
+from models.vector.schema import Role, Schema
 from privacy.noise.settings import PrivacySettings
 
 _KEEPS_MORE = (DittoSettings, FedRodSettings, PFedMeSettings)

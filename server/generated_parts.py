@@ -12,9 +12,9 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from models.base_digest import base_digest
-from models.codec import encode, payload_size
-from models.parameters import parameters_sha256
+from models.networks.flat_parameters import parameters_sha256
+from models.vector.base_digest import base_digest
+from models.vector.codec import encode, payload_size
 from privacy.foundation.atomic_files import write_chunks_atomically
 from privacy.identities.certificates import CertifiedKey
 from privacy.identities.party import Identity

@@ -8,7 +8,7 @@ checked before torch is needed.
 from functools import lru_cache
 from typing import assert_never
 
-from models.schema import Schema
+from models.vector.schema import Schema
 from privacy.accounting.budget import PrivacyBudget
 from privacy.accounting.checked_values import check_delta
 from privacy.accounting.events import (

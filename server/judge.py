@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from models.metrics import Counts
-from models.plan import Plan
-from models.release_record import Metric
+from models.plan.plan import Plan
+from models.plan.release_record import Metric
+from models.tasks.metrics import Counts
 from server.config import FederationConfig
 from server.convergence import ConvergenceTracker
 from server.public_evaluation import PublicText

@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.layer_growth import fresh_model
-from models.model_settings import schema_of
-from models.plan import Plan, plan_schema
-from models.role_vectors import part_of
-from models.schema import SENT, Role, Schema
-from models.seeds import growth_seed
-from models.tensor_file import TensorFileError, decode_tensors, encode_tensors
+from models.networks.grown_layers import fresh_model
+from models.networks.role_vectors import part_of
+from models.plan.plan import Plan, plan_schema
+from models.settings.model import schema_of
+from models.vector.schema import SENT, Role, Schema
+from models.vector.seeds import growth_seed
+from models.vector.tensor_file import TensorFileError, decode_tensors, encode_tensors
 from server.config import FederationConfig
 from server.personalisation.hypernetwork import HypernetworkHalf
 from server.personalisation.method import ServerHalf

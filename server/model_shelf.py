@@ -16,13 +16,13 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from models.codec import Payload, encode
-from models.layer_growth import grow
-from models.plan import Plan, PlanKind, released_schema
-from models.plan_stages import describe_stage, next_stage
-from models.release_record import Metric, ReleaseError
-from models.schema import RELEASED, Schema
-from models.vocabulary import Vocabulary
+from models.networks.grown_layers import grow
+from models.plan.plan import Plan, PlanKind, released_schema
+from models.plan.release_record import Metric, ReleaseError
+from models.plan.stages import describe_stage, next_stage
+from models.text.vocabulary import Vocabulary
+from models.vector.codec import Payload, encode
+from models.vector.schema import RELEASED, Schema
 from privacy.identities.certificates import Certificates
 from privacy.identities.party import Identity
 from server.config import FederationConfig

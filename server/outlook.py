@@ -5,7 +5,7 @@ The coordinator and the simulation show the same lines.
 
 from collections.abc import Sequence
 
-from models.schema import Role
+from models.vector.schema import Role
 from privacy.accounting.accountant import epsilon_of
 from privacy.accounting.events import PrivacyEvent
 from privacy.commands.budget import CHEAP_ATTENTION, price_line

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from torch import Tensor
 
-from models.codec import encode
-from models.parameters import parameters_sha256
-from models.plan import PlanKind
+from models.networks.flat_parameters import parameters_sha256
+from models.plan.plan import PlanKind
+from models.vector.codec import encode
 from privacy.identities.party import Identity
 from server.config import FederationConfig
 from server.downlink import Downlink

@@ -5,15 +5,15 @@ them. What does not go together is refused here, with the reason. No torch: a fi
 before torch is needed.
 """
 
-from models.compression.settings import CompressionSettings
-from models.parts import is_statistic
-from models.personalisation_settings import (
+from models.settings.compression import CompressionSettings
+from models.settings.personalisation import (
     FedTpSettings,
     LocalSettings,
     PersonalisationSettings,
     PFedHnSettings,
 )
-from models.schema import SENT, Role, Schema
+from models.vector.named_parts import is_statistic
+from models.vector.schema import SENT, Role, Schema
 from privacy.noise.calibrated_settings import CentralNoise, TreeNoise
 from privacy.noise.settings import NoNoise, PaperNoise, PrivacySettings
 from server.aggregation.settings import AggregationSettings, MeanSettings

@@ -5,14 +5,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from models.metrics import Counts
-from models.model_settings import schema_of
-from models.parameters import load_parameters
-from models.plan import Plan
-from models.registry import build_network
-from models.tasks import task_named
-from models.text import split_sentences
-from models.vocabulary import EOS, Vocabulary
+from models.networks.flat_parameters import load_parameters
+from models.networks.registry import build_network
+from models.plan.plan import Plan
+from models.settings.model import schema_of
+from models.tasks.metrics import Counts
+from models.tasks.registry import task_named
+from models.text.vocabulary import EOS, Vocabulary
+from models.text.words import split_sentences
 
 _BATCH_SIZE = 64
 

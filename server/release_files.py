@@ -12,9 +12,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from models.codec import FlatVector, Payload, decode, encode
-from models.plan import Plan, decode_plan, released_schema
-from models.release_record import (
+from models.plan.plan import Plan, decode_plan, released_schema
+from models.plan.release_record import (
     PARAMETERS_FILE,
     PERSONALISATION_FILE,
     PLAN_FILE,
@@ -29,7 +28,8 @@ from models.release_record import (
     decode_release_record,
     digests_of,
 )
-from models.vocabulary import Vocabulary, decode_vocabulary
+from models.text.vocabulary import Vocabulary, decode_vocabulary
+from models.vector.codec import FlatVector, Payload, decode, encode
 from privacy.accounting.ledger_chain import LedgerEntry
 from privacy.foundation.atomic_files import start_flush, sync_folder
 from privacy.identities.party import Identity

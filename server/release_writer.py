@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.codec import Payload, encode, payload_size
-from models.release_record import Metric, ReleaseRecord
-from models.schema import RELEASED, Schema
+from models.plan.release_record import Metric, ReleaseRecord
+from models.vector.codec import Payload, encode, payload_size
+from models.vector.schema import RELEASED, Schema
 from privacy.foundation.memory_pool import fresh_memory
 from privacy.identities.party import Identity
 from privacy.noise.settings import PrivacySettings

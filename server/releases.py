@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, select, update
 
-from models.release_record import Metric, ReleaseRecord
+from models.plan.release_record import Metric, ReleaseRecord
 from privacy.identities.party import Identity
 from server.attempts import end_attempt, this_attempt
 from server.clients import count_participation

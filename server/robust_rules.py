@@ -3,7 +3,7 @@
 No torch: a file is checked before torch is needed.
 """
 
-from models.schema import Role, Schema
+from models.vector.schema import Role, Schema
 from privacy.noise.settings import PaperNoise, PrivacySettings
 from server.aggregation.robust_settings import (
     CentredClippingSettings,

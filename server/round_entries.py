@@ -12,7 +12,7 @@ import time
 
 import msgspec
 
-from models.plan import Plan
+from models.plan.plan import Plan
 from privacy.accounting.ledger_chain import LedgerEntry
 from privacy.noise.calibrated_settings import LocalNoise
 from privacy.noise.settings import PrivacySettings

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from models.base_digest import base_digest
 from models.compression.update_format import UpdateFormat, update_format
-from models.plan import Plan, upload_schema
+from models.plan.plan import Plan, upload_schema
+from models.vector.base_digest import base_digest
 from privacy.identities.certificates import Certificates
 from privacy.sealing.envelope import Direction, MessageContext, sealed_bytes
 from protos import federation_pb2 as pb

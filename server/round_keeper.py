@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from models.metrics import Counts
-from models.plan import PlanKind
-from models.plan_stages import stage_figures
-from models.release_record import Metric
+from models.plan.plan import PlanKind
+from models.plan.release_record import Metric
+from models.plan.stages import stage_figures
+from models.tasks.metrics import Counts
 from privacy.accounting.budget import BudgetExceededError
 from privacy.noise.limited_counts import LimitedSum
 from server.attempts import OpenAttempt, abort_attempt, next_attempt, open_attempt

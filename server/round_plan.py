@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from models.plan import Plan, PlanKind
-from models.plan_stages import plan_at_stage
-from models.vocabulary import Vocabulary
+from models.plan.plan import Plan, PlanKind
+from models.plan.stages import plan_at_stage
+from models.text.vocabulary import Vocabulary
 from server.config import FederationConfig, make_plan
 from server.guarantee_rules import sampled_places
 

@@ -8,8 +8,8 @@ from itertools import chain
 
 from torch import Tensor
 
-from models.compression.settings import release_step
-from models.plan import download_schema, released_schema
+from models.plan.plan import download_schema, released_schema
+from models.settings.compression import release_step
 from privacy.clipping.clip import UnusableUpdateError
 from privacy.identities.certificates import CertifiedKey, read_certificate
 from privacy.noise.secure_gaussian import NoiseKeys

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from models.release_record import Metric
+from models.plan.release_record import Metric
 from privacy.noise.calibrated_settings import LocalNoise
 from privacy.noise.settings import PrivacySettings
 

@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from models.codec import FlatVector, Payload
 from models.compression.release_delta import delta_sha256, encode_delta
-from models.compression.settings import CompressionSettings
-from models.schema import Schema
+from models.settings.compression import CompressionSettings
+from models.vector.codec import FlatVector, Payload
+from models.vector.schema import Schema
 from privacy.identities.party import Identity
 from server.downlink import Downlink
 
@@ -88,7 +88,7 @@ class ModelSealer:
         Args:
             schema: What a release holds.
             flat: Parameters, float32, shape ``(elements,)``.
-            payload: The same as ``models.codec`` wrote them.
+            payload: The same as ``models.vector.codec`` wrote them.
             round_number: Round that starts from them, from 1.
             base_sha256: Digest of the flat parameters.
             sender: The coordinator.

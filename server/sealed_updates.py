@@ -16,9 +16,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from models.codec import CodecError
-from models.codec import check_finite as check_elements
 from models.compression.update_format import UpdateFormats
+from models.vector.codec import CodecError
+from models.vector.codec import check_finite as check_elements
 from privacy.clipping.clip import UnusableUpdateError, check_finite
 from privacy.identities.certificates import CertifiedKey
 from privacy.identities.party import Identity

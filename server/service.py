@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 
-from models.vocabulary import Vocabulary
+from models.text.vocabulary import Vocabulary
 from protos import federation_pb2 as pb
 from protos import federation_pb2_grpc as pb_grpc
 from protos.refusals import RefusalCode

@@ -12,9 +12,9 @@ import grpc
 import torch
 
 from models.compression.update_format import update_formats
-from models.plan import Plan
-from models.schema import SENT
-from models.vocabulary import Vocabulary
+from models.plan.plan import Plan
+from models.text.vocabulary import Vocabulary
+from models.vector.schema import SENT
 from privacy.foundation.secure_source import SecureSource
 from privacy.identities.authority import CertificateAuthority
 from privacy.identities.party import Identity

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from models.compression.release_steps import round_to_nearest
-from models.compression.settings import release_step
-from models.model_settings import schema_of
-from models.parameters import initial_parameters
-from models.plan import Plan, released_schema
-from models.role_vectors import part_of
-from models.schema import Schema
+from models.networks.flat_parameters import initial_parameters
+from models.networks.role_vectors import part_of
+from models.plan.plan import Plan, released_schema
+from models.settings.compression import release_step
+from models.settings.model import schema_of
+from models.vector.schema import Schema
 from server.config import FederationConfig
 from server.release_files import read_release
 
@@ -33,7 +33,7 @@ def starting_parameters(config: FederationConfig, plan: Plan) -> Tensor:
         plan: Its plan, which names the word list.
 
     Returns:
-        Flat float32, shape ``(elements,)``, in the order of ``models.plan.released_schema``.
+        Flat float32, shape ``(elements,)``, in the order of ``models.plan.plan.released_schema``.
 
     Raises:
         ReleaseError: If ``start_from`` is no release.

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.role_vectors import part_of
-from models.schema import Role, Schema
+from models.networks.role_vectors import part_of
+from models.vector.schema import Role, Schema
 from privacy.clipping.clip import UnusableUpdateError, clip
 from privacy.noise.mode import Arrival
 from privacy.noise.settings import PrivacySettings
@@ -21,7 +21,7 @@ class Contribution:
 
     Attributes:
         slot: Position in the cohort, from 0; fixes the order of the sum.
-        update: Contiguous float32 in the layout of ``models.plan.upload_schema``.
+        update: Contiguous float32 in the layout of ``models.plan.plan.upload_schema``.
         example_count: Target tokens the client says it trained on.
         client_name: The client, which a method with generated tensors must know.
         scale: What the update counts beside a fresh one, in (0, 1]; see

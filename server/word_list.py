@@ -4,8 +4,8 @@ from pathlib import Path
 
 import msgspec
 
-from models.plan import VocabularySettings
-from models.vocabulary import SHIPPED_NAME, Vocabulary, load_vocabulary, shipped_vocabulary
+from models.plan.plan import VocabularySettings
+from models.text.vocabulary import SHIPPED_NAME, Vocabulary, load_vocabulary, shipped_vocabulary
 
 
 class WordListSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from models.image_classification import LabelledImages
-from models.metrics import SUGGESTION_SLOTS
-from models.registry import WordNetwork
-from models.scoring import chunked_logits, words_ahead
-from models.seeds import client_seed
-from models.text_streams import scored_features
-from models.vocabulary import EOS, UNK, Vocabulary
+from models.networks.registry import WordNetwork
+from models.tasks.image_classification import LabelledImages
+from models.tasks.metrics import SUGGESTION_SLOTS
+from models.tasks.scoring import chunked_logits, words_ahead
+from models.tasks.text_streams import scored_features
+from models.text.vocabulary import EOS, UNK, Vocabulary
+from models.vector.seeds import client_seed
 from simulation.attack_settings import AttackSettings
 from simulation.examples import Examples
 from simulation.population import Population, PopulationError

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from models.metrics import Counts
-from models.vocabulary import EOS, UNK
+from models.tasks.metrics import Counts
+from models.text.vocabulary import EOS, UNK
 from simulation.client_figures import client_figures
 from simulation.population import TextPopulation
 

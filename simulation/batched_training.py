@@ -32,16 +32,16 @@ from edge_client.personalisation.plain import PlainHalf
 from edge_client.personalisation.registry import build_client_half
 from edge_client.personalisation.state import PersonalState
 from models.compression.update_format import update_formats
-from models.image_classification import ImageClassification, LabelledImages, batch_places
-from models.image_settings import ConvNetSettings, VitSettings
-from models.language_model import use_masks
-from models.model_settings import ModelSettings
-from models.parameters import trained_schema
-from models.plan import Plan, TrainingSettings
-from models.registry import ImageNetwork, build_network, image_network
-from models.role_vectors import part_of
-from models.seeds import client_seed
-from models.unusable_examples import UnusableExamplesError
+from models.networks.flat_parameters import trained_schema
+from models.networks.language_model import use_masks
+from models.networks.registry import ImageNetwork, build_network, image_network
+from models.networks.role_vectors import part_of
+from models.plan.plan import Plan, TrainingSettings
+from models.settings.image import ConvNetSettings, VitSettings
+from models.settings.model import ModelSettings
+from models.tasks.image_classification import ImageClassification, LabelledImages, batch_places
+from models.tasks.unusable_examples import UnusableExamplesError
+from models.vector.seeds import client_seed
 from privacy.clipping.clip import UnusableUpdateError
 from simulation.dropout_masks import DropoutMasks, dropouts_of
 from simulation.examples import Examples
@@ -59,7 +59,7 @@ class ClientWork(NamedTuple):
     Attributes:
         client_name: Name given at enrolment.
         parameters: What was received, flat float32 in the layout of
-            ``models.plan.download_schema``; not changed.
+            ``models.plan.plan.download_schema``; not changed.
         examples: The client's images.
         personal: Its own tensors as its last round left them; None before its first.
         residual: What compression lost of its last update; None for nothing.

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from edge_client.datasets.registry import load_characters
 from edge_client.partitions import PartitionError
-from models.characters import encode_characters
+from models.text.alphabet import encode_characters
 from simulation.config import SimulationConfig
 from simulation.data_settings import DataSettings
 from simulation.partition_record import PartitionRecord, text_record

@@ -16,9 +16,9 @@ from typing import Any
 
 import msgspec
 
-from models.keystrokes import KeystrokeCounts
-from models.metrics import Counts
-from models.release_record import ReleaseError
+from models.plan.release_record import ReleaseError
+from models.tasks.keystrokes import KeystrokeCounts
+from models.tasks.metrics import Counts
 from privacy.foundation.atomic_files import READABLE, write_atomically
 from server.release_files import NewRelease, ReleaseFolder, StoredRelease
 from simulation.fine_tuning import OwnScore

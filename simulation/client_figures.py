@@ -3,8 +3,8 @@
 import statistics
 from collections.abc import Callable, Mapping
 
-from models.keystrokes import KeystrokeCounts
-from models.metrics import Counts
+from models.tasks.keystrokes import KeystrokeCounts
+from models.tasks.metrics import Counts
 from simulation.metrics import Value
 
 WORST_SHARE = 0.1

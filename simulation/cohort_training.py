@@ -11,8 +11,8 @@ from itertools import groupby
 
 from torch import Tensor
 
-from models.plan import Plan, download_schema
-from models.schema import SENT
+from models.plan.plan import Plan, download_schema
+from models.vector.schema import SENT
 from server.buffered_settings import BufferedSettings
 from server.round_answers import Abort, Close
 from simulation.attacks import Attackers, Cohort

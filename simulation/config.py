@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from models.schema import RELEASED
+from models.vector.schema import RELEASED
 from privacy.foundation.strict_decoding import decoded
 from server.config import ConfigError, FederationConfig, settings_text
 from simulation.attack_settings import AttackSettings, check_attack

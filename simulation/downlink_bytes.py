@@ -10,10 +10,10 @@ from collections import OrderedDict
 
 from torch import Tensor
 
-from models.codec import FlatVector
 from models.compression.release_delta import encode_delta
-from models.plan import Plan, download_schema, released_schema
-from models.schema import Role
+from models.plan.plan import Plan, download_schema, released_schema
+from models.vector.codec import FlatVector
+from models.vector.schema import Role
 
 
 class DownlinkBytes:

@@ -7,9 +7,9 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from models.image_classification import LabelledImages
-from models.sequence import SequencePairs
-from models.speech_examples import SpeechExamples
+from models.tasks.image_classification import LabelledImages
+from models.tasks.sequence import SequencePairs
+from models.tasks.speech_examples import SpeechExamples
 
 Examples = Tensor | LabelledImages | SequencePairs | SpeechExamples
 """One person's examples: a stream of words or characters, int64 of shape ``(time,)``, segments of

@@ -20,10 +20,10 @@ from typing import Protocol
 import msgspec
 from torch import Tensor
 
-from models.compression.settings import release_step
-from models.layer_growth import grow
-from models.plan import Plan, download_schema, released_schema
-from models.plan_stages import next_stage, plan_of_round, stage_figures
+from models.networks.grown_layers import grow
+from models.plan.plan import Plan, download_schema, released_schema
+from models.plan.stages import next_stage, plan_of_round, stage_figures
+from models.settings.compression import release_step
 from privacy.noise.calibrated_settings import TreeNoise
 from privacy.noise.secure_gaussian import NoiseKeys
 from privacy.noise.settings import PrivacySettings

@@ -12,11 +12,11 @@ import msgspec
 from torch import Tensor
 
 from edge_client.local_round import LocalTrainer
-from models.keystrokes import KeystrokeCounts, Sentences
-from models.metrics import Counts
-from models.personalisation_settings import GlobalSettings
-from models.plan import Plan
-from models.vocabulary import Vocabulary
+from models.plan.plan import Plan
+from models.settings.personalisation import GlobalSettings
+from models.tasks.keystrokes import KeystrokeCounts, Sentences
+from models.tasks.metrics import Counts
+from models.text.vocabulary import Vocabulary
 from privacy.clipping.clip import UnusableUpdateError
 from privacy.noise.settings import NoNoise
 from simulation.examples import Examples

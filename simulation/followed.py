@@ -2,7 +2,7 @@
 
 import math
 
-from models.schema import RELEASED
+from models.vector.schema import RELEASED
 from simulation.config import SimulationConfig
 from simulation.metrics import Figures
 from simulation.population import Population, PopulationError

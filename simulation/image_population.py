@@ -22,7 +22,7 @@ from edge_client.label_partitions import (
 )
 from edge_client.pachinko import pachinko
 from edge_client.pixel_noise import noise_level, with_pixel_noise
-from models.image_classification import LabelledImages
+from models.tasks.image_classification import LabelledImages
 from simulation.config import SimulationConfig
 from simulation.data_settings import DataSettings
 from simulation.partition_record import ClientRecord, PartitionRecord

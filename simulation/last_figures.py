@@ -4,10 +4,10 @@ import statistics
 
 import torch
 
-from models.keystrokes import keystroke_savings
-from models.model_settings import schema_of
-from models.parameters import load_parameters
-from models.registry import WordNetwork, build_network, word_network
+from models.networks.flat_parameters import load_parameters
+from models.networks.registry import WordNetwork, build_network, word_network
+from models.settings.model import schema_of
+from models.tasks.keystrokes import keystroke_savings
 from simulation.attacks import Attackers, backdoor_figures, backdoor_words
 from simulation.checkpoint import RunFolder
 from simulation.client_figures import keystroke_figures

@@ -7,9 +7,9 @@ tensor is shared.
 
 from collections.abc import Mapping, Sequence
 
-from models.keystrokes import KeystrokeCounts
-from models.metrics import Counts
-from models.plan import Plan, plan_schema, released_schema
+from models.plan.plan import Plan, plan_schema, released_schema
+from models.tasks.keystrokes import KeystrokeCounts
+from models.tasks.metrics import Counts
 from simulation.client_figures import client_figures, keystroke_figures
 from simulation.federation import Federation
 from simulation.fine_tuning import OwnScore, TypedText

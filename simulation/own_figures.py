@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from models.keystrokes import KeystrokeCounts
-from models.metrics import Counts
+from models.tasks.keystrokes import KeystrokeCounts
+from models.tasks.metrics import Counts
 from simulation.checkpoint import CLIENTS_FILE, FINE_TUNED_FILE, KEYSTROKES_FILE
 from simulation.fine_tuning import OwnScore
 

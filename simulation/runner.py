@@ -16,10 +16,10 @@ import msgspec
 import torch
 
 from edge_client.compute import prepare_compute
-from models.growth import growth_rounds
-from models.metrics import Counts
-from models.parameters import parameters_sha256
-from models.plan import Plan
+from models.networks.flat_parameters import parameters_sha256
+from models.plan.plan import Plan
+from models.settings.growth import growth_rounds
+from models.tasks.metrics import Counts
 from privacy.accounting.budget import BudgetExceededError
 from privacy.accounting.ledger_chain import LedgerError
 from privacy.noise.secure_gaussian import NoiseKeys

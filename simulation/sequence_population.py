@@ -9,8 +9,8 @@ from typing import get_args
 
 import torch
 
-from models.seq2seq_settings import Seq2SeqSettings
-from models.sequence import Rule, SequencePairs, draw_pairs
+from models.settings.seq2seq import Seq2SeqSettings
+from models.tasks.sequence import Rule, SequencePairs, draw_pairs
 from simulation.config import SimulationConfig
 from simulation.population import Population, PopulationError, client_name
 

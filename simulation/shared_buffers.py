@@ -10,8 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from models.plan import Plan, released_schema, upload_schema
-from models.schema import Role
+from models.plan.plan import Plan, released_schema, upload_schema
+from models.vector.schema import Role
 
 GROUPS_PER_WORKER = 2
 """One being trained and one waiting in the pipe: a worker never idles while the pool adds."""
@@ -29,7 +29,7 @@ class SharedTensors(NamedTuple):
         generated: What was generated for the client of each buffer, shape
             ``(buffers, generated elements)``.
         updates: What the client of each buffer sends, in the layout of
-            ``models.plan.upload_schema``, shape ``(buffers, elements)``.
+            ``models.plan.plan.upload_schema``, shape ``(buffers, elements)``.
     """
 
     parameters: Tensor

@@ -1,11 +1,11 @@
 """Sum up how well voices speak what they never heard: over all frames, over clients, the worst.
 
-What the counts of a voice mean is said in `models.speech`.
+What the counts of a voice mean is said in `models.tasks.speech`.
 """
 
 from collections.abc import Mapping
 
-from models.metrics import Counts
+from models.tasks.metrics import Counts
 from simulation.client_figures import over_counts
 from simulation.metrics import Value
 

@@ -16,7 +16,7 @@ from edge_client.datasets.registry import load_speech
 from edge_client.datasets.speech_set import Clip, SpeechSet
 from edge_client.speech_examples import speech_examples
 from edge_client.speech_partitions import HeldOut, by_ratio, by_speaker, equal_shards, hold_out
-from models.transformer_tts_settings import TransformerTtsSettings
+from models.settings.voice import TransformerTtsSettings
 from simulation.config import SimulationConfig
 from simulation.data_settings import DataSettings
 from simulation.examples import Examples

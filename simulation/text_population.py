@@ -17,7 +17,7 @@ from torch import Tensor
 from edge_client.datasets.federated_text import FederatedText, Sentence, UserText
 from edge_client.datasets.registry import load_by_user_time, load_dataset
 from edge_client.partitions import by_user, dirichlet_shards, group_users, iid_shards, pooled
-from models.vocabulary import EOS, Vocabulary, build_vocabulary
+from models.text.vocabulary import EOS, Vocabulary, build_vocabulary
 from simulation.config import TRAINING_SPLIT, SimulationConfig
 from simulation.data_settings import DataSettings
 from simulation.partition_record import PartitionRecord, text_record

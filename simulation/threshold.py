@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from models.figures import quality_of
+from models.tasks.figures import quality_of
 from simulation.metrics import Figures
 
 

@@ -1,11 +1,11 @@
 """Sum up how well a vocoder makes sound: over all segments, over clients, for the worst tenth.
 
-What the counts of a vocoder mean is said in `models.vocoding`.
+What the counts of a vocoder mean is said in `models.tasks.vocoding`.
 """
 
 from collections.abc import Mapping
 
-from models.metrics import Counts
+from models.tasks.metrics import Counts
 from simulation.client_figures import over_counts
 from simulation.metrics import Value
 
@@ -13,8 +13,8 @@ from simulation.metrics import Value
 def vocoder_figures(counts: Mapping[str, Counts]) -> dict[str, Value]:
     """Return the figures of all clients, each scored on its own clips.
 
-    ``spectral_distance`` is that of `models.spectral_distance`, all three parts added up; lower is
-    better. Pooled over segments, over clients, and for the tenth that is worst off.
+    ``spectral_distance`` is that of `models.sound.spectral_distance`, all three parts added up;
+    lower is better. Pooled over segments, over clients, and for the tenth that is worst off.
 
     Args:
         counts: By client; may be empty.

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from edge_client.datasets.registry import load_speech
 from edge_client.sound_segments import sound_segments
-from models.speech_alphabet import SpeechTextSettings
-from models.vocoder_settings import VocoderSettings
+from models.settings.vocoder import VocoderSettings
+from models.text.speech_alphabet import SpeechTextSettings
 from simulation.config import SimulationConfig
 from simulation.population import Population, PopulationError
 from simulation.speech_population import population_of_clips

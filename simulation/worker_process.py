@@ -22,12 +22,12 @@ from edge_client.optimiser_store import read_optimiser_state, write_optimiser_st
 from edge_client.optimisers import OptimiserState
 from edge_client.personalisation.grown_state import read_kept_state
 from edge_client.personalisation.state import PersonalState, StateLayout, write_state
-from models.keystrokes import KeystrokeCounts, Sentences
-from models.metrics import Counts
-from models.plan import Plan, decode_plan, download_schema, released_schema
-from models.role_vectors import put_part
-from models.schema import Role
-from models.vocabulary import Vocabulary
+from models.networks.role_vectors import put_part
+from models.plan.plan import Plan, decode_plan, download_schema, released_schema
+from models.tasks.keystrokes import KeystrokeCounts, Sentences
+from models.tasks.metrics import Counts
+from models.text.vocabulary import Vocabulary
+from models.vector.schema import Role
 from privacy.clipping.clip import UnusableUpdateError
 from simulation.batched_training import BatchedTrainer, ClientWork
 from simulation.examples import Examples, SharedExamples

@@ -24,9 +24,9 @@ from edge_client.compute import resolve_device
 from edge_client.local_round import LocalTrainer
 from edge_client.personalisation.grown_state import kept_layout
 from edge_client.personalisation.registry import build_client_half
-from models.keystrokes import KeystrokeCounts
-from models.metrics import Counts
-from models.plan import Plan
+from models.plan.plan import Plan
+from models.tasks.keystrokes import KeystrokeCounts
+from models.tasks.metrics import Counts
 from simulation.batched_training import check_together
 from simulation.examples import Examples, SharedExamples
 from simulation.fine_tuning import OwnScore, TypedText
@@ -42,7 +42,8 @@ class Trained(NamedTuple):
     Attributes:
         slot: Position in the cohort.
         client_name: The client.
-        update: What the client sends, flat float32 in the layout of ``models.plan.upload_schema``;
+        update: What the client sends, flat float32 in the layout of
+        ``models.plan.plan.upload_schema``;
             valid until the next result is asked for. None if training diverged.
         example_count: Target tokens trained on.
         mean_loss: Mean training loss in nats per token.

@@ -8,7 +8,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from models.release_record import ReleaseRecord
+from models.plan.release_record import ReleaseRecord
 
 LEAST_READS, LIMIT_S = 200, 30.0
 

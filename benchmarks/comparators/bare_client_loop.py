@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from models.image_settings import VitSettings
-from models.registry import build_network, image_network
+from models.networks.registry import build_network, image_network
+from models.settings.image import VitSettings
 
 
 class BareClient(NamedTuple):

@@ -13,12 +13,12 @@ import torch
 from benchmarks.comparators.opacus_hooks import train_with_hooks
 from edge_client.compute import prepare_compute
 from edge_client.local_round import run_training
-from models.model_settings import GruLmSettings, schema_of
-from models.parameters import initial_parameters, load_parameters
-from models.plan import Plan, TrainingSettings, VocabularySettings
-from models.registry import build_network
-from models.text_streams import sentence_edges, sentence_window
-from models.vocabulary import EOS
+from models.networks.flat_parameters import initial_parameters, load_parameters
+from models.networks.registry import build_network
+from models.plan.plan import Plan, TrainingSettings, VocabularySettings
+from models.settings.model import GruLmSettings, schema_of
+from models.tasks.text_streams import sentence_edges, sentence_window
+from models.text.vocabulary import EOS
 from privacy.example_level.settings import ExamplePrivacySettings
 from privacy.noise.settings import NoNoise
 

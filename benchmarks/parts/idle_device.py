@@ -24,10 +24,10 @@ from edge_client.job import Job, Outcome, Trained
 from edge_client.policy import PolicySettings
 from edge_client.sensors import Reading
 from edge_client.traffic import Traffic
-from models.codec import decode, payload_size
-from models.model_settings import schema_of
-from models.plan import Plan, decode_plan
-from models.schema import Schema
+from models.plan.plan import Plan, decode_plan
+from models.settings.model import schema_of
+from models.vector.codec import decode, payload_size
+from models.vector.schema import Schema
 from privacy.foundation.atomic_files import write_chunks_atomically
 from privacy.identities.certificates import read_certificate
 from privacy.identities.party import Identity

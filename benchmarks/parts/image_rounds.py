@@ -17,13 +17,13 @@ import torch
 from torch import Tensor
 
 from benchmarks.comparators.bare_client_loop import BareClient, BareLoop, BareRound
-from models.image_classification import LabelledImages
-from models.image_settings import VitSettings
-from models.model_settings import schema_of
-from models.parameters import initial_parameters
-from models.plan import Plan
-from models.registry import build_network
-from models.seeds import client_seed
+from models.networks.flat_parameters import initial_parameters
+from models.networks.registry import build_network
+from models.plan.plan import Plan
+from models.settings.image import VitSettings
+from models.settings.model import schema_of
+from models.tasks.image_classification import LabelledImages
+from models.vector.seeds import client_seed
 from server.config import make_plan
 from simulation.config import SimulationConfig, config_from, read_tables, with_settings
 from simulation.dealing import build_population

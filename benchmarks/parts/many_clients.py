@@ -17,7 +17,7 @@ import torch
 
 from benchmarks.parts.memory_watch import MemoryWatch
 from edge_client.datasets.registry import load_images
-from models.image_classification import LabelledImages
+from models.tasks.image_classification import LabelledImages
 from simulation.config import config_from, read_tables, with_settings
 from simulation.overrides import parse_override
 from simulation.population import Population, client_name

@@ -9,7 +9,7 @@ from multiprocessing.connection import Connection
 import torch
 from torch import Tensor
 
-from models.schema import Schema, TensorSpec
+from models.vector.schema import Schema, TensorSpec
 from privacy.noise.settings import NoNoise
 from server.aggregation.robust_settings import (
     CentredClippingSettings,

@@ -15,15 +15,15 @@ from export.exporter import Precision
 from export.griffin_lim import sound_of_mel
 from export.speech import Voice
 from export.speech_runtime import VocoderRunner, VoiceGraphs
-from models.codec import named_tensors
-from models.model_settings import ModelSettings, schema_of
-from models.parameters import initial_parameters, load_parameters
-from models.registry import build_network, vocoder_network, voice_network
-from models.speech_alphabet import encode_speech
-from models.speech_synthesis import synthesise
-from models.speech_text import prepare_speech
-from models.transformer_tts_settings import TransformerTtsSettings
-from models.vocoder_settings import VocoderSettings
+from models.listening.synthesis import synthesise
+from models.networks.flat_parameters import initial_parameters, load_parameters
+from models.networks.registry import build_network, vocoder_network, voice_network
+from models.settings.model import ModelSettings, schema_of
+from models.settings.vocoder import VocoderSettings
+from models.settings.voice import TransformerTtsSettings
+from models.text.speech_alphabet import encode_speech
+from models.text.spoken_text import prepare_speech
+from models.vector.codec import named_tensors
 from simulation.config import config_from, read_tables
 
 PRESET = "speech-espeak"

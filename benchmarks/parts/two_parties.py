@@ -8,8 +8,8 @@ from typing import Self
 
 import numpy as np
 
-from models.codec import FlatVector
-from models.schema import Schema, TensorSpec
+from models.vector.codec import FlatVector
+from models.vector.schema import Schema, TensorSpec
 from privacy.identities.authority import CertificateAuthority
 from privacy.identities.certificates import Role
 from privacy.identities.party import Identity

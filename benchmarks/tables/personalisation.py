@@ -2,7 +2,7 @@
 
 All rows of a table have the same clients, rounds, cohort, local training and, but for those whose
 name says otherwise, the same network. Methods keep the options that their papers give
-(``models.personalisation_settings``).
+(``models.settings.personalisation``).
 """
 
 from benchmarks.tables.definition import Row, TableDefinition

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from models.text import split_sentences
+from models.text.words import split_sentences
 
 Sentence = list[str]
 UserText = Mapping[str, list[Sentence]]

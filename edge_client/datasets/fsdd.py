@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from edge_client.datasets.federated_text import DatasetError
 from edge_client.datasets.sound_file import SOUND_SUFFIXES, SoundFile
 from edge_client.datasets.speech_set import Recording, refuse
-from models.zip_damage import ZIP_DAMAGE
+from models.vector.zip_damage import ZIP_DAMAGE
 
 _DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _NAME = re.compile(r"(?P<digit>\d)_(?P<speaker>[^_]+)_(?P<number>\d+)", re.ASCII)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from edge_client.datasets.federated_text import DatasetError
-from models.image_classification import LabelledImages
+from models.tasks.image_classification import LabelledImages
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_client.datasets.federated_text import DatasetError
-from models.zip_damage import ZIP_DAMAGE
+from models.vector.zip_damage import ZIP_DAMAGE
 
 LABELS_FILE = "labels.npz"
 TRAIN_SHEETS = tuple(f"data_batch_{number}.jpg" for number in range(1, 6))

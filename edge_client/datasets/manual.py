@@ -13,7 +13,7 @@ from pathlib import Path
 from pydoc_data.topics import topics
 
 from edge_client.datasets.federated_text import FederatedText, federate
-from models.text import split_sentences
+from models.text.words import split_sentences
 
 _PARAGRAPH_END = re.compile(r"\n\s*\n")
 # Grammar, interpreter sessions, tables and heading rules are not sentences.

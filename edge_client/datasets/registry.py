@@ -25,8 +25,8 @@ from edge_client.datasets.character_text import CharacterLoader, CharacterText
 from edge_client.datasets.federated_text import DatasetError, FederatedText, Loader
 from edge_client.datasets.image_set import ImageLoader, ImageSet
 from edge_client.datasets.speech_set import SpeechLoader, SpeechSet, gather
-from models.audio_settings import ClipSettings
-from models.speech_alphabet import SpeechTextSettings
+from models.settings.audio import ClipSettings
+from models.text.speech_alphabet import SpeechTextSettings
 
 DATASETS: Mapping[str, Loader] = {
     "manual": manual.load,

@@ -20,7 +20,7 @@ from typing import IO, NoReturn
 from xml.parsers import expat
 
 from edge_client.datasets.federated_text import DatasetError
-from models.zip_damage import ZIP_DAMAGE
+from models.vector.zip_damage import ZIP_DAMAGE
 
 # The last version of the whole English corpus has 44 MB.
 LARGEST_BYTES = 256 << 20

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from edge_client.datasets.federated_text import DatasetError
 from edge_client.datasets.sound_file import SoundSource
-from models.audio_settings import ClipSettings
-from models.mel import SoundError
-from models.speech_alphabet import SpeechTextSettings
-from models.speech_text import SpeechTextError, SpokenText, prepare_speech
-from models.spoken_numbers import MissingNum2wordsError
-from models.waveform import mono, resample, set_loudness, trim_silence
+from models.settings.audio import ClipSettings
+from models.sound.mel import SoundError
+from models.sound.waveform import mono, resample, set_loudness, trim_silence
+from models.text.speech_alphabet import SpeechTextSettings
+from models.text.spoken_numbers import MissingNum2wordsError
+from models.text.spoken_text import SpeechTextError, SpokenText, prepare_speech
 
 _LISTED = 5
 
@@ -50,7 +50,7 @@ class Clip:
     Attributes:
         name: Unique in the set.
         speaker: Who speaks.
-        text: The words as a voice reads them (`models.speech_text`).
+        text: The words as a voice reads them (`models.text.spoken_text`).
         sound: Where the sound is.
     """
 

@@ -20,13 +20,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from edge_client.personalisation.method import ClientRound, ClientScoring, Learnt
-from models.feature_task import FeatureTask, feature_task, head_of
-from models.metrics import Counts
-from models.parts import Part, part_names
-from models.personalisation_settings import FedRodSettings, FedTpSettings
-from models.plan import TrainingSettings
-from models.registry import Network
-from models.schema import Schema, TensorSpec
+from models.networks.registry import Network
+from models.plan.plan import TrainingSettings
+from models.settings.personalisation import FedRodSettings, FedTpSettings
+from models.tasks.feature_task import FeatureTask, feature_task, head_of
+from models.tasks.metrics import Counts
+from models.vector.named_parts import Part, part_names
+from models.vector.schema import Schema, TensorSpec
 
 _PREFIX = "personal_"
 _WEIGHT, _BIAS = "personal_head.weight", "personal_head.bias"

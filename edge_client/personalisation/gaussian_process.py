@@ -20,14 +20,14 @@ import torch
 from torch import Tensor
 
 from edge_client.personalisation.method import ClientRound, ClientScoring, Learnt
-from models.feature_task import FeatureTask, feature_task, head_of
-from models.gaussian_process_settings import GaussianProcessSettings
-from models.gaussian_process_tree import GaussianProcessTree, predictive_loss
-from models.metrics import Counts
-from models.personalisation_settings import PFedGpSettings
-from models.plan import TrainingSettings
-from models.registry import Network
-from models.schema import Schema, TensorSpec
+from models.networks.registry import Network
+from models.personal.gaussian_process_tree import GaussianProcessTree, predictive_loss
+from models.plan.plan import TrainingSettings
+from models.settings.gaussian_process import GaussianProcessSettings
+from models.settings.personalisation import PFedGpSettings
+from models.tasks.feature_task import FeatureTask, feature_task, head_of
+from models.tasks.metrics import Counts
+from models.vector.schema import Schema, TensorSpec
 
 _EXAMPLES_AT_ONCE = 64  # While features are made; a constant, so that no draw depends on it.
 _FLOOR = 1e-6

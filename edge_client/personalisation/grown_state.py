@@ -1,8 +1,8 @@
 """Take up what a client kept when its model had fewer layers.
 
 A device that was away while the model grew has a state of an older stage. What it lacks is added
-as everywhere else: personal tensors of new layers start as `models.layer_growth` draws them, and
-what the method keeps beside the model as for a client that never trained.
+as everywhere else: personal tensors of new layers start as `models.networks.grown_layers` draws
+them, and what the method keeps beside the model as for a client that never trained.
 
 What compression lost of an update of another stage, or under a plan that no longer keeps it, is
 dropped, and said so: it is of no use to the model as it is now.
@@ -22,10 +22,10 @@ from edge_client.personalisation.state import (
     StateLayout,
     read_state,
 )
-from models.layer_growth import fresh_model, grow
-from models.plan import Plan, plan_schema
-from models.plan_stages import earlier_stages
-from models.schema import Role, Schema
+from models.networks.grown_layers import fresh_model, grow
+from models.plan.plan import Plan, plan_schema
+from models.plan.stages import earlier_stages
+from models.vector.schema import Role, Schema
 
 logger = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from edge_client.personalisation.method import ClientRound, ClientScoring, Learnt
 from edge_client.personalisation.plain import PlainHalf
-from models.metrics import Counts
-from models.schema import SENT, Role, Schema, TensorSpec
+from models.tasks.metrics import Counts
+from models.vector.schema import SENT, Role, Schema, TensorSpec
 
 
 class FedRepHalf:

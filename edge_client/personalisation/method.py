@@ -15,12 +15,12 @@ from torch import Tensor
 
 from edge_client.descent import Descent
 from edge_client.optimisers import Optimiser
-from models.metrics import Counts
-from models.plan import TrainingSettings
-from models.registry import Network
-from models.schema import Schema, TensorSpec
-from models.scoring import WordScores
-from models.tasks import Task
+from models.networks.registry import Network
+from models.plan.plan import TrainingSettings
+from models.tasks.metrics import Counts
+from models.tasks.registry import Task
+from models.tasks.scoring import WordScores
+from models.vector.schema import Schema, TensorSpec
 
 
 @dataclass(frozen=True)

@@ -16,18 +16,18 @@ from torch import Tensor
 
 from edge_client.personalisation.method import ClientHalf, ClientRound, ClientScoring, Learnt
 from edge_client.personalisation.plain import PlainHalf
-from models.feature_task import FeatureTask, feature_task, head_of
-from models.language_model import LanguageModel
-from models.metrics import Counts
-from models.neighbours import NeighbourStore, require_faiss, stored_places
-from models.next_word import NextWord
-from models.personalisation_settings import NeighbourSettings
-from models.registry import Network, WordNetwork, word_network
-from models.schema import Schema, TensorSpec
-from models.scoring import WordScores, chunked_logits, count_hits
-from models.tasks import Task
-from models.text_streams import scored_features
-from models.vocabulary import UNK
+from models.networks.language_model import LanguageModel
+from models.networks.registry import Network, WordNetwork, word_network
+from models.personal.neighbours import NeighbourStore, require_faiss, stored_places
+from models.settings.personalisation import NeighbourSettings
+from models.tasks.feature_task import FeatureTask, feature_task, head_of
+from models.tasks.metrics import Counts
+from models.tasks.next_word import NextWord
+from models.tasks.registry import Task
+from models.tasks.scoring import WordScores, chunked_logits, count_hits
+from models.tasks.text_streams import scored_features
+from models.text.vocabulary import UNK
+from models.vector.schema import Schema, TensorSpec
 
 _EXAMPLES_AT_ONCE = 64  # While the store is made; a constant, so that it depends on nothing else.
 

@@ -17,12 +17,12 @@ from edge_client.optimisers import Optimiser
 from edge_client.personalisation.method import ClientRound, ClientScoring, Learnt
 from edge_client.personalisation.plain import PlainHalf
 from edge_client.personalisation.proximal import pull_towards
-from models.metrics import Counts
-from models.parameters import load_parameters, read_parameters, trained_schema
-from models.personalisation_settings import DittoSettings, PFedMeSettings
-from models.role_vectors import part_of
-from models.schema import Schema, TensorSpec
-from models.scoring import WordScores, chunked_logits
+from models.networks.flat_parameters import load_parameters, read_parameters, trained_schema
+from models.networks.role_vectors import part_of
+from models.settings.personalisation import DittoSettings, PFedMeSettings
+from models.tasks.metrics import Counts
+from models.tasks.scoring import WordScores, chunked_logits
+from models.vector.schema import Schema, TensorSpec
 
 _PREFIX = "own."
 

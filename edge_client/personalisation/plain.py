@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from edge_client.personalisation.method import ClientRound, ClientScoring, Learnt
-from models.metrics import Counts
-from models.schema import Schema, TensorSpec
+from models.tasks.metrics import Counts
+from models.vector.schema import Schema, TensorSpec
 
 
 class PlainHalf:

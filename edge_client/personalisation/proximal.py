@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from edge_client.personalisation.method import ClientRound, ClientScoring, Learnt
 from edge_client.personalisation.plain import PlainHalf
-from models.metrics import Counts
-from models.personalisation_settings import FedProxSettings
-from models.schema import Schema, TensorSpec
+from models.settings.personalisation import FedProxSettings
+from models.tasks.metrics import Counts
+from models.vector.schema import Schema, TensorSpec
 
 
 def pull_towards(

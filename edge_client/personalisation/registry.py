@@ -12,7 +12,7 @@ from edge_client.personalisation.neighbours import NeighboursHalf
 from edge_client.personalisation.own_model import DittoHalf, PFedMeHalf
 from edge_client.personalisation.plain import PlainHalf
 from edge_client.personalisation.proximal import FedProxHalf
-from models.personalisation_settings import (
+from models.settings.personalisation import (
     DittoSettings,
     FedProxSettings,
     FedRepSettings,

@@ -18,9 +18,9 @@ import msgspec
 import torch
 from torch import Tensor
 
-from models.codec import CodecError, decode, encode
-from models.parameters import check_flat
-from models.schema import SENT, Role, Schema, TensorSpec
+from models.networks.flat_parameters import check_flat
+from models.vector.codec import CodecError, decode, encode
+from models.vector.schema import SENT, Role, Schema, TensorSpec
 from privacy.foundation.atomic_files import write_atomically
 
 _NOTHING = Schema(())

@@ -11,9 +11,9 @@ import torch
 
 from edge_client.device_examples import training_examples
 from edge_client.local_round import LocalTrainer
-from models.model_settings import schema_of
-from models.parameters import initial_parameters
-from models.vocabulary import Vocabulary
+from models.networks.flat_parameters import initial_parameters
+from models.settings.model import schema_of
+from models.text.vocabulary import Vocabulary
 from privacy.noise.settings import NoNoise
 from server.aggregation.rule import AggregationWeights
 from server.closing import close_round

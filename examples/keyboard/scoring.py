@@ -13,10 +13,10 @@ from edge_client.traffic import Day
 from examples.keyboard.devices import Deal
 from examples.keyboard.processes import run, sotto
 from examples.keyboard.setting_up import Place
-from models.codec import decode
-from models.metrics import Counts
-from models.model_settings import schema_of
-from models.parameters import initial_parameters
+from models.networks.flat_parameters import initial_parameters
+from models.settings.model import schema_of
+from models.tasks.metrics import Counts
+from models.vector.codec import decode
 from server.config import FederationConfig, make_plan
 
 PROMPTS = ("the value of the ", "if the object is ", "this method can be us")

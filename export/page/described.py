@@ -7,7 +7,7 @@ from export.manifest import Manifest
 from export.personal_ranking import PersonalRanking
 from export.runtime import NextWordGraph
 from export.speech_manifest import SpeechManifest
-from models.tensor_file import encode_tensors
+from models.vector.tensor_file import encode_tensors
 
 PERSONAL_FILE = "personal.safetensors"
 

@@ -21,7 +21,7 @@ from export.serve.speech_api import NotYoursError
 from export.serve.voice_version import SHARED_VOICE, NoSharedVoiceError
 from export.serve.voices import TooManySpeechesError
 from export.sound_file import SoundFormatError
-from models.speech_text import SpeechTextError
+from models.text.spoken_text import SpeechTextError
 
 _LOG = logging.getLogger(__name__)
 

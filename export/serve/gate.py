@@ -1,15 +1,15 @@
 """Judge a version by one figure beside the present version's: only what is good enough is served.
 
-`models.figures` knows whether more or less of a figure is better; a figure that tells nothing of
-how good a model is passes no gate.
+`models.tasks.figures` knows whether more or less of a figure is better; a figure that tells nothing
+of how good a model is passes no gate.
 """
 
 import math
 from collections.abc import Mapping
 
 from export.serve.folder import ServingError
-from models.figures import Quality, quality_of
-from models.release_record import Metric
+from models.plan.release_record import Metric
+from models.tasks.figures import Quality, quality_of
 
 _PER_CENT = 100
 

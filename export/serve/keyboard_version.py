@@ -18,7 +18,7 @@ from export.serve.shelf import Shelf
 from export.signed_files import SIGNED_NAMES, check_digest, read_signed
 from export.strip import read_blocklist
 from export.word_index import WordIndex
-from models.vocabulary import Vocabulary
+from models.text.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def promote(
         folder: The serving folder.
         bundle: Bundle folder or ``.zip``; copied.
         metric: The figure that the gate compares: with held-out text ``top1_recall`` or
-            ``top3_recall``, else one that both bundles name and `models.figures` knows.
+            ``top3_recall``, else one that both bundles name and `models.tasks.figures` knows.
         held_out: UTF-8 text that no device trained on; None believes the bundles' own figures.
         people: For a bundle of which a part is each person's own: folders of personal files,
             ``.zip``, and the file of everybody's embeddings; copied. What is not given of the two

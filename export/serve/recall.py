@@ -14,8 +14,8 @@ import numpy as np
 from export.next_word import SLOTS, WordModel, in_context
 from export.serve.folder import ServingError
 from export.word_index import NEVER_SUGGESTED
-from models.text import split_sentences
-from models.vocabulary import EOS, UNK, Vocabulary
+from models.text.vocabulary import EOS, UNK, Vocabulary
+from models.text.words import split_sentences
 
 # A text is read anew after so many sentences, so that a long file is many short texts.
 _SENTENCES_OF_A_TEXT = 20

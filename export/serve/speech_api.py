@@ -22,7 +22,7 @@ from export.serve.voice_version import SHARED_VOICE
 from export.serve.voices import Speech
 from export.sound_file import MEDIA_TYPES, SoundFormat, SoundFormatError
 from export.speech import FASTEST, SLOWEST
-from models.speech_text import SpeechTextError
+from models.text.spoken_text import SpeechTextError
 
 router = APIRouter(prefix="/v1/audio", tags=["voice"])
 

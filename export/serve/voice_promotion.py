@@ -40,7 +40,8 @@ def promote_voice(
     Args:
         folder: The serving folder.
         bundle: Speech bundle folder or ``.zip``; copied.
-        metric: The figure that the gate compares, which both bundles name and `models.figures`
+        metric: The figure that the gate compares, which both bundles name and
+        `models.tasks.figures`
             knows.
         people: Folders of personal files, ``.zip``, for a voice of which a part is each person's
             own; copied. Where none is given, the present voice's are carried over, as far as they

@@ -20,8 +20,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from models.codec import CodecError, FlatVector
 from models.compression.value_coder import PIECE_ELEMENTS, Draws
+from models.vector.codec import CodecError, FlatVector
 
 _LEAST_SCALE = np.finfo(np.float32).tiny
 _SCALE_BYTES = 4

@@ -18,7 +18,7 @@ References:
 import importlib.util
 import struct
 
-from models.codec import CodecError
+from models.vector.codec import CodecError
 
 _LENGTH = struct.Struct("<Q")
 # What is squeezed are numbers that follow no pattern: higher levels look for one in vain.

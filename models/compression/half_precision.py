@@ -7,8 +7,8 @@ up to 65,504 and is always rounded to the nearest, ties to even, as the processo
 
 import numpy as np
 
-from models.codec import CodecError, FlatVector
 from models.compression.value_coder import PIECE_ELEMENTS, Draws
+from models.vector.codec import CodecError, FlatVector
 
 _BYTES = 2
 _LARGEST_FLOAT16 = 65504.0

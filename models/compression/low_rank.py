@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.codec import FlatVector
 from models.compression.value_coder import Draws, ValueCoder
-from models.schema import Schema
+from models.vector.codec import FlatVector
+from models.vector.schema import Schema
 
 _ROUNDING = 1e-6
 

@@ -5,10 +5,10 @@ from typing import assert_never
 from models.compression.block_quantisation import BlockQuantisation
 from models.compression.half_precision import Bfloat16, Float16, Float32
 from models.compression.low_rank import LowRankCoder
-from models.compression.settings import CompressionSettings
 from models.compression.sparse import Choice, Drawn, Largest, SparseCoder
 from models.compression.value_coder import ValueCoder
-from models.schema import Schema
+from models.settings.compression import CompressionSettings
+from models.vector.schema import Schema
 
 
 def build_value_coder(settings: CompressionSettings, schema: Schema) -> ValueCoder:

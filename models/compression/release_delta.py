@@ -19,10 +19,10 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
-from models.codec import CodecError, FlatVector, Payload, PayloadHeader
 from models.compression.entropy import largest_squeezed, squeeze, unsqueeze
 from models.compression.value_coder import PIECE_ELEMENTS
-from models.schema import BYTES_PER_ELEMENT, Schema
+from models.vector.codec import CodecError, FlatVector, Payload, PayloadHeader
+from models.vector.schema import BYTES_PER_ELEMENT, Schema
 
 DELTA_VERSION = 1
 _HEADER = PayloadHeader("a moved release", b"SOTTODLT", DELTA_VERSION)

@@ -19,8 +19,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from models.codec import CodecError, FlatVector
 from models.compression.value_coder import Draws, ValueCoder
+from models.vector.codec import CodecError, FlatVector
 
 Places = NDArray[np.int64]
 

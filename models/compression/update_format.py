@@ -1,6 +1,7 @@
 """Turn an update into the payload that is sealed, and a payload into an update.
 
-Without compression a payload is what ``models.codec`` writes. With it, it is a header of 48 bytes,
+Without compression a payload is what ``models.vector.codec`` writes. With it, it is a header of 48
+bytes,
 then what travels behind the update (clean norms, whether it fitted) as it is, then the values as
 the plan says::
 
@@ -21,7 +22,19 @@ from typing import Protocol
 import msgspec
 import numpy as np
 
-from models.codec import (
+from models.compression.entropy import (
+    check_squeezed,
+    largest_squeezed,
+    require_zstd,
+    squeeze,
+    unsqueeze,
+)
+from models.compression.registry import build_value_coder
+from models.compression.value_coder import Draws
+from models.plan.plan import Plan, plan_schema, upload_schema
+from models.settings.compression import CompressionSettings
+from models.settings.layer_groups import layer_groups
+from models.vector.codec import (
     CodecError,
     FlatVector,
     Payload,
@@ -31,19 +44,7 @@ from models.codec import (
     encode,
     payload_size,
 )
-from models.compression.entropy import (
-    check_squeezed,
-    largest_squeezed,
-    require_zstd,
-    squeeze,
-    unsqueeze,
-)
-from models.compression.layer_groups import layer_groups
-from models.compression.registry import build_value_coder
-from models.compression.settings import CompressionSettings
-from models.compression.value_coder import Draws
-from models.plan import Plan, plan_schema, upload_schema
-from models.schema import BYTES_PER_ELEMENT, SENT, Schema
+from models.vector.schema import BYTES_PER_ELEMENT, SENT, Schema
 from privacy.foundation.memory_pool import fresh_memory
 
 FORMAT_VERSION = 1
@@ -54,7 +55,7 @@ class UpdateFormat(Protocol):
     """Write and read the updates of one plan's round.
 
     Attributes:
-        schema: What an update holds, as ``models.plan.upload_schema`` says.
+        schema: What an update holds, as ``models.plan.plan.upload_schema`` says.
         payload_bytes: Size of every payload; where it varies, of the largest.
         least_bytes: Size of the smallest payload: the same where none varies.
     """

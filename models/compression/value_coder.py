@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from models.codec import FlatVector
+from models.vector.codec import FlatVector
 
 PIECE_ELEMENTS = 1 << 16
 """Values that are worked on at one time: they and what is made of them stay in the cache."""
@@ -58,7 +58,7 @@ class Draws:
         """Start a stream.
 
         Args:
-            seed: At least 0; ``models.seeds.client_seed`` with the purpose ``rounding``.
+            seed: At least 0; ``models.vector.seeds.client_seed`` with the purpose ``rounding``.
         """
         self._bits = np.random.SFC64(seed)
 

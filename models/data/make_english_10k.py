@@ -20,8 +20,8 @@ from pathlib import Path
 from pydoc_data.topics import topics
 from typing import Any
 
-from models.text import EOS_WORD, UNK_WORD, tokenise
-from models.vocabulary import SHIPPED_SIZE, Vocabulary
+from models.text.vocabulary import SHIPPED_SIZE, Vocabulary
+from models.text.words import EOS_WORD, UNK_WORD, tokenise
 
 # Chat is nearest to a keyboard. The other sources show that a word is alive, not how often it is
 # typed, so they add at most this to its relative frequency in chat.

@@ -83,7 +83,7 @@ class NoiseMode(Protocol):
 
         Returns:
             Flat float32, shape ``(elements,)``, or ``(elements + len(tensors),)`` where clean
-            norms follow: the layout of ``models.plan.upload_schema``.
+            norms follow: the layout of ``models.plan.plan.upload_schema``.
         """
         ...
 

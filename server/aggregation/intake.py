@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.schema import Schema
+from models.vector.schema import Schema
 from privacy.clipping.by_layer import scale_tensors, tensor_factors
 from privacy.clipping.clip import UnusableUpdateError, clipping_factor, tensor_norms
 from privacy.noise.mode import Arrival

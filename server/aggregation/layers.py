@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from models.schema import Schema
+from models.vector.schema import Schema
 from server.aggregation.rule_settings import Grouping
 
 

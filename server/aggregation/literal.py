@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.schema import Schema
+from models.vector.schema import Schema
 from server.aggregation.intake import Measured
 from server.aggregation.layers import Layer
 from server.aggregation.settings import LiteralSettings

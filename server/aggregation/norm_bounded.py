@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from models.schema import Schema
+from models.vector.schema import Schema
 from privacy.clipping.clip import clipping_factor
 from server.aggregation.layers import whole_model
 from server.aggregation.reduction import Cohort, weighted_rows

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from models.schema import Schema
+from models.vector.schema import Schema
 from privacy.noise.mode import Arrival
 from server.aggregation.attentive import AttentiveWeighing
 from server.aggregation.intake import IntakeSettings

@@ -14,7 +14,7 @@ adds is known and small:
 
 import math
 
-from models.schema import Schema
+from models.vector.schema import Schema
 from privacy.accounting.events import Adjacency
 from privacy.clipping.sensitivity import (
     UnprovedSensitivityError,

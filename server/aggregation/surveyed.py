@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
-from models.schema import Schema
+from models.vector.schema import Schema
 from server.aggregation.layers import whole_model
 from server.aggregation.pairwise import InnerProducts, Matrix, distances_from, squared_distances
 from server.aggregation.reduction import Cohort, weighted_rows

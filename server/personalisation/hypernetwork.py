@@ -24,11 +24,11 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from models.hypernetwork import Hypernetwork, draw_embedding
-from models.hypernetwork_settings import HypernetworkSettings, embedding_schema
-from models.hypernetwork_state import HypernetworkState, Row, state_of_tensors
-from models.parameters import check_flat
-from models.schema import Schema
+from models.networks.flat_parameters import check_flat
+from models.personal.hypernetwork import Hypernetwork, draw_embedding
+from models.personal.hypernetwork_state import HypernetworkState, Row, state_of_tensors
+from models.settings.hypernetwork import HypernetworkSettings, embedding_schema
+from models.vector.schema import Schema
 from privacy.accounting.events import Adjacency
 from privacy.clipping.clip import check_finite, clip
 from privacy.clipping.sensitivity import UnprovedSensitivityError
@@ -142,7 +142,8 @@ class HypernetworkHalf:
         self._rows |= rows
 
     def state(self) -> Mapping[str, Tensor]:
-        """Return φ, the table and the momentum of both, as ``models.hypernetwork_state`` has it."""
+        """Return φ, the table and the momentum of both, as ``models.personal.hypernetwork_state``
+        has it."""
         state = HypernetworkState(self._hypernetwork.phi, self._velocity, self._rows)
         return state.to_tensors(self._settings, self._hypernetwork.generated)
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from models.schema import Schema
+from models.vector.schema import Schema
 from privacy.accounting.events import Adjacency
 from server.personalisation.round_terms import AddNoise, RoundTerms
 

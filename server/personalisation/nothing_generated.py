@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from models.schema import Role, Schema
+from models.vector.schema import Role, Schema
 from privacy.accounting.events import Adjacency
 from server.personalisation.round_terms import AddNoise, RoundTerms
 

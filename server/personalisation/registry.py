@@ -4,15 +4,15 @@ Most methods need none: what they share goes through the aggregation rule. One t
 tensors is one file with its ``ServerHalf`` and one case here.
 """
 
-from models.model_settings import ModelSettings, schema_of
-from models.parameters import initial_parameters
-from models.personalisation_settings import (
+from models.networks.flat_parameters import initial_parameters
+from models.networks.role_vectors import part_of
+from models.settings.model import ModelSettings, schema_of
+from models.settings.personalisation import (
     FedTpSettings,
     PersonalisationSettings,
     PFedHnSettings,
 )
-from models.role_vectors import part_of
-from models.schema import Role, Schema
+from models.vector.schema import Role, Schema
 from server.personalisation.hypernetwork import HypernetworkHalf
 from server.personalisation.method import ServerHalf
 from server.personalisation.nothing_generated import NothingGenerated

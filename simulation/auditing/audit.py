@@ -12,10 +12,10 @@ import msgspec
 import torch
 
 from edge_client.compute import prepare_compute
-from models.model_settings import schema_of
-from models.parameters import load_parameters
-from models.registry import build_network, word_network
-from models.schema import Role
+from models.networks.flat_parameters import load_parameters
+from models.networks.registry import build_network, word_network
+from models.settings.model import schema_of
+from models.vector.schema import Role
 from privacy.auditing.exposure import exposure
 from privacy.auditing.scores import AuditError
 from privacy.foundation.atomic_files import READABLE, write_atomically

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.schema import Schema
+from models.vector.schema import Schema
 from privacy.auditing.scores import AuditError, Coins, Scores
 from privacy.noise.settings import PrivacySettings
 from server.aggregation.settings import AggregationSettings, AttentiveSettings

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from models.schema import Schema
+from models.vector.schema import Schema
 from privacy.clipping.by_layer import clip_update
 from privacy.noise.mode import Arrival
 from privacy.noise.registry import noise_mode

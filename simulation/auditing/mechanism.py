@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 import torch
 
-from models.schema import Schema
+from models.vector.schema import Schema
 from privacy.auditing.judgement import UNCLAIMED_MULTIPLIER, Judgement, judge
 from privacy.auditing.scores import AuditError
 from privacy.clipping.settings import AdaptiveClippingSettings

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from models.language_model import LanguageModel
-from models.vocabulary import EOS
+from models.networks.language_model import LanguageModel
+from models.text.vocabulary import EOS
 from privacy.auditing.exposure import LEAST_REFERENCES
 from privacy.auditing.scores import AuditError
 from simulation.population import TextPopulation

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from models.zip_damage import ZIP_DAMAGE
+from models.vector.zip_damage import ZIP_DAMAGE
 from privacy.auditing.scores import AuditError
 from simulation.auditing.canaries import CanaryRounds
 

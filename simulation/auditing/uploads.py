@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from edge_client.local_round import LocalTrainer
-from models.plan import Plan, download_schema, plan_schema, released_schema
-from models.role_vectors import part_of
-from models.schema import SENT, Schema
-from models.vocabulary import EOS
+from models.networks.role_vectors import part_of
+from models.plan.plan import Plan, download_schema, plan_schema, released_schema
+from models.text.vocabulary import EOS
+from models.vector.schema import SENT, Schema
 from privacy.auditing.leakage import WordLeakage, word_leakage
 from privacy.auditing.scores import AuditError
 from server.closing import close_round

@@ -13,7 +13,7 @@ import torch
 from export.speech import Voice as ExportedVoice
 from export.speech import open_voice
 from export.speech_bundle import load_speech_bundle
-from models.audio_settings import MelSettings
+from models.settings.audio import MelSettings
 from simulation.listening.corpus import Real
 from simulation.listening.voices import Kind, Utterance
 

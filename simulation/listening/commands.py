@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from models.speech_recogniser import RecogniserSettings, SpeechRecogniser
+from models.listening.recogniser import RecogniserSettings, SpeechRecogniser
 from simulation.listening.corpus import Corpus, CorpusSettings, open_corpus
 from simulation.listening.defaults import GRIFFIN_LIM_ITERATIONS
 from simulation.listening.recogniser_file import load_recogniser, save_recogniser

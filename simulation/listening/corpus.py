@@ -13,9 +13,9 @@ from edge_client.datasets.federated_text import DatasetError
 from edge_client.datasets.registry import load_speech
 from edge_client.datasets.speech_set import Clip, read_clip
 from edge_client.speech_partitions import hold_out
-from models.audio_settings import ClipSettings, MelSettings
-from models.mel import log_mel
-from models.speech_alphabet import SpeechTextSettings
+from models.settings.audio import ClipSettings, MelSettings
+from models.sound.mel import log_mel
+from models.text.speech_alphabet import SpeechTextSettings
 from simulation.listening.recogniser_training import LabelledMel
 
 _ONE_IN = 12

@@ -12,14 +12,14 @@ import msgspec
 import torch
 from torch import Tensor
 
-from models.audio_settings import MelSettings
-from models.diagonality import diagonality, straightest
-from models.edit_distance import ReadingErrors, reading_errors
-from models.heard_letters import heard_letters
-from models.mel import SoundError, log_mel
-from models.mel_cepstrum import mel_cepstral_distortion
-from models.speech_recogniser import SpeechRecogniser, check_mel
-from models.time_warping import WarpingPath, warped
+from models.listening.diagonality import diagonality, straightest
+from models.listening.edit_distance import ReadingErrors, reading_errors
+from models.listening.heard_letters import heard_letters
+from models.listening.mel_cepstrum import mel_cepstral_distortion
+from models.listening.recogniser import SpeechRecogniser, check_mel
+from models.listening.time_warping import WarpingPath, warped
+from models.settings.audio import MelSettings
+from models.sound.mel import SoundError, log_mel
 from simulation.listening.corpus import Real
 from simulation.listening.intelligibility import pesq, stoi
 from simulation.listening.missing import MissingMeasureError

@@ -17,8 +17,8 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from models.mel import SoundError
-from models.waveform import resample
+from models.sound.mel import SoundError
+from models.sound.waveform import resample
 from simulation.listening.missing import MissingMeasureError
 
 _PESQ_HZ = 16_000

@@ -15,9 +15,9 @@ import msgspec
 import torch
 from torch import Tensor
 
-from models.audio_settings import MelSettings
-from models.mel import SoundError, frame_count
-from models.time_warping import WarpingPath
+from models.listening.time_warping import WarpingPath
+from models.settings.audio import MelSettings
+from models.sound.mel import SoundError, frame_count
 from simulation.listening.missing import MissingMeasureError
 
 LOWEST_HZ = 60.0
@@ -78,7 +78,8 @@ def pitch_track(samples: Tensor, settings: MelSettings) -> Tensor:
         settings: Rate and hop of the frames.
 
     Returns:
-        In Hz, 0 where nothing is voiced, float64, shape ``(frames,)`` as `models.mel.log_mel` has.
+        In Hz, 0 where nothing is voiced, float64, shape ``(frames,)`` as `models.sound.mel.log_mel`
+        has.
 
     Raises:
         MissingMeasureError: If pyworld is missing.

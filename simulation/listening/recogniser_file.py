@@ -1,6 +1,6 @@
 """Keep a trained recogniser in a file, and never mistake it for one of other clips.
 
-The file is a safetensors file (`models.tensor_file`): nothing in it runs when it is read.
+The file is a safetensors file (`models.vector.tensor_file`): nothing in it runs when it is read.
 """
 
 from pathlib import Path
@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import torch
 
-from models.speech_recogniser import RecogniserSettings, SpeechRecogniser
-from models.tensor_file import TensorFileError, decode_tensors, encode_tensors
+from models.listening.recogniser import RecogniserSettings, SpeechRecogniser
+from models.vector.tensor_file import TensorFileError, decode_tensors, encode_tensors
 from privacy.foundation.atomic_files import READABLE, write_atomically
 
 _SETTINGS, _CORPUS = "settings", "corpus"

@@ -16,8 +16,8 @@ import msgspec
 import torch
 from torch import Tensor
 
-from models.heard_letters import encode_heard, heard_letters, steps_needed
-from models.speech_recogniser import (
+from models.listening.heard_letters import encode_heard, heard_letters, steps_needed
+from models.listening.recogniser import (
     MelBatch,
     RecogniserSettings,
     SpeechRecogniser,
@@ -25,7 +25,7 @@ from models.speech_recogniser import (
     stack_mels,
     step_count,
 )
-from models.tensor_lists import check_at_least
+from models.vector.tensor_lists import check_at_least
 from simulation.listening.defaults import RECOGNISER_EPOCHS
 
 _RISING = 0.15

@@ -6,9 +6,9 @@ import msgspec
 import torch
 from torch import Tensor
 
-from models.audio_settings import MelSettings
-from models.registry import vocoder_network
-from models.vocoder_settings import VocoderSettings
+from models.networks.registry import vocoder_network
+from models.settings.audio import MelSettings
+from models.settings.vocoder import VocoderSettings
 from simulation.listening.voices import Vocoder
 from simulation.partition_record import PARTITION_FILE, PartitionRecord
 from simulation.understanding.finished_run import open_run

@@ -15,11 +15,11 @@ import msgspec
 import torch
 
 from edge_client.datasets.registry import load_speech
-from models.registry import voice_network
-from models.speech_alphabet import encode_speech
-from models.speech_synthesis import synthesise
-from models.transformer_tts import TransformerTts
-from models.transformer_tts_settings import TransformerTtsSettings
+from models.listening.synthesis import synthesise
+from models.networks.registry import voice_network
+from models.networks.voice import TransformerTts
+from models.settings.voice import TransformerTtsSettings
+from models.text.speech_alphabet import encode_speech
 from simulation.listening.corpus import Corpus, Real
 from simulation.listening.voices import Kind, Newcomers, Utterance, Voice
 from simulation.novel_clients import novel_names

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from models.edit_distance import ReadingErrors, reading_errors
-from models.heard_letters import heard_letters
-from models.speech_recogniser import SpeechRecogniser
+from models.listening.edit_distance import ReadingErrors, reading_errors
+from models.listening.heard_letters import heard_letters
+from models.listening.recogniser import SpeechRecogniser
 from privacy.foundation.atomic_files import READABLE, write_atomically
 from simulation.listening.corpus import Corpus, Real
 from simulation.listening.hearing import Heard, Listener

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from models.mel import SoundError
+from models.sound.mel import SoundError
 
 _HIGHEST_PEAK = 0.98
 _FULL_SCALE = 2**15 - 1

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from models.edit_distance import ReadingErrors
+from models.listening.edit_distance import ReadingErrors
 from simulation.listening.hearing import STOP_TOLERANCE, UtteranceFigures
 from simulation.listening.pitch import PitchErrors
 from simulation.listening.voices import Kind

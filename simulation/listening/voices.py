@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from edge_client.datasets.speech_set import Clip
-from models.audio_settings import MelSettings
-from models.griffin_lim import sound_of_mel
+from models.settings.audio import MelSettings
+from models.sound.griffin_lim import sound_of_mel
 from simulation.listening.corpus import Corpus, Real
 from simulation.listening.defaults import GRIFFIN_LIM_ITERATIONS
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from models.schema import Schema
+from models.vector.schema import Schema
 from privacy.accounting.accountant import epsilon_of_tally
 from privacy.accounting.checked_values import check_delta
 from privacy.accounting.events import (

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from models.schema import Schema
+from models.vector.schema import Schema
 from privacy.foundation.atomic_files import READABLE, write_atomically
 from simulation.commands import Request
 from simulation.config import SimulationConfig, config_from, read_tables, with_settings

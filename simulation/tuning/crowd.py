@@ -13,7 +13,7 @@ from functools import partial
 
 import msgspec
 
-from models.schema import Schema
+from models.vector.schema import Schema
 from privacy.accounting.calibration import noise_multiplier_for
 from simulation.tuning.candidate import Candidate, Deployment, promise_of
 from simulation.tuning.measuring import Measurement

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from models.schema import SENT, Schema
+from models.vector.schema import SENT, Schema
 from simulation.config import SimulationConfig, config_from
 from simulation.metrics import Figures
 from simulation.over_seeds import over_seeds

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from models.attention_rollout import attention_maps
-from models.image_classification import LabelledImages
-from models.vit import Vit
+from models.networks.attention_rollout import attention_maps
+from models.networks.vit import Vit
+from models.tasks.image_classification import LabelledImages
 from simulation.population import Population
 from simulation.understanding.finished_run import FinishedRun
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from models.hypernetwork_settings import EmbeddingFitSettings
+from models.settings.hypernetwork import EmbeddingFitSettings
 from simulation.data_argument import add_data
 
 if TYPE_CHECKING:

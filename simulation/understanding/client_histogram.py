@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from models.metrics import Counts
+from models.tasks.metrics import Counts
 from simulation.checkpoint import CLIENTS_FILE
 from simulation.client_figures import WORST_SHARE
 from simulation.plots import write_figure

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import torch
 
-from models.hypernetwork import draw_embedding
-from models.hypernetwork_settings import EmbeddingFitSettings
+from models.personal.hypernetwork import draw_embedding
+from models.settings.hypernetwork import EmbeddingFitSettings
 from simulation.dealing import build_population
 from simulation.understanding.attention_picture import picture_attention
 from simulation.understanding.client_groups import client_groups

@@ -12,19 +12,19 @@ from edge_client.personalisation.grown_state import kept_layout, read_kept_state
 from edge_client.personalisation.own_model import own_model
 from edge_client.personalisation.registry import build_client_half
 from edge_client.personalisation.state import PersonalState, StateLayout
-from models.hypernetwork import Hypernetwork
-from models.hypernetwork_state import HypernetworkState, state_of_tensors
-from models.parameters import load_parameters
-from models.personalisation_settings import (
+from models.networks.flat_parameters import load_parameters
+from models.networks.registry import Network
+from models.networks.role_vectors import put_part
+from models.personal.hypernetwork import Hypernetwork
+from models.personal.hypernetwork_state import HypernetworkState, state_of_tensors
+from models.plan.plan import Plan, download_schema
+from models.settings.personalisation import (
     DittoSettings,
     FedTpSettings,
     PFedHnSettings,
     PFedMeSettings,
 )
-from models.plan import Plan, download_schema
-from models.registry import Network
-from models.role_vectors import put_part
-from models.schema import RELEASED
+from models.vector.schema import RELEASED
 from server.method_state import MethodState, method_state_of
 from simulation.checkpoint import RUN_FILE, RunDescription, RunFolder
 from simulation.config import SimulationConfig, config_from
@@ -44,8 +44,8 @@ class FinishedRun:
         config: What was run.
         plan: What clients were told.
         final: Its final figures.
-        released: What was released, flat float32 in the layout of ``models.plan.released_schema``.
-        method: What the method's server half had learnt.
+        released: What was released, flat float32 in the layout of
+        ``models.plan.plan.released_schema``. method: What the method's server half had learnt.
     """
 
     folder: RunFolder

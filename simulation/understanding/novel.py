@@ -17,10 +17,10 @@ from edge_client.compute import prepare_compute
 from edge_client.local_round import LocalTrainer
 from edge_client.new_client import Fitted, NewClientFit
 from edge_client.personalisation.state import PersonalState
-from models.hypernetwork_settings import EmbeddingFitSettings
-from models.metrics import Counts
-from models.speech_examples import SpeechExamples
-from models.transformer_tts_settings import TransformerTtsSettings
+from models.settings.hypernetwork import EmbeddingFitSettings
+from models.settings.voice import TransformerTtsSettings
+from models.tasks.metrics import Counts
+from models.tasks.speech_examples import SpeechExamples
 from simulation.plots import write_figure
 from simulation.population import NovelClient, Population
 from simulation.understanding.finished_run import FinishedRun

@@ -10,7 +10,7 @@ import benchmarks
 from benchmarks.tables import attention, compression, keyboard, personalisation, robustness, speech
 from benchmarks.tables.definition import TableDefinition
 from benchmarks.tables.maker import configured
-from models.vocabulary import shipped_vocabulary
+from models.text.vocabulary import shipped_vocabulary
 from simulation.attacks import backdoor_words
 
 NAMES = sorted(

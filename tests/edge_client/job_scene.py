@@ -12,11 +12,11 @@ from edge_client.device_folder import CoordinatorKeys, DeviceFolder
 from edge_client.floor import write_starting_floor
 from edge_client.job import Failed, Job
 from edge_client.work import do_job
-from models.codec import encode
-from models.model_settings import schema_of
-from models.parameters import initial_parameters
-from models.plan import Plan
-from models.vocabulary import shipped_vocabulary
+from models.networks.flat_parameters import initial_parameters
+from models.plan.plan import Plan
+from models.settings.model import schema_of
+from models.text.vocabulary import shipped_vocabulary
+from models.vector.codec import encode
 from privacy.identities.authority import CertificateAuthority
 from privacy.identities.party import Identity
 from privacy.sealing.envelope import Direction, MessageContext, seal

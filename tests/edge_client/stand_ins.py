@@ -11,9 +11,9 @@ from edge_client.job import Evaluated, Fitted, Job, Outcome, Trained
 from edge_client.refusal import RefusedError, UnreachableError
 from edge_client.traffic import Traffic
 from edge_client.transport import Transport
-from models.model_settings import schema_of
-from models.plan import Plan, VocabularySettings
-from models.vocabulary import SHIPPED_NAME, shipped_vocabulary
+from models.plan.plan import Plan, VocabularySettings
+from models.settings.model import schema_of
+from models.text.vocabulary import SHIPPED_NAME, shipped_vocabulary
 from protos import federation_pb2 as wire
 from tests.edge_client.training_plan import MODEL, make_plan
 

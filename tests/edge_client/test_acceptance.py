@@ -8,9 +8,9 @@ import pytest
 
 from edge_client.acceptance import PlanRefusedError, accept_plan
 from edge_client.traffic import Traffic
-from models.model_settings import TransformerLmSettings, schema_of
-from models.personalisation import assign_roles
-from models.personalisation_settings import FedTpSettings
+from models.plan.roles import assign_roles
+from models.settings.model import TransformerLmSettings, schema_of
+from models.settings.personalisation import FedTpSettings
 from protos import federation_pb2 as wire
 from tests.edge_client.stand_ins import FLOOR, PAYLOAD_BYTES, make_lease, shipped_plan
 

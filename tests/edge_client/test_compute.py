@@ -5,9 +5,9 @@ import torch
 
 from edge_client import compute
 from edge_client.compute import ComputeError, prepare_compute, resolve_device
-from models.character_settings import CharTransformerSettings
-from models.image_settings import ConvNetSettings, VitSettings
-from models.model_settings import GruLmSettings, ModelSettings, TransformerLmSettings
+from models.settings.character import CharTransformerSettings
+from models.settings.image import ConvNetSettings, VitSettings
+from models.settings.model import GruLmSettings, ModelSettings, TransformerLmSettings
 
 
 @pytest.fixture(autouse=True)

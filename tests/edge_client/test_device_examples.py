@@ -13,7 +13,7 @@ from edge_client.client_settings import (
 from edge_client.datasets.federated_text import DatasetError
 from edge_client.device_examples import OwnText, training_examples
 from edge_client.local_text import LocalText, TextSettings
-from models.vocabulary import EOS, Vocabulary
+from models.text.vocabulary import EOS, Vocabulary
 
 NOW = 1_800_000_000.0
 LETTERS = "abcdefghij"

@@ -11,11 +11,11 @@ from torch.testing import assert_close
 
 import edge_client.example_training
 from edge_client.local_round import LocalResult, LocalTrainer, run_evaluation, run_training
-from models.model_settings import GruLmSettings, TransformerLmSettings, WordModelSettings, schema_of
-from models.parameters import initial_parameters, load_parameters, read_parameters
-from models.plan import Plan
-from models.registry import build_network
-from models.text_streams import sentence_edges, sentence_window
+from models.networks.flat_parameters import initial_parameters, load_parameters, read_parameters
+from models.networks.registry import build_network
+from models.plan.plan import Plan
+from models.settings.model import GruLmSettings, TransformerLmSettings, WordModelSettings, schema_of
+from models.tasks.text_streams import sentence_edges, sentence_window
 from privacy.example_level.settings import ExamplePrivacySettings
 from privacy.noise.secure_gaussian import NoiseKeys
 from tests.edge_client.training_plan import MODEL, make_plan, make_text

@@ -18,10 +18,10 @@ from edge_client.floor import (
     read_floor,
     write_starting_floor,
 )
-from models.hypernetwork_settings import EmbeddingFitSettings
-from models.model_settings import GruLmSettings, ModelSettings, schema_of
-from models.personalisation_settings import DittoSettings, PFedHnSettings
-from models.plan import Plan, TrainingSettings, VocabularySettings
+from models.plan.plan import Plan, TrainingSettings, VocabularySettings
+from models.settings.hypernetwork import EmbeddingFitSettings
+from models.settings.model import GruLmSettings, ModelSettings, schema_of
+from models.settings.personalisation import DittoSettings, PFedHnSettings
 from privacy.example_level.settings import ExamplePrivacySettings
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise
 from privacy.noise.evaluation_settings import EvaluationNoise

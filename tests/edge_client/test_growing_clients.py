@@ -20,18 +20,18 @@ from edge_client.personalisation.state import (
     StateLayout,
     write_state,
 )
-from models.compression.settings import CompressionSettings
-from models.layer_growth import first_parameters
-from models.personalisation_settings import (
+from models.networks.grown_layers import first_parameters
+from models.networks.registry import build_network
+from models.networks.role_vectors import part_of
+from models.plan.plan import Plan, download_schema, plan_schema
+from models.settings.compression import CompressionSettings
+from models.settings.personalisation import (
     DittoSettings,
     FedPerSettings,
     GlobalSettings,
     PersonalisationSettings,
     VanillaSettings,
 )
-from models.plan import Plan, download_schema, plan_schema
-from models.registry import build_network
-from models.role_vectors import part_of
 from tests.edge_client.training_plan import make_text
 from tests.models.growing import growing_plan
 

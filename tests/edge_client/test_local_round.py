@@ -15,14 +15,14 @@ from edge_client.local_round import (
     run_evaluation,
     run_training,
 )
-from models.learning_rate import LearningRateDecay
-from models.model_settings import GruLmSettings, TransformerLmSettings, schema_of
-from models.next_word import NextWord
-from models.parameters import initial_parameters, load_parameters, read_parameters
-from models.plan import Plan
-from models.registry import build_network
-from models.seeds import client_seed
-from models.unusable_examples import UnusableExamplesError
+from models.networks.flat_parameters import initial_parameters, load_parameters, read_parameters
+from models.networks.registry import build_network
+from models.plan.plan import Plan
+from models.settings.learning_rate import LearningRateDecay
+from models.settings.model import GruLmSettings, TransformerLmSettings, schema_of
+from models.tasks.next_word import NextWord
+from models.tasks.unusable_examples import UnusableExamplesError
+from models.vector.seeds import client_seed
 from privacy.clipping.clip import UnusableUpdateError
 from privacy.clipping.settings import AdaptiveClipping
 from privacy.noise.settings import NoNoise, PaperNoise

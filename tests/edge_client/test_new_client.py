@@ -9,12 +9,12 @@ from torch import Tensor
 
 from edge_client.local_round import LocalTrainer
 from edge_client.new_client import Fitted, NewClientFit
-from models.hypernetwork import Hypernetwork, draw_embedding, draw_embeddings
-from models.hypernetwork_settings import EmbeddingFitSettings, HypernetworkSettings
-from models.image_classification import LabelledImages
-from models.metrics import Counts
-from models.model_settings import ModelSettings
-from models.personalisation_settings import (
+from models.networks.role_vectors import part_of, put_part
+from models.personal.hypernetwork import Hypernetwork, draw_embedding, draw_embeddings
+from models.plan.plan import Plan, download_schema, plan_schema, released_schema
+from models.settings.hypernetwork import EmbeddingFitSettings, HypernetworkSettings
+from models.settings.model import ModelSettings
+from models.settings.personalisation import (
     DittoSettings,
     FedBnSettings,
     FedPerSettings,
@@ -29,10 +29,10 @@ from models.personalisation_settings import (
     PFedMeSettings,
     VanillaSettings,
 )
-from models.plan import Plan, download_schema, plan_schema, released_schema
-from models.role_vectors import part_of, put_part
-from models.schema import Role
-from models.unusable_examples import UnusableExamplesError
+from models.tasks.image_classification import LabelledImages
+from models.tasks.metrics import Counts
+from models.tasks.unusable_examples import UnusableExamplesError
+from models.vector.schema import Role
 from tests.edge_client.personalisation.tiny_images import CONVNET, VIT, images, plan_of, started
 
 SMALL = HypernetworkSettings(embedding_size=4, hidden_size=12, basis_size=4)

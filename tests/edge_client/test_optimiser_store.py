@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from edge_client.optimiser_store import load_state, save_state
-from models.model_settings import GruLmSettings
+from models.settings.model import GruLmSettings
 from tests.edge_client.training_plan import make_plan
 
 PLAN = make_plan(optimiser_state="kept", momentum=0.9)

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from edge_client.optimisers import Optimiser
-from models.he_scaling import HeLinear
-from models.model_settings import schema_of
-from models.registry import build_network
-from models.schema import Schema, TensorSpec
+from models.layers.he_scaling import HeLinear
+from models.networks.registry import build_network
+from models.settings.model import schema_of
+from models.vector.schema import Schema, TensorSpec
 from tests.edge_client.training_plan import MODEL, make_plan
 
 SCHEMA = schema_of(MODEL)
@@ -147,8 +147,8 @@ def test_a_parameter_without_a_gradient_stays() -> None:
 TRAINS = """
 import sys
 from edge_client.local_round import run_training
-from models.model_settings import GruLmSettings, TransformerLmSettings
-from models.parameters import initial_parameters
+from models.settings.model import GruLmSettings, TransformerLmSettings
+from models.networks.flat_parameters import initial_parameters
 from tests.edge_client.training_plan import make_plan, make_text
 
 for model in (

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from edge_client.outgoing import Outgoing, outgoing_update
-from models.compression.settings import CompressionSettings
 from models.compression.update_format import update_format
-from models.model_settings import schema_of
+from models.settings.compression import CompressionSettings
+from models.settings.model import schema_of
 from privacy.clipping.settings import AdaptiveClipping
 from privacy.noise.calibrated_settings import LocalNoise
 from privacy.noise.settings import NoNoise, PrivacySettings

@@ -11,14 +11,14 @@ from torch import Tensor
 from edge_client.datasets.federated_text import DatasetError
 from edge_client.local_text import TextSettings
 from edge_client.own_examples import OwnExamples, examples_reader, read_images
-from models.character_settings import CharLstmSettings
-from models.characters import decode_characters
-from models.image_classification import LabelledImages
-from models.image_settings import VitSettings
-from models.model_settings import ModelSettings
-from models.plan import Plan, PlanError
-from models.seq2seq_settings import Seq2SeqSettings
-from models.speech_examples import SpeechExamples
+from models.plan.plan import Plan, PlanError
+from models.settings.character import CharLstmSettings
+from models.settings.image import VitSettings
+from models.settings.model import ModelSettings
+from models.settings.seq2seq import Seq2SeqSettings
+from models.tasks.image_classification import LabelledImages
+from models.tasks.speech_examples import SpeechExamples
+from models.text.alphabet import decode_characters
 from tests.edge_client.stand_ins import shipped_plan
 
 CHARACTERS = CharLstmSettings(hidden_size=2)

@@ -10,7 +10,7 @@ from edge_client.device import Device
 from edge_client.job import Fitted, Job, Outcome, Trained
 from edge_client.lease import serve_lease
 from edge_client.refusal import RefusedError
-from models.plan import decode_plan
+from models.plan.plan import decode_plan
 from protos import federation_pb2 as wire
 from tests.edge_client.stand_ins import (
     MESSAGE_ID,

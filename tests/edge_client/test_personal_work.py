@@ -13,21 +13,21 @@ from edge_client.job import Trained
 from edge_client.local_round import LocalTrainer, run_training
 from edge_client.personalisation.state import PersonalState, read_state
 from edge_client.work import do_job
-from models.base_digest import base_digest
-from models.codec import FlatVector, decode, encode, payload_size
-from models.growth import GrowthSettings
-from models.layer_growth import first_parameters
-from models.model_settings import TransformerLmSettings, schema_of
-from models.parameters import initial_parameters, parameters_sha256
-from models.personalisation import assign_roles
-from models.personalisation_settings import (
+from models.networks.flat_parameters import initial_parameters, parameters_sha256
+from models.networks.grown_layers import first_parameters
+from models.networks.role_vectors import part_of
+from models.plan.plan import download_schema, upload_schema
+from models.plan.roles import assign_roles
+from models.settings.growth import GrowthSettings
+from models.settings.model import TransformerLmSettings, schema_of
+from models.settings.personalisation import (
     FedTpSettings,
     PersonalisationSettings,
     VanillaSettings,
 )
-from models.plan import download_schema, upload_schema
-from models.role_vectors import part_of
-from models.schema import Role, Schema
+from models.vector.base_digest import base_digest
+from models.vector.codec import FlatVector, decode, encode, payload_size
+from models.vector.schema import Role, Schema
 from privacy.identities.party import Identity
 from privacy.sealing.envelope import Direction, MessageContext, open_sealed, seal
 from tests.edge_client.job_scene import (

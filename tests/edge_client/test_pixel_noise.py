@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from edge_client.pixel_noise import noise_level, with_pixel_noise
-from models.image_classification import LabelledImages
+from models.tasks.image_classification import LabelledImages
 
 
 def grey(level: int, count: int = 200) -> LabelledImages:

@@ -12,13 +12,13 @@ from edge_client.device_folder import DeviceFolder
 from edge_client.job import Trained
 from edge_client.personalisation.state import StateLayout, read_state
 from edge_client.work import do_job
-from models.personalisation_settings import FedTpSettings, VanillaSettings
-from models.plan import plan_schema
-from models.published_part import (
+from models.plan.plan import plan_schema
+from models.plan.published_part import (
     PublishedPartError,
     decode_published,
     encode_published,
 )
+from models.settings.personalisation import FedTpSettings, VanillaSettings
 from privacy.identities.party import Identity
 from tests.edge_client.job_scene import Enrolled, enrol_device
 from tests.edge_client.test_personal_work import PersonalScene

@@ -8,7 +8,7 @@ NOT_AT_REST = {
     "torch",
     "numpy",
     "rich",
-    "models.plan",
+    "models.plan.plan",
     "edge_client.lease",
     "edge_client.doctor",
     "importlib.metadata",

@@ -13,9 +13,9 @@ from edge_client.held_release import HeldRelease, HeldReleaseError
 from edge_client.job import Failed, Job
 from edge_client.sealed_exchange import SealedExchange, Start
 from edge_client.work import do_job
-from models.codec import CodecError, FlatVector
 from models.compression.release_delta import delta_sha256, encode_delta
-from models.compression.settings import CompressionSettings
+from models.settings.compression import CompressionSettings
+from models.vector.codec import CodecError, FlatVector
 from privacy.identities.party import Identity
 from privacy.sealing.envelope import Direction, seal
 from tests.edge_client.job_scene import PARAMETERS, SCHEMA, Enrolled, Scene, enrol_device

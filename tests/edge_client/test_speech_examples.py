@@ -12,10 +12,10 @@ from edge_client.datasets.registry import load_speech
 from edge_client.datasets.speech_set import Clip, read_clip
 from edge_client.own_examples import OwnRecordings
 from edge_client.speech_examples import speech_examples
-from models.mel import log_mel
-from models.speech_alphabet import decode_speech
-from models.speech_examples import SpeechExamples
-from models.transformer_tts_settings import TransformerTtsSettings
+from models.settings.voice import TransformerTtsSettings
+from models.sound.mel import log_mel
+from models.tasks.speech_examples import SpeechExamples
+from models.text.speech_alphabet import decode_speech
 from tests.models.tiny_voice import TINY
 
 VOICE = msgspec.structs.replace(TINY, longest_text=20)

@@ -10,8 +10,8 @@ import pytest
 from edge_client.acceptance import PlanRefusedError
 from edge_client.refusal import RefusedError
 from edge_client.word_lists import ensure_word_list, word_list
-from models.plan import VocabularySettings
-from models.vocabulary import VocabularyError, shipped_vocabulary
+from models.plan.plan import VocabularySettings
+from models.text.vocabulary import VocabularyError, shipped_vocabulary
 from tests.edge_client.stand_ins import StandInTransport, shipped_words
 
 SHIPPED = shipped_words()

@@ -18,9 +18,9 @@ from edge_client.example_ledger import read_spending
 from edge_client.job import Evaluated, Trained
 from edge_client.local_round import run_evaluation, run_training
 from edge_client.work import do_job
-from models.codec import decode, payload_size
-from models.compression.settings import CompressionSettings
-from models.plan import Plan, TrainingSettings
+from models.plan.plan import Plan, TrainingSettings
+from models.settings.compression import CompressionSettings
+from models.vector.codec import decode, payload_size
 from privacy.example_level.accounting import example_epsilon
 from privacy.example_level.settings import ExamplePrivacySettings
 from privacy.identities.party import Identity

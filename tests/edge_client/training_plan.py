@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models.model_settings import GruLmSettings, WordModelSettings, schema_of
-from models.plan import Plan, TrainingSettings, VocabularySettings
+from models.plan.plan import Plan, TrainingSettings, VocabularySettings
+from models.settings.model import GruLmSettings, WordModelSettings, schema_of
 from privacy.noise.settings import NoNoise, PrivacySettings
 
 MODEL = GruLmSettings(vocabulary_size=20, hidden_size=6)

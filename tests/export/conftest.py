@@ -14,18 +14,18 @@ from export.bundle import Bundle, load_bundle
 from export.keyboard import export_keyboard
 from export.release import read_release
 from export.runtime import NextWordGraph
-from models.codec import FlatVector, encode
-from models.model_settings import GruLmSettings, ModelSettings, schema_of
-from models.personalisation_settings import GlobalSettings, PersonalisationSettings
-from models.plan import (
+from models.plan.plan import (
     Plan,
     TrainingSettings,
     VocabularySettings,
     plan_schema,
     released_schema,
 )
-from models.release_record import ReleaseRecord, digests_of
-from models.vocabulary import Vocabulary
+from models.plan.release_record import ReleaseRecord, digests_of
+from models.settings.model import GruLmSettings, ModelSettings, schema_of
+from models.settings.personalisation import GlobalSettings, PersonalisationSettings
+from models.text.vocabulary import Vocabulary
+from models.vector.codec import FlatVector, encode
 from privacy.identities.authority import CertificateAuthority
 from privacy.identities.party import Identity
 from privacy.identities.signatures import Purpose

@@ -6,13 +6,13 @@ import numpy as np
 import torch
 
 from export.release import Release, read_release
-from models.hypernetwork_settings import HypernetworkSettings
-from models.model_settings import TransformerLmSettings
-from models.personalisation_settings import FedTpSettings
-from models.plan import Plan, download_schema, plan_schema, released_schema
-from models.schema import Role
-from models.tensor_file import encode_tensors
-from models.vocabulary import Vocabulary
+from models.plan.plan import Plan, download_schema, plan_schema, released_schema
+from models.settings.hypernetwork import HypernetworkSettings
+from models.settings.model import TransformerLmSettings
+from models.settings.personalisation import FedTpSettings
+from models.text.vocabulary import Vocabulary
+from models.vector.schema import Role
+from models.vector.tensor_file import encode_tensors
 from privacy.identities.party import Identity
 from server.personalisation.hypernetwork import HypernetworkHalf
 from server.personalisation.registry import build_server_half

@@ -13,7 +13,7 @@ from export.keyboard import export_keyboard, verify_bundle
 from export.manifest_base import BundleError
 from export.release import read_release
 from export.runtime import GraphError
-from models.vocabulary import Vocabulary
+from models.text.vocabulary import Vocabulary
 from privacy.identities.signatures import Purpose
 from tests.export.conftest import WORDS, Federation
 

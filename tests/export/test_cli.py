@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from export.cli import main
-from models.codec import FlatVector
-from models.vocabulary import Vocabulary
+from models.text.vocabulary import Vocabulary
+from models.vector.codec import FlatVector
 from tests.export.conftest import Federation, write_release
 from tests.export.people import release_with_people
 

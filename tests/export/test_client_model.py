@@ -10,9 +10,11 @@ import torch
 from export.client_model import client_parameters
 from export.exporter import ExportError
 from export.release import Release, read_release
-from models.hypernetwork_settings import HypernetworkSettings
-from models.model_settings import TransformerLmSettings
-from models.personalisation_settings import (
+from models.plan.plan import Plan, download_schema, plan_schema, released_schema
+from models.plan.release_record import ReleaseError
+from models.settings.hypernetwork import HypernetworkSettings
+from models.settings.model import TransformerLmSettings
+from models.settings.personalisation import (
     DittoSettings,
     FedPerSettings,
     FedProxSettings,
@@ -25,11 +27,9 @@ from models.personalisation_settings import (
     PFedMeSettings,
     VanillaSettings,
 )
-from models.plan import Plan, download_schema, plan_schema, released_schema
-from models.release_record import ReleaseError
-from models.schema import Role
-from models.tensor_file import decode_tensors, encode_tensors
-from models.vocabulary import Vocabulary
+from models.text.vocabulary import Vocabulary
+from models.vector.schema import Role
+from models.vector.tensor_file import decode_tensors, encode_tensors
 from server.personalisation.hypernetwork import HypernetworkHalf
 from server.personalisation.registry import build_server_half
 from server.personalisation.round_terms import RoundTerms

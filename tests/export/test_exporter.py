@@ -6,9 +6,9 @@ from export.exporter import ExportError, exporter_for, parse_graph
 from export.gru_graph import GruGraph
 from export.transformer_graph import TransformerGraph
 from export.vit_graph import VitGraph
-from models.character_settings import CharLstmSettings
-from models.image_settings import VitSettings
-from models.model_settings import GruLmSettings, TransformerLmSettings
+from models.settings.character import CharLstmSettings
+from models.settings.image import VitSettings
+from models.settings.model import GruLmSettings, TransformerLmSettings
 
 
 def test_the_settings_find_their_exporter() -> None:

@@ -14,7 +14,7 @@ from export.keyboard import export_keyboard
 from export.person import export_people
 from export.serve import cli as serve_cli
 from export.speech_export import export_speech
-from models.vocabulary import Vocabulary
+from models.text.vocabulary import Vocabulary
 from tests.export.people import PEOPLE, release_with_people
 from tests.export.serve.running_server import serving_folder
 from tests.export.voices import speech_plan, speech_release

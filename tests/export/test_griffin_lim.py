@@ -8,9 +8,9 @@ from numpy.testing import assert_allclose
 
 from export.griffin_lim import griffin_lim, magnitudes_of_mel, sound_of_mel
 from export.mel_filters import hann_window, mel_filters
-from models import griffin_lim as with_torch
-from models import mel as mel_with_torch
-from models.audio_settings import MelSettings
+from models.settings.audio import MelSettings
+from models.sound import griffin_lim as with_torch
+from models.sound import mel as mel_with_torch
 from tests.models.tiny_voice import MEL
 
 UNEVEN = replace(MEL, window_size=101, hop_size=40, lowest_hz=50.0)

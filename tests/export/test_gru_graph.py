@@ -15,8 +15,8 @@ from export.gru_graph import GruGraph
 from export.parity import check_parity
 from export.personal_inputs import personal_inputs
 from export.runtime import NextWordGraph
-from models.codec import named_tensors
-from models.model_settings import GruLmSettings, schema_of
+from models.settings.model import GruLmSettings, schema_of
+from models.vector.codec import named_tensors
 from tests.export.conftest import random_parameters
 
 TIED = GruLmSettings(vocabulary_size=11, hidden_size=5)

@@ -23,12 +23,12 @@ from export.person import export_people
 from export.personal_file import load_personal_file
 from export.release import Release, read_release
 from export.runtime import GraphError
-from models.codec import FlatVector, named_tensors
-from models.image_settings import VitSettings
-from models.parameters import load_parameters
-from models.personalisation_settings import FedRodSettings, PersonalisationSettings
-from models.plan import Plan, TrainingSettings, plan_schema
-from models.registry import build_network, image_network
+from models.networks.flat_parameters import load_parameters
+from models.networks.registry import build_network, image_network
+from models.plan.plan import Plan, TrainingSettings, plan_schema
+from models.settings.image import VitSettings
+from models.settings.personalisation import FedRodSettings, PersonalisationSettings
+from models.vector.codec import FlatVector, named_tensors
 from privacy.noise.settings import NoNoise
 from tests.export.conftest import RUN, Federation, random_parameters
 from tests.export.people import FEDTP, release_with_people

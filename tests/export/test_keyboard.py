@@ -18,11 +18,11 @@ from export.manifest_base import BundleError, FileDigest
 from export.parity import SHAPES, ParityError
 from export.release import read_release
 from export.runtime import GraphError, NextWordGraph
-from models.codec import FlatVector, named_tensors
-from models.model_settings import GruLmSettings, TransformerLmSettings, schema_of
-from models.personalisation_settings import FedPerSettings
-from models.plan import VocabularySettings, released_schema
-from models.vocabulary import Vocabulary, shipped_vocabulary
+from models.plan.plan import VocabularySettings, released_schema
+from models.settings.model import GruLmSettings, TransformerLmSettings, schema_of
+from models.settings.personalisation import FedPerSettings
+from models.text.vocabulary import Vocabulary, shipped_vocabulary
+from models.vector.codec import FlatVector, named_tensors
 from tests.export.conftest import (
     SETTINGS,
     WORDS,

@@ -6,7 +6,7 @@ import pytest
 from export.bundle import Bundle
 from export.manifest import PrivacyStatement, decode_manifest
 from export.manifest_base import BundleError
-from models.model_settings import schema_of
+from models.settings.model import schema_of
 from privacy.noise.settings import PrivacySettings
 
 Json = dict[str, object]

@@ -14,12 +14,12 @@ from export.bundle import Bundle
 from export.exporter import exporter_for
 from export.next_word import NextWords, in_context, split_at_cursor
 from export.runtime import NextWordGraph, Prediction, State
-from models.codec import FlatVector, named_tensors
-from models.keystrokes import keystroke_savings
-from models.model_settings import TransformerLmSettings, schema_of
-from models.parameters import load_parameters
-from models.registry import build_network
-from models.vocabulary import Vocabulary
+from models.networks.flat_parameters import load_parameters
+from models.networks.registry import build_network
+from models.settings.model import TransformerLmSettings, schema_of
+from models.tasks.keystrokes import keystroke_savings
+from models.text.vocabulary import Vocabulary
+from models.vector.codec import FlatVector, named_tensors
 from tests.export.conftest import SETTINGS, WORDS, random_parameters
 
 

@@ -10,8 +10,8 @@ from export.bundle import Bundle
 from export.exporter import exporter_for, parse_graph
 from export.parity import SHAPES, TOLERANCE, ParityError, check_distributions, check_parity
 from export.runtime import NextWordGraph, Prediction, State
-from models.codec import FlatVector, named_tensors
-from models.model_settings import GruLmSettings, schema_of
+from models.settings.model import GruLmSettings, schema_of
+from models.vector.codec import FlatVector, named_tensors
 from tests.export.conftest import SETTINGS, random_parameters
 
 

@@ -28,9 +28,9 @@ from export.personal_file import load_personal_file
 from export.release import Release, read_release
 from export.runtime import NextWordGraph
 from export.signed_files import MANIFEST_FILE, SIGNED_NAMES
-from models.model_settings import GruLmSettings
-from models.personalisation_settings import FedTpSettings, PFedHnSettings
-from models.vocabulary import Vocabulary
+from models.settings.model import GruLmSettings
+from models.settings.personalisation import FedTpSettings, PFedHnSettings
+from models.text.vocabulary import Vocabulary
 from tests.export.conftest import WORDS, Federation, found_federation, plan_of
 from tests.export.people import FEDTP, PEOPLE, PERSONAL_SETTINGS, release_with_people
 

@@ -23,12 +23,12 @@ from export.person import export_people, export_published
 from export.personal_file import ADAPTER_FILE, load_personal_file, write_personal_file
 from export.release import Release, read_release
 from export.runtime import NextWordGraph
-from models.codec import named_tensors
-from models.model_settings import schema_of
-from models.personalisation_settings import FedPerSettings
-from models.plan import released_schema
-from models.published_part import PublishedPart, PublishedRecord
-from models.vocabulary import Vocabulary
+from models.plan.plan import released_schema
+from models.plan.published_part import PublishedPart, PublishedRecord
+from models.settings.model import schema_of
+from models.settings.personalisation import FedPerSettings
+from models.text.vocabulary import Vocabulary
+from models.vector.codec import named_tensors
 from tests.export.conftest import (
     RUN,
     SETTINGS,

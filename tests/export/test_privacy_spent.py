@@ -13,7 +13,7 @@ from export.keyboard import export_keyboard
 from export.manifest import PrivacyStatement
 from export.release import Release, read_release
 from export.speech_export import export_speech
-from models.release_record import Metric
+from models.plan.release_record import Metric
 from tests.export.people import release_with_people
 from tests.export.promised import DELTA, EPSILON, PROMISE, promising
 from tests.export.test_image import image_plan

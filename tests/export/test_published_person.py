@@ -26,17 +26,17 @@ from export.personal_inputs import personal_inputs
 from export.published_person import export_own
 from export.release import read_authority
 from export.runtime import NextWordGraph
-from models.codec import named_tensors
-from models.model_settings import ModelSettings, schema_of
-from models.personalisation_settings import (
+from models.plan.plan import Plan, plan_schema, released_schema
+from models.plan.published_part import PublishedRecord, decode_published, encode_published
+from models.settings.model import ModelSettings, schema_of
+from models.settings.personalisation import (
     FedPerSettings,
     PersonalisationSettings,
     VanillaSettings,
 )
-from models.plan import Plan, plan_schema, released_schema
-from models.published_part import PublishedRecord, decode_published, encode_published
-from models.schema import Role
-from models.vocabulary import Vocabulary
+from models.text.vocabulary import Vocabulary
+from models.vector.codec import named_tensors
+from models.vector.schema import Role
 from privacy.identities.party import Identity
 from server.release_files import NewRelease, ReleaseFolder
 from tests.export.conftest import (

@@ -6,10 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from export.release import find_release, read_authority, read_release
-from models.codec import FlatVector
-from models.plan import VocabularySettings
-from models.release_record import ReleaseError
-from models.vocabulary import Vocabulary
+from models.plan.plan import VocabularySettings
+from models.plan.release_record import ReleaseError
+from models.text.vocabulary import Vocabulary
+from models.vector.codec import FlatVector
 from server.folder import ServerFolder
 from server.release_files import NewRelease, ReleaseFolder
 from simulation.checkpoint import RUN_FILE

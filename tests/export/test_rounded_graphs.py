@@ -12,8 +12,8 @@ from export.keyboard import check_words
 from export.parity import SHAPES, TOLERANCE, ParityError, check_parity
 from export.personal_inputs import personal_inputs
 from export.runtime import NextWordGraph
-from models.codec import named_tensors
-from models.model_settings import GruLmSettings, TransformerLmSettings, schema_of
+from models.settings.model import GruLmSettings, TransformerLmSettings, schema_of
+from models.vector.codec import named_tensors
 from tests.export.conftest import random_parameters
 
 GRU = GruLmSettings(vocabulary_size=30, hidden_size=70)

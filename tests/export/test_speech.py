@@ -14,16 +14,16 @@ from export.runtime import GraphError
 from export.speech import PAUSE_S, Voice
 from export.speech_runtime import VocoderRunner, VoiceGraphs
 from export.speech_stream import FIRST_S, retimed, retimed_count
-from models.codec import named_tensors
-from models.griffin_lim import spectral_convergence
-from models.mel import magnitudes_of_mel
-from models.model_settings import schema_of
-from models.parameters import load_parameters
-from models.registry import build_network, voice_network
-from models.speech_alphabet import encode_speech
-from models.speech_synthesis import synthesise
-from models.speech_text import SpeechTextError
-from models.transformer_tts_settings import TransformerTtsSettings
+from models.listening.synthesis import synthesise
+from models.networks.flat_parameters import load_parameters
+from models.networks.registry import build_network, voice_network
+from models.settings.model import schema_of
+from models.settings.voice import TransformerTtsSettings
+from models.sound.griffin_lim import spectral_convergence
+from models.sound.mel import magnitudes_of_mel
+from models.text.speech_alphabet import encode_speech
+from models.text.spoken_text import SpeechTextError
+from models.vector.codec import named_tensors
 from tests.export.voices import ONE_VOICE, VOCODER, voice_parameters
 from tests.models.tiny_voice import MEL, TINY
 

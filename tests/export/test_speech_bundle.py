@@ -26,12 +26,12 @@ from export.speech_bundle import load_speech_bundle
 from export.speech_export import export_speech, quantise_speech, verify_speech
 from export.speech_face import VOICE_FILES
 from export.speech_parity import VOCODER_SHAPES
-from models.codec import named_tensors
-from models.growth import GrowthSettings
-from models.personalisation_settings import FedPerSettings
-from models.plan import plan_schema
-from models.published_part import PublishedPart, PublishedRecord
-from models.schema import Role
+from models.plan.plan import plan_schema
+from models.plan.published_part import PublishedPart, PublishedRecord
+from models.settings.growth import GrowthSettings
+from models.settings.personalisation import FedPerSettings
+from models.vector.codec import named_tensors
+from models.vector.schema import Role
 from tests.export.conftest import RUN, Federation
 from tests.export.people import FEDTP, release_with_people
 from tests.export.voices import (

@@ -17,13 +17,13 @@ from export.runtime import GraphError
 from export.speech_face import DECODER_FILE, ENCODER_FILE, POSTNET_FILE
 from export.speech_parity import VOCODER_SHAPES, VOICE_SHAPES, check_vocoder, check_voice
 from export.speech_runtime import VocoderRunner, VoiceGraphs
-from models.codec import named_tensors
-from models.model_settings import schema_of
-from models.parameters import load_parameters
-from models.registry import build_network, voice_network
-from models.speech_synthesis import synthesise
-from models.transformer_tts_settings import TransformerTtsSettings
-from models.vocoder_settings import VocoderSettings
+from models.listening.synthesis import synthesise
+from models.networks.flat_parameters import load_parameters
+from models.networks.registry import build_network, voice_network
+from models.settings.model import schema_of
+from models.settings.vocoder import VocoderSettings
+from models.settings.voice import TransformerTtsSettings
+from models.vector.codec import named_tensors
 from tests.export.voices import VOCODER, voice_parameters
 from tests.models.tiny_voice import MEL, TINY
 

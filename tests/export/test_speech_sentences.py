@@ -3,8 +3,8 @@
 import pytest
 
 from export.speech_sentences import LONGEST_TEXT, sentences
-from models.speech_alphabet import SpeechTextSettings
-from models.speech_text import SpeechTextError
+from models.text.speech_alphabet import SpeechTextSettings
+from models.text.spoken_text import SpeechTextError
 
 ENGLISH = SpeechTextSettings()
 

@@ -10,8 +10,8 @@ from export.personal_ranking import PersonalRanking
 from export.runtime import NextWordGraph
 from export.strip import Keyboard, Slot, Strip, fill_strip, read_blocklist, typed_word
 from export.word_index import WordIndex
-from models.codec import FlatVector
-from models.vocabulary import Vocabulary
+from models.text.vocabulary import Vocabulary
+from models.vector.codec import FlatVector
 from tests.export.test_next_word import biased
 
 

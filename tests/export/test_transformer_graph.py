@@ -16,10 +16,10 @@ from export.parity import SHAPES, check_parity
 from export.personal_inputs import personal_inputs
 from export.runtime import GraphError, NextWordGraph
 from export.transformer_graph import TransformerGraph
-from models.codec import named_tensors
-from models.model_settings import TransformerLmSettings, schema_of
-from models.parameters import load_parameters
-from models.registry import build_network
+from models.networks.flat_parameters import load_parameters
+from models.networks.registry import build_network
+from models.settings.model import TransformerLmSettings, schema_of
+from models.vector.codec import named_tensors
 from tests.export.conftest import random_parameters
 
 TIED = TransformerLmSettings(

@@ -6,12 +6,12 @@ import msgspec
 import numpy as np
 
 from export.release import Release, read_release
-from models.codec import FlatVector, named_tensors
-from models.growth import GrowthSettings
-from models.model_settings import ModelSettings, schema_of
-from models.personalisation_settings import GlobalSettings, PersonalisationSettings
-from models.plan import Plan, TrainingSettings, plan_schema, released_schema
-from models.vocoder_settings import VocoderSettings
+from models.plan.plan import Plan, TrainingSettings, plan_schema, released_schema
+from models.settings.growth import GrowthSettings
+from models.settings.model import ModelSettings, schema_of
+from models.settings.personalisation import GlobalSettings, PersonalisationSettings
+from models.settings.vocoder import VocoderSettings
+from models.vector.codec import FlatVector, named_tensors
 from privacy.identities.party import Identity
 from privacy.noise.settings import NoNoise
 from server.release_files import NewRelease, ReleaseFolder

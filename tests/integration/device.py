@@ -13,10 +13,7 @@ from typing import Protocol, cast
 import grpc
 import numpy as np
 
-from models.base_digest import base_digest
-from models.codec import FlatVector, decode, encode, payload_size
-from models.hypernetwork_settings import hypernetwork_schema
-from models.plan import (
+from models.plan.plan import (
     Plan,
     decode_plan,
     hypernetwork_of,
@@ -24,8 +21,11 @@ from models.plan import (
     released_schema,
     upload_schema,
 )
-from models.schema import SENT, Role, Schema
-from models.seeds import client_seed
+from models.settings.hypernetwork import hypernetwork_schema
+from models.vector.base_digest import base_digest
+from models.vector.codec import FlatVector, decode, encode, payload_size
+from models.vector.schema import SENT, Role, Schema
+from models.vector.seeds import client_seed
 from privacy.identities.certificates import (
     Certificates,
     CertifiedKey,

@@ -5,13 +5,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from models.compression.settings import release_step
-from models.layer_growth import grow
-from models.parameters import parameters_sha256
-from models.plan import download_schema, released_schema
-from models.plan_stages import next_stage
-from models.role_vectors import put_part
-from models.seeds import client_seed
+from models.networks.flat_parameters import parameters_sha256
+from models.networks.grown_layers import grow
+from models.networks.role_vectors import put_part
+from models.plan.plan import download_schema, released_schema
+from models.plan.stages import next_stage
+from models.settings.compression import release_step
+from models.vector.seeds import client_seed
 from server.closing import close_round
 from server.config import FederationConfig, make_plan
 from server.method_state import method_state_of

@@ -8,8 +8,8 @@ from torch import Tensor
 from edge_client.compute import prepare_compute
 from edge_client.device_examples import training_examples
 from edge_client.local_round import LocalTrainer
-from models.parameters import parameters_sha256
-from models.plan import Plan
+from models.networks.flat_parameters import parameters_sha256
+from models.plan.plan import Plan
 from server.config import FederationConfig, make_plan
 from simulation.config import SimulationConfig
 from simulation.data_settings import DataSettings

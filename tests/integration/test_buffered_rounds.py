@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from models.parameters import initial_parameters
-from models.seeds import client_seed
+from models.networks.flat_parameters import initial_parameters
+from models.vector.seeds import client_seed
 from protos import federation_pb2 as pb
 from server.closing import close_round
 from server.commands import Federation as Operated

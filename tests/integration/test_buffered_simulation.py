@@ -6,8 +6,8 @@ import msgspec
 import torch
 from torch import Tensor
 
-from models.parameters import parameters_sha256
-from models.plan import Plan
+from models.networks.flat_parameters import parameters_sha256
+from models.plan.plan import Plan
 from server.config import make_plan
 from simulation.config import SimulationConfig
 from simulation.data_settings import DataSettings

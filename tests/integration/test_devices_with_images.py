@@ -9,7 +9,7 @@ from torch import Tensor
 from edge_client.compute import prepare_compute
 from edge_client.local_round import LocalTrainer
 from edge_client.own_examples import OwnImages, read_images
-from models.release_record import VOCABULARY_FILE
+from models.plan.release_record import VOCABULARY_FILE
 from server.config import make_plan
 from server.release_files import ReleaseFolder
 from tests.integration.federation import Federation, free_ports

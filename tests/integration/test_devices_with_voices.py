@@ -14,8 +14,8 @@ from edge_client.local_round import LocalTrainer
 from edge_client.new_client import Fitted, NewClientFit
 from edge_client.own_examples import OwnRecordings
 from edge_client.personalisation.state import PersonalState, read_state
-from models.hypernetwork_settings import EmbeddingFitSettings
-from models.transformer_tts_settings import TransformerTtsSettings
+from models.settings.hypernetwork import EmbeddingFitSettings
+from models.settings.voice import TransformerTtsSettings
 from server.config import make_plan
 from server.release_files import read_release
 from tests.edge_client.test_speech_examples import record

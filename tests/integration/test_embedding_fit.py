@@ -13,11 +13,11 @@ from edge_client.exit_status import NO_ROUND
 from edge_client.local_round import LocalTrainer
 from edge_client.new_client import Fitted, NewClientFit
 from edge_client.personalisation.state import read_state
-from models.codec import FlatVector, encode
-from models.hypernetwork import Hypernetwork
-from models.hypernetwork_settings import EmbeddingFitSettings
-from models.plan import hypernetwork_of, upload_schema
-from models.schema import Role
+from models.personal.hypernetwork import Hypernetwork
+from models.plan.plan import hypernetwork_of, upload_schema
+from models.settings.hypernetwork import EmbeddingFitSettings
+from models.vector.codec import FlatVector, encode
+from models.vector.schema import Role
 from protos import federation_pb2 as pb
 from server.config import make_plan
 from server.release_files import read_release

@@ -10,8 +10,8 @@ from edge_client.local_round import LocalTrainer
 from edge_client.optimiser_growth import grow_optimiser_state
 from edge_client.optimisers import OptimiserState
 from edge_client.personalisation.state import PersonalState, PersonalStateError, read_state
-from models.layer_growth import first_parameters
-from models.model_settings import schema_of
+from models.networks.grown_layers import first_parameters
+from models.settings.model import schema_of
 from tests.integration.conftest import Make, MakeDevices
 from tests.integration.personal_federation import Simulated
 from tests.integration.real_device import await_rounds, until

@@ -12,8 +12,8 @@ from edge_client.compute import prepare_compute
 from edge_client.local_round import LocalTrainer
 from edge_client.personalisation.grown_state import read_kept_state
 from edge_client.personalisation.state import PersonalState, write_state
-from models.plan import Plan, released_schema
-from models.release_record import PERSONALISATION_FILE
+from models.plan.plan import Plan, released_schema
+from models.plan.release_record import PERSONALISATION_FILE
 from protos import federation_pb2 as pb
 from server.commands import Federation as Commands
 from server.release_files import read_release

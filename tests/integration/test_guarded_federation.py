@@ -15,8 +15,8 @@ import msgspec
 import pytest
 import torch
 
-from models.model_settings import schema_of
-from models.parameters import initial_parameters
+from models.networks.flat_parameters import initial_parameters
+from models.settings.model import schema_of
 from privacy.accounting.accountant import epsilon_of
 from privacy.accounting.events import (
     EvaluationRelease,

@@ -13,8 +13,8 @@ from edge_client.job import Job, Trained
 from edge_client.session import Ended, Session
 from edge_client.traffic import Traffic
 from edge_client.transport import Transport
-from models.model_settings import schema_of
-from models.plan import decode_plan
+from models.plan.plan import decode_plan
+from models.settings.model import schema_of
 from protos import federation_pb2 as wire
 from tests.integration.conftest import Make
 from tests.integration.device import Device, next_lease, wait_finished

@@ -9,7 +9,7 @@ from edge_client.device_examples import OwnText, training_examples
 from edge_client.local_round import LocalTrainer
 from edge_client.local_text import TextSettings
 from edge_client.personalisation.state import PersonalState, read_state
-from models.release_record import PERSONALISATION_FILE
+from models.plan.release_record import PERSONALISATION_FILE
 from protos import federation_pb2 as pb
 from server.config import FederationConfig, make_plan
 from tests.integration.conftest import Make, MakeDevices

@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.base_digest import base_digest
-from models.codec import encode
-from models.parameters import parameters_sha256
-from models.plan import upload_schema
-from models.release_record import PERSONALISATION_FILE
-from models.tensor_file import NamedArrays, decode_tensors
+from models.networks.flat_parameters import parameters_sha256
+from models.plan.plan import upload_schema
+from models.plan.release_record import PERSONALISATION_FILE
+from models.vector.base_digest import base_digest
+from models.vector.codec import encode
+from models.vector.tensor_file import NamedArrays, decode_tensors
 from privacy.sealing.envelope import UnsealError
 from protos import federation_pb2 as pb
 from server.commands import Federation as Commands

@@ -2,7 +2,7 @@
 
 import pytest
 
-from models.parameters import initial_parameters
+from models.networks.flat_parameters import initial_parameters
 from server.release_files import read_release
 from tests.integration.conftest import Make, MakeDevices
 from tests.integration.real_device import (

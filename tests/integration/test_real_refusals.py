@@ -13,8 +13,8 @@ import torch
 from edge_client.device_examples import OwnText
 from edge_client.local_round import run_evaluation, run_training
 from edge_client.local_text import TextSettings
-from models.model_settings import schema_of
-from models.parameters import initial_parameters
+from models.networks.flat_parameters import initial_parameters
+from models.settings.model import schema_of
 from protos import federation_pb2 as pb
 from protos import federation_pb2_grpc as pb_grpc
 from server.closing import close_round

@@ -13,9 +13,9 @@ import grpc
 import numpy as np
 import pytest
 
-from models.codec import encode
-from models.model_settings import GruLmSettings, schema_of
-from models.plan import decode_plan
+from models.plan.plan import decode_plan
+from models.settings.model import GruLmSettings, schema_of
+from models.vector.codec import encode
 from privacy.identities.authority import CertificateAuthority
 from privacy.identities.certificates import certificate_pem, read_certificate
 from privacy.identities.invite import read_invite

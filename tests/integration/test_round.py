@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from models.codec import decode
-from models.model_settings import schema_of
-from models.parameters import initial_parameters
+from models.networks.flat_parameters import initial_parameters
+from models.settings.model import schema_of
+from models.vector.codec import decode
 from server.closing import close_round
 from server.summing import Contribution
 from tests.integration.conftest import Make
@@ -85,7 +85,7 @@ def test_what_arrives_in_one_stream_is_opened_meanwhile_and_the_rest_from_its_fi
 
 def expected_digest(federation: Federation, names: list[str], rounds: int) -> str:
     """Aggregate the devices' made-up updates in this process, in the order of sorted names."""
-    from models.seeds import client_seed
+    from models.vector.seeds import client_seed
 
     torch.set_num_threads(1)
     config = federation.config

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from models.growth import GrowthSettings
-from models.model_settings import ModelSettings, TransformerLmSettings, schema_of
-from models.personalisation import assign_roles
-from models.personalisation_settings import GlobalSettings, PersonalisationSettings
-from models.plan import Plan, TrainingSettings, VocabularySettings
-from models.plan_stages import plan_at_stage
+from models.plan.plan import Plan, TrainingSettings, VocabularySettings
+from models.plan.roles import assign_roles
+from models.plan.stages import plan_at_stage
+from models.settings.growth import GrowthSettings
+from models.settings.model import ModelSettings, TransformerLmSettings, schema_of
+from models.settings.personalisation import GlobalSettings, PersonalisationSettings
 from privacy.noise.settings import NoNoise
 
 MODEL = TransformerLmSettings(

@@ -3,13 +3,13 @@
 import torch
 from torch import Tensor
 
-from models.audio_settings import ClipSettings, MelSettings
-from models.model_settings import schema_of
-from models.parameters import initial_parameters, load_parameters
-from models.registry import build_network, voice_network
-from models.speech_examples import SpeechClip, SpeechExamples
-from models.transformer_tts import TransformerTts
-from models.transformer_tts_settings import TransformerTtsSettings
+from models.networks.flat_parameters import initial_parameters, load_parameters
+from models.networks.registry import build_network, voice_network
+from models.networks.voice import TransformerTts
+from models.settings.audio import ClipSettings, MelSettings
+from models.settings.model import schema_of
+from models.settings.voice import TransformerTtsSettings
+from models.tasks.speech_examples import SpeechClip, SpeechExamples
 
 # Five channels of 2 kHz sound, 32 frames a second, at most 2 s.
 MEL = MelSettings(

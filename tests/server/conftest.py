@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.model_settings import GruLmSettings, schema_of
-from models.plan import Plan, TrainingSettings, VocabularySettings
-from models.vocabulary import Vocabulary
+from models.plan.plan import Plan, TrainingSettings, VocabularySettings
+from models.settings.model import GruLmSettings, schema_of
+from models.text.vocabulary import Vocabulary
 from privacy.noise.settings import NoNoise
 from server.attempts import OpenAttempt, open_attempt
 from server.clients import enrol_client

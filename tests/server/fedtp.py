@@ -2,7 +2,7 @@
 
 import torch
 
-from models.schema import Role
+from models.vector.schema import Role
 from server.method_state import MethodState, method_state_of
 from server.personalisation.round_terms import RoundTerms
 from tests.server.sealing import configure

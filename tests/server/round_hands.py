@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import cast
 
-from models.model_settings import GruLmSettings, schema_of
-from models.plan import Plan, TrainingSettings, VocabularySettings
+from models.plan.plan import Plan, TrainingSettings, VocabularySettings
+from models.settings.model import GruLmSettings, schema_of
 from privacy.identities.certificates import Certificates
 from privacy.noise.settings import NoNoise
 from server.downlink import Downlink

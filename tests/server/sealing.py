@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from models.codec import encode
 from models.compression.update_format import PlainFormat, UpdateFormats
-from models.model_settings import schema_of
-from models.plan import upload_schema
-from models.schema import SENT
+from models.plan.plan import upload_schema
+from models.settings.model import schema_of
+from models.vector.codec import encode
+from models.vector.schema import SENT
 from privacy.identities.authority import CertificateAuthority
 from privacy.identities.certificates import Role
 from privacy.identities.party import Identity

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from models.schema import Role, Schema, TensorSpec
+from models.vector.schema import Role, Schema, TensorSpec
 from privacy.accounting.events import Adjacency
 from privacy.clipping.clip import UnusableUpdateError
 from privacy.clipping.settings import AdaptiveClipping

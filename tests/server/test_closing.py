@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from models.schema import Role, Schema, TensorSpec
+from models.vector.schema import Role, Schema, TensorSpec
 from privacy.accounting.events import Adjacency
 from privacy.noise.registry import noise_mode
 from privacy.noise.settings import NoNoise, PaperNoise, PaperServerNoise, PrivacySettings

@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from models.hypernetwork_settings import EmbeddingFitSettings
-from models.model_settings import GruLmSettings, schema_of
-from models.personalisation_settings import DittoSettings, PFedHnSettings
-from models.plan import decode_plan, upload_schema
-from models.vocabulary import Vocabulary
+from models.plan.plan import decode_plan, upload_schema
+from models.settings.hypernetwork import EmbeddingFitSettings
+from models.settings.model import GruLmSettings, schema_of
+from models.settings.personalisation import DittoSettings, PFedHnSettings
+from models.text.vocabulary import Vocabulary
 from privacy.noise.calibrated_settings import CentralNoise
 from server.config import (
     ConfigError,

@@ -5,7 +5,7 @@ import math
 import msgspec
 import pytest
 
-from models.metrics import Counts
+from models.tasks.metrics import Counts
 from privacy.noise.calibrated_settings import CentralNoise
 from privacy.noise.evaluation_settings import EvaluationNoise
 from privacy.noise.limited_counts import LimitedSum

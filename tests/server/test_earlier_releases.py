@@ -8,10 +8,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from models.model_settings import GruLmSettings, schema_of
-from models.plan import released_schema
-from models.release_record import PARAMETERS_FILE, PLAN_FILE
-from models.schema import Schema
+from models.plan.plan import released_schema
+from models.plan.release_record import PARAMETERS_FILE, PLAN_FILE
+from models.settings.model import GruLmSettings, schema_of
+from models.vector.schema import Schema
 from server.earlier_releases import earlier_parameters
 from server.release_files import NewRelease, ReleaseFolder
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from models.compression.update_format import update_formats
-from models.model_settings import schema_of
+from models.settings.model import schema_of
 from protos.refusals import RefusalCode
 from server.answering import RefusedError
 from server.round_in_hand import RoundInHand

@@ -4,8 +4,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from models.release_record import PERSONALISATION_FILE, RECORD_FILE, SIGNATURE_FILE
-from models.tensor_file import decode_tensors
+from models.plan.release_record import PERSONALISATION_FILE, RECORD_FILE, SIGNATURE_FILE
+from models.vector.tensor_file import decode_tensors
 from privacy.identities.party import Identity
 from privacy.identities.signatures import Purpose, verify
 from server.config import make_plan

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from sqlalchemy import insert
 
-from models.metrics import Counts
+from models.tasks.metrics import Counts
 from privacy.accounting.accountant import epsilon_of
 from privacy.accounting.budget import BudgetExceededError
 from privacy.accounting.events import (

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from torch import Tensor
 
-from models.hypernetwork_settings import EmbeddingFitSettings
+from models.settings.hypernetwork import EmbeddingFitSettings
 from privacy.identities.certificates import CertifiedKey
 from privacy.identities.party import Identity
 from protos import federation_pb2 as pb

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from models.model_settings import schema_of
-from models.vocabulary import VocabularyError
+from models.settings.model import schema_of
+from models.text.vocabulary import VocabularyError
 from privacy.identities.invite import read_invite
 from privacy.identities.party import Identity
 from server.cli import main

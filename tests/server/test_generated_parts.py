@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.base_digest import base_digest
-from models.codec import FlatVector, decode, payload_size
-from models.parameters import parameters_sha256
+from models.networks.flat_parameters import parameters_sha256
+from models.vector.base_digest import base_digest
+from models.vector.codec import FlatVector, decode, payload_size
 from privacy.identities.party import Identity
 from privacy.sealing.envelope import Direction, MessageContext, UnsealError, open_sealed
 from protos import federation_pb2 as pb

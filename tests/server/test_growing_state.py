@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.layer_growth import first_parameters
-from models.model_settings import schema_of
-from models.plan import Plan, plan_schema, released_schema
-from models.plan_stages import next_stage
-from models.schema import Role
-from models.tensor_file import decode_tensors
+from models.networks.grown_layers import first_parameters
+from models.plan.plan import Plan, plan_schema, released_schema
+from models.plan.stages import next_stage
+from models.settings.model import schema_of
+from models.vector.schema import Role
+from models.vector.tensor_file import decode_tensors
 from privacy.identities.party import Identity
 from server.config import make_plan
 from server.erasing import erase_client

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from models.hypernetwork_settings import HypernetworkSettings
-from models.schema import Role, Schema, TensorSpec
+from models.settings.hypernetwork import HypernetworkSettings
+from models.vector.schema import Role, Schema, TensorSpec
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
 from privacy.noise.secure_gaussian import NoiseKeys
 from privacy.noise.settings import PrivacySettings

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from models.tensor_file import decode_tensors
+from models.vector.tensor_file import decode_tensors
 from server.method_state import MethodStateError, method_state_of
 from tests.server.fedtp import CONFIG, taught
 from tests.server.sealing import configure

@@ -7,8 +7,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from models.schema import SENT
-from models.tensor_file import decode_tensors
+from models.vector.schema import SENT
+from models.vector.tensor_file import decode_tensors
 from server.attempts import OpenAttempt
 from server.device_certificates import add_certificates
 from server.inbox import Inbox

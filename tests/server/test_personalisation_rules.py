@@ -2,11 +2,11 @@
 
 import pytest
 
-from models.compression.settings import CompressionSettings
-from models.hypernetwork_settings import HypernetworkSettings
-from models.model_settings import GruLmSettings, TransformerLmSettings, schema_of
-from models.personalisation import assign_roles
-from models.personalisation_settings import (
+from models.plan.roles import assign_roles
+from models.settings.compression import CompressionSettings
+from models.settings.hypernetwork import HypernetworkSettings
+from models.settings.model import GruLmSettings, TransformerLmSettings, schema_of
+from models.settings.personalisation import (
     FedBnSettings,
     FedPerSettings,
     FedTpSettings,
@@ -16,7 +16,7 @@ from models.personalisation_settings import (
     PFedHnSettings,
     VanillaSettings,
 )
-from models.schema import Schema, TensorSpec
+from models.vector.schema import Schema, TensorSpec
 from privacy.noise.calibrated_settings import CentralNoise, TreeNoise
 from privacy.noise.settings import NoNoise, PaperNoise, PrivacySettings
 from server.aggregation.settings import AggregationSettings, AttentiveSettings, MeanSettings

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 import torch
 
-from models.model_settings import GruLmSettings, schema_of
-from models.plan import VocabularySettings
-from models.vocabulary import shipped_vocabulary
+from models.plan.plan import VocabularySettings
+from models.settings.model import GruLmSettings, schema_of
+from models.text.vocabulary import shipped_vocabulary
 from server.public_evaluation import EvaluationTextError, PublicText
 from tests.server.round_hands import round_in_hand
 

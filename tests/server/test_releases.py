@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from sqlalchemy import select
 
-from models.codec import CodecError
-from models.release_record import ReleaseError, decode_release_record
+from models.plan.release_record import ReleaseError, decode_release_record
+from models.vector.codec import CodecError
 from privacy.identities.authority import CertificateAuthority
 from privacy.identities.certificates import KeyUse, read_certificate
 from privacy.identities.party import Identity

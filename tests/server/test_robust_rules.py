@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from models.schema import Role, Schema, TensorSpec
+from models.vector.schema import Role, Schema, TensorSpec
 from privacy.noise.settings import NoNoise, PaperNoise
 from server.aggregation.robust_settings import (
     CohortTooSmallError,

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from sqlalchemy import select
 
-from models.model_settings import schema_of
+from models.settings.model import schema_of
 from privacy.identities.party import Identity
 from server.attempts import OpenAttempt
 from server.contributions import contributions_of, keep_contribution

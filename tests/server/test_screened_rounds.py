@@ -9,7 +9,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from models.model_settings import schema_of
+from models.settings.model import schema_of
 from server.attempts import OpenAttempt
 from server.config import FederationConfig
 from server.device_certificates import add_certificates

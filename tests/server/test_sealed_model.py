@@ -5,10 +5,10 @@ import hashlib
 import numpy as np
 import pytest
 
-from models.codec import FlatVector, encode, payload_size
 from models.compression.release_delta import decode_delta, delta_sha256
-from models.compression.settings import CompressionSettings
-from models.schema import Schema, TensorSpec
+from models.settings.compression import CompressionSettings
+from models.vector.codec import FlatVector, encode, payload_size
+from models.vector.schema import Schema, TensorSpec
 from privacy.identities.party import Identity
 from privacy.sealing.envelope import (
     Direction,

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from models.compression.settings import CompressionSettings
 from models.compression.update_format import update_format, update_formats
-from models.model_settings import schema_of
+from models.settings.compression import CompressionSettings
+from models.settings.model import schema_of
 from protos.refusals import RefusalCode
 from server.answering import RefusedError
 from server.round_in_hand import RoundInHand

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from edge_client.compute import prepare_compute
-from models.vocabulary import shipped_vocabulary
+from models.text.vocabulary import shipped_vocabulary
 from simulation.config import SimulationConfig, config_from
 from simulation.overrides import parse_override, with_setting
 from simulation.population import TextPopulation

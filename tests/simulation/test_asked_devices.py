@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from models.vocabulary import shipped_vocabulary
+from models.text.vocabulary import shipped_vocabulary
 from privacy.accounting.events import EvaluationRelease, SecretCoinFlips
 from server.ledger import ledger_entries, ledger_events
 from server.store import open_store

@@ -11,10 +11,10 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from models.image_classification import LabelledImages
-from models.model_settings import GruLmSettings
-from models.registry import build_network, word_network
-from models.vocabulary import EOS, shipped_vocabulary
+from models.networks.registry import build_network, word_network
+from models.settings.model import GruLmSettings
+from models.tasks.image_classification import LabelledImages
+from models.text.vocabulary import EOS, shipped_vocabulary
 from server.aggregation.robust_settings import KrumSettings, MedianSettings, TrimmedMeanSettings
 from server.aggregation.settings import MeanSettings
 from server.config import ConfigError, parse_config, preset_text

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from models.vocabulary import EOS, UNK, Vocabulary
+from models.text.vocabulary import EOS, UNK, Vocabulary
 from simulation.baselines import InterpolatedBigram, Unigram, baseline_figures
 from simulation.population import TextPopulation
 

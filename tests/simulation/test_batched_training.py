@@ -11,13 +11,20 @@ from torch import Tensor
 
 from edge_client.compute import prepare_compute
 from edge_client.local_round import LocalResult, LocalTrainer
-from models.compression.settings import CompressionSettings
-from models.image_classification import LabelledImages
-from models.image_settings import ConvNetSettings, VitSettings
-from models.learning_rate import LearningRateDecay
-from models.model_settings import GruLmSettings, ModelSettings, schema_of
-from models.parameters import initial_parameters
-from models.personalisation_settings import (
+from models.networks.flat_parameters import initial_parameters
+from models.networks.role_vectors import part_of
+from models.plan.plan import (
+    Plan,
+    TrainingSettings,
+    VocabularySettings,
+    download_schema,
+    plan_schema,
+)
+from models.settings.compression import CompressionSettings
+from models.settings.image import ConvNetSettings, VitSettings
+from models.settings.learning_rate import LearningRateDecay
+from models.settings.model import GruLmSettings, ModelSettings, schema_of
+from models.settings.personalisation import (
     DittoSettings,
     FedPerSettings,
     FedTpSettings,
@@ -25,8 +32,7 @@ from models.personalisation_settings import (
     LocalSettings,
     PersonalisationSettings,
 )
-from models.plan import Plan, TrainingSettings, VocabularySettings, download_schema, plan_schema
-from models.role_vectors import part_of
+from models.tasks.image_classification import LabelledImages
 from privacy.noise.settings import NoNoise, PrivacySettings
 from simulation.batched_training import BatchedTrainer, ClientWork, TogetherError
 from simulation.dropout_masks import DropoutMasks

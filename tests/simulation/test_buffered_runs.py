@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from edge_client.local_round import run_training
-from models.parameters import initial_parameters
+from models.networks.flat_parameters import initial_parameters
 from server.buffered_rounds import BufferedMachine
 from server.closing import close_round
 from server.config import ConfigError, make_plan

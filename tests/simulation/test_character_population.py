@@ -8,7 +8,7 @@ import pytest
 from torch import Tensor
 
 from edge_client.partitions import PartitionError
-from models.characters import decode_characters
+from models.text.alphabet import decode_characters
 from simulation.config import SimulationConfig, config_from
 from simulation.dealing import build_population
 from simulation.population import Population, PopulationError

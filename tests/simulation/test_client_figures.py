@@ -2,8 +2,8 @@ import math
 
 import pytest
 
-from models.keystrokes import KeystrokeCounts
-from models.metrics import Counts
+from models.tasks.keystrokes import KeystrokeCounts
+from models.tasks.metrics import Counts
 from simulation.client_figures import client_figures, keystroke_figures
 
 

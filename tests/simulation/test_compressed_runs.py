@@ -12,7 +12,7 @@ from edge_client.local_round import LocalTrainer
 from edge_client.personalisation.state import PersonalState
 from models.compression.release_delta import encode_delta
 from models.compression.update_format import update_format
-from models.parameters import initial_parameters
+from models.networks.flat_parameters import initial_parameters
 from server.config import make_plan
 from simulation.config import SimulationConfig
 from simulation.federation import Federation

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.image_classification import LabelledImages
-from models.sequence import SequencePairs
-from models.speech_examples import SpeechClip, SpeechExamples
+from models.tasks.image_classification import LabelledImages
+from models.tasks.sequence import SequencePairs
+from models.tasks.speech_examples import SpeechClip, SpeechExamples
 from simulation.examples import SharedExamples
 
 

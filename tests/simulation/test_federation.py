@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from edge_client.local_round import LocalResult, LocalTrainer, run_training
-from models.model_settings import schema_of
-from models.parameters import initial_parameters
-from models.plan import Plan
+from models.networks.flat_parameters import initial_parameters
+from models.plan.plan import Plan
+from models.settings.model import schema_of
 from server.closing import close_round
 from server.config import make_plan
 from server.summing import Contribution

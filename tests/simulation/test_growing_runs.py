@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import simulation.runner
-from models.plan import plan_schema
-from models.plan_stages import plan_at_stage
+from models.plan.plan import plan_schema
+from models.plan.stages import plan_at_stage
 from server.release_files import read_release
 from simulation.config import SimulationConfig
 from simulation.metrics import read_metrics

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from edge_client.local_round import LocalTrainer
-from models.parameters import initial_parameters
+from models.networks.flat_parameters import initial_parameters
 from privacy.accounting.accountant import epsilon_of
 from privacy.accounting.budget import PrivacyBudget, rounds_left
 from privacy.accounting.events import GaussianRelease, LocalRelease, TreeRelease

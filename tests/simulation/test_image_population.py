@@ -11,7 +11,7 @@ import torch
 
 from edge_client.datasets.image_set import CoarseLabels, ImageSet
 from edge_client.datasets.registry import load_images
-from models.image_classification import LabelledImages
+from models.tasks.image_classification import LabelledImages
 from server.config import ConfigError
 from simulation.config import SimulationConfig, config_from
 from simulation.dealing import build_population

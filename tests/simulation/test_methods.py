@@ -3,7 +3,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from models.personalisation_settings import (
+from models.settings.personalisation import (
     FedTpSettings,
     GlobalSettings,
     NeighbourSettings,

@@ -3,8 +3,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from models.keystrokes import KeystrokeCounts
-from models.metrics import Counts
+from models.tasks.keystrokes import KeystrokeCounts
+from models.tasks.metrics import Counts
 from simulation.fine_tuning import OwnScore
 from simulation.own_figures import NoOwnFiguresError, compare, mean_figures, own_figures
 

@@ -14,15 +14,15 @@ from edge_client.local_round import LocalTrainer
 from edge_client.personalisation.own_model import own_model
 from edge_client.personalisation.state import read_state
 from export.client_model import client_parameters
-from models.keystrokes import KeystrokeCounts, keystroke_savings
-from models.metrics import Counts
-from models.model_settings import schema_of
-from models.next_word import NextWord
-from models.parameters import load_parameters
-from models.plan import plan_schema, released_schema
-from models.registry import build_network, word_network
-from models.role_vectors import put_part
-from models.vocabulary import EOS
+from models.networks.flat_parameters import load_parameters
+from models.networks.registry import build_network, word_network
+from models.networks.role_vectors import put_part
+from models.plan.plan import plan_schema, released_schema
+from models.settings.model import schema_of
+from models.tasks.keystrokes import KeystrokeCounts, keystroke_savings
+from models.tasks.metrics import Counts
+from models.tasks.next_word import NextWord
+from models.text.vocabulary import EOS
 from server.config import ConfigError
 from server.release_files import read_release
 from simulation.config import SimulationConfig

@@ -4,18 +4,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.gaussian_process_settings import GaussianProcessSettings
-from models.metrics import Counts
-from models.model_settings import ModelSettings
-from models.personalisation_settings import (
+from models.networks.role_vectors import part_of
+from models.plan.plan import plan_schema
+from models.settings.gaussian_process import GaussianProcessSettings
+from models.settings.model import ModelSettings
+from models.settings.personalisation import (
     FedTpSettings,
     NeighbourSettings,
     PersonalisationSettings,
     PFedGpSettings,
 )
-from models.plan import plan_schema
-from models.role_vectors import part_of
-from models.schema import Role
+from models.tasks.metrics import Counts
+from models.vector.schema import Role
 from simulation.population import Population, own_name
 from simulation.workers import WorkerPool
 from tests.edge_client.personalisation.tiny_images import CONVNET, VIT, images, plan_of, started

@@ -10,7 +10,7 @@ import torch
 
 import simulation.runner
 from edge_client.local_round import LocalTrainer
-from models.parameters import initial_parameters
+from models.networks.flat_parameters import initial_parameters
 from server.release_files import read_release
 from simulation.config import SimulationConfig
 from simulation.federation import Federation

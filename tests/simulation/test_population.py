@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from edge_client.datasets.federated_text import DatasetError
-from models.image_classification import LabelledImages
-from models.vocabulary import EOS, UNK
+from models.tasks.image_classification import LabelledImages
+from models.text.vocabulary import EOS, UNK
 from server.config import ConfigError
 from simulation.config import SimulationConfig, config_from, read_tables
 from simulation.dealing import build_population

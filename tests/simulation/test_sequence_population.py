@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 import torch
 
-from models.sequence import SequencePairs
+from models.tasks.sequence import SequencePairs
 from server.config import ConfigError
 from simulation.config import SimulationConfig, config_from, read_tables
 from simulation.dealing import build_population

@@ -11,9 +11,9 @@ import torch
 from edge_client.datasets.federated_text import DatasetError
 from edge_client.datasets.sound_file import SoundFile
 from edge_client.datasets.speech_set import Clip, SpeechSet
-from models.speech_alphabet import decode_speech
-from models.speech_examples import SpeechExamples
-from models.transformer_tts_settings import TransformerTtsSettings
+from models.settings.voice import TransformerTtsSettings
+from models.tasks.speech_examples import SpeechExamples
+from models.text.speech_alphabet import decode_speech
 from simulation.config import SimulationConfig, config_from, preset_text, read_tables
 from simulation.data_settings import DataSettings
 from simulation.dealing import build_population

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from models.model_settings import schema_of
-from models.parameters import initial_parameters
-from models.release_record import ReleaseError
+from models.networks.flat_parameters import initial_parameters
+from models.plan.release_record import ReleaseError
+from models.settings.model import schema_of
 from server.config import make_plan
 from server.release_files import read_release
 from server.starting_model import StartingModelError, starting_parameters

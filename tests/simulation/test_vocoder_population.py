@@ -9,9 +9,9 @@ from torch import Tensor
 
 from edge_client.datasets.federated_text import DatasetError
 from edge_client.own_sounds import OwnSounds
-from models.audio_settings import MelSettings
-from models.metrics import Counts
-from models.vocoder_settings import VocoderSettings
+from models.settings.audio import MelSettings
+from models.settings.vocoder import VocoderSettings
+from models.tasks.metrics import Counts
 from simulation.config import config_from, preset_text, read_tables
 from simulation.dealing import build_population
 from simulation.metrics import read_metrics

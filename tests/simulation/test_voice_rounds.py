@@ -17,12 +17,12 @@ from torch.testing import assert_close
 
 from edge_client.local_round import LocalResult, LocalTrainer
 from edge_client.personalisation.state import read_state
-from models.model_settings import schema_of
-from models.parameters import initial_parameters
-from models.parts import is_statistic
-from models.plan import Plan, released_schema, upload_schema
-from models.role_vectors import part_of
-from models.schema import Schema
+from models.networks.flat_parameters import initial_parameters
+from models.networks.role_vectors import part_of
+from models.plan.plan import Plan, released_schema, upload_schema
+from models.settings.model import schema_of
+from models.vector.named_parts import is_statistic
+from models.vector.schema import Schema
 from privacy.noise.tree import DerivedKeys
 from server.release_files import read_release
 from simulation.config import config_from

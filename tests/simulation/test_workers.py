@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from edge_client.local_round import LocalResult, LocalTrainer
-from models.parameters import initial_parameters
-from models.plan import Plan
+from models.networks.flat_parameters import initial_parameters
+from models.plan.plan import Plan
 from server.config import make_plan
 from simulation.config import SimulationConfig
 from simulation.population import Population

@@ -8,9 +8,9 @@ from edge_client.datasets.federated_text import DatasetError
 from edge_client.datasets.plain_sentences import plain_sentences
 from edge_client.datasets.registry import load_dataset, load_speech
 from edge_client.datasets.speech_set import gather, read_clip
-from models.audio_settings import ClipSettings, MelSettings
-from models.mel import log_mel
-from models.speech_alphabet import SpeechTextSettings
+from models.settings.audio import ClipSettings, MelSettings
+from models.sound.mel import log_mel
+from models.text.speech_alphabet import SpeechTextSettings
 
 
 def test_every_voice_speaks_its_own_sentences_and_sounds_like_nobody_else() -> None:

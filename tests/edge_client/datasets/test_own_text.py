@@ -8,7 +8,7 @@ import pytest
 from edge_client.datasets.federated_text import DatasetError
 from edge_client.datasets.manual import prose_by_topic
 from edge_client.datasets.registry import load_dataset
-from models.text import split_sentences
+from models.text.words import split_sentences
 
 
 def test_each_file_and_each_subfolder_is_a_user(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from edge_client.datasets.federated_text import UserText
 from edge_client.datasets.registry import load_dataset
-from models.vocabulary import EOS, UNK, build_vocabulary, shipped_vocabulary
+from models.text.vocabulary import EOS, UNK, build_vocabulary, shipped_vocabulary
 
 DATA = Path(os.environ.get("SOTTO_DATA", Path(__file__).parents[4] / "shared" / "data"))
 

@@ -8,9 +8,9 @@ import pytest
 from edge_client.datasets.reading import read_text
 from edge_client.datasets.registry import load_speech
 from edge_client.datasets.speech_set import SpeechSet, read_clip
-from models.audio_settings import ClipSettings
-from models.speech_alphabet import SpeechTextSettings
-from models.speech_text import prepare_speech
+from models.settings.audio import ClipSettings
+from models.text.speech_alphabet import SpeechTextSettings
+from models.text.spoken_text import prepare_speech
 
 DATA = Path(os.environ.get("SOTTO_DATA", Path(__file__).parents[4] / "shared" / "data"))
 TEXTS = SpeechTextSettings()

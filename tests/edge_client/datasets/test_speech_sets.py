@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from edge_client.datasets.federated_text import DatasetError
 from edge_client.datasets.registry import load_speech
 from edge_client.datasets.speech_set import Clip, SpeechSet, read_clip
-from models.audio_settings import ClipSettings
-from models.speech_alphabet import SpeechTextSettings
+from models.settings.audio import ClipSettings
+from models.text.speech_alphabet import SpeechTextSettings
 
 RATE = 22_050
 CLIPS = ClipSettings()

@@ -12,14 +12,14 @@ from edge_client.personalisation.balanced_head import (
     BalancedSoftmax,
     PersonalHead,
 )
-from models.feature_task import feature_task
-from models.image_classification import ImageClassification
-from models.model_settings import GruLmSettings, schema_of
-from models.next_word import NextWord
-from models.parts import MissingPartError
-from models.personalisation_settings import FedRodSettings
-from models.plan import TrainingSettings
-from models.schema import Schema, TensorSpec
+from models.plan.plan import TrainingSettings
+from models.settings.model import GruLmSettings, schema_of
+from models.settings.personalisation import FedRodSettings
+from models.tasks.feature_task import feature_task
+from models.tasks.image_classification import ImageClassification
+from models.tasks.next_word import NextWord
+from models.vector.named_parts import MissingPartError
+from models.vector.schema import Schema, TensorSpec
 
 TRAINING = TrainingSettings(learning_rate=0.1, batch_size=8, bptt_steps=1)
 

@@ -5,10 +5,10 @@ import torch
 from torch import Tensor
 
 from edge_client.local_round import LocalTrainer
-from models.gaussian_process_settings import GaussianProcessSettings
-from models.image_classification import LabelledImages
-from models.model_settings import ModelSettings, schema_of
-from models.personalisation_settings import PFedGpSettings
+from models.settings.gaussian_process import GaussianProcessSettings
+from models.settings.model import ModelSettings, schema_of
+from models.settings.personalisation import PFedGpSettings
+from models.tasks.image_classification import LabelledImages
 from tests.edge_client.personalisation.tiny_images import CONVNET, VIT, images, plan_of, started
 
 METHOD = PFedGpSettings(

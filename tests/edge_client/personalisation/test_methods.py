@@ -6,8 +6,8 @@ from edge_client.personalisation.head_first import FedRepHalf
 from edge_client.personalisation.own_model import DittoHalf, PFedMeHalf
 from edge_client.personalisation.plain import PlainHalf
 from edge_client.personalisation.proximal import FedProxHalf
-from models.personalisation_settings import DittoSettings, FedProxSettings, PFedMeSettings
-from models.schema import Role
+from models.settings.personalisation import DittoSettings, FedProxSettings, PFedMeSettings
+from models.vector.schema import Role
 from tests.edge_client.personalisation.tiny_client import hits, schema, train
 
 

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from edge_client.local_round import LocalTrainer
-from models.image_classification import LabelledImages
-from models.model_settings import TransformerLmSettings, schema_of
-from models.neighbours import MissingFaissError
-from models.personalisation_settings import FedTpSettings, NeighbourSettings
-from models.plan import Plan, TrainingSettings, VocabularySettings
+from models.personal.neighbours import MissingFaissError
+from models.plan.plan import Plan, TrainingSettings, VocabularySettings
+from models.settings.model import TransformerLmSettings, schema_of
+from models.settings.personalisation import FedTpSettings, NeighbourSettings
+from models.tasks.image_classification import LabelledImages
 from privacy.noise.settings import NoNoise
 from tests.edge_client.personalisation.tiny_images import VIT, images, plan_of, started
 
@@ -152,7 +152,7 @@ def test_words_scored_in_pieces_of_the_vocabulary_come_out_the_same(
         )
 
     whole = loss()
-    monkeypatch.setattr("models.cross_entropy.CHUNK_ELEMENTS", 90)
+    monkeypatch.setattr("models.layers.cross_entropy.CHUNK_ELEMENTS", 90)
 
     assert loss() == pytest.approx(whole, rel=1e-5)
 

@@ -9,12 +9,12 @@ import torch
 
 from edge_client.local_round import LocalTrainer, run_training
 from edge_client.personalisation.state import PersonalState
-from models.image_classification import LabelledImages
-from models.image_settings import ConvNetSettings, VitSettings
-from models.metrics import Counts
-from models.model_settings import ModelSettings, schema_of
-from models.parameters import initial_parameters
-from models.personalisation_settings import (
+from models.networks.flat_parameters import initial_parameters
+from models.networks.role_vectors import part_of
+from models.plan.plan import Plan, TrainingSettings, download_schema, plan_schema
+from models.settings.image import ConvNetSettings, VitSettings
+from models.settings.model import ModelSettings, schema_of
+from models.settings.personalisation import (
     DittoSettings,
     FedBnSettings,
     FedPerSettings,
@@ -29,9 +29,9 @@ from models.personalisation_settings import (
     PFedMeSettings,
     VanillaSettings,
 )
-from models.plan import Plan, TrainingSettings, download_schema, plan_schema
-from models.role_vectors import part_of
-from models.schema import Role
+from models.tasks.image_classification import LabelledImages
+from models.tasks.metrics import Counts
+from models.vector.schema import Role
 from privacy.clipping.clip import UnusableUpdateError
 from privacy.noise.settings import NoNoise
 

@@ -14,8 +14,8 @@ from edge_client.personalisation.state import (
     state_of,
     write_state,
 )
-from models.codec import CodecError
-from models.schema import Role, Schema, TensorSpec
+from models.vector.codec import CodecError
+from models.vector.schema import Role, Schema, TensorSpec
 
 BODY = TensorSpec(name="body", shape=(3,), layer="body")
 WIDE_BODY = msgspec.structs.replace(BODY, shape=(1, 3))

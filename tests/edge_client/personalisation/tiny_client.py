@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from edge_client.descent import Descent
 from edge_client.optimisers import Optimiser
 from edge_client.personalisation.method import ClientHalf, ClientRound, ClientScoring, Learnt
-from models.metrics import Counts
-from models.parameters import load_parameters, read_parameters
-from models.plan import TrainingSettings
-from models.schema import Role, Schema, TensorSpec
-from models.tasks import Task
+from models.networks.flat_parameters import load_parameters, read_parameters
+from models.plan.plan import TrainingSettings
+from models.tasks.metrics import Counts
+from models.tasks.registry import Task
+from models.vector.schema import Role, Schema, TensorSpec
 
 Named = Mapping[str, float]
 

@@ -3,12 +3,12 @@
 import torch
 from torch import Tensor
 
-from models.image_classification import LabelledImages
-from models.image_settings import ConvNetSettings, VitSettings
-from models.model_settings import ModelSettings, schema_of
-from models.parameters import initial_parameters
-from models.personalisation_settings import PersonalisationSettings
-from models.plan import Plan, TrainingSettings
+from models.networks.flat_parameters import initial_parameters
+from models.plan.plan import Plan, TrainingSettings
+from models.settings.image import ConvNetSettings, VitSettings
+from models.settings.model import ModelSettings, schema_of
+from models.settings.personalisation import PersonalisationSettings
+from models.tasks.image_classification import LabelledImages
 from privacy.noise.settings import NoNoise
 
 CONVNET = ConvNetSettings(

@@ -19,7 +19,7 @@ from export.personal_file import load_personal_file
 from export.runtime import NextWordGraph
 from export.serve.tokens import make_tokens
 from export.strip import Keyboard
-from models.vocabulary import Vocabulary
+from models.text.vocabulary import Vocabulary
 from tests.export.people import PEOPLE, release_with_people
 from tests.export.promised import promising
 from tests.export.serve.running_server import RunningServer, serving_folder, wait_until

@@ -13,8 +13,8 @@ from export.person import export_published
 from export.speech import open_voice
 from export.speech_bundle import load_speech_bundle
 from export.speech_export import export_speech
-from models.plan import plan_schema
-from models.published_part import PublishedPart, PublishedRecord
+from models.plan.plan import plan_schema
+from models.plan.published_part import PublishedPart, PublishedRecord
 from tests.export.conftest import RUN
 from tests.export.page.conftest import shown_facts
 from tests.export.promised import PROMISE, promising

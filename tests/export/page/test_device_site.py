@@ -13,7 +13,7 @@ from export.bundle import load_bundle
 from export.personal_file import load_personal_file
 from export.runtime import NextWordGraph
 from export.serve.cli import main
-from models.tensor_file import decode_tensors
+from models.vector.tensor_file import decode_tensors
 from tests.export.page.conftest import Household
 
 

@@ -24,8 +24,8 @@ from export.release import read_release
 from export.runtime import NextWordGraph
 from export.strip import Keyboard
 from export.word_index import WordIndex
-from models.tensor_file import encode_tensors
-from models.vocabulary import Vocabulary
+from models.text.vocabulary import Vocabulary
+from models.vector.tensor_file import encode_tensors
 from tests.export.page.node import ask_page
 from tests.export.people import release_with_people
 

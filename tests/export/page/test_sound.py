@@ -8,8 +8,8 @@ import numpy as np
 import soundfile
 import torch
 
-from models.audio_settings import MelSettings
-from models.mel import log_mel
+from models.settings.audio import MelSettings
+from models.sound.mel import log_mel
 from tests.export.page.node import ask_page
 
 SETTINGS = (

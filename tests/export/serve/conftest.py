@@ -7,9 +7,9 @@ import pytest
 
 from export.keyboard import export_keyboard
 from export.release import read_release
-from models.codec import FlatVector
-from models.model_settings import schema_of
-from models.vocabulary import Vocabulary
+from models.settings.model import schema_of
+from models.text.vocabulary import Vocabulary
+from models.vector.codec import FlatVector
 from tests.export.conftest import SETTINGS, WORDS, write_release
 from tests.export.serve.running_server import RunningServer, serving_folder, token_of, wait_until
 

@@ -15,7 +15,7 @@ from export.serve.cli import main
 from export.serve.folder import ServingFolder
 from export.serve.versions import read_versions
 from export.signed_files import MANIFEST_FILE, SIGNED_NAMES
-from models.vocabulary import Vocabulary
+from models.text.vocabulary import Vocabulary
 from tests.export.conftest import RUN
 from tests.export.people import release_with_people
 from tests.export.serve.running_server import serving_folder

@@ -20,7 +20,7 @@ from export.serve.promotion import promote
 from export.serve.settings import read_settings
 from export.serve.shelf import Shelf
 from export.serve.versions import Change, Versions, read_versions, write_versions
-from models.vocabulary import Vocabulary
+from models.text.vocabulary import Vocabulary
 from tests.export.people import PEOPLE, release_with_people
 from tests.export.serve.running_server import serving_folder
 

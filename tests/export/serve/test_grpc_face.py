@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from export.keyboard import export_keyboard
 from export.person import export_people
 from export.serve.settings import ListenSettings
-from models.vocabulary import Vocabulary
+from models.text.vocabulary import Vocabulary
 from protos import keyboard_pb2 as pb
 from protos import keyboard_pb2_grpc as pb_grpc
 from tests.export.people import release_with_people

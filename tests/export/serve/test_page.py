@@ -16,8 +16,8 @@ from export.serve.folder import ServingFolder
 from export.serve.running import make_desk
 from export.serve.settings import read_settings
 from export.signed_files import SIGNED_NAMES
-from models.codec import FlatVector
-from models.vocabulary import Vocabulary
+from models.text.vocabulary import Vocabulary
+from models.vector.codec import FlatVector
 from tests.export.conftest import Federation, write_release
 from tests.export.serve.running_server import RunningServer, serving_folder, token_of
 

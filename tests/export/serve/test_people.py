@@ -16,8 +16,8 @@ from export.personal_file import load_personal_file
 from export.runtime import NextWordGraph
 from export.serve.cli import main
 from export.serve.tokens import make_tokens
-from models.tensor_file import decode_tensors
-from models.vocabulary import Vocabulary
+from models.text.vocabulary import Vocabulary
+from models.vector.tensor_file import decode_tensors
 from tests.export.people import release_with_people
 from tests.export.serve.running_server import RunningServer, serving_folder, wait_until
 

@@ -20,8 +20,8 @@ from export.serve.folder import ServingFolder
 from export.serve.recall import Recall, measure_recall
 from export.serve.tokens import make_tokens, read_tokens
 from export.serve.versions import read_versions
-from models.codec import FlatVector
-from models.vocabulary import Vocabulary
+from models.text.vocabulary import Vocabulary
+from models.vector.codec import FlatVector
 from tests.export.conftest import Federation, write_release
 from tests.export.serve.running_server import serving_folder, wait_until
 

@@ -28,8 +28,8 @@ from export.serve.voices import Speech, TooManySpeechesError, Voices
 from export.speech import Voice, open_voice
 from export.speech_bundle import load_speech_bundle
 from export.speech_export import export_speech
-from models.personalisation_settings import FedPerSettings
-from models.speech_text import SpeechTextError
+from models.settings.personalisation import FedPerSettings
+from models.text.spoken_text import SpeechTextError
 from tests.export.serve.running_server import serving_folder
 from tests.export.voices import ONE_VOICE, speech_plan, speech_release
 

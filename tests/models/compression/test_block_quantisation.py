@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as numpy_st
 
-from models.codec import CodecError, FlatVector
 from models.compression.block_quantisation import BlockQuantisation
 from models.compression.value_coder import Draws
+from models.vector.codec import CodecError, FlatVector
 
 Bits = Literal[4, 8]
 BITS = pytest.mark.parametrize("bits", [4, 8])

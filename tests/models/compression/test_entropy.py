@@ -8,7 +8,6 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.codec import CodecError
 from models.compression.entropy import (
     MissingZstdError,
     check_squeezed,
@@ -17,6 +16,7 @@ from models.compression.entropy import (
     squeeze,
     unsqueeze,
 )
+from models.vector.codec import CodecError
 
 BEFORE = 48
 ZEROS = memoryview(bytes(100_000))

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.codec import CodecError, FlatVector
 from models.compression.half_precision import Bfloat16, Float16, Float32
 from models.compression.value_coder import Draws, ValueCoder
+from models.vector.codec import CodecError, FlatVector
 
 
 def there_and_back(coder: ValueCoder, values: FlatVector, seed: int | None = None) -> FlatVector:

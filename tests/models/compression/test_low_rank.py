@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as numpy_st
 
-from models.codec import FlatVector
 from models.compression.half_precision import Float32
 from models.compression.low_rank import LowRankCoder
 from models.compression.value_coder import Draws
-from models.schema import Schema, TensorSpec
+from models.vector.codec import FlatVector
+from models.vector.schema import Schema, TensorSpec
 
 ROWS, COLUMNS = 40, 30
 SCHEMA = Schema(

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from models.codec import CodecError, FlatVector
 from models.compression.release_delta import (
     decode_delta,
     delta_sha256,
@@ -17,7 +16,8 @@ from models.compression.release_delta import (
     largest_delta,
 )
 from models.compression.release_steps import round_at_random, round_to_nearest
-from models.schema import Schema, TensorSpec
+from models.vector.codec import CodecError, FlatVector
+from models.vector.schema import Schema, TensorSpec
 
 COUNT = 1000
 STEP = 2.0**-10

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as numpy_st
 
-from models.codec import CodecError, FlatVector
 from models.compression.block_quantisation import BlockQuantisation
 from models.compression.half_precision import Float32
 from models.compression.sparse import Choice, Drawn, Largest, SparseCoder
 from models.compression.value_coder import Draws
+from models.vector.codec import CodecError, FlatVector
 
 VALUES = numpy_st.arrays(
     np.float32,

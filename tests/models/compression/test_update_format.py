@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.codec import CodecError, encode
-from models.compression.settings import CompressionSettings, check_compression
 from models.compression.update_format import CompressedFormat, UpdateFormat, update_format
-from models.model_settings import schema_of
-from models.plan import Plan, decode_plan, upload_schema
-from models.schema import Schema
+from models.plan.plan import Plan, decode_plan, upload_schema
+from models.settings.compression import CompressionSettings, check_compression
+from models.settings.model import schema_of
+from models.vector.codec import CodecError, encode
+from models.vector.schema import Schema
 from privacy.clipping.settings import AdaptiveClipping
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
 from privacy.noise.settings import NoNoise, PaperNoise, PrivacySettings

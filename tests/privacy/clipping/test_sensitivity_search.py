@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from models.schema import Schema, TensorSpec
+from models.vector.schema import Schema, TensorSpec
 from privacy.clipping.sensitivity import Adjacency, attentive_sensitivity
 from server.aggregation.registry import build_rule
 from server.aggregation.settings import AttentiveSettings

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.metrics import Counts
+from models.tasks.metrics import Counts
 from privacy.accounting.events import Adjacency
 from privacy.noise.evaluation_settings import EvaluationNoise, counts_sensitivity
 from privacy.noise.limited_counts import LimitedSum, limited

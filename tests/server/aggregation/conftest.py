@@ -3,7 +3,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from models.schema import Schema, TensorSpec
+from models.vector.schema import Schema, TensorSpec
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,7 @@
 """Clips and attention measure what a layer computes with, not the raw weight that was stepped.
 
-A layer with He scaling holds its effective weight (`models.he_scaling`), and an update is the
+A layer with He scaling holds its effective weight (`models.layers.he_scaling`), and an update is
+the
 difference of what is held. So the clip, the attention score and the noise, whose size follows from
 the clip, are all of one space, and every bound of `privacy.clipping.sensitivity` holds as it is
 proved.
@@ -13,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from edge_client.optimisers import Optimiser
-from models.he_scaling import HeLinear
-from models.parameters import read_parameters, read_update
-from models.schema import Schema, TensorSpec
+from models.layers.he_scaling import HeLinear
+from models.networks.flat_parameters import read_parameters, read_update
+from models.vector.schema import Schema, TensorSpec
 from privacy.clipping.by_layer import clip_update
 from privacy.clipping.settings import ClippingSettings
 from server.aggregation.registry import build_rule

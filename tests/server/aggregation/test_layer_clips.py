@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
-from models.schema import Schema, TensorSpec
+from models.vector.schema import Schema, TensorSpec
 from privacy.clipping.clip import UnusableUpdateError
 from privacy.noise.mode import Arrival
 from server.aggregation.intake import IntakeSettings

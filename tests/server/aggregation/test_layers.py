@@ -1,4 +1,4 @@
-from models.schema import Schema, TensorSpec
+from models.vector.schema import Schema, TensorSpec
 from server.aggregation.layers import layers_of, whole_model
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from models.schema import Schema, TensorSpec
+from models.vector.schema import Schema, TensorSpec
 from privacy.noise.mode import Arrival
 from server.aggregation.literal import spectral_norm
 from server.aggregation.registry import build_rule

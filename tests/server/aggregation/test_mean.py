@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from models.schema import Schema
+from models.vector.schema import Schema
 from server.aggregation.registry import build_rule
 from server.aggregation.settings import MeanSettings
 

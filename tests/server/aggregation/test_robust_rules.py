@@ -15,7 +15,7 @@ from scipy import optimize, stats
 from torch import Tensor
 from torch.testing import assert_close
 
-from models.schema import Schema, TensorSpec
+from models.vector.schema import Schema, TensorSpec
 from privacy.clipping.sensitivity import UnprovedSensitivityError
 from privacy.clipping.settings import ClippingSettings
 from privacy.noise.mode import Arrival

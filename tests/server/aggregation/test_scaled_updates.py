@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from models.schema import Schema, TensorSpec
+from models.vector.schema import Schema, TensorSpec
 from server.aggregation.registry import build_rule
 from server.aggregation.rule import AggregationRule
 from server.aggregation.screening import Screen

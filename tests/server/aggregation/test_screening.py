@@ -6,7 +6,7 @@ import msgspec
 import pytest
 import torch
 
-from models.schema import Role, Schema, TensorSpec
+from models.vector.schema import Role, Schema, TensorSpec
 from privacy.clipping.clip import UnusableUpdateError
 from privacy.clipping.settings import AdaptiveClipping
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from models.schema import Schema, TensorSpec
+from models.vector.schema import Schema, TensorSpec
 from privacy.clipping.sensitivity import UnprovedSensitivityError
 from privacy.clipping.settings import ClippingSettings
 from server.aggregation.sensitivity import aggregate_sensitivity

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
-from models.schema import Schema, TensorSpec
+from models.vector.schema import Schema, TensorSpec
 from server.aggregation.registry import build_rule
 from server.aggregation.rule import AggregationRule
 from server.aggregation.settings import (

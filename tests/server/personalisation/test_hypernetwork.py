@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from models.hypernetwork import Hypernetwork, draw_embedding
-from models.hypernetwork_settings import HypernetworkSettings
-from models.schema import Role, Schema, TensorSpec
+from models.personal.hypernetwork import Hypernetwork, draw_embedding
+from models.settings.hypernetwork import HypernetworkSettings
+from models.vector.schema import Role, Schema, TensorSpec
 from privacy.clipping.clip import UnusableUpdateError
 from server.personalisation.hypernetwork import HypernetworkHalf
 from server.personalisation.round_terms import RoundTerms

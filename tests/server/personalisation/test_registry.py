@@ -1,18 +1,18 @@
 import pytest
 import torch
 
-from models.model_settings import TransformerLmSettings, schema_of
-from models.parameters import initial_parameters
-from models.personalisation import travelling_schema
-from models.personalisation_settings import (
+from models.networks.flat_parameters import initial_parameters
+from models.networks.role_vectors import part_of
+from models.plan.roles import travelling_schema
+from models.settings.model import TransformerLmSettings, schema_of
+from models.settings.personalisation import (
     FedPerSettings,
     FedTpSettings,
     GlobalSettings,
     PersonalisationSettings,
     PFedHnSettings,
 )
-from models.role_vectors import part_of
-from models.schema import Role, Schema, TensorSpec
+from models.vector.schema import Role, Schema, TensorSpec
 from server.personalisation.method import ServerHalf
 from server.personalisation.nothing_generated import NothingGenerated
 from server.personalisation.registry import build_server_half

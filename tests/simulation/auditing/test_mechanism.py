@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.schema import Schema, TensorSpec
+from models.vector.schema import Schema, TensorSpec
 from privacy.auditing.scores import AuditError
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
 from privacy.noise.settings import NoNoise, PaperServerNoise

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.vocabulary import EOS
+from models.text.vocabulary import EOS
 from privacy.auditing.scores import AuditError
 from simulation.auditing.planted import DRAWN_WORDS, draw_secrets, plant, sentence_losses
 from simulation.population import TextPopulation

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.model_settings import schema_of
+from models.settings.model import schema_of
 from server.config import make_plan
 from server.inbox import Inbox
 from server.recovery import recover

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from edge_client.datasets.sound_file import Sound
 from edge_client.datasets.speech_set import Clip
-from models.audio_settings import ClipSettings, MelSettings
+from models.settings.audio import ClipSettings, MelSettings
 from simulation.listening.corpus import Corpus
 
 RATE = 22_050

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.mel import SoundError
+from models.sound.mel import SoundError
 from simulation.listening.intelligibility import pesq, stoi
 from simulation.listening.missing import MissingMeasureError
 from tests.simulation.listening.stand_ins import RATE, noise, tone

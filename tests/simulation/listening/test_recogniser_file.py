@@ -4,8 +4,8 @@ import msgspec
 import pytest
 import torch
 
-from models.speech_recogniser import RecogniserSettings, SpeechRecogniser
-from models.tensor_file import encode_tensors
+from models.listening.recogniser import RecogniserSettings, SpeechRecogniser
+from models.vector.tensor_file import encode_tensors
 from simulation.listening.recogniser_file import (
     RecogniserFileError,
     load_recogniser,

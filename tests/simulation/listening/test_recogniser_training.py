@@ -3,8 +3,8 @@ import math
 import pytest
 import torch
 
-from models.heard_letters import heard_letters
-from models.speech_recogniser import RecogniserSettings
+from models.listening.heard_letters import heard_letters
+from models.listening.recogniser import RecogniserSettings
 from simulation.listening.recogniser_training import (
     LabelledMel,
     TrainingSettings,

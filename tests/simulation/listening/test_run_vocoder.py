@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from models.audio_settings import MelSettings
-from models.registry import vocoder_network
+from models.networks.registry import vocoder_network
+from models.settings.audio import MelSettings
 from simulation.cli import main
 from simulation.listening.run_vocoder import NotVocoderError, open_vocoder
 from simulation.listening.sound_writer import write_wav

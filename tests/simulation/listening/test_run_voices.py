@@ -5,9 +5,9 @@ import msgspec
 import pytest
 import torch
 
-from models.registry import voice_network
-from models.speech_alphabet import encode_speech
-from models.speech_synthesis import synthesise
+from models.listening.synthesis import synthesise
+from models.networks.registry import voice_network
+from models.text.speech_alphabet import encode_speech
 from simulation.cli import main
 from simulation.listening.run_voices import open_voices
 from simulation.listening.sound_writer import write_wav

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.audio_settings import MelSettings
-from models.speech_recogniser import RecogniserSettings, SpeechRecogniser
+from models.listening.recogniser import RecogniserSettings, SpeechRecogniser
+from models.settings.audio import MelSettings
 from simulation.listening.corpus import Corpus, Real
 from simulation.listening.recogniser_training import TrainingSettings, train_recogniser
 from simulation.listening.session import listen

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from models.mel import SoundError
+from models.sound.mel import SoundError
 from simulation.listening.sound_writer import write_wav
 
 

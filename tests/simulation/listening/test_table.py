@@ -1,6 +1,6 @@
 import pytest
 
-from models.edit_distance import ReadingErrors
+from models.listening.edit_distance import ReadingErrors
 from simulation.listening.hearing import UtteranceFigures
 from simulation.listening.pitch import PitchErrors
 from simulation.listening.table import ListeningReport, markdown, voice_figures

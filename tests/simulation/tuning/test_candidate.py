@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from models.model_settings import schema_of
-from models.schema import Schema
+from models.settings.model import schema_of
+from models.vector.schema import Schema
 from privacy.accounting.accountant import epsilon_of
 from privacy.accounting.events import GaussianRelease, SecretCoinFlips
 from privacy.accounting.slot_overflow import slot_count_for

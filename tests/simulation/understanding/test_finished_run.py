@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from models.metrics import Counts
-from models.tasks import task_named
+from models.tasks.metrics import Counts
+from models.tasks.registry import task_named
 from simulation.dealing import build_population
 from simulation.understanding.client_histogram import client_accuracies
 from simulation.understanding.finished_run import NoFinishedRunError, open_run

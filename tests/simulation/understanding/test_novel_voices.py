@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import torch
 
-from models.speech_examples import SpeechClip, SpeechExamples
+from models.tasks.speech_examples import SpeechClip, SpeechExamples
 from simulation.cli import main
 from simulation.listening.run_voices import RunVoice, Speakers, open_voices
 from simulation.listening.table import ListeningReport

@@ -1,4 +1,4 @@
-/** Make the log-mel spectrogram of a sound, as models/mel.py does (librosa's, Slaney's scale). */
+/** Make the log-mel spectrogram of a sound, as models/sound/mel.py does (librosa's, Slaney's scale). */
 
 const LINEAR_HZ = 200 / 3;
 const BREAK_HZ = 1000;
@@ -9,7 +9,7 @@ const MELS_PER_LOG = 27 / Math.log(6.4);
  * Return frames of natural logarithms; none of a sound shorter than half a transform.
  *
  * @param {Float32Array} samples in [-1, 1]
- * @param settings of the voice, named as in models/audio_settings.py
+ * @param settings of the voice, named as in models/settings/audio.py
  * @returns {Float32Array[]} one array of mel channels for each frame
  */
 export function logMel(samples, settings) {

@@ -1,4 +1,4 @@
-/** Read float32 tensors from a safetensors file, as models/tensor_file.py writes them. */
+/** Read float32 tensors from a safetensors file, as models/vector/tensor_file.py writes them. */
 
 export class TensorFileError extends Error {}
 

@@ -1,5 +1,5 @@
 /**
- * Turn what people type into words exactly as models/text.py does, which says why each rule is
+ * Turn what people type into words exactly as models/text/words.py does, which says why each rule is
  * there. Tests give both the same texts. Python's \w, \s and \b are written out, as JavaScript's
  * are ASCII; its possessive x*+ is (?=(x*))\1 here.
  */

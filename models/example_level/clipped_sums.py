@@ -1,0 +1,125 @@
+"""Sum the gradients of a batch of examples, each clipped by its own norm.
+
+The loss of an example is the mean cross-entropy over its own tokens. Its gradient is a function of
+that example and the parameters alone, so adding or removing an example moves the sum by at most
+the clipping norm.
+
+Rounding. A norm is clipped by an upper bound of it: products of float32 can cancel, so the squared
+norm gets ``ROUNDING`` times the square of the sum of its terms' sizes on top. What stays is the
+rounding of the sum over the batch itself, some 1e-6 of it, which the noise is not scaled to.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from models.example_level.parameter_uses import LookupUse, OutputUse, ParameterUse, Sums
+from models.example_level.recording import check_recordable, recording
+from models.networks.registry import WordNetwork
+from models.tasks.text_streams import PADDING, Window
+
+ROUNDING = 2.0**-16
+"""Largest error of an inner product in float32, over the product of the norms.
+
+Rounding errors grow with the square root of a product's length times 2^-24 (Higham and Mary, "A new
+approach to probabilistic rounding error analysis", 2019): this covers 65,000 words.
+"""
+
+
+class ExampleGradients:
+    """Clip and sum gradients of one network's examples."""
+
+    def __init__(self, network: WordNetwork) -> None:
+        """Take a network.
+
+        Raises:
+            ValueError: If a layer of it is not known to give right gradients of each example.
+        """
+        check_recordable(network)
+        self._network = network
+        tied = network.output.weight is None
+        self._output_weight = "embedding.weight" if tied else "output.weight"
+
+    def add_clipped(self, window: Window, clipping_norm: float, sums: Sums) -> Tensor:
+        """Add every example's gradient, shortened to the clipping norm.
+
+        Args:
+            window: One example a row, from a fresh state; on the CPU.
+            clipping_norm: Largest L2 norm over all parameters together.
+            sums: One tensor for each parameter, by name; changed in place.
+
+        Returns:
+            Loss of each example in nats, shape ``(batch,)``.
+        """
+        losses, uses = self.record(window)
+        norms = norm_bounds(uses)
+        for use in uses:
+            use.add_weighted((clipping_norm / norms).clamp(max=1), sums)
+        return losses
+
+    def record(self, window: Window) -> tuple[Tensor, Sequence[ParameterUse]]:
+        """Run both passes.
+
+        Args:
+            window: As for ``add_clipped``.
+
+        Returns:
+            Loss of each example in nats, shape ``(batch,)``, and every use of a parameter.
+        """
+        network = self._network
+        device = network.output_bias.device
+        with recording(network, *window.inputs.shape) as uses:
+            features, _ = network.features(window.inputs.to(device), None)
+            with torch.no_grad():
+                losses, output = self._output(features, window.targets.to(device))
+                gradient = output.features_gradient(network.output_weight)
+            features.backward(gradient)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        return losses, [*uses, output]
+
+    def _output(self, features: Tensor, targets: Tensor) -> tuple[Tensor, OutputUse]:
+        """Return the losses, and how the output layer was used."""
+        weight, bias = self._network.output_weight, self._network.output_bias
+        rows = features.flatten(0, 1)
+        logits = torch.addmm(bias, rows, weight.t())
+        right = targets.flatten().clamp(min=0).unsqueeze(1)
+        largest, own = logits.amax(1), logits.gather(1, right).squeeze(1)
+        differences = torch.softmax(logits, 1)
+        # As in models.cross_entropy: the log-sum-exp without another pass over the logits.
+        nats = (largest - differences.amax(1).log() - own).view(targets.shape)
+        differences.scatter_add_(1, right, -torch.ones_like(right, dtype=logits.dtype))
+        used = (targets != PADDING).float()
+        scales = used / used.sum(1, keepdim=True)
+        use = OutputUse(
+            self._output_weight,
+            "output.bias",
+            features.detach(),
+            differences.view(*targets.shape, -1),
+            scales,
+        )
+        return (nats * scales).sum(1), use
+
+
+def norm_bounds(uses: Sequence[ParameterUse]) -> Tensor:
+    """Return an upper bound of each example's gradient norm over all parameters.
+
+    Args:
+        uses: Every use of a parameter in one pass, at least one.
+
+    Returns:
+        Shape ``(batch,)``; above the norm by about 1e-4 of it where terms do not cancel.
+    """
+    squares, sizes = uses[0].squared_norms(), uses[0].sizes().square()
+    for use in uses[1:]:
+        squares, sizes = squares + use.squared_norms(), sizes + use.sizes().square()
+    for output in uses:
+        for lookup in uses:
+            # A tied matrix is used twice, and its gradient is the sum of both.
+            if (
+                isinstance(output, OutputUse)
+                and isinstance(lookup, LookupUse)
+                and output.weight == lookup.weight
+            ):
+                squares = squares + 2 * output.products_with(lookup)
+                sizes = sizes + 2 * output.sizes() * lookup.sizes()
+    return (squares.clamp(min=0) + ROUNDING * sizes).sqrt()

@@ -1,0 +1,85 @@
+"""Tell which parts of an image a ViT's class token takes in, by attention rollout.
+
+Attention of one block says where a token looks, not what it holds: what it looks at was mixed by
+the blocks before. Rollout multiplies the blocks' attentions, each with the residual beside it, from
+the first block up, and reads off what reaches the class token.
+
+FedTP fuses heads by their maximum and drops the weakest three tenths of the entries. The published
+tool that its figures follow divides A[i, j] by the sum of row j, which no longer makes each token's
+shares add up; here every row is divided by its own sum. It also drops nine tenths unless told
+otherwise.
+
+References:
+    [Rollout] Abnar and Zuidema, "Quantifying Attention Flow in Transformers", ACL 2020,
+        arXiv:2005.00928, section 3.
+    [FedTP] Li et al., TNNLS 2023, arXiv:2211.01572, section IV-C.5.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from models.networks.vit import Vit
+
+DROPPED_SHARE = 0.3
+"""Share of a block's entries, the weakest ones, that [FedTP] leaves out."""
+
+
+@torch.no_grad()
+def attention_maps(network: Vit, pixels: Tensor, *, dropped_share: float = DROPPED_SHARE) -> Tensor:
+    """Return how much each patch of an image contributes to its class token.
+
+    Args:
+        network: Left in evaluation mode.
+        pixels: Images, uint8, shape ``(batch, height, width, channels)``.
+        dropped_share: Share of each block's entries that is left out, in [0, 1).
+
+    Returns:
+        Shares of the class token's whole, float32, shape ``(batch, rows, columns)``; what is
+        missing to 1 is its own.
+    """
+    shares = roll_out(network.eval().attentions(pixels), dropped_share=dropped_share)
+    size = network.pixels.shape[0] // network.patch_size
+    return shares.view(len(pixels), size, size)
+
+
+def roll_out(attentions: Sequence[Tensor], *, dropped_share: float = DROPPED_SHARE) -> Tensor:
+    """Multiply attentions up to the last block, and return the class token's row over patches.
+
+    Args:
+        attentions: Of each block, the first one first: ``(batch, heads, tokens, tokens)``, rows
+            adding up to 1; token 0 is the class token.
+        dropped_share: Share of the entries, counted after heads are fused, that is set to zero:
+            the weakest, but never what the class token takes from itself.
+
+    Returns:
+        Shape ``(batch, tokens - 1)``.
+
+    Raises:
+        ValueError: If there is no block, or the share is not in [0, 1).
+    """
+    if not attentions:
+        raise ValueError("rollout needs the attention of at least one block, got none")
+    if not 0 <= dropped_share < 1:
+        raise ValueError(f"dropped_share must be in [0, 1), got {dropped_share}")
+    product = torch.eye(attentions[0].shape[-1], device=attentions[0].device)
+    for attention in attentions:
+        product = _flow(attention.amax(dim=1), dropped_share) @ product
+    return product[:, 0, 1:]
+
+
+def _flow(fused: Tensor, dropped_share: float) -> Tensor:
+    """Return a block's attention without its weakest entries and with the residual, rows to 1.
+
+    Args:
+        fused: Shape ``(batch, tokens, tokens)``.
+        dropped_share: As for ``roll_out``.
+    """
+    entries = fused.flatten(1)
+    # A stable sort: entries alike are dropped in a fixed order.
+    weakest = entries.argsort(dim=1, stable=True)[:, : int(dropped_share * entries.shape[1])]
+    kept = entries.scatter(1, weakest, 0.0)
+    kept[:, 0] = entries[:, 0]
+    mixed = (kept.view_as(fused) + torch.eye(fused.shape[-1], device=fused.device)) / 2
+    return mixed / mixed.sum(dim=-1, keepdim=True)

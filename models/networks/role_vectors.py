@@ -1,0 +1,57 @@
+"""Take the tensors of some roles out of a flat vector, and put them together again.
+
+A flat vector holds the tensors of a schema one after the other. Another schema that names some of
+them, in whatever order, has a flat vector too; these functions copy between the two.
+"""
+
+import torch
+from torch import Tensor
+
+from models.networks.flat_parameters import check_flat
+from models.vector.schema import Schema
+
+
+def part_of(flat: Tensor, whole: Schema, part: Schema) -> Tensor:
+    """Return a part's tensors as a flat vector of their own, a copy.
+
+    Args:
+        flat: Tensors of ``whole``, float32, shape ``(elements of whole,)``.
+        whole: What ``flat`` holds.
+        part: Some of the tensors of ``whole``; there may be none.
+
+    Returns:
+        Float32, shape ``(elements of part,)``.
+
+    Raises:
+        ValueError: If the vector does not fit, or ``whole`` lacks a tensor of the part.
+    """
+    check_flat(flat, whole)
+    taken = flat.new_empty(part.element_count)
+    for name, where in part.slices.items():
+        taken[where] = flat[_place(whole, name)]
+    return taken
+
+
+def put_part(flat: Tensor, whole: Schema, part: Schema, values: Tensor) -> None:
+    """Write a part's tensors to their places in a flat vector.
+
+    Args:
+        flat: Tensors of ``whole``, float32, shape ``(elements of whole,)``; changed in place.
+        whole: What ``flat`` holds.
+        part: Some of the tensors of ``whole``; there may be none.
+        values: Their values, float32, shape ``(elements of part,)``.
+
+    Raises:
+        ValueError: If a vector does not fit, or ``whole`` lacks a tensor of the part.
+    """
+    check_flat(flat, whole)
+    check_flat(values, part)
+    with torch.no_grad():
+        for name, where in part.slices.items():
+            flat[_place(whole, name)] = values[where]
+
+
+def _place(whole: Schema, name: str) -> slice:
+    if name not in whole.slices:
+        raise ValueError(f"the whole must have a tensor {name}, it has none")
+    return whole.slices[name]

@@ -1,0 +1,190 @@
+"""The whole Transformer: an encoder that reads a sequence and a decoder that writes another.
+
+Each sub-layer is added to its input and normed after that. Encoder layers attend to the whole
+source but its padding; decoder layers attend to what is written so far, then to the encoder's
+output. Attentions have no biases, feed-forward networks have.
+
+References:
+    [Tutorial] "Transformer and federated learning", sections 2.1 and 3.1-3.2: layers, masks and
+        residuals; sinusoids and scaled embeddings, which it leaves out, are those of [Vaswani].
+    [Vaswani] "Attention Is All You Need", NeurIPS 2017, arXiv:1706.03762.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from models.layers.attention import CrossAttention, SelfAttention
+from models.layers.initialisation import draw_glorot
+from models.layers.positions import sinusoids
+from models.networks.language_model import Dropout
+from models.settings.seq2seq import Seq2SeqSettings
+
+PADDING = 0
+BEGIN = 1
+END = 2
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention over the source, then a feed-forward network."""
+
+    def __init__(self, settings: Seq2SeqSettings) -> None:
+        super().__init__()
+        self.attention = _self_attention(settings, causal=False)
+        self.attention_norm = nn.LayerNorm(settings.model_size)
+        self.feedforward = _feedforward(settings)
+        self.feedforward_norm = nn.LayerNorm(settings.model_size)
+        self.dropout = Dropout(settings.dropout)
+
+    def forward(self, values: Tensor, mask: Tensor) -> Tensor:
+        """Return the stream after the layer.
+
+        Args:
+            values: Shape ``(batch, source time, embed)``.
+            mask: False at padding, bool, shape ``(batch, 1, 1, source time)``.
+        """
+        values = self.attention_norm(values + self.dropout(self.attention(values, mask)))
+        return self.feedforward_norm(  # type: ignore[no-any-return]  # modules return Any
+            values + self.dropout(self.feedforward(values))
+        )
+
+
+class DecoderLayer(nn.Module):
+    """Causal self-attention, attention to the source, then a feed-forward network."""
+
+    def __init__(self, settings: Seq2SeqSettings) -> None:
+        super().__init__()
+        width, heads = settings.model_size, settings.head_count
+        self.attention = _self_attention(settings, causal=True)
+        self.attention_norm = nn.LayerNorm(width)
+        self.cross_attention = CrossAttention(width, heads, width // heads, out_bias=False)
+        self.cross_attention_norm = nn.LayerNorm(width)
+        self.feedforward = _feedforward(settings)
+        self.feedforward_norm = nn.LayerNorm(width)
+        self.dropout = Dropout(settings.dropout)
+
+    def forward(self, values: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
+        """Return the stream after the layer.
+
+        Args:
+            values: Shape ``(batch, target time, embed)``.
+            memory: The encoder's output, shape ``(batch, source time, embed)``.
+            mask: False at the source's padding, bool, shape ``(batch, 1, 1, source time)``.
+        """
+        values = self.attention_norm(values + self.dropout(self.attention(values)))
+        taken = self.cross_attention(values, memory, mask)
+        values = self.cross_attention_norm(values + self.dropout(taken))
+        return self.feedforward_norm(  # type: ignore[no-any-return]  # modules return Any
+            values + self.dropout(self.feedforward(values))
+        )
+
+
+class Seq2Seq(nn.Module):
+    """Embeddings and positions -> encoder -> decoder -> head."""
+
+    position: Tensor
+
+    def __init__(self, settings: Seq2SeqSettings) -> None:
+        super().__init__()
+        symbols, width = settings.symbol_count, settings.model_size
+        self.context_size = settings.context_size
+        self.scale = math.sqrt(width)
+        self.source = nn.Embedding(symbols, width)
+        self.target = nn.Embedding(symbols, width)
+        self.register_buffer("position", sinusoids(settings.context_size, width), persistent=False)
+        self.encoder = nn.ModuleList(
+            EncoderLayer(settings) for _ in range(settings.encoder_layer_count)
+        )
+        self.decoder = nn.ModuleList(
+            DecoderLayer(settings) for _ in range(settings.decoder_layer_count)
+        )
+        self.head = nn.Linear(width, symbols)
+        self.dropout = Dropout(settings.dropout)
+
+    def features(self, sources: Tensor, written: Tensor) -> Tensor:
+        """Return what the head reads after each written symbol; none sees a later one.
+
+        Args:
+            sources: Symbols, padded at the end, int64, shape ``(batch, source time)``; none is
+                padding alone.
+            written: ``BEGIN`` and the target so far, int64, shape ``(batch, target time)``.
+
+        Returns:
+            Shape ``(batch, target time, embed)``.
+
+        Raises:
+            ValueError: If either is longer than ``context_size``.
+        """
+        return self.decode(*self.encode(sources), written)
+
+    def encode(self, sources: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the encoder's output, ``(batch, source time, embed)``, and its padding's mask.
+
+        Args:
+            sources: As for ``features``.
+        """
+        mask = (sources != PADDING)[:, None, None, :]
+        values = self._placed(self.source, sources)
+        for layer in self.encoder:
+            values = layer(values, mask)
+        return values, mask
+
+    def decode(self, memory: Tensor, mask: Tensor, written: Tensor) -> Tensor:
+        """Return what the head reads after each written symbol; arguments as ``encode`` gives."""
+        values = self._placed(self.target, written)
+        for layer in self.decoder:
+            values = layer(values, memory, mask)
+        return values
+
+    def _placed(self, embedding: nn.Embedding, symbols: Tensor) -> Tensor:
+        time = symbols.shape[1]
+        if time > self.context_size:
+            raise ValueError(
+                f"a sequence must have at most {self.context_size} symbols, got {time}"
+            )
+        placed: Tensor = self.dropout(embedding(symbols) * self.scale + self.position[:time])
+        return placed
+
+    @torch.no_grad()
+    def initialise(self, generator: torch.Generator) -> None:
+        """Draw layers from Glorot's uniform distribution, embeddings of size 1 once scaled."""
+        draw_glorot(self, generator)
+        for embedding in (self.source, self.target):
+            embedding.weight.normal_(0, 1 / self.scale, generator=generator)
+
+
+@torch.inference_mode()
+def write(network: Seq2Seq, sources: Tensor) -> Tensor:
+    """Write a target for each source, always the likeliest next symbol, up to ``END``.
+
+    Args:
+        network: Left in evaluation mode.
+        sources: Symbols, padded at the end, int64, shape ``(batch, source time)``.
+
+    Returns:
+        Targets without begin and end, padded, int64, shape ``(batch, context_size - 1)``.
+    """
+    network.eval()
+    memory, mask = network.encode(sources)
+    written = sources.new_full((len(sources), 1), BEGIN)
+    ended = sources.new_zeros(len(sources), dtype=torch.bool)
+    for _ in range(network.context_size - 1):
+        scores = network.head(network.decode(memory, mask, written)[:, -1])
+        symbols = scores.argmax(1)
+        ended = ended | (symbols == END)
+        written = torch.cat([written, symbols.masked_fill(ended, PADDING).unsqueeze(1)], dim=1)
+    return written[:, 1:]
+
+
+def _self_attention(settings: Seq2SeqSettings, *, causal: bool) -> SelfAttention:
+    width, heads = settings.model_size, settings.head_count
+    return SelfAttention(width, heads, width // heads, causal=causal, out_bias=False)
+
+
+def _feedforward(settings: Seq2SeqSettings) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Linear(settings.model_size, settings.feedforward_size),
+        nn.ReLU(),
+        nn.Linear(settings.feedforward_size, settings.model_size),
+    )

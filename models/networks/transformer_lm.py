@@ -1,0 +1,105 @@
+"""A small causal Transformer for next words: pre-LN blocks and learnt positions.
+
+References:
+    [GPT-2] Radford et al., "Language Models are Unsupervised Multitask Learners", 2019: the block
+        and its initialisation.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from models.layers.attention import SelfAttention
+from models.networks.language_model import Dropout, OutputLayer
+from models.settings.model import TransformerLmSettings
+
+INITIAL_STD = 0.02
+
+
+class Block(nn.Module):
+    """Attention, then a feed-forward network, each behind a norm and beside a residual."""
+
+    def __init__(self, settings: TransformerLmSettings) -> None:
+        super().__init__()
+        width = settings.model_size
+        self.attention_norm = nn.LayerNorm(width)
+        self.attention = SelfAttention(
+            width, settings.head_count, width // settings.head_count, causal=True
+        )
+        self.feedforward_norm = nn.LayerNorm(width)
+        self.feedforward = nn.Sequential(
+            nn.Linear(width, settings.feedforward_size),
+            nn.GELU(),
+            nn.Linear(settings.feedforward_size, width),
+        )
+        self.dropout = Dropout(settings.dropout)
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Return the residual stream after the block, shape ``(batch, time, embed)``."""
+        values = values + self.dropout(self.attention(self.attention_norm(values)))
+        return values + self.dropout(  # type: ignore[no-any-return]  # modules return Any
+            self.feedforward(self.feedforward_norm(values))
+        )
+
+
+class TransformerLm(nn.Module):
+    """Embedding and position -> blocks -> norm; the output matrix may be the embedding's."""
+
+    def __init__(self, settings: TransformerLmSettings) -> None:
+        super().__init__()
+        self.context_size: int | None = settings.context_size
+        self.embedding = nn.Embedding(settings.vocabulary_size, settings.model_size)
+        self.position = nn.Embedding(settings.context_size, settings.model_size)
+        self.blocks = nn.ModuleList(Block(settings) for _ in range(settings.layer_count))
+        self.norm = nn.LayerNorm(settings.model_size)
+        self.output = OutputLayer(settings.vocabulary_size, settings.model_size, tied=settings.tied)
+        self.dropout = Dropout(settings.dropout)
+
+    @property
+    def output_weight(self) -> Tensor:
+        """Return the output matrix, shape ``(vocab, embed)``; tied or not."""
+        return self.embedding.weight if self.output.weight is None else self.output.weight
+
+    @property
+    def output_bias(self) -> Tensor:
+        """Return the output bias, shape ``(vocab,)``."""
+        return self.output.bias
+
+    def features(self, tokens: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Return the features after each token; no state is carried from call to call.
+
+        Args:
+            tokens: Word numbers, int64, shape ``(batch, time)``.
+            state: Not read: each call is a text of its own.
+
+        Returns:
+            Features, shape ``(batch, time, embed)``, and None.
+
+        Raises:
+            ValueError: If there are more tokens than positions.
+        """
+        time = tokens.shape[1]
+        if time > self.position.num_embeddings:
+            raise ValueError(
+                f"a sequence must have at most {self.position.num_embeddings} tokens, got {time}"
+            )
+        places = torch.arange(time, device=tokens.device).expand_as(tokens)
+        values = self.dropout(self.embedding(tokens) + self.position(places))
+        for block in self.blocks:
+            values = block(values)
+        return self.norm(values), None
+
+    @torch.no_grad()
+    def initialise(self, generator: torch.Generator) -> None:
+        """Draw matrices from N(0, 0.02²), those that write to the residual stream smaller."""
+        # Each block writes to the stream twice: the sum of all of them keeps the scale of one.
+        residual_std = INITIAL_STD / math.sqrt(2 * len(self.blocks))
+        for name, parameter in self.named_parameters():
+            if name.endswith("bias"):
+                parameter.zero_()
+            elif "norm" in name:
+                parameter.fill_(1)
+            else:
+                writes = name.endswith(("attention.to_out.weight", "feedforward.2.weight"))
+                parameter.normal_(0, residual_std if writes else INITIAL_STD, generator=generator)

@@ -1,0 +1,136 @@
+"""FedTP's tiny Vision Transformer: patches, a class token, pre-LN blocks, a linear head.
+
+Heads are 64 wide whatever the model's width, so the inner size (512) is not the model's (128). At
+depth 8 with 10 classes it has 2,645,898 parameters, 59.4 % of them query-key-value projections.
+
+References:
+    [FedTP] Li et al., arXiv:2211.01572, section IV-A; sizes that it leaves out are those of its
+        published code: depth 8 is eight blocks of one attention each.
+    [ViT] Dosovitskiy et al., ICLR 2021, arXiv:2010.11929.
+"""
+
+from collections.abc import Iterable
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from models.layers.attention import SelfAttention
+from models.layers.initialisation import draw_layers
+from models.networks.classifier import Pixels
+from models.networks.language_model import Dropout
+from models.settings.image import VitSettings
+
+
+class FeedForward(nn.Module):
+    """Widen, GELU, narrow, with dropout after both."""
+
+    def __init__(self, settings: VitSettings) -> None:
+        super().__init__()
+        self.to_hidden = nn.Linear(settings.model_size, settings.feedforward_size)
+        self.to_out = nn.Linear(settings.feedforward_size, settings.model_size)
+        self.dropout = Dropout(settings.dropout)
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Return what the block adds, shape ``(batch, time, embed)`` as given."""
+        hidden = self.dropout(nn.functional.gelu(self.to_hidden(values)))
+        return self.dropout(self.to_out(hidden))  # type: ignore[no-any-return]  # modules return Any
+
+
+class Block(nn.Module):
+    """Attention, then a feed-forward network, each behind a norm and beside a residual."""
+
+    def __init__(self, settings: VitSettings) -> None:
+        super().__init__()
+        width = settings.model_size
+        self.attention_norm = nn.LayerNorm(width)
+        self.attention = SelfAttention(width, settings.head_count, settings.head_size, causal=False)
+        self.feedforward_norm = nn.LayerNorm(width)
+        self.feedforward = FeedForward(settings)
+        self.dropout = Dropout(settings.dropout)
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Return the residual stream after the block, shape ``(batch, time, embed)``."""
+        values = values + self.dropout(self.attention(self.attention_norm(values)))
+        return values + self.feedforward(  # type: ignore[no-any-return]  # modules return Any
+            self.feedforward_norm(values)
+        )
+
+
+class Vit(nn.Module):
+    """Patches and a class token -> blocks -> the class token's norm -> head."""
+
+    def __init__(self, settings: VitSettings) -> None:
+        super().__init__()
+        width = settings.model_size
+        self.patch_size = settings.patch_size
+        self.class_token = nn.Parameter(torch.empty(width))
+        self.pixels = Pixels(settings.image_size, settings.pixel_mean, settings.pixel_std)
+        self.patches = nn.Linear(settings.patch_elements, width)
+        self.position = nn.Embedding(settings.patch_count + 1, width)
+        self.blocks = nn.ModuleList(Block(settings) for _ in range(settings.layer_count))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, settings.class_count)
+        self.dropout = Dropout(settings.dropout)
+
+    def features(self, pixels: Tensor) -> Tensor:
+        """Return the class token after the last block, normed.
+
+        Args:
+            pixels: Images, uint8, shape ``(batch, height, width, channels)``.
+
+        Returns:
+            Float32, shape ``(batch, embed)``.
+        """
+        values = self._tokens(pixels)
+        for block in self.blocks:
+            values = block(values)
+        return self.norm(values[:, 0])  # type: ignore[no-any-return]  # modules return Any
+
+    def attentions(self, pixels: Tensor) -> list[Tensor]:
+        """Return what every block's heads look at, the first block first.
+
+        Args:
+            pixels: As for ``features``.
+
+        Returns:
+            For each block ``(batch, heads, tokens, tokens)``; token 0 is the class token, the
+            others are the patches, row by row.
+        """
+        values = self._tokens(pixels)
+        attentions = []
+        # Cast: a module list is typed as one of modules of any kind.
+        for block in cast("Iterable[Block]", self.blocks):
+            attentions.append(block.attention.weights(block.attention_norm(values)))
+            values = block(values)
+        return attentions
+
+    def _tokens(self, pixels: Tensor) -> Tensor:
+        """Return what the first block reads, shape ``(batch, tokens, embed)``."""
+        patches = self.patches(cut_patches(self.pixels(pixels), self.patch_size))
+        token = self.class_token.expand(len(patches), 1, -1)
+        return self.dropout(  # type: ignore[no-any-return]  # modules return Any
+            torch.cat([token, patches], dim=1) + self.position.weight
+        )
+
+    @torch.no_grad()
+    def initialise(self, generator: torch.Generator) -> None:
+        """Draw class token and positions from N(0, 1), linear layers as the framework does."""
+        self.class_token.normal_(generator=generator)
+        draw_layers(self, generator)
+
+
+def cut_patches(images: Tensor, patch_size: int) -> Tensor:
+    """Cut images into squares, row by row, and flatten each: rows, columns, then channels.
+
+    Args:
+        images: Shape ``(batch, channels, height, width)``.
+        patch_size: Height and width of a square; divides those of an image.
+
+    Returns:
+        Shape ``(batch, patches, patch_size * patch_size * channels)``.
+    """
+    batch, channels, height, width = images.shape
+    rows, columns = height // patch_size, width // patch_size
+    squares = images.reshape(batch, channels, rows, patch_size, columns, patch_size)
+    return squares.permute(0, 2, 4, 3, 5, 1).reshape(batch, rows * columns, -1)

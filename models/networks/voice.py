@@ -1,0 +1,286 @@
+"""The voice: a Transformer that reads characters and writes a log-mel spectrogram.
+
+Text pre-net, scaled positions and encoder make a memory of the text; the decoder steps through the
+spectrogram, each step fed the last frame of the step before, and makes ``reduction_factor`` frames
+and a logit that says whether they are the last; a post-net corrects the whole. Inside, log-mels
+are normalised by the settings' mean and deviation; nothing here is in those units but what says so.
+
+References:
+    [FedDT-TTS] arXiv:2107.08795, section 2.1 and figure 1.
+    [Li] Li et al., "Neural Speech Synthesis with Transformer Network", AAAI 2019, arXiv:1809.08895.
+    [Duckworth] Duckworth et al., "Parallel Scheduled Sampling", 2019, arXiv:1906.04331.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from models.layers.batch_norm import BatchNorm
+from models.layers.he_scaling import HeLinear, draw_scaled
+from models.layers.positions import sinusoids
+from models.layers.speech_convolutions import Postnet, TextPrenet
+from models.networks.language_model import Dropout
+from models.networks.voice_blocks import DecoderBlock, EncoderBlock
+from models.settings.voice import TransformerTtsSettings
+
+
+class TooLongError(ValueError):
+    """Raised when a text or a spectrogram is longer than the network's longest."""
+
+
+class Memory(NamedTuple):
+    """Hold what the decoder reads of a batch of texts.
+
+    Attributes:
+        values: Shape ``(batch, text, hidden)``.
+        mask: False at padding, bool, shape ``(batch, 1, 1, text)``.
+    """
+
+    values: Tensor
+    mask: Tensor
+
+
+class Prediction(NamedTuple):
+    """Hold what the network makes of texts and of the frames before each step.
+
+    Attributes:
+        before: Normalised log-mels as the decoder has them, shape ``(batch, frames, mel)``.
+        after: The same after the post-net.
+        stop: Logits that a step is the last, shape ``(batch, steps)``.
+        attentions: Where each step looks in the text, a block of the decoder an entry, shape
+            ``(batch, heads, steps, text)``.
+    """
+
+    before: Tensor
+    after: Tensor
+    stop: Tensor
+    attentions: tuple[Tensor, ...]
+
+
+class ScaledPositions(nn.Module):
+    """Add sinusoids times one learnt number, so that they fit the size of what they are added to.
+
+    Attributes:
+        scale: α of [Li] section 3.3, shape ``(1,)``.
+    """
+
+    table: Tensor
+
+    def __init__(self, longest: int, width: int, *, what: str) -> None:
+        """Take the longest sequence, and what an error calls its elements."""
+        super().__init__()
+        self.what = what
+        self.scale = nn.Parameter(torch.empty(1))
+        self.register_buffer("table", sinusoids(longest, width), persistent=False)
+
+    def forward(self, values: Tensor, first: int = 0) -> Tensor:
+        """Return values that know their places.
+
+        Args:
+            values: Shape ``(batch, time, hidden)``.
+            first: Place of the first of them.
+
+        Raises:
+            TooLongError: If there are more places than the longest sequence has.
+        """
+        end = first + values.shape[1]
+        if end > len(self.table):
+            raise TooLongError(f"a voice takes at most {len(self.table)} {self.what}, got {end}")
+        return values + self.scale * self.table[first:end]
+
+
+class Speaker(nn.Module):
+    """Say who speaks: a vector of the client's own, and a projection that all share.
+
+    Attributes:
+        vector: Zero before the client's first round, shape ``(speaker size,)``.
+    """
+
+    def __init__(self, settings: TransformerTtsSettings) -> None:
+        super().__init__()
+        self.vector = nn.Parameter(torch.empty(settings.speaker_size))
+        self.projection = HeLinear(settings.speaker_size, settings.hidden_size, bias=False)
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Return what the encoder reads, shape ``(batch, text, hidden)``, in this voice."""
+        return values + self.projection(self.vector)  # type: ignore[no-any-return]  # Any
+
+
+class MelPrenet(nn.Module):
+    """Three linear layers that squeeze a frame before the decoder is fed with it."""
+
+    def __init__(self, settings: TransformerTtsSettings) -> None:
+        super().__init__()
+        width = settings.mel_prenet_size
+        self.first = HeLinear(settings.mel.mel_count, width)
+        self.second = HeLinear(width, width)
+        self.projection = HeLinear(width, settings.hidden_size)
+        self.dropout = Dropout(settings.prenet_dropout)
+
+    def forward(self, frames: Tensor) -> Tensor:
+        """Return what the decoder is fed: ``(batch, steps, hidden)`` of ``(batch, steps, mel)``."""
+        values = self.dropout(functional.relu(self.first(frames)))
+        values = self.dropout(functional.relu(self.second(values)))
+        return self.projection(values)  # type: ignore[no-any-return]  # modules return Any
+
+
+class Head(nn.Module):
+    """Make the frames of a step, and say whether it is the last."""
+
+    def __init__(self, settings: TransformerTtsSettings) -> None:
+        super().__init__()
+        mels = settings.mel.mel_count
+        self.mel = HeLinear(settings.hidden_size, settings.reduction_factor * mels)
+        self.stop = HeLinear(settings.hidden_size, 1)
+
+    def forward(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what each step makes.
+
+        Args:
+            values: Shape ``(batch, steps, hidden)``.
+
+        Returns:
+            Normalised log-mels, a step's frames side by side, shape ``(batch, steps, frames of a
+            step * mel)``; logits, ``(batch, steps)``.
+        """
+        return self.mel(values), self.stop(values).squeeze(2)
+
+
+class TransformerTts(nn.Module):
+    """Characters -> encoder -> decoder -> mel and stop -> post-net."""
+
+    def __init__(self, settings: TransformerTtsSettings) -> None:
+        super().__init__()
+        width, blocks = settings.hidden_size, range(settings.layer_count)
+        self.settings = settings
+        self.text_prenet = TextPrenet(settings)
+        self.speaker = Speaker(settings) if settings.speaker_size else None
+        self.encoder_position = ScaledPositions(settings.longest_text, width, what="characters")
+        self.encoder = nn.ModuleList(EncoderBlock(settings) for _ in blocks)
+        self.encoder_norm = nn.LayerNorm(width)
+        self.mel_prenet = MelPrenet(settings)
+        self.decoder_position = ScaledPositions(settings.longest_steps, width, what="steps")
+        self.decoder = nn.ModuleList(DecoderBlock(settings) for _ in blocks)
+        self.decoder_norm = nn.LayerNorm(width)
+        self.head = Head(settings)
+        self.postnet = Postnet(settings)
+        self.dropout = Dropout(settings.dropout)
+
+    @property
+    def device(self) -> torch.device:
+        """Return where the parameters lie."""
+        return self.head.stop.weight.device
+
+    @property
+    def decoder_blocks(self) -> list[DecoderBlock]:
+        """Return the decoder's blocks, the first one first."""
+        # Cast: a module list is typed as one of modules of any kind.
+        return list(cast("Iterable[DecoderBlock]", self.decoder))
+
+    def forward(self, texts: Tensor, frames: Tensor, frame_mask: Tensor) -> Prediction:
+        """Return what is said after the right frames of all steps before.
+
+        Args:
+            texts: Characters, padded with 0 at the end, int64, shape ``(batch, text)``.
+            frames: Normalised log-mels of whole steps, shape ``(batch, frames, mel)``.
+            frame_mask: False at padding, bool, shape ``(batch, frames)``.
+
+        Raises:
+            TooLongError: If texts or frames are longer than the settings allow.
+        """
+        memory = self.encode(texts)
+        if self.training and self.settings.own_frame_share:
+            frames = self._partly_own(memory, frames)
+        values, attentions = self.decode(memory, self.fed(frames))
+        before, stop = self.made(values)
+        return Prediction(before, self.postnet(before, frame_mask), stop, attentions)
+
+    @torch.no_grad()
+    def _partly_own(self, memory: Memory, frames: Tensor) -> Tensor:
+        """Replace some steps' frames by what the network makes of all right ones before them.
+
+        One pass of [Duckworth]: no gradient goes through what is made.
+        """
+        values, _ = self.decode(memory, self.fed(frames))
+        made, _ = self.made(values)
+        share = torch.full(values.shape[:2], self.settings.own_frame_share, device=values.device)
+        is_own = share.bernoulli(generator=self.dropout.source()).bool()
+        chosen = is_own.repeat_interleave(self.settings.reduction_factor, 1).unsqueeze(2)
+        return torch.where(chosen, made, frames)
+
+    def normalised(self, mels: Tensor) -> Tensor:
+        """Return log-mels in the network's units, any shape."""
+        return (mels - self.settings.mel_mean) / self.settings.mel_std
+
+    def log_mels(self, normalised: Tensor) -> Tensor:
+        """Undo ``normalised``."""
+        return normalised * self.settings.mel_std + self.settings.mel_mean
+
+    def encode(self, texts: Tensor) -> Memory:
+        """Read texts; arguments and errors as for ``forward``."""
+        mask = texts != 0
+        values = self.text_prenet(texts, mask)
+        if self.speaker is not None:
+            values = self.speaker(values)
+        values = self.dropout(self.encoder_position(values))
+        attended = mask[:, None, None, :]
+        for block in self.encoder:
+            values = block(values, attended)
+        return Memory(self.encoder_norm(values), attended)
+
+    def fed(self, frames: Tensor) -> Tensor:
+        """Return what each step is fed: a frame of zeros, then the last of each step before.
+
+        Args:
+            frames: Normalised, of whole steps, shape ``(batch, frames, mel)``.
+
+        Returns:
+            Shape ``(batch, steps, mel)``.
+        """
+        last = frames[:, self.settings.reduction_factor - 1 :: self.settings.reduction_factor]
+        return functional.pad(last[:, :-1], (0, 0, 1, 0))
+
+    def decode(self, memory: Memory, fed: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Take all steps at once, none of which sees what a later one is fed.
+
+        Args:
+            memory: From ``encode``.
+            fed: From ``fed``.
+
+        Returns:
+            What the head reads, shape ``(batch, steps, hidden)``, and where each block looks.
+        """
+        values = self.dropout(self.decoder_position(self.mel_prenet(fed)))
+        attentions = []
+        for block in self.decoder_blocks:
+            values, attention = block(values, memory.values, memory.mask)
+            attentions.append(attention)
+        return self.decoder_norm(values), tuple(attentions)
+
+    def made(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the frames of each step and the logit that it is the last.
+
+        Args:
+            values: From ``decode``.
+
+        Returns:
+            Normalised log-mels, shape ``(batch, frames, mel)``; logits, ``(batch, steps)``.
+        """
+        frames, stop = self.head(values)
+        return frames.reshape(len(values), -1, self.settings.mel.mel_count), stop
+
+    @torch.no_grad()
+    def initialise(self, generator: torch.Generator) -> None:
+        """Draw raw weights from N(0, 1); positions count once, and nobody in particular speaks."""
+        draw_scaled(self, generator)
+        for module in self.modules():
+            match module:
+                case BatchNorm():
+                    module.initialise()
+                case ScaledPositions():
+                    module.scale.fill_(1)
+                case Speaker():
+                    module.vector.zero_()

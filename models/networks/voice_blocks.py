@@ -1,0 +1,130 @@
+"""Blocks of the voice's encoder and decoder: every sub-layer behind a norm, beside a residual.
+
+Every sub-layer ends in a linear layer named ``to_out``. A block whose ``to_out`` layers are zero
+adds nothing, so a stack can grow without a change of what it computes.
+
+References:
+    [FedDT-TTS] arXiv:2107.08795, section 2.1: Front-LN.
+    [Xiong] Xiong et al., "On Layer Normalization in the Transformer Architecture", ICML 2020,
+        arXiv:2002.04745.
+"""
+
+from typing import NamedTuple
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from models.layers.attention import CrossAttention, KeysValues, SelfAttention
+from models.layers.he_scaling import HeLinear
+from models.networks.language_model import Dropout
+from models.settings.voice import TransformerTtsSettings
+
+
+class Step(NamedTuple):
+    """Hold what one step of a decoder block came to.
+
+    Attributes:
+        values: The stream after the block, shape ``(batch, 1, hidden)``.
+        past: Keys and values of the steps so far.
+        attention: Where the step looks in the text, shape ``(batch, heads, 1, text)``.
+    """
+
+    values: Tensor
+    past: KeysValues
+    attention: Tensor
+
+
+class FeedForward(nn.Module):
+    """Widen, ReLU, narrow."""
+
+    def __init__(self, settings: TransformerTtsSettings) -> None:
+        super().__init__()
+        self.to_hidden = HeLinear(settings.hidden_size, settings.feedforward_size)
+        self.to_out = HeLinear(settings.feedforward_size, settings.hidden_size)
+        self.dropout = Dropout(settings.dropout)
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Return what the block adds, shape ``(batch, time, hidden)`` as given."""
+        hidden = self.dropout(functional.relu(self.to_hidden(values)))
+        return self.to_out(hidden)  # type: ignore[no-any-return]  # modules return Any
+
+
+class EncoderBlock(nn.Module):
+    """Self-attention over the text, then a feed-forward network."""
+
+    def __init__(self, settings: TransformerTtsSettings) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(settings.hidden_size)
+        self.attention = _self_attention(settings, causal=False)
+        self.feedforward_norm = nn.LayerNorm(settings.hidden_size)
+        self.feedforward = FeedForward(settings)
+        self.dropout = Dropout(settings.dropout)
+
+    def forward(self, values: Tensor, mask: Tensor) -> Tensor:
+        """Return the stream after the block.
+
+        Args:
+            values: Shape ``(batch, text, hidden)``.
+            mask: False at padding, bool, shape ``(batch, 1, 1, text)``.
+        """
+        values = values + self.dropout(self.attention(self.attention_norm(values), mask))
+        return values + self.dropout(  # type: ignore[no-any-return]  # modules return Any
+            self.feedforward(self.feedforward_norm(values))
+        )
+
+
+class DecoderBlock(nn.Module):
+    """Causal self-attention over the steps, attention to the text, a feed-forward network."""
+
+    def __init__(self, settings: TransformerTtsSettings) -> None:
+        super().__init__()
+        width, heads = settings.hidden_size, settings.head_count
+        self.attention_norm = nn.LayerNorm(width)
+        self.attention = _self_attention(settings, causal=True)
+        self.cross_attention_norm = nn.LayerNorm(width)
+        self.cross_attention = CrossAttention(width, heads, width // heads, linear=HeLinear)
+        self.feedforward_norm = nn.LayerNorm(width)
+        self.feedforward = FeedForward(settings)
+        self.dropout = Dropout(settings.dropout)
+
+    def forward(self, values: Tensor, memory: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the stream after the block, and where each step looks.
+
+        Args:
+            values: Shape ``(batch, steps, hidden)``.
+            memory: The encoder's output, shape ``(batch, text, hidden)``.
+            mask: False at the text's padding, bool, shape ``(batch, 1, 1, text)``.
+
+        Returns:
+            Shape ``(batch, steps, hidden)``; ``(batch, heads, steps, text)``.
+        """
+        values = values + self.dropout(self.attention(self.attention_norm(values)))
+        return self._read_on(values, self.cross_attention.keys_values(memory), mask)
+
+    def step(
+        self, values: Tensor, memory: KeysValues, mask: Tensor, past: KeysValues | None
+    ) -> Step:
+        """Take one more step, as ``forward`` of all steps would.
+
+        Args:
+            values: The new step, shape ``(batch, 1, hidden)``.
+            memory: Keys and values of the encoder's output, from ``cross_attention.keys_values``.
+            mask: As for ``forward``.
+            past: What the step before returned; None at the first.
+        """
+        attended, past = self.attention.step(self.attention_norm(values), past)
+        values, attention = self._read_on(values + self.dropout(attended), memory, mask)
+        return Step(values, past, attention)
+
+    def _read_on(self, values: Tensor, memory: KeysValues, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the stream after attention to the text and the feed-forward network."""
+        taken, attention = self.cross_attention.look(
+            self.cross_attention_norm(values), memory, mask
+        )
+        values = values + self.dropout(taken)
+        return values + self.dropout(self.feedforward(self.feedforward_norm(values))), attention
+
+
+def _self_attention(settings: TransformerTtsSettings, *, causal: bool) -> SelfAttention:
+    width, heads = settings.hidden_size, settings.head_count
+    return SelfAttention(width, heads, width // heads, causal=causal, linear=HeLinear)

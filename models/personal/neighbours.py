@@ -1,0 +1,141 @@
+"""Let a client's nearest training examples vote beside its network (kNN-Per, FedTP+kNN).
+
+A store holds the features of a client's own training examples, found again by exact search. Only
+evaluation uses it. It is the client's data in another form: it lives as long as the process that
+made it, and nothing here can write it, send it or read one back.
+
+References:
+    [kNN-Per] Marfoq, Neglia, Kameni, Vidal, "Personalized Federated Learning through Local
+        Memorization", ICML 2022, arXiv:2111.09360; and its authors' code for the kernel.
+    [kNN-LM] Khandelwal et al., "Generalization through Memorization: Nearest Neighbor Language
+        Models", ICLR 2020, arXiv:1911.00172: the same for next words.
+    [FedTP] Li et al., arXiv:2211.01572, section IV-G: k = 10, vote's share 0.6, every example.
+"""
+
+import importlib.util
+import math
+from typing import NoReturn
+
+import torch
+from torch import Tensor
+
+from models.settings.personalisation import NeighbourSettings
+
+_SPARE_CANDIDATES = 6
+"""Neighbours fetched beyond those asked for, so that equal distances are ranked here."""
+
+
+class MissingFaissError(ValueError):
+    """Raised when a plan asks for neighbours and FAISS is not installed."""
+
+
+def require_faiss() -> None:
+    """Check that FAISS is there, without loading it: before training, not at its end.
+
+    Raises:
+        MissingFaissError: If it is not.
+    """
+    if importlib.util.find_spec("faiss") is None:
+        raise MissingFaissError("FAISS is missing; install sotto[neighbours]")
+
+
+def stored_places(example_count: int, capacity: float, generator: torch.Generator) -> Tensor:
+    """Draw which of a client's examples are stored, in rising order.
+
+    Args:
+        example_count: Training examples of the client.
+        capacity: Share of them that is stored, rounded up, in (0, 1].
+        generator: Source of the draw; not used where everything is stored.
+
+    Returns:
+        Int64, shape ``(stored,)``.
+    """
+    stored = math.ceil(capacity * example_count)
+    if stored == example_count:
+        return torch.arange(example_count)
+    return torch.randperm(example_count, generator=generator)[:stored].sort().values
+
+
+class NeighbourStore:
+    """Hold one client's training features with their labels, and let the nearest ones vote."""
+
+    def __init__(self, features: Tensor, labels: Tensor, settings: NeighbourSettings) -> None:
+        """Store every feature that is given.
+
+        Args:
+            features: Of the client's training examples, finite, shape ``(stored, embed)``.
+            labels: Their classes or next words, int64, shape ``(stored,)``.
+            settings: How many vote, and what their vote weighs.
+
+        Raises:
+            MissingFaissError: If FAISS is not installed.
+            ValueError: If there is nothing to store, shapes differ, or a feature is not finite.
+        """
+        require_faiss()
+        if features.ndim != 2 or len(features) < 1 or labels.shape != (len(features),):
+            raise ValueError(
+                "features must have shape (stored, embed) and labels (stored,) with stored >= 1, "
+                f"got {tuple(features.shape)} and {tuple(labels.shape)}"
+            )
+        if not bool(torch.isfinite(features).all()):
+            raise ValueError("features must be finite; lower the learning rate")
+        import faiss
+
+        self._features = features.detach().to("cpu", torch.float32).contiguous()
+        self._labels = labels.cpu()
+        self._settings = settings
+        self._index = faiss.IndexFlatL2(features.shape[1])
+        # FAISS would take every core, beside other workers.
+        faiss.omp_set_num_threads(torch.get_num_threads())
+        self._index.add(self._features.numpy())
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled: between processes, a store is made anew from the examples.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError("a store of neighbours is a client's data and never leaves its process")
+
+    def mix(self, logits: Tensor, queries: Tensor) -> Tensor:
+        """Return the logarithm of ``share`` vote + (1 - ``share``) softmax.
+
+        Args:
+            logits: The network's, shape ``(queries, classes)``.
+            queries: The features they come from, shape ``(queries, embed)``.
+
+        Returns:
+            Log-probabilities, float32, shape ``(queries, classes)``; -inf where neither gives a
+            class anything.
+        """
+        votes, labels = self._votes(queries)
+        share = self._settings.share
+        mixed = torch.softmax(logits.float(), 1) * (1 - share)
+        mixed.scatter_add_(1, labels.to(mixed.device), share * votes.to(mixed.device))
+        return mixed.log()
+
+    def _votes(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the weight and the label of each query's neighbours, shapes ``(queries, k)``.
+
+        Weights are e^{-d²/embed}, divided by their sum. As a softmax of -d²/embed, they stay
+        numbers where every one of them would underflow.
+        """
+        queries = queries.detach().to("cpu", torch.float32).contiguous()
+        squares, places = self._nearest(queries)
+        votes = torch.softmax(-squares / queries.shape[1], 1)
+        return votes.float(), self._labels[places]
+
+    def _nearest(self, queries: Tensor) -> tuple[Tensor, Tensor]:
+        """Return squared distances, float64, and places of the nearest, shapes ``(queries, k)``.
+
+        FAISS finds candidates with rounding that depends on how many queries are asked at once.
+        Their distances are computed again from differences, and ties go to the earlier example, so
+        that a vote depends on its own query.
+        """
+        count = min(self._settings.count, len(self._labels))
+        fetched = min(count + _SPARE_CANDIDATES, len(self._labels))
+        _, found = self._index.search(queries.numpy(), fetched)
+        places = torch.from_numpy(found).sort(dim=1).values
+        differences = queries.unsqueeze(1).double() - self._features[places].double()
+        squares, order = differences.square().sum(2).sort(dim=1, stable=True)
+        return squares[:, :count], places.gather(1, order[:, :count])

@@ -1,0 +1,60 @@
+"""Leave tensors as the run started: received with the model, never trained, sent or noised.
+
+Fewer trained parameters need less noise: its length grows with the square root of their number,
+while the clipping norm need only fit what is still trained. Frozen tensors are worth something
+where the run starts from a model learned on public text (``start_from``); no torch here, since the
+resting device agent compares schemas too.
+"""
+
+from collections.abc import Collection
+
+import msgspec
+
+from models.settings.personalisation import GlobalSettings, PersonalisationSettings
+from models.vector.schema import Role, Schema
+
+
+def check_frozen(settings: PersonalisationSettings, schema: Schema, names: Collection[str]) -> None:
+    """Check that tensors can be frozen.
+
+    Args:
+        settings: The personalisation method.
+        schema: Every tensor of a model.
+        names: As ``freeze``.
+
+    Raises:
+        ValueError: If the method is another than ``global``, or as ``freeze``.
+    """
+    if names and not isinstance(settings, GlobalSettings):
+        raise ValueError(
+            f'training.frozen goes with personalisation.method = "global" alone, got '
+            f'"{settings.method}"'
+        )
+    freeze(schema, names)
+
+
+def freeze(schema: Schema, names: Collection[str]) -> Schema:
+    """Return the schema with some tensors ``frozen``.
+
+    Args:
+        schema: Every tensor of a model.
+        names: Tensors, or layers of which every tensor is meant.
+
+    Raises:
+        ValueError: If a name is neither, or nothing is left to train.
+    """
+    if not names:
+        return schema
+    known = {spec.name for spec in schema.tensors} | {spec.layer for spec in schema.tensors}
+    unknown = sorted(set(names) - known)
+    if unknown:
+        raise ValueError(f"training.frozen must be of {', '.join(sorted(known))}, got {unknown}")
+    chosen = [spec for spec in schema.tensors if {spec.name, spec.layer} & set(names)]
+    if len(chosen) == len(schema.tensors):
+        raise ValueError(f"training.frozen must leave a tensor to train, got {sorted(names)}")
+    return Schema(
+        tuple(
+            msgspec.structs.replace(spec, role=Role.FROZEN) if spec in chosen else spec
+            for spec in schema.tensors
+        )
+    )

@@ -1,0 +1,90 @@
+"""What layer-wise growth saves in bytes moved, as exact fractions and in words. No torch.
+
+References:
+    [FedDT-TTS] arXiv:2107.08795, section 3.2. Its printed sum counts one stage instead of c; the
+        formulas here count rounds.
+"""
+
+from fractions import Fraction
+
+import msgspec
+
+from models.plan.travel import describe_size
+from models.settings.growing_layers import growing_layers
+from models.settings.growth import GrowthSettings, layer_rounds
+from models.vector.schema import RECEIVED, SENT, Schema
+
+
+def traffic_share(settings: GrowthSettings) -> Fraction:
+    """Return the growing layers' traffic over that without growth, (c+1)/(2c) where c divides T.
+
+    The saving is one minus this, (c-1)/(2c).
+    """
+    return Fraction(layer_rounds(settings), settings.target_layer_count * settings.round_count)
+
+
+def traffic_share_of_model(
+    settings: GrowthSettings, *, growing_bytes: int, fixed_bytes: int
+) -> Fraction:
+    """Return a whole model's traffic over that without growth.
+
+    Args:
+        settings: The schedule.
+        growing_bytes: Parameters of all L layers.
+        fixed_bytes: Parameters that are there from the first round.
+
+    Raises:
+        ValueError: If a size is negative, or both are zero.
+    """
+    if min(growing_bytes, fixed_bytes) < 0 or growing_bytes + fixed_bytes == 0:
+        raise ValueError(
+            f"growing_bytes and fixed_bytes must be >= 0 and not both 0, got {growing_bytes} and "
+            f"{fixed_bytes}"
+        )
+    grown = traffic_share(settings) * growing_bytes
+    return (grown + fixed_bytes) / (growing_bytes + fixed_bytes)
+
+
+def growing_and_fixed_bytes(model: msgspec.Struct, schema: Schema) -> tuple[int, int]:
+    """Return the bytes of a schema's tensors that are of layers, and of all others.
+
+    Args:
+        model: Settings of the whole model, as it is after the last stage.
+        schema: Tensors of that model.
+
+    Raises:
+        ValueError: If the family's layers cannot grow.
+    """
+    layers = growing_layers(model)
+    of_layers = tuple(spec for spec in schema.tensors if layers.layer_of(spec.name) is not None)
+    growing_bytes = Schema(of_layers).payload_bytes
+    return growing_bytes, schema.payload_bytes - growing_bytes
+
+
+def describe_growth(settings: GrowthSettings, model: msgspec.Struct, schema: Schema) -> str:
+    """Return the stages in words, and the bytes that they save a device.
+
+    Args:
+        settings: The schedule.
+        model: Settings of the whole model, as it is after the last stage.
+        schema: Every tensor of that model, with its role.
+
+    Raises:
+        ValueError: If the family's layers cannot grow.
+    """
+    told = (
+        f"{settings.target_layer_count} layers in {settings.stage_count} stages over "
+        f"{settings.round_count} rounds"
+    )
+    down = growing_and_fixed_bytes(model, schema.with_roles(*RECEIVED))
+    up = growing_and_fixed_bytes(model, schema.with_roles(*SENT))
+    growing, fixed = down[0] + up[0], down[1] + up[1]
+    if not growing + fixed:  # A method may share nothing.
+        return told
+    share = traffic_share_of_model(settings, growing_bytes=growing, fixed_bytes=fixed)
+    whole = settings.round_count * (growing + fixed)
+    return (
+        f"{told}; a device in all of them moves {describe_size(round(share * whole))} of "
+        f"parameters instead of {describe_size(whole)}, {100 * float(1 - share):.1f} % less, "
+        "compression aside"
+    )

@@ -1,0 +1,320 @@
+"""The plan of a round: what the coordinator asks of a device, decoded by both ends.
+
+A plan travels as JSON bytes inside the work order. Decoding is strict: an unknown key or a float
+for an integer is refused with its path, so two versions never half-understand each other.
+"""
+
+import math
+from typing import Literal
+
+import msgspec
+
+from models.plan.frozen import check_frozen, freeze
+from models.plan.roles import assign_roles, check_local_epochs, check_task
+from models.plan.word_rules import check_words
+from models.settings.compression import CompressionSettings, check_compression
+from models.settings.growing_layers import check_growth, check_stage, model_at_stage
+from models.settings.growth import GrowthSettings
+from models.settings.hypernetwork import (
+    EmbeddingFitSettings,
+    HypernetworkSettings,
+    embedding_schema,
+)
+from models.settings.layer_groups import check_layer_groups
+from models.settings.learning_rate import LearningRateDecay
+from models.settings.model import ModelSettings, WordModelSettings, schema_of
+from models.settings.personalisation import (
+    FedTpSettings,
+    GlobalSettings,
+    PersonalisationSettings,
+    PFedHnSettings,
+)
+from models.vector.schema import RECEIVED, RELEASED, SENT, Schema, TensorSpec
+from privacy.example_level.settings import ExamplePrivacySettings
+from privacy.noise.evaluation_settings import EvaluationNoise
+from privacy.noise.settings import PaperNoise, PrivacySettings
+from protos.version import PLAN_VERSION
+
+PlanKind = Literal["train", "evaluate", "fit_embedding", "fit_personal"]
+
+FITS: tuple[PlanKind, ...] = ("fit_embedding", "fit_personal")
+"""What a device does that took part in no round, to get a model of its own."""
+
+
+class PlanError(ValueError):
+    """Raised when plan bytes cannot be understood; the text says what and where."""
+
+
+class VocabularySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Say which word list the model's rows stand for.
+
+    Attributes:
+        name: ``english-10k`` for the list shipped with sotto, else a list the coordinator serves.
+        size: Number of words, ``<unk>`` and ``<eos>`` included.
+        sha256: Hex digest of the list, one word a line, cut to ``size``.
+    """
+
+    name: str
+    size: int
+    sha256: str
+
+
+class TrainingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Say how a device trains in one round.
+
+    Attributes:
+        optimiser: ``sgd`` or ``adam``.
+        learning_rate: Step size of the optimiser; with ``decay`` that of the first round.
+        decay: How it falls from round to round; absent keeps it. Fits of new devices and
+            fine-tuning have the first round's step size throughout.
+        momentum: SGD's momentum in [0, 1); not used by Adam.
+        weight_decay: L2 penalty's coefficient.
+        gradient_clipping_norm: Largest L2 norm of a gradient step over all parameters; absent
+            means none.
+        local_epochs: Passes over the device's own data; E.
+        batch_size: Parallel text streams; B.
+        bptt_steps: Words in one back-propagation window.
+        optimiser_state: ``fresh`` each round, or ``kept`` on the device between rounds.
+        precision: ``float32`` (bit-identical between simulation and deployment), or
+            ``bfloat16`` autocast where the device gains from it.
+        example_cap: Largest example count (target tokens) a client is weighted by.
+        example_privacy: Hides each sentence of a person in their own update (DP-SGD); absent
+            means off. Then an epoch draws sentences instead of windows, and the noised sum of a
+            step's gradients is divided by ``batch_size``.
+        frozen: Tensors, or layers of which every tensor is meant, that stay as the run started:
+            never trained, sent, clipped or noised.
+    """
+
+    optimiser: Literal["sgd", "adam"] = "sgd"
+    learning_rate: float
+    decay: LearningRateDecay | None = None
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    gradient_clipping_norm: float | None = None
+    local_epochs: int = 1
+    batch_size: int
+    bptt_steps: int = 20
+    optimiser_state: Literal["fresh", "kept"] = "fresh"
+    precision: Literal["float32", "bfloat16"] = "float32"
+    example_cap: int = 1_000_000
+    example_privacy: ExamplePrivacySettings | None = None
+    frozen: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("local_epochs", "batch_size", "bptt_steps", "example_cap"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
+        if not 0 < self.learning_rate < math.inf:
+            raise ValueError(f"learning_rate must be > 0 and finite, got {self.learning_rate}")
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"momentum must be in [0, 1), got {self.momentum}")
+        if not 0 <= self.weight_decay < math.inf:
+            raise ValueError(f"weight_decay must be >= 0 and finite, got {self.weight_decay}")
+        clip = self.gradient_clipping_norm
+        if clip is not None and not 0 < clip < math.inf:
+            raise ValueError(f"gradient_clipping_norm must be > 0 and finite, got {clip}")
+        if self.example_privacy is not None:
+            self._check_private_steps()
+
+    def at_round(self, round_number: int) -> "TrainingSettings":
+        """Return the settings with the step size of a round, from 1."""
+        if self.decay is None:
+            return self
+        rate = self.learning_rate * self.decay.share(round_number)
+        return msgspec.structs.replace(self, learning_rate=rate)
+
+    def _check_private_steps(self) -> None:
+        if self.precision != "float32":
+            raise ValueError(
+                f"precision must be float32 with example_privacy, got {self.precision}: the bound "
+                "on an example's gradient counts float32's rounding"
+            )
+        if self.gradient_clipping_norm is not None:
+            raise ValueError(
+                "gradient_clipping_norm must be absent with example_privacy: it would clip mostly "
+                "noise; example_privacy.clipping_norm clips each example"
+            )
+        if self.frozen:
+            raise ValueError(
+                f"frozen must be empty with example_privacy, got {list(self.frozen)}: a norm over "
+                "some uses of a parameter is no bound"
+            )
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Say what a device does in one round.
+
+    Attributes:
+        version: Version of this struct; both ends must know it.
+        run: Identifier of the run, 32 hex digits.
+        kind: ``train`` sends back an update, ``evaluate`` sends back counts, ``fit_embedding``
+            sends back the embedding of a device that took part in no round, and ``fit_personal``
+            nothing: such a device trains the tensors that it keeps to itself.
+        task: Name in the task registry, such as ``next_word``.
+        model: The model's settings; its schema follows from them.
+        schema_sha256: Hex digest of ``plan_schema``, roles included, as the coordinator computed
+            it.
+        vocabulary: The word list; None for a task without words.
+        training: Local training.
+        personalisation: Roles of the tensors, and what else the method does.
+        privacy: Noise mode and clipping.
+        cohort_size: Clients the round is drawn for, before over-selection.
+        seed: Seed of the run; with round and client name it seeds the order of local data.
+        embedding_fit: How to fit; only for ``fit_embedding`` and ``fit_personal``.
+        growth: When the model gets which layers; absent for one that does not grow.
+        growth_stage: The stage that ``model`` is of, from 1; absent without growth.
+        compression: In which form updates travel; absent for float32 as they are.
+        evaluation_noise: How the coordinator limits and noises counts; only for ``evaluate``.
+    """
+
+    version: int = PLAN_VERSION
+    run: str
+    kind: PlanKind = "train"
+    task: str = "next_word"
+    model: ModelSettings
+    schema_sha256: str
+    vocabulary: VocabularySettings | None = None
+    training: TrainingSettings
+    personalisation: PersonalisationSettings = GlobalSettings()
+    privacy: PrivacySettings
+    cohort_size: int
+    seed: int
+    embedding_fit: EmbeddingFitSettings | None = None
+    growth: GrowthSettings | None = None
+    growth_stage: int | None = None
+    compression: CompressionSettings | None = None
+    evaluation_noise: EvaluationNoise | None = None
+
+    def __post_init__(self) -> None:
+        if self.training.example_privacy is not None:
+            self._check_private_examples()
+        self._check_growth()
+        check_words(
+            self.task, self.model, None if self.vocabulary is None else self.vocabulary.size
+        )
+        if self.compression is not None:
+            check_compression(self.compression, self.privacy)
+        check_task(self.personalisation, self.task)
+        check_local_epochs(self.personalisation, self.training.local_epochs)
+        check_frozen(self.personalisation, schema_of(self.model), self.training.frozen)
+        if self.compression is not None:
+            check_layer_groups(
+                self.compression,
+                plan_schema(self).with_roles(*SENT),
+                personalisation=self.personalisation,
+                privacy=self.privacy,
+                keeps_optimiser=self.training.optimiser_state == "kept",
+                hides_examples=self.training.example_privacy is not None,
+            )
+        if (self.kind in FITS) != (self.embedding_fit is not None):
+            raise ValueError(
+                f"embedding_fit belongs to kinds {' and '.join(FITS)}; "
+                f'got kind "{self.kind}" and embedding_fit {self.embedding_fit}'
+            )
+        if self.evaluation_noise is not None and self.kind != "evaluate":
+            raise ValueError(f'evaluation_noise belongs to kind "evaluate", got "{self.kind}"')
+
+    def _check_growth(self) -> None:
+        if (self.growth is None) != (self.growth_stage is None):
+            raise ValueError(
+                "growth and growth_stage belong together; "
+                f"got growth {self.growth} and growth_stage {self.growth_stage}"
+            )
+        if self.growth is None or self.growth_stage is None:
+            return
+        whole = model_at_stage(self.model, self.growth, self.growth.stage_count)
+        check_growth(whole, self.growth)
+        check_stage(self.model, self.growth, self.growth_stage)
+
+    def _check_private_examples(self) -> None:
+        if isinstance(self.model, WordModelSettings) and self.model.dropout > 0:
+            raise ValueError(
+                f"model.dropout must be 0 with example_privacy, got {self.model.dropout}: its "
+                "draws follow from the plan's seed, and go to an example by its place in the batch"
+            )
+        for name, value, known in (
+            ("task", self.task, "next_word"),
+            ("personalisation.method", self.personalisation.method, "global"),
+        ):
+            if value != known:
+                raise ValueError(
+                    f'{name} must be "{known}" with example_privacy, got "{value}": gradients of '
+                    "each example are known for that only"
+                )
+
+    def encode(self) -> bytes:
+        """Return the plan as JSON bytes, equal for equal plans."""
+        return msgspec.json.encode(self, order="deterministic")
+
+
+def decode_plan(encoded: bytes) -> Plan:
+    """Decode a plan, strictly.
+
+    Raises:
+        PlanError: If the bytes are no plan of this version; says which side is older.
+    """
+    try:
+        version = msgspec.json.decode(encoded, type=_Versioned).version
+    except msgspec.DecodeError as error:
+        raise PlanError(f"plan cannot be read: {error}") from None
+    if version != PLAN_VERSION:
+        older = "this device" if version > PLAN_VERSION else "the coordinator"
+        raise PlanError(
+            f"plan version must be {PLAN_VERSION}, got {version}; {older} is older: update it"
+        )
+    try:
+        return msgspec.json.decode(encoded, type=Plan)
+    except msgspec.DecodeError as error:
+        raise PlanError(f"plan cannot be read: {error}") from None
+
+
+def plan_schema(plan: Plan) -> Schema:
+    """Return every tensor of the plan's model, with its role."""
+    return freeze(assign_roles(plan.personalisation, schema_of(plan.model)), plan.training.frozen)
+
+
+def released_schema(plan: Plan) -> Schema:
+    """Return the tensors that a release holds: shared and frozen ones; there may be none."""
+    return plan_schema(plan).with_roles(*RELEASED)
+
+
+def download_schema(plan: Plan) -> Schema:
+    """Return the tensors that a client receives: the released ones, and those made for it."""
+    return plan_schema(plan).with_roles(*RECEIVED)
+
+
+def hypernetwork_of(plan: Plan) -> HypernetworkSettings:
+    """Return the hypernetwork that makes each client's tensors.
+
+    Raises:
+        ValueError: If the plan's method has none.
+    """
+    if not isinstance(plan.personalisation, FedTpSettings | PFedHnSettings):
+        raise ValueError(f'method "{plan.personalisation.method}" has no hypernetwork')
+    return plan.personalisation.hypernetwork
+
+
+def upload_schema(plan: Plan) -> Schema:
+    """Return the tensors a client sends back.
+
+    They are those it trained; mode ``paper`` with ``score = "clean"`` adds ``clean_norms``, the L2
+    norm of each of them before noise, and adaptive clipping adds ``fitted``: 1 if nothing had to be
+    clipped, else 0. Of kind ``fit_embedding`` they are the embedding alone, of kind
+    ``fit_personal`` there are none.
+    """
+    if plan.kind == "fit_embedding":
+        return embedding_schema(hypernetwork_of(plan))
+    if plan.kind == "fit_personal":
+        return Schema(())
+    schema = plan_schema(plan).with_roles(*SENT)
+    if isinstance(plan.privacy, PaperNoise) and plan.privacy.score == "clean":
+        count = len(schema.tensors)
+        norms = TensorSpec(name="clean_norms", shape=(count,), layer="clean_norms")
+        return Schema((*schema.tensors, norms))
+    if plan.privacy.tells_fit:
+        return Schema((*schema.tensors, TensorSpec(name="fitted", shape=(1,), layer="fitted")))
+    return schema
+
+
+class _Versioned(msgspec.Struct):
+    version: int

@@ -1,0 +1,171 @@
+"""Say which tensors of a model are everyone's, which are made for a person, which are their own.
+
+A personalisation method chooses a role for each tensor. What else it needs stands where that
+runs: its client half in ``edge_client/personalisation/``, its server half in
+``server/personalisation/``. Shared and generated tensors *travel*, as one flat vector in schema
+order; personal ones never leave the device. No torch: the resting agent asks too.
+"""
+
+import msgspec
+
+from models.settings.personalisation import (
+    FedBnSettings,
+    FedPerSettings,
+    FedRepSettings,
+    FedRodSettings,
+    FedTpSettings,
+    LocalSettings,
+    PersonalisationSettings,
+    PFedGpSettings,
+    PFedHnSettings,
+    VanillaSettings,
+)
+from models.vector.named_parts import MissingPartError, Part, belongs, part_names
+from models.vector.schema import Role, Schema
+
+_ONE_CLASS_TASK = "image_classification"
+_TASKS_OF_FEW_CLASSES = ("next_character", _ONE_CLASS_TASK)
+_TASKS_WITH_FEATURES = ("next_word", *_TASKS_OF_FEW_CLASSES)
+
+
+def assign_roles(settings: PersonalisationSettings, schema: Schema) -> Schema:
+    """Return the schema with the roles that the method gives.
+
+    Who speaks is personal under every method: a voice's speaker is its client.
+
+    Args:
+        settings: The method.
+        schema: A model's tensors, every one ``shared``.
+
+    Raises:
+        MissingPartError: If the model lacks a part that the method needs.
+    """
+    if has_balanced_head(settings):
+        _head(settings, schema)  # The personal head that is added has its shape.
+    roles = dict.fromkeys(_personal_names(settings, schema), Role.PERSONAL)
+    roles |= dict.fromkeys(_generated_names(settings, schema), Role.GENERATED)
+    speaker = (spec.name for spec in schema.tensors if belongs(spec.name, Part.SPEAKER))
+    roles |= dict.fromkeys(speaker, Role.PERSONAL)
+    return Schema(
+        tuple(
+            msgspec.structs.replace(spec, role=roles.get(spec.name, Role.SHARED))
+            for spec in schema.tensors
+        )
+    )
+
+
+def has_balanced_head(settings: PersonalisationSettings) -> bool:
+    """Return whether the generic head learns by balanced softmax and a personal one adds to it."""
+    return isinstance(settings, FedRodSettings) or (
+        isinstance(settings, FedTpSettings) and settings.head == "balanced"
+    )
+
+
+def travelling_schema(settings: PersonalisationSettings, schema: Schema) -> Schema:
+    """Return the tensors that travel between device and coordinator: shared and generated ones.
+
+    Args:
+        settings: The method.
+        schema: A model's tensors, every one ``shared``.
+
+    Returns:
+        Their specifications in schema order; none with method ``local``.
+
+    Raises:
+        MissingPartError: If the model lacks a part that the method needs.
+    """
+    return assign_roles(settings, schema).with_roles(Role.SHARED, Role.GENERATED)
+
+
+def shared_schema(settings: PersonalisationSettings, schema: Schema) -> Schema:
+    """Return the tensors that are aggregated and released, in schema order; there may be none.
+
+    Args:
+        settings: The method.
+        schema: A model's tensors, every one ``shared``.
+
+    Raises:
+        MissingPartError: If the model lacks a part that the method needs.
+    """
+    return assign_roles(settings, schema).with_roles(Role.SHARED)
+
+
+def check_local_epochs(settings: PersonalisationSettings, local_epochs: int) -> None:
+    """Check that there are as many local epochs as the method has phases.
+
+    Raises:
+        ValueError: If method ``fedrep`` has fewer than two.
+    """
+    if isinstance(settings, FedRepSettings) and local_epochs < 2:
+        raise ValueError(
+            f'local_epochs must be >= 2 with method "{settings.method}", got {local_epochs}: the '
+            "last trains the body, those before it the head"
+        )
+
+
+def check_task(settings: PersonalisationSettings, task: str) -> None:
+    """Check that the method can predict what the task asks for.
+
+    Args:
+        settings: The method.
+        task: Name in the task registry.
+
+    Raises:
+        ValueError: If it cannot; says why.
+    """
+    if isinstance(settings, PFedGpSettings) and task != _ONE_CLASS_TASK:
+        raise ValueError(
+            f'method "{settings.method}" needs task = "{_ONE_CLASS_TASK}", got "{task}": each '
+            "place of a text would be a point of its own, and work grows with their third power"
+        )
+    if has_balanced_head(settings) and task not in _TASKS_OF_FEW_CLASSES:
+        raise ValueError(
+            f"balanced softmax needs task = {' or '.join(map(repr, _TASKS_OF_FEW_CLASSES))}, got "
+            f'"{task}": a person never uses most words of a vocabulary, and those would never be '
+            "learnt; set another method, or head"
+        )
+    votes = isinstance(settings, FedTpSettings) and settings.neighbours is not None
+    if votes and task not in _TASKS_WITH_FEATURES:
+        raise ValueError(
+            f'personalisation.neighbours must be absent with task = "{task}"; they go with '
+            f"{', '.join(_TASKS_WITH_FEATURES)}"
+        )
+
+
+def _personal_names(settings: PersonalisationSettings, schema: Schema) -> tuple[str, ...]:
+    match settings:
+        case LocalSettings():
+            return tuple(schema.slices)
+        case FedPerSettings() | FedRepSettings() | FedTpSettings(head="personal"):
+            return _head(settings, schema)
+        case FedBnSettings():
+            return part_names(schema, Part.BATCH_NORM, method=settings.method)
+        case VanillaSettings():
+            return part_names(schema, Part.PROJECTION, method=settings.method)
+        case _:
+            return ()
+
+
+def _generated_names(settings: PersonalisationSettings, schema: Schema) -> tuple[str, ...]:
+    match settings:
+        case FedTpSettings():
+            return part_names(schema, Part.PROJECTION, method=settings.method)
+        case PFedHnSettings():
+            _check_can_be_made(settings, schema)
+            return tuple(schema.slices)
+        case _:
+            return ()
+
+
+def _head(settings: PersonalisationSettings, schema: Schema) -> tuple[str, ...]:
+    return part_names(schema, Part.HEAD, method=settings.method)
+
+
+def _check_can_be_made(settings: PersonalisationSettings, schema: Schema) -> None:
+    for spec in schema.tensors:
+        if belongs(spec.name, Part.BATCH_NORM):
+            raise MissingPartError(
+                f'method "{settings.method}" makes every tensor, and running statistics, as '
+                f"those of {spec.layer}, follow no gradient; set model.batch_norm = false, for a "
+                'voice model.norm = "layer"'
+            )

@@ -1,0 +1,145 @@
+"""Say which tensors of a family are its stacks of layers, so that a model can get more of them.
+
+A family that can grow declares ``growing`` beside its settings, and nothing else: a layer is the
+tensors that ``STACK.NUMBER.`` begin, the highest number on top, and all that is named otherwise is
+there from the first round. No torch: the resting agent compares schemas of every stage.
+
+References:
+    [FedDT-TTS] arXiv:2107.08795, section 3.2: layers are added on top, under the last norm.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, TypeVar, runtime_checkable
+
+import msgspec
+
+from models.settings.growth import GrowthSettings, layer_count_of_stage
+
+
+@dataclass(frozen=True)
+class LayerStack:
+    """Name one stack.
+
+    Attributes:
+        name: What the names of its tensors begin with, before the layer's number.
+        setting: Field of the family's settings that counts its layers.
+    """
+
+    name: str
+    setting: str
+
+
+@dataclass(frozen=True)
+class GrowingLayers:
+    """Say how a family's layers are named.
+
+    Attributes:
+        stacks: All of them grow together, to the same number of layers.
+        residual_outputs: Linear layers inside a layer that write to the residual stream. With all
+            of them zero a layer adds nothing.
+        norms_first: Whether every norm stands before a sub-layer. Norms behind the residual change
+            what passes, also where nothing was added to it.
+    """
+
+    stacks: tuple[LayerStack, ...]
+    residual_outputs: tuple[str, ...]
+    norms_first: bool
+
+    def layer_of(self, name: str) -> int | None:
+        """Return the number of the layer that a tensor is of, from 0; None if of none."""
+        found = re.match(
+            rf"(?:{'|'.join(re.escape(stack.name) for stack in self.stacks)})\.(\d+)\.", name
+        )
+        return None if found is None else int(found[1])
+
+    def writes_to_stream(self, name: str) -> bool:
+        """Return whether a tensor is the weight or bias of one of ``residual_outputs``."""
+        layer, _, entry = name.rpartition(".")
+        return entry in ("weight", "bias") and any(
+            layer.endswith(f".{output}") for output in self.residual_outputs
+        )
+
+
+@runtime_checkable
+class Growing(Protocol):
+    """Settings of a family that can grow."""
+
+    growing: ClassVar[GrowingLayers]
+
+
+Family = TypeVar("Family", bound=msgspec.Struct)
+
+
+def growing_layers(model: msgspec.Struct) -> GrowingLayers:
+    """Return how the layers of a family are named.
+
+    Raises:
+        ValueError: If its layers cannot grow.
+    """
+    if isinstance(model, Growing):
+        return model.growing
+    raise ValueError(
+        f'growth needs a model of residual layers, and family "{_family(model)}" has none: a new '
+        "layer would replace what is below it; leave out growth, or choose a Transformer"
+    )
+
+
+def check_growth(model: msgspec.Struct, growth: GrowthSettings) -> None:
+    """Check that a model can grow as it is asked to.
+
+    Args:
+        model: Settings of the whole model, as it is after the last stage.
+        growth: When it gets which layers.
+
+    Raises:
+        ValueError: If it cannot; says why.
+    """
+    layers = growing_layers(model)
+    for stack in layers.stacks:
+        count = getattr(model, stack.setting)
+        if count != growth.target_layer_count:
+            raise ValueError(
+                f"growth.target_layer_count must be model.{stack.setting} {count}, got "
+                f"{growth.target_layer_count}: the last stage is the whole model"
+            )
+    if growth.start == "zero" and not layers.norms_first:
+        raise ValueError(
+            f'growth.start must be "random" for family "{_family(model)}", got "zero": its norms '
+            "stand behind the residuals, and change what passes through a layer that adds nothing"
+        )
+
+
+def check_stage(model: msgspec.Struct, growth: GrowthSettings, stage: int) -> None:
+    """Check that a model has the layers of a stage, and no more.
+
+    Raises:
+        ValueError: If it has not, or there is no such stage.
+    """
+    expected = layer_count_of_stage(growth, stage)
+    for stack in growing_layers(model).stacks:
+        count = getattr(model, stack.setting)
+        if count != expected:
+            raise ValueError(
+                f"model.{stack.setting} must be {expected} in growth_stage {stage}, got {count}"
+            )
+
+
+def model_at_stage(model: Family, growth: GrowthSettings, stage: int) -> Family:
+    """Return the settings of a model as it is in a stage.
+
+    Args:
+        model: Settings of the model in any stage.
+        growth: When it gets which layers.
+        stage: In [1, c].
+
+    Raises:
+        ValueError: If there is no such stage, or the family cannot grow.
+    """
+    count = layer_count_of_stage(growth, stage)
+    stacks = growing_layers(model).stacks
+    return msgspec.structs.replace(model, **{stack.setting: count for stack in stacks})
+
+
+def _family(model: msgspec.Struct) -> str:
+    return str(type(model).__struct_config__.tag)

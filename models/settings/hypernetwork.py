@@ -1,0 +1,164 @@
+"""Settings of the hypernetwork, and the schema of its own parameters that they imply.
+
+Nothing here imports torch: a plan holds these settings, and the size of a hypernetwork is known
+without making one. A test holds the schema against the network.
+
+References:
+    [FedTP] Li et al., "FedTP: Federated Learning by Transformer Personalization", TNNLS 2023,
+        arXiv:2211.01572, section III-C; what the paper leaves open is the authors' code's.
+    [pFedHN] Shamsian et al., "Personalized Federated Learning using Hypernetworks", ICML 2021,
+        arXiv:2103.04628.
+"""
+
+import math
+from typing import Literal
+
+import msgspec
+
+from models.vector.schema import Schema, TensorSpec
+
+HIDDEN_LAYER_COUNT = 3
+"""Hidden layers after the first, each behind a ReLU."""
+
+
+class HypernetworkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Say what the hypernetwork looks like and how the server trains it.
+
+    Attributes:
+        embedding_size: Length of a client's embedding z_i; D in [FedTP].
+        hidden_size: Width of every hidden layer; 150 in [FedTP], 100 in [pFedHN].
+        output: What makes each generated tensor of the last hidden layer: ``mixture``, a base and
+            ``basis_size`` directions of its own that the client mixes; or ``literal``, one full
+            linear layer as published: 237.6 million parameters for the paper's ViT of depth 8.
+        basis_size: Directions of each tensor under ``mixture``. 14 at a width of 150 make a tenth
+            of the literal output's parameters.
+        spectral_norm: Whether every linear layer's matrix is divided by its largest singular value,
+            an option of the authors' code; base and directions of ``mixture`` are not.
+        embeddings: ``learned`` with the hypernetwork, or ``fixed`` as they were drawn.
+        learning_rate: Step size β of hypernetwork and embeddings.
+        embedding_learning_rate: That of the embeddings alone; absent means ``learning_rate``. An
+            embedding gets its own client's share of the gradient, so among many clients it moves
+            that much less than the hypernetwork; a larger step makes up for it.
+        momentum: Their momentum in [0, 1).
+        weight_decay: L2 penalty's coefficient; an embedding decays only in its client's rounds.
+        gradient_clipping_norm: Largest L2 norm of the hypernetwork's gradient in one step, and of
+            each embedding's by itself; 50 in [pFedHN]; absent means none.
+        client_gradient_norm: Largest L2 norm of what one client adds to the hypernetwork's
+            gradient before the average. Decides the noise of mode ``central``, which needs it;
+            absent means no limit.
+    """
+
+    embedding_size: int = 32
+    hidden_size: int = 150
+    output: Literal["mixture", "literal"] = "mixture"
+    basis_size: int = 14
+    spectral_norm: bool = False
+    embeddings: Literal["learned", "fixed"] = "learned"
+    learning_rate: float = 0.01
+    embedding_learning_rate: float | None = None
+    momentum: float = 0.9
+    weight_decay: float = 1e-3
+    gradient_clipping_norm: float | None = None
+    client_gradient_norm: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("embedding_size", "hidden_size", "basis_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
+        for name in ("learning_rate", "embedding_learning_rate"):
+            rate = getattr(self, name)
+            if rate is not None and not 0 < rate < math.inf:
+                raise ValueError(f"{name} must be > 0 and finite, got {rate}")
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"momentum must be in [0, 1), got {self.momentum}")
+        if not 0 <= self.weight_decay < math.inf:
+            raise ValueError(f"weight_decay must be >= 0 and finite, got {self.weight_decay}")
+        for name in ("gradient_clipping_norm", "client_gradient_norm"):
+            norm = getattr(self, name)
+            if norm is not None and not 0 < norm < math.inf:
+                raise ValueError(f"{name} must be > 0 and finite, got {norm}")
+
+    @property
+    def embedding_step(self) -> float:
+        """Return the step size of the embeddings."""
+        rate = self.embedding_learning_rate
+        return self.learning_rate if rate is None else rate
+
+    def basis_size_of(self, tensor: TensorSpec) -> int:
+        """Return how many directions a tensor has; never more than it has elements."""
+        return min(self.basis_size, tensor.element_count)
+
+
+class EmbeddingFitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Say how an embedding is fitted.
+
+    Attributes:
+        start_count: Embeddings that are drawn; the fit starts from the one whose tensors lose least
+            on the client's own examples, which costs a forward pass over them each.
+        epochs: Passes over the client's own examples.
+        batch_size: Examples of one step, or parallel texts; few, so that one pass over few examples
+            is many steps.
+        learning_rate: How far each number of the embedding moves in the first step, and at most
+            about so far in every other.
+    """
+
+    start_count: int = 32
+    epochs: int = 1
+    batch_size: int = 4
+    learning_rate: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("start_count", "epochs", "batch_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
+        if not 0 < self.learning_rate < math.inf:
+            raise ValueError(f"learning_rate must be > 0 and finite, got {self.learning_rate}")
+
+
+def embedding_schema(settings: HypernetworkSettings) -> Schema:
+    """Return what a device sends that has fitted its embedding: z_i alone."""
+    return Schema(
+        (TensorSpec(name="embedding", shape=(settings.embedding_size,), layer="embedding"),)
+    )
+
+
+def hypernetwork_schema(settings: HypernetworkSettings, generated: Schema) -> Schema:
+    """Return the hypernetwork's own tensors, φ, in the order of its flat vector.
+
+    Args:
+        settings: Widths and kind of output.
+        generated: The tensors that it generates.
+    """
+    width = settings.hidden_size
+    layers = [(width, settings.embedding_size), *[(width, width)] * HIDDEN_LAYER_COUNT]
+    # ReLUs stand between: every other place of the sequence.
+    body = [
+        tensor
+        for index, (rows, columns) in enumerate(layers)
+        for tensor in _linear(f"body.{2 * index}", rows, columns)
+    ]
+    outputs = [
+        tensor
+        for index, spec in enumerate(generated.tensors)
+        for tensor in _output(settings, f"outputs.{index}", spec)
+    ]
+    return Schema((*body, *outputs))
+
+
+def _output(settings: HypernetworkSettings, name: str, spec: TensorSpec) -> list[TensorSpec]:
+    count = spec.element_count
+    if settings.output == "literal":
+        return _linear(name, count, settings.hidden_size)
+    basis_size = settings.basis_size_of(spec)
+    return [
+        TensorSpec(name=f"{name}.base", shape=(count,), layer=name),
+        TensorSpec(name=f"{name}.basis", shape=(basis_size, count), layer=name),
+        *_linear(f"{name}.mixing", basis_size, settings.hidden_size),
+    ]
+
+
+def _linear(name: str, out_size: int, in_size: int) -> list[TensorSpec]:
+    return [
+        TensorSpec(name=f"{name}.weight", shape=(out_size, in_size), layer=name),
+        TensorSpec(name=f"{name}.bias", shape=(out_size,), layer=name),
+    ]

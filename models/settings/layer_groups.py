@@ -1,0 +1,103 @@
+"""Share a model's layers out into groups, one of which is trained and sent in each round. No torch.
+
+Devices then compute the gradients of a part of the model and send as much less; the coordinator
+sees whole layers of everybody in every round, so it averages what belongs together.
+
+References:
+    [FedPart] Wang et al., "Why Go Full? Elevating Federated Learning Through Partial Network
+        Updates", NeurIPS 2024, arXiv:2410.11559: layers in turn, the rest held still, so that what
+        is sent was trained beside what others have too.
+"""
+
+from itertools import accumulate
+
+from models.settings.compression import CompressionSettings
+from models.settings.personalisation import GlobalSettings, PersonalisationSettings
+from models.vector.schema import Schema
+from privacy.noise.settings import PrivacySettings
+
+
+def check_layer_groups(
+    settings: CompressionSettings,
+    schema: Schema,
+    *,
+    personalisation: PersonalisationSettings,
+    privacy: PrivacySettings,
+    keeps_optimiser: bool,
+    hides_examples: bool,
+) -> None:
+    """Check that layers can be trained in turn.
+
+    Args:
+        settings: How updates travel.
+        schema: The tensors that are trained.
+        personalisation: The method.
+        privacy: Noise mode and clipping.
+        keeps_optimiser: Whether devices keep their optimiser's state between rounds.
+        hides_examples: Whether ``training.example_privacy`` is set.
+
+    Raises:
+        ValueError: If they cannot; names the setting that is in the way.
+    """
+    if settings.layer_groups is None:
+        return
+    layer_groups(schema, settings.layer_groups)
+    for stands_in_the_way, rule in (
+        (
+            not isinstance(personalisation, GlobalSettings),
+            f'personalisation.method = "global", got "{personalisation.method}"',
+        ),
+        (keeps_optimiser, 'training.optimiser_state = "fresh": a state has steps of every layer'),
+        (hides_examples, "no training.example_privacy: its norms are over every parameter"),
+        (privacy.adaptation is not None, "no adaptive_clipping: groups differ in length"),
+    ):
+        if stands_in_the_way:
+            raise ValueError(f"compression.layer_groups goes with {rule}")
+
+
+def layer_groups(schema: Schema, count: int) -> tuple[Schema, ...]:
+    """Return the groups in their order: neighbouring layers, about as many elements in each.
+
+    Args:
+        schema: The tensors that are trained.
+        count: Number of groups.
+
+    Raises:
+        ValueError: If there are fewer layers than groups.
+    """
+    layers = list(dict.fromkeys(spec.layer for spec in schema.tensors))
+    if not 1 <= count <= len(layers):
+        raise ValueError(
+            f"compression.layer_groups must be in [2, {len(layers)}], the layers that are trained "
+            f"({', '.join(layers)}), got {count}"
+        )
+    sizes = dict.fromkeys(layers, 0)
+    for spec in schema.tensors:
+        sizes[spec.layer] += spec.element_count
+    ends = list(accumulate(sizes.values()))
+    groups: list[list[str]] = [[] for _ in range(count)]
+    place = 0
+    for index, layer in enumerate(layers):
+        left = len(layers) - index
+        middle = ends[index] - sizes[layer] / 2
+        is_full = middle * count >= (place + 1) * ends[-1]
+        if groups[place] and place + 1 < count and (is_full or left == count - place - 1):
+            place += 1
+        groups[place].append(layer)
+    return tuple(
+        Schema(tuple(spec for spec in schema.tensors if spec.layer in group)) for group in groups
+    )
+
+
+def group_of_round(schema: Schema, count: int, round_number: int) -> Schema:
+    """Return the tensors that are trained and sent in a round.
+
+    Args:
+        schema: The tensors that are trained.
+        count: Number of groups.
+        round_number: Round, from 1; groups take turns in their order.
+
+    Raises:
+        ValueError: If there are fewer layers than groups.
+    """
+    return layer_groups(schema, count)[(round_number - 1) % count]

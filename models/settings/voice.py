@@ -1,0 +1,277 @@
+"""Settings of the voice that reads text, and the schema they imply. No torch.
+
+References:
+    [FedDT-TTS] Hong et al., arXiv:2107.08795, section 3.2: widths, heads, layers.
+    [Li] Li et al., "Neural Speech Synthesis with Transformer Network", AAAI 2019, arXiv:1809.08895:
+        the pre-nets, the scaled positions, the post-net.
+    [ESPnet] its Transformer for speech synthesis: sizes that neither paper gives.
+"""
+
+import math
+from typing import ClassVar, Literal
+
+import msgspec
+
+from models.settings.audio import ClipSettings, MelSettings
+from models.settings.growing_layers import GrowingLayers, LayerStack
+from models.text.speech_alphabet import SpeechTextSettings
+from models.vector.schema import Schema, TensorSpec
+from models.vector.tensor_lists import (
+    attention_tensors,
+    batch_norm_tensors,
+    check_at_least,
+    check_dropout,
+    linear_tensors,
+    norm_tensors,
+    tensor,
+)
+
+PRENET_CONVOLUTIONS = 3
+KERNEL_SIZE = 5
+
+_SIZES = (
+    *("hidden_size", "head_count", "layer_count", "feedforward_size", "reduction_factor"),
+    *("embedding_size", "text_channels", "mel_prenet_size"),
+    *("postnet_channels", "postnet_layer_count", "longest_text"),
+)
+
+
+class TransformerTtsSettings(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    tag_field="family",
+    tag="transformer_tts",
+):
+    """Transformer that turns characters into a log-mel spectrogram; defaults are [FedDT-TTS]'s.
+
+    Attributes:
+        hidden_size: Width of both streams; even, a multiple of ``head_count``.
+        head_count: Attention heads in each block.
+        layer_count: Blocks of the encoder, and as many of the decoder.
+        feedforward_size: Hidden width of each block's feed-forward network.
+        reduction_factor: Frames that one step of the decoder makes; r. A step is fed the last
+            frame of the step before.
+        embedding_size: Width of a character's embedding.
+        text_channels: Channels of the text pre-net's three convolutions.
+        mel_prenet_size: Width of the mel pre-net's first two layers.
+        postnet_channels: Channels of the post-net's convolutions.
+        postnet_layer_count: Convolutions of the post-net.
+        norm: What follows a convolution: ``batch`` as published, over real positions only, or
+            ``layer``, which has no running statistics that clients would have to average.
+        dropout: Probability in [0, 1) of dropping an element after each sub-layer, in training.
+        prenet_dropout: The same in the mel pre-net, which keeps a voice from copying the frame
+            before instead of reading on.
+        convolution_dropout: The same in the text pre-net and the post-net.
+        own_frame_share: Probability in [0, 1] that a step of training is fed with what the network
+            makes for the step before, instead of the right frame, so that a voice learns to go on
+            from its own sound; costs another pass of the decoder. 0 is as published.
+        speaker_size: Length of the vector that says who speaks, which is a client's own and never
+            leaves it; 0 for one voice.
+        longest_text: Longest text in characters.
+        guided_layer_count: Last blocks of the decoder, at most, whose attention to the text is
+            drawn to the diagonal in training.
+        guided_head_count: Heads of each of them, at most.
+        guide_strength: Weight of that in the loss; 0 for none.
+        mel_mean: Taken off every log-mel value before the network sees it.
+        mel_std: Divides what is left; a loss of 1 is so many natural logarithms.
+        text: Characters that are read.
+        mel: The spectrogram.
+        clips: Which recordings are trained on; the longest is the longest that is spoken too.
+    """
+
+    growing: ClassVar[GrowingLayers] = GrowingLayers(
+        stacks=(
+            LayerStack(name="encoder", setting="layer_count"),
+            LayerStack(name="decoder", setting="layer_count"),
+        ),
+        residual_outputs=("attention.to_out", "cross_attention.to_out", "feedforward.to_out"),
+        norms_first=True,
+    )
+
+    hidden_size: int = 384
+    head_count: int = 4
+    layer_count: int = 6
+    feedforward_size: int = 1536
+    reduction_factor: int = 1
+    embedding_size: int = 512
+    text_channels: int = 256
+    mel_prenet_size: int = 256
+    postnet_channels: int = 256
+    postnet_layer_count: int = 5
+    norm: Literal["batch", "layer"] = "batch"
+    dropout: float = 0.1
+    prenet_dropout: float = 0.5
+    convolution_dropout: float = 0.5
+    own_frame_share: float = 0.0
+    speaker_size: int = 0
+    longest_text: int = 400
+    guided_layer_count: int = 2
+    guided_head_count: int = 2
+    guide_strength: float = 1.0
+    mel_mean: float = -5.5
+    mel_std: float = 2.0
+    text: SpeechTextSettings = SpeechTextSettings()
+    mel: MelSettings = MelSettings()
+    clips: ClipSettings = ClipSettings()
+
+    def __post_init__(self) -> None:
+        for name in _SIZES:
+            check_at_least(name, getattr(self, name), 1)
+        for name in ("speaker_size", "guided_layer_count", "guided_head_count"):
+            check_at_least(name, getattr(self, name), 0)
+        if self.hidden_size % self.head_count or self.hidden_size % 2:
+            raise ValueError(
+                f"hidden_size must be even and a multiple of head_count {self.head_count}, "
+                f"got {self.hidden_size}"
+            )
+        check_dropout(self.dropout)
+        for name in ("prenet_dropout", "convolution_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
+        if not 0 <= self.own_frame_share <= 1:
+            raise ValueError(f"own_frame_share must be in [0, 1], got {self.own_frame_share}")
+        if not 0 <= self.guide_strength < math.inf:
+            raise ValueError(f"guide_strength must be >= 0 and finite, got {self.guide_strength}")
+        if not math.isfinite(self.mel_mean):
+            raise ValueError(f"mel_mean must be finite, got {self.mel_mean}")
+        if not 0 < self.mel_std < math.inf:
+            raise ValueError(f"mel_std must be > 0 and finite, got {self.mel_std}")
+
+    @property
+    def longest_steps(self) -> int:
+        """Return the most steps that the decoder takes: those of the longest clip."""
+        samples = int(self.clips.longest_s * self.mel.sample_rate_hz)
+        return self.steps_of(1 + samples // self.mel.hop_size)
+
+    def steps_of(self, frame_count: int) -> int:
+        """Return the steps that make so many frames, the last one perhaps in part."""
+        return -(-frame_count // self.reduction_factor)
+
+    def schema(self) -> Schema:
+        """Return the tensors of the network, in state-dict order, every one ``shared``."""
+        return Schema(
+            (
+                *_text_prenet(self),
+                *_speaker(self),
+                tensor("encoder_position", "scale", 1),
+                *(spec for place in range(self.layer_count) for spec in _encoder(self, place)),
+                *norm_tensors("encoder_norm", self.hidden_size),
+                *_mel_prenet(self),
+                tensor("decoder_position", "scale", 1),
+                *(spec for place in range(self.layer_count) for spec in _decoder(self, place)),
+                *norm_tensors("decoder_norm", self.hidden_size),
+                *_head(self),
+                *_postnet(self),
+            )
+        )
+
+
+def _text_prenet(settings: TransformerTtsSettings) -> list[TensorSpec]:
+    channels = settings.text_channels
+    sources = (settings.embedding_size, *(channels,) * (PRENET_CONVOLUTIONS - 1))
+    return [
+        tensor(
+            "text_prenet.embedding", "weight", settings.text.symbol_count, settings.embedding_size
+        ),
+        *(
+            spec
+            for place, source in enumerate(sources)
+            for spec in _convolution(
+                settings, f"text_prenet.convolutions.{place}", source, channels, normed=True
+            )
+        ),
+        *linear_tensors("text_prenet.projection", settings.hidden_size, channels),
+    ]
+
+
+def _speaker(settings: TransformerTtsSettings) -> list[TensorSpec]:
+    if not settings.speaker_size:
+        return []
+    size = settings.speaker_size
+    return [
+        tensor("speaker", "vector", size),
+        tensor("speaker.projection", "weight", settings.hidden_size, size),
+    ]
+
+
+def _mel_prenet(settings: TransformerTtsSettings) -> list[TensorSpec]:
+    width = settings.mel_prenet_size
+    return [
+        *linear_tensors("mel_prenet.first", width, settings.mel.mel_count),
+        *linear_tensors("mel_prenet.second", width, width),
+        *linear_tensors("mel_prenet.projection", settings.hidden_size, width),
+    ]
+
+
+def _encoder(settings: TransformerTtsSettings, place: int) -> list[TensorSpec]:
+    block = f"encoder.{place}"
+    return [*_attention(settings, block), *_feedforward(settings, block)]
+
+
+def _decoder(settings: TransformerTtsSettings, place: int) -> list[TensorSpec]:
+    block, width = f"decoder.{place}", settings.hidden_size
+    across = f"{block}.cross_attention"
+    return [
+        *_attention(settings, block),
+        *norm_tensors(f"{across}_norm", width),
+        *(tensor(f"{across}.{name}", "weight", width, width) for name in ("to_q", "to_k", "to_v")),
+        *linear_tensors(f"{across}.to_out", width, width),
+        *_feedforward(settings, block),
+    ]
+
+
+def _attention(settings: TransformerTtsSettings, block: str) -> list[TensorSpec]:
+    width = settings.hidden_size
+    return [
+        *norm_tensors(f"{block}.attention_norm", width),
+        *attention_tensors(f"{block}.attention", model_size=width, inner_size=width),
+    ]
+
+
+def _feedforward(settings: TransformerTtsSettings, block: str) -> list[TensorSpec]:
+    width, hidden = settings.hidden_size, settings.feedforward_size
+    return [
+        *norm_tensors(f"{block}.feedforward_norm", width),
+        *linear_tensors(f"{block}.feedforward.to_hidden", hidden, width),
+        *linear_tensors(f"{block}.feedforward.to_out", width, hidden),
+    ]
+
+
+def _head(settings: TransformerTtsSettings) -> list[TensorSpec]:
+    made = settings.reduction_factor * settings.mel.mel_count
+    return [
+        *linear_tensors("head.mel", made, settings.hidden_size),
+        *linear_tensors("head.stop", 1, settings.hidden_size),
+    ]
+
+
+def _postnet(settings: TransformerTtsSettings) -> list[TensorSpec]:
+    mels, last = settings.mel.mel_count, settings.postnet_layer_count - 1
+    widths = (mels, *(settings.postnet_channels,) * last, mels)
+    return [
+        spec
+        for place in range(settings.postnet_layer_count)
+        for spec in _convolution(
+            settings,
+            f"postnet.convolutions.{place}",
+            widths[place],
+            widths[place + 1],
+            normed=place < last,
+        )
+    ]
+
+
+def _convolution(
+    settings: TransformerTtsSettings, name: str, source: int, channels: int, *, normed: bool
+) -> list[TensorSpec]:
+    layer = [
+        tensor(f"{name}.convolution", "weight", channels, source, KERNEL_SIZE),
+        tensor(f"{name}.convolution", "bias", channels),
+    ]
+    if not normed:
+        return layer
+    if settings.norm == "batch":
+        return [*layer, *batch_norm_tensors(f"{name}.batch_norm", channels)]
+    return [*layer, *norm_tensors(f"{name}.layer_norm", channels)]

@@ -1,0 +1,106 @@
+"""The protocol of a training task, and the registry that a plan's ``task`` is looked up in.
+
+A task says how one person's examples are batched, what is minimised, and what is counted. A new
+task is one file and one line here; local training and evaluation never ask which one it is.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from models.networks.registry import Network
+from models.plan.plan import TrainingSettings
+from models.tasks.image_classification import ImageClassification
+from models.tasks.metrics import Counts
+from models.tasks.next_character import NextCharacter
+from models.tasks.next_word import NextWord
+from models.tasks.sequence import Sequences
+from models.tasks.speech import Speech
+from models.tasks.vocoding import Vocoding
+
+ExamplesT_contra = TypeVar("ExamplesT_contra", contravariant=True)
+BatchT = TypeVar("BatchT")
+
+
+class Task(Protocol[ExamplesT_contra, BatchT]):
+    """Turn one person's examples into batches, losses and counts."""
+
+    def example_count(self, examples: ExamplesT_contra) -> int:
+        """Return the targets in one pass over the examples: what a client is weighted by."""
+        ...
+
+    def check(self, examples: ExamplesT_contra, network: Network) -> None:
+        """Check that the network can train on the examples.
+
+        Raises:
+            UnusableExamplesError: If it cannot; says why and what to do.
+        """
+        ...
+
+    def batches(
+        self,
+        examples: ExamplesT_contra,
+        training: TrainingSettings,
+        network: Network,
+        generator: torch.Generator,
+    ) -> Iterator[BatchT]:
+        """Yield one pass over the examples, every target once.
+
+        Args:
+            examples: One person's examples, checked.
+            training: Sizes of a batch.
+            network: Says how much one batch may hold.
+            generator: Draws the order.
+        """
+        ...
+
+    def loss(
+        self, network: Network, batch: BatchT, state: Tensor | None
+    ) -> tuple[Tensor, int, Tensor | None]:
+        """Return the mean loss over a batch's targets, their number, and the state to carry on.
+
+        Args:
+            network: In training mode.
+            batch: From ``batches``.
+            state: What the call for the batch before returned, or None.
+
+        Returns:
+            The loss in nats, shape ``()``; the number of targets; the detached state.
+        """
+        ...
+
+    def evaluate(
+        self, network: Network, users: Sequence[ExamplesT_contra], *, batch_size: int
+    ) -> Counts:
+        """Score every target of every user once; ``batch_size`` changes only the speed.
+
+        Args:
+            network: Left in evaluation mode.
+            users: Examples of one person each, never mixed.
+            batch_size: Texts read side by side.
+        """
+        ...
+
+
+# Any: tasks have examples of different types, and each is given its own kind only.
+TASKS: dict[str, Task[Any, Any]] = {
+    "next_word": NextWord(),
+    "next_character": NextCharacter(),
+    "sequence": Sequences(),
+    "image_classification": ImageClassification(),
+    "speech": Speech(),
+    "vocoder": Vocoding(),
+}
+
+
+def task_named(name: str) -> Task[Any, Any]:
+    """Return the task that a plan names.
+
+    Raises:
+        ValueError: If no task has this name.
+    """
+    if name not in TASKS:
+        raise ValueError(f"task must be one of {sorted(TASKS)}, got {name!r}")
+    return TASKS[name]

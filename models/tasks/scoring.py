@@ -1,0 +1,84 @@
+"""Count hits and log-losses: of words a chunk of the vocabulary's scores at a time."""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from models.layers.cross_entropy import vocabulary_chunks
+from models.networks.language_model import LanguageModel
+from models.tasks.metrics import SUGGESTION_SLOTS, Counts
+from models.text.vocabulary import UNK
+
+WordScores = Callable[[LanguageModel, Tensor], Iterator[tuple[slice, Tensor]]]
+"""Score every word from features, a range of tokens at a time, as ``chunked_logits`` does."""
+
+
+def score(network: LanguageModel, features: Tensor, targets: Tensor) -> Counts:
+    """Count what the network makes of the right words.
+
+    Args:
+        network: Its output matrix and bias are read.
+        features: Float32, shape ``(tokens, embed)``.
+        targets: Right words, int64, shape ``(tokens,)``.
+    """
+    counts = Counts()
+    for chunk, logits in chunked_logits(network, features):
+        # No keyboard can suggest <unk>.
+        counts += count_hits(logits, targets[chunk], never_hit=UNK)
+    return counts
+
+
+def count_hits(logits: Tensor, targets: Tensor, *, never_hit: int | None = None) -> Counts:
+    """Count what scores make of the right answers.
+
+    Args:
+        logits: Float32, shape ``(targets, answers)``; the column ``never_hit`` is overwritten.
+        targets: Right answers, int64, shape ``(targets,)``.
+        never_hit: An answer that is never given; as a target it is no hit.
+    """
+    losses = torch.logsumexp(logits, 1) - logits.gather(1, targets.unsqueeze(1)).squeeze(1)
+    if never_hit is not None:
+        logits[:, never_hit] = -torch.inf
+    ranks = words_ahead(logits, targets).sum(1)
+    if never_hit is not None:
+        ranks[targets == never_hit] = logits.shape[1]
+    return Counts(
+        token_count=len(targets),
+        log_loss_sum=float(losses.double().sum()),
+        top1_hits=int((ranks == 0).sum()),
+        top3_hits=int((ranks < SUGGESTION_SLOTS).sum()),
+    )
+
+
+def chunked_logits(network: LanguageModel, features: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """Yield the scores of every word for a range of tokens at a time.
+
+    Args:
+        network: Its output matrix and bias are read.
+        features: Float32, shape ``(tokens, embed)``.
+
+    Yields:
+        The range of tokens, and their logits, shape ``(tokens in range, vocab)``.
+    """
+    weight, bias = network.output_weight, network.output_bias
+    for chunk in vocabulary_chunks(len(features), len(bias)):
+        yield chunk, torch.addmm(bias, features[chunk], weight.t())
+
+
+def words_ahead(logits: Tensor, targets: Tensor) -> Tensor:
+    """Tell which words would be suggested before the right one.
+
+    Equal scores rank by word number, so a model that knows nothing does not hit by luck.
+
+    Args:
+        logits: Shape ``(tokens, vocab)``.
+        targets: Right words, int64, shape ``(tokens,)``.
+
+    Returns:
+        Bool, shape ``(tokens, vocab)``.
+    """
+    right = targets.unsqueeze(1)
+    own = logits.gather(1, right)
+    numbers = torch.arange(logits.shape[1], device=logits.device)
+    return (logits > own) | ((logits == own) & (numbers < right))

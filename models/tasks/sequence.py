@@ -1,0 +1,231 @@
+"""Turn a sequence of symbols into another one: copy, reverse, or translate.
+
+The decoder is trained and scored on the right target so far; ``exact_matches`` lets it write by
+itself. Every target symbol and the end after it is a target once.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, assert_never
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from models.networks.registry import Network, sequence_network
+from models.networks.seq2seq import BEGIN, END, PADDING, Seq2Seq, write
+from models.plan.plan import TrainingSettings
+from models.settings.seq2seq import SPECIAL_COUNT
+from models.tasks.metrics import Counts
+from models.tasks.scoring import count_hits, words_ahead
+from models.tasks.unusable_examples import UnusableExamplesError
+
+Rule = Literal["copy", "reverse", "translate"]
+"""How a target follows from its source; ``translate`` looks each symbol up and reverses."""
+
+
+@dataclass(frozen=True)
+class SequencePairs:
+    """Hold sources with their targets, each padded at the end with ``PADDING``.
+
+    Attributes:
+        sources: Symbols, int64, shape ``(pairs, source time)``, at least one in a row.
+        targets: Symbols without begin and end, int64, shape ``(pairs, target time)``.
+    """
+
+    sources: Tensor
+    targets: Tensor
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def __getitem__(self, places: Tensor | slice) -> "SequencePairs":
+        return SequencePairs(self.sources[places], self.targets[places])
+
+
+def draw_pairs(
+    rule: Rule,
+    count: int,
+    *,
+    symbol_count: int,
+    lengths: tuple[int, int],
+    generator: torch.Generator,
+    dictionary_seed: int = 0,
+) -> SequencePairs:
+    """Draw sequences of uniform symbols and uniform lengths, with the targets of a rule.
+
+    Args:
+        rule: How targets follow from sources.
+        count: Pairs.
+        symbol_count: Symbols of the model, the three special ones included.
+        lengths: Shortest and longest source, in symbols.
+        generator: Draws the sources.
+        dictionary_seed: Decides the dictionary of ``translate``.
+
+    Raises:
+        ValueError: If there is nothing to draw from.
+    """
+    shortest, longest = lengths
+    content = symbol_count - SPECIAL_COUNT
+    if not (1 <= shortest <= longest and content >= 1 and count >= 1):
+        raise ValueError(
+            f"there must be a pair, a symbol and 1 <= shortest <= longest, got count {count}, "
+            f"symbol_count {symbol_count} and lengths {lengths}"
+        )
+    drawn = torch.randint(shortest, longest + 1, (count, 1), generator=generator)
+    padded = torch.arange(longest) >= drawn
+    sources = torch.randint(SPECIAL_COUNT, symbol_count, (count, longest), generator=generator)
+    sources.masked_fill_(padded, PADDING)
+    match rule:
+        case "copy":
+            return SequencePairs(sources, sources.clone())
+        case "reverse":
+            return SequencePairs(sources, _reversed(sources, drawn))
+        case "translate":
+            words = torch.Generator().manual_seed(dictionary_seed)
+            dictionary = torch.arange(symbol_count)
+            dictionary[SPECIAL_COUNT:] = torch.randperm(content, generator=words) + SPECIAL_COUNT
+            return SequencePairs(sources, dictionary[_reversed(sources, drawn)])
+        case _:
+            assert_never(rule)
+
+
+def _reversed(sources: Tensor, lengths: Tensor) -> Tensor:
+    """Return each row's symbols backwards, padding still at the end; lengths ``(pairs, 1)``."""
+    places = lengths - 1 - torch.arange(sources.shape[1])
+    return sources.gather(1, places.clamp(min=0)).masked_fill_(places < 0, PADDING)
+
+
+class Sequences:
+    """Learn from pairs of sequences."""
+
+    def example_count(self, examples: SequencePairs) -> int:
+        """Return the number of targets: every symbol, and an end for each pair."""
+        return int((examples.targets != PADDING).sum()) + len(examples)
+
+    def check(self, examples: SequencePairs, network: Network) -> None:
+        """Check that there is a pair, and that all of them are padded sequences of symbols.
+
+        Raises:
+            UnusableExamplesError: If not.
+            WrongFamilyError: If the network does not write sequences.
+        """
+        network = sequence_network(network)
+        if not len(examples):
+            raise UnusableExamplesError("there must be at least 1 pair to train on, got 0")
+        _check_pairs(examples, network)
+
+    def batches(
+        self,
+        examples: SequencePairs,
+        training: TrainingSettings,
+        network: Network,
+        generator: torch.Generator,
+    ) -> Iterator[SequencePairs]:
+        """Yield every pair once in a drawn order, ``batch_size`` at a time."""
+        order = torch.randperm(len(examples), generator=generator)
+        for first in range(0, len(examples), training.batch_size):
+            yield examples[order[first : first + training.batch_size]]
+
+    def loss(
+        self, network: Network, batch: SequencePairs, state: Tensor | None
+    ) -> tuple[Tensor, int, Tensor | None]:
+        """Return the mean cross-entropy in nats, the number of targets, and None."""
+        features, targets = self.features(network, batch)
+        logits = sequence_network(network).head(features)
+        return functional.cross_entropy(logits.float(), targets), len(targets), None
+
+    def features(self, network: Network, batch: SequencePairs) -> tuple[Tensor, Tensor]:
+        """Return what the head reads before each target, ``(targets, embed)``, and the targets.
+
+        Both lie on the network's device; targets have shape ``(targets,)``.
+        """
+        network = sequence_network(network)
+        device = network.head.weight.device
+        pairs, longest = len(batch), batch.targets.shape[1]
+        written = torch.cat([batch.targets.new_full((pairs, 1), BEGIN), batch.targets], dim=1)
+        lengths = (batch.targets != PADDING).sum(1, keepdim=True)
+        answers = torch.cat([batch.targets, batch.targets.new_full((pairs, 1), PADDING)], dim=1)
+        answers.scatter_(1, lengths, END)
+        used = torch.arange(longest + 1) <= lengths
+        features = network.features(batch.sources.to(device), written.to(device))
+        return features[used.to(device)], answers[used].to(device)
+
+    @torch.no_grad()
+    def evaluate(
+        self, network: Network, users: Sequence[SequencePairs], *, batch_size: int = 64
+    ) -> Counts:
+        """Score every target of every pair once, given the right ones before it, in float32.
+
+        A pair of which every target is hit so is an exact match: what is written one by one goes
+        wrong at its first mistake, and up to there it had read the right ones.
+
+        Raises:
+            UnusableExamplesError: If pairs are no padded sequences of symbols.
+            WrongFamilyError: If the network does not write sequences.
+        """
+        network = sequence_network(network).eval()
+        counts = Counts()
+        for user in users:
+            _check_pairs(user, network)
+            for first in range(0, len(user), batch_size):
+                batch = user[first : first + batch_size]
+                features, targets = self.features(network, batch)
+                logits = network.head(features)
+                counts += count_hits(logits, targets) + _count_exact(batch, logits, targets)
+        return counts
+
+
+def _count_exact(batch: SequencePairs, logits: Tensor, targets: Tensor) -> Counts:
+    """Count the pairs whose every target is hit; scores and targets as ``features`` orders them."""
+    lengths = (batch.targets != PADDING).sum(1) + 1
+    pair_of_target = torch.arange(len(batch)).repeat_interleave(lengths)
+    is_missed = words_ahead(logits, targets).any(1).cpu()
+    missed = torch.bincount(pair_of_target[is_missed], minlength=len(batch))
+    return Counts(sequence_count=len(batch), exact_matches=int((missed == 0).sum()))
+
+
+def exact_matches(network: Seq2Seq, pairs: SequencePairs) -> int:
+    """Return how many targets the network writes by itself without a mistake.
+
+    Args:
+        network: Left in evaluation mode.
+        pairs: At least one.
+    """
+    device = network.head.weight.device
+    written = write(network, pairs.sources.to(device)).cpu()
+    missing = written.shape[1] - pairs.targets.shape[1]
+    targets = functional.pad(pairs.targets, (0, missing), value=PADDING)
+    return int((written == targets).all(1).sum())
+
+
+def _check_pairs(pairs: SequencePairs, network: Seq2Seq) -> None:
+    sources, targets = pairs.sources, pairs.targets
+    for name, symbols, longest in (
+        ("sources", sources, network.context_size),
+        ("targets", targets, network.context_size - 1),
+    ):
+        if symbols.dtype is not torch.int64 or symbols.ndim != 2 or len(symbols) != len(sources):
+            raise UnusableExamplesError(
+                f"{name} must be int64 of shape (pairs, time), as many as sources, got "
+                f"{symbols.dtype} of shape {tuple(symbols.shape)}"
+            )
+        if symbols.shape[1] > longest:
+            raise UnusableExamplesError(
+                f"{name} must have at most {longest} symbols, got {symbols.shape[1]}; raise "
+                "context_size of the model"
+            )
+        _check_symbols(name, symbols, network.head.out_features)
+    if len(sources) and not bool((sources[:, :1] != PADDING).any(1).all()):
+        raise UnusableExamplesError("every source must have at least 1 symbol")
+
+
+def _check_symbols(name: str, symbols: Tensor, symbol_count: int) -> None:
+    content = symbols != PADDING
+    known = (symbols >= SPECIAL_COUNT) & (symbols < symbol_count)
+    if not bool((known | ~content).all()):
+        raise UnusableExamplesError(
+            f"symbols of {name} must be in [{SPECIAL_COUNT}, {symbol_count}), or 0 for padding"
+        )
+    if bool((content[:, 1:] & ~content[:, :-1]).any()):
+        raise UnusableExamplesError(f"padding of {name} must stand at the end")
