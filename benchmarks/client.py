@@ -40,9 +40,9 @@ from benchmarks.comparators.default_torch_round import train_clients
 from benchmarks.parts.figures import benchmark_parser, show_figures
 from benchmarks.parts.matmul_rates import Product, product_gflops
 from benchmarks.parts.resting_agent import measure_agent
-from edge_client.compute import prepare_compute
 from edge_client.datasets.registry import load_dataset
-from edge_client.local_round import run_training
+from edge_client.descent.compute import prepare_compute
+from edge_client.training.local_round import run_training
 from models.networks.flat_parameters import initial_parameters, load_parameters
 from models.networks.registry import build_network
 from models.plan.plan import Plan, TrainingSettings, VocabularySettings

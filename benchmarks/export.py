@@ -43,7 +43,7 @@ from benchmarks.client import CLIENT, MODEL, make_work
 from benchmarks.comparators.torch_step import TorchStep
 from benchmarks.parts.figures import benchmark_parser, show_figures
 from edge_client.datasets.registry import load_dataset
-from edge_client.local_round import run_training
+from edge_client.training.local_round import run_training
 from export.bundle import Bundle, load_bundle
 from export.keyboard import export_keyboard
 from export.manifest import MODEL_FILE

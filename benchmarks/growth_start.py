@@ -32,7 +32,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from benchmarks.parts.figures import benchmark_parser, show_figures
-from edge_client.compute import prepare_compute
+from edge_client.descent.compute import prepare_compute
 from models.networks.flat_parameters import load_parameters
 from models.networks.grown_layers import grow
 from models.networks.registry import build_network

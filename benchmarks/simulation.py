@@ -45,11 +45,11 @@ from benchmarks.comparators.bare_federated_loop import run_clients
 from benchmarks.comparators.default_torch_round import train_clients
 from benchmarks.parts.figures import benchmark_parser, show_figures
 from benchmarks.parts.memory_watch import MemoryWatch
-from edge_client.compute import prepare_compute
 from edge_client.datasets.registry import load_dataset
-from edge_client.local_round import LocalTrainer
+from edge_client.descent.compute import prepare_compute
 from edge_client.personalisation.method import ClientRound, Learnt
 from edge_client.personalisation.plain import PlainHalf
+from edge_client.training.local_round import LocalTrainer
 from models.networks.flat_parameters import initial_parameters, load_parameters
 from models.networks.registry import build_network
 from models.plan.plan import Plan

@@ -19,8 +19,8 @@ from collections.abc import Callable
 import torch
 
 from benchmarks.parts.figures import benchmark_parser, show_figures
-from edge_client.compute import prepare_compute
-from edge_client.local_round import LocalTrainer
+from edge_client.descent.compute import prepare_compute
+from edge_client.training.local_round import LocalTrainer
 from models.listening.synthesis import synthesise
 from models.networks.flat_parameters import initial_parameters, load_parameters
 from models.networks.language_model import use_generator

@@ -12,31 +12,31 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edge_client.agent import Agent
-from edge_client.client_settings import (
-    ClientSettingsError,
-    read_client_settings,
-    write_starting_settings,
-)
-from edge_client.data_at_hand import check_data_at_hand
-from edge_client.datasets.federated_text import DatasetError
-from edge_client.device import Device
-from edge_client.device_folder import DeviceFolder, DeviceFolderError
-from edge_client.enrolling import enrol_device
-from edge_client.exit_status import DATA_UNUSABLE, NO_ROUND, SERVED, STATUSES
-from edge_client.floor import (
+from edge_client.agent.agent import Agent
+from edge_client.agent.data_at_hand import check_data_at_hand
+from edge_client.agent.device import Device
+from edge_client.agent.exit_status import DATA_UNUSABLE, NO_ROUND, SERVED, STATUSES
+from edge_client.agent.session import Ended
+from edge_client.datasets.text_set import DatasetError
+from edge_client.folder.layout import DeviceFolder, DeviceFolderError
+from edge_client.jobs.publishing_job import PublishingError, publish_elsewhere
+from edge_client.jobs.training_process import ChildTrainer
+from edge_client.owner.floor import (
     FloorError,
     PlanBelowFloorError,
     check_data,
     read_floor,
     write_starting_floor,
 )
-from edge_client.publishing_job import PublishingError, publish_elsewhere
-from edge_client.refusal import RefusedError, UnreachableError
-from edge_client.sensors import system_sensors
-from edge_client.session import Ended
-from edge_client.traffic import Traffic
-from edge_client.trainer import ChildTrainer
+from edge_client.owner.sensors import system_sensors
+from edge_client.owner.settings import (
+    ClientSettingsError,
+    read_client_settings,
+    write_starting_settings,
+)
+from edge_client.owner.traffic import Traffic
+from edge_client.wire.enrolling import enrol_device
+from edge_client.wire.refusal import RefusedError, UnreachableError
 from privacy.foundation.command_exit import command, failed
 from privacy.foundation.installation import InstallationError, check_installation
 from privacy.identities.certificates import CertificateError
@@ -45,7 +45,7 @@ from privacy.identities.keys import KeyFileError, read_passphrase
 from privacy.identities.party import Identity
 
 if TYPE_CHECKING:
-    from edge_client.doctor import Finding
+    from edge_client.owner.doctor import Finding
 
 _FAILURES = (
     CertificateError,
@@ -179,7 +179,7 @@ def _publish(arguments: argparse.Namespace) -> int:
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
-    from edge_client.doctor import examine
+    from edge_client.owner.doctor import examine
 
     folder, passphrase = DeviceFolder(arguments.folder), _passphrase(arguments)
     findings = asyncio.run(examine(folder, now=time.time(), passphrase=passphrase))

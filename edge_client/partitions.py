@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from edge_client.datasets.federated_text import Sentence, UserText
+from edge_client.datasets.text_set import Sentence, UserText
 
 
 class PartitionError(ValueError):

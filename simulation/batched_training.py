@@ -6,8 +6,8 @@ and a step of all clients is one batched forward and backward pass. Clients stan
 their number of steps, the longest first, so those that are done are cut off the end. Batches of
 different sizes are padded with the client's own first image at weight 0, which moves nothing.
 
-The arithmetic is that of ``edge_client.local_round``, dropout included; sums are rounded in another
-order. What cannot be stacked is refused.
+The arithmetic is that of ``edge_client.training.local_round``, dropout included; sums are rounded
+in another order. What cannot be stacked is refused.
 
 References:
     [torch.func] https://docs.pytorch.org/docs/2.13/func.html: ``functional_call``, ``vmap``.
@@ -23,14 +23,14 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.utils.rnn import pad_sequence
 
-from edge_client.client_network import ClientNetwork
-from edge_client.local_round import LocalResult
-from edge_client.optimisers import OPTIMISERS
-from edge_client.outgoing import outgoing_update
+from edge_client.descent.optimisers import OPTIMISERS
 from edge_client.personalisation.neighbours import NeighboursHalf
 from edge_client.personalisation.plain import PlainHalf
 from edge_client.personalisation.registry import build_client_half
 from edge_client.personalisation.state import PersonalState
+from edge_client.training.client_network import ClientNetwork
+from edge_client.training.local_round import LocalResult
+from edge_client.training.outgoing import outgoing_update
 from models.compression.update_format import update_formats
 from models.networks.flat_parameters import trained_schema
 from models.networks.language_model import use_masks

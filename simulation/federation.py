@@ -1,7 +1,8 @@
 """Run the rounds of a federation in this process, with the coordinator's own parts.
 
 Who takes part, which slot a client has and when a round closes is ``server.rounds``; what becomes
-of the updates is ``server.closing``; what a client does is ``edge_client.local_round``. This file
+of the updates is ``server.closing``; what a client does is ``edge_client.training.local_round``.
+This file
 only stands where sockets and disk are in a deployment, and ``simulation.arrivals`` where its clock
 is.
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 from torch import Tensor
 
-from edge_client.local_round import LocalTrainer
+from edge_client.training.local_round import LocalTrainer
 from models.plan.plan import Plan
 from models.settings.personalisation import GlobalSettings
 from models.tasks.keystrokes import KeystrokeCounts, Sentences

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from edge_client.datasets.federated_text import Sentence
+from edge_client.datasets.text_set import Sentence
 from models.text.vocabulary import Vocabulary
 from simulation.examples import Examples
 from simulation.partition_record import PartitionRecord

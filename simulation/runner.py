@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 import torch
 
-from edge_client.compute import prepare_compute
+from edge_client.descent.compute import prepare_compute
 from models.networks.flat_parameters import parameters_sha256
 from models.plan.plan import Plan
 from models.settings.growth import growth_rounds

@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 
 from edge_client.datasets.registry import load_speech
+from edge_client.datasets.speech_examples import speech_examples
 from edge_client.datasets.speech_set import Clip, SpeechSet
-from edge_client.speech_examples import speech_examples
 from edge_client.speech_partitions import HeldOut, by_ratio, by_speaker, equal_shards, hold_out
 from models.settings.voice import TransformerTtsSettings
 from simulation.config import SimulationConfig

@@ -2,7 +2,8 @@
 
 ``states/CLIENT/ROUND.bin`` is what a client kept after it trained in a round, as
 ``edge_client.personalisation.state`` writes it; ``optimisers/`` holds the states of optimisers
-likewise, as ``edge_client.optimiser_store`` does. What a client had before any round is the newest
+likewise, as ``edge_client.child.optimiser_store`` does. What a client had before any round is the
+newest
 file of an earlier one, so a run that is resumed deletes later ones and starts from what it started
 from before. A round that is repeated writes the same file again: a client that is drawn for two
 attempts starts the second from what it kept in the first, as a device does.

@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from edge_client.datasets.federated_text import FederatedText, Sentence, UserText
 from edge_client.datasets.registry import load_by_user_time, load_dataset
+from edge_client.datasets.text_set import FederatedText, Sentence, UserText
 from edge_client.partitions import by_user, dirichlet_shards, group_users, iid_shards, pooled
 from models.text.vocabulary import EOS, Vocabulary, build_vocabulary
 from simulation.config import TRAINING_SPLIT, SimulationConfig

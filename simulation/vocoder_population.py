@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from edge_client.datasets.registry import load_speech
-from edge_client.sound_segments import sound_segments
+from edge_client.datasets.sound_segments import sound_segments
 from models.settings.vocoder import VocoderSettings
 from models.text.speech_alphabet import SpeechTextSettings
 from simulation.config import SimulationConfig

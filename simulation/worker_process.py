@@ -15,13 +15,13 @@ from typing import Literal, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from edge_client.compute import prepare_compute
-from edge_client.local_round import LocalResult, evaluate_users
-from edge_client.optimiser_growth import grow_optimiser_state
-from edge_client.optimiser_store import read_optimiser_state, write_optimiser_state
-from edge_client.optimisers import OptimiserState
+from edge_client.child.optimiser_store import read_optimiser_state, write_optimiser_state
+from edge_client.descent.compute import prepare_compute
+from edge_client.descent.optimiser_growth import grow_optimiser_state
+from edge_client.descent.optimisers import OptimiserState
 from edge_client.personalisation.grown_state import read_kept_state
 from edge_client.personalisation.state import PersonalState, StateLayout, write_state
+from edge_client.training.local_round import LocalResult, evaluate_users
 from models.networks.role_vectors import put_part
 from models.plan.plan import Plan, decode_plan, download_schema, released_schema
 from models.tasks.keystrokes import KeystrokeCounts, Sentences
@@ -103,7 +103,8 @@ class Answer(NamedTuple):
 
 
 class ClientTrainer(Protocol):
-    """Train and score client after client, as ``edge_client.local_round.LocalTrainer`` does.
+    """Train and score client after client, as ``edge_client.training.local_round.LocalTrainer``
+    does.
 
     Attributes:
         layout: What a client's personal state holds.

@@ -19,7 +19,7 @@ from simulation.worker_process import Answer, Job, Setting, serve
 
 # Imported once, before the workers are forked. Torch imports its compiler when the first network
 # or optimiser is made, which would cost each worker more than a second.
-_PRELOADED = ["edge_client.local_round", "torch._dynamo"]
+_PRELOADED = ["edge_client.training.local_round", "torch._dynamo"]
 
 _SHORT_GROUP_S = 0.02
 _SHORT_GROUPS_PER_WORKER = 4

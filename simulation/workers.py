@@ -20,10 +20,10 @@ from typing import NamedTuple, Self
 
 from torch import Tensor
 
-from edge_client.compute import resolve_device
-from edge_client.local_round import LocalTrainer
+from edge_client.descent.compute import resolve_device
 from edge_client.personalisation.grown_state import kept_layout
 from edge_client.personalisation.registry import build_client_half
+from edge_client.training.local_round import LocalTrainer
 from models.plan.plan import Plan
 from models.tasks.keystrokes import KeystrokeCounts
 from models.tasks.metrics import Counts

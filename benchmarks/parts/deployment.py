@@ -14,9 +14,9 @@ from pathlib import Path
 import psutil
 from sqlalchemy import Row, select
 
-from edge_client.device_folder import DeviceFolder
-from edge_client.enrolling import enrol_device
-from edge_client.floor import write_starting_floor
+from edge_client.folder.layout import DeviceFolder
+from edge_client.owner.floor import write_starting_floor
+from edge_client.wire.enrolling import enrol_device
 from privacy.identities.invite import read_invite
 from protos import federation_pb2 as pb
 from server.admin_client import admin_stub

@@ -11,8 +11,8 @@ import time
 import torch
 
 from benchmarks.comparators.opacus_hooks import train_with_hooks
-from edge_client.compute import prepare_compute
-from edge_client.local_round import run_training
+from edge_client.descent.compute import prepare_compute
+from edge_client.training.local_round import run_training
 from models.networks.flat_parameters import initial_parameters, load_parameters
 from models.networks.registry import build_network
 from models.plan.plan import Plan, TrainingSettings, VocabularySettings

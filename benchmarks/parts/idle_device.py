@@ -16,14 +16,14 @@ from pathlib import Path
 
 import numpy as np
 
-from edge_client.agent import Agent
-from edge_client.device import Device
-from edge_client.device_folder import DeviceFolder
-from edge_client.floor import read_floor
-from edge_client.job import Job, Outcome, Trained
-from edge_client.policy import PolicySettings
-from edge_client.sensors import Reading
-from edge_client.traffic import Traffic
+from edge_client.agent.agent import Agent
+from edge_client.agent.device import Device
+from edge_client.folder.layout import DeviceFolder
+from edge_client.jobs.job import Job, Outcome, Trained
+from edge_client.owner.floor import read_floor
+from edge_client.owner.policy import PolicySettings
+from edge_client.owner.sensors import Reading
+from edge_client.owner.traffic import Traffic
 from models.plan.plan import Plan, decode_plan
 from models.settings.model import schema_of
 from models.vector.codec import decode, payload_size

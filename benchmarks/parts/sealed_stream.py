@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 
 from benchmarks.parts.two_parties import NONCE, RUN, Parties, context_of, schema_of_size
-from edge_client.transport import UPLOAD, encode_chunk, model_stream
+from edge_client.wire.transport import UPLOAD, encode_chunk, model_stream
 from models.compression.update_format import PlainFormat, UpdateFormats
 from privacy.sealing.envelope import Direction, Opener, seal, sealed_bytes
 from protos import federation_pb2 as pb

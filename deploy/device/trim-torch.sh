@@ -29,4 +29,4 @@ for library in "$torch"/lib/libtorch_cpu.so "$torch"/lib/libtorch_python.so; do
 done
 echo "torch: $before MB before, $(du -sm "$torch" | cut -f1) MB now"
 # Proves that the training process still loads.
-"$python" -P -c 'import edge_client.work'
+"$python" -P -c 'import edge_client.child.work'

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from edge_client.datasets.federated_text import DatasetError
+from edge_client.datasets.text_set import DatasetError
 from models.tasks.image_classification import LabelledImages
 
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from edge_client.datasets.federated_text import DatasetError, Sentence
+from edge_client.datasets.text_set import DatasetError, Sentence
 
 Row = TypeVar("Row")
 

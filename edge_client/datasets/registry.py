@@ -3,28 +3,23 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from edge_client.datasets import (
-    an4,
-    cifar,
-    digits,
-    espeak,
+from edge_client.datasets.character_set import CharacterLoader, CharacterText
+from edge_client.datasets.image_set import ImageLoader, ImageSet
+from edge_client.datasets.images import cifar, digits
+from edge_client.datasets.speech import an4, espeak, fsdd, ljspeech, recordings
+from edge_client.datasets.speech_set import SpeechLoader, SpeechSet, gather
+from edge_client.datasets.text import (
     folder,
-    fsdd,
     irc,
     jsonl,
-    ljspeech,
     manual,
     ptb,
-    recordings,
     reddit,
     shakespeare,
     sms,
     wikitext2,
 )
-from edge_client.datasets.character_text import CharacterLoader, CharacterText
-from edge_client.datasets.federated_text import DatasetError, FederatedText, Loader
-from edge_client.datasets.image_set import ImageLoader, ImageSet
-from edge_client.datasets.speech_set import SpeechLoader, SpeechSet, gather
+from edge_client.datasets.text_set import DatasetError, FederatedText, Loader
 from models.settings.audio import ClipSettings
 from models.text.speech_alphabet import SpeechTextSettings
 

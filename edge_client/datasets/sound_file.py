@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_client.datasets.federated_text import DatasetError
+from edge_client.datasets.text_set import DatasetError
 
 SOUND_SUFFIXES = (".wav", ".flac")
 _FORMATS = ("WAV", "WAVEX", "FLAC", "NIST")

@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from edge_client.datasets.federated_text import DatasetError
 from edge_client.datasets.sound_file import SoundSource
+from edge_client.datasets.text_set import DatasetError
 from models.settings.audio import ClipSettings
 from models.sound.mel import SoundError
 from models.sound.waveform import mono, resample, set_loudness, trim_silence

@@ -1,6 +1,7 @@
 """The protocol of a personalisation method's client half, and what it is given.
 
-Roles say which tensors a client keeps and which it sends; the loop in ``edge_client.descent``
+Roles say which tensors a client keeps and which it sends; the loop in
+``edge_client.descent.descent``
 trains them. A client half says what a method does beyond that: in which order it trains what, by
 which objective, what it keeps beside the model, and how it predicts. One object serves client after
 client and keeps nothing between them.
@@ -13,8 +14,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from edge_client.descent import Descent
-from edge_client.optimisers import Optimiser
+from edge_client.descent.descent import Descent
+from edge_client.descent.optimisers import Optimiser
 from models.networks.registry import Network
 from models.plan.plan import TrainingSettings
 from models.tasks.metrics import Counts

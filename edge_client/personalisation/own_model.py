@@ -13,7 +13,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from edge_client.optimisers import Optimiser
+from edge_client.descent.optimisers import Optimiser
 from edge_client.personalisation.method import ClientRound, ClientScoring, Learnt
 from edge_client.personalisation.plain import PlainHalf
 from edge_client.personalisation.proximal import pull_towards

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import torch
 
-from edge_client.device_examples import training_examples
-from edge_client.local_round import LocalTrainer
+from edge_client.child.own_text import training_examples
+from edge_client.training.local_round import LocalTrainer
 from models.networks.flat_parameters import initial_parameters
 from models.settings.model import schema_of
 from models.text.vocabulary import Vocabulary

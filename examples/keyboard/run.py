@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from edge_client.compute import prepare_compute
+from edge_client.descent.compute import prepare_compute
 from examples.keyboard.attention import attention_weights
 from examples.keyboard.devices import Deal, deal
 from examples.keyboard.following import DemoError, await_coordinator, follow

@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from edge_client.local_round import evaluate_users
-from edge_client.traffic import Day
+from edge_client.owner.traffic import Day
+from edge_client.training.local_round import evaluate_users
 from examples.keyboard.devices import Deal
 from examples.keyboard.processes import run, sotto
 from examples.keyboard.setting_up import Place

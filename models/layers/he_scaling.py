@@ -4,7 +4,8 @@ A scaled layer computes with the effective weight ŵ = w·sqrt(2 / fan-in), wher
 the raw weight w, which is drawn from N(0, 1). All raw weights then have one size, so one learning
 rate fits wide and narrow layers, and a layer that is added later is no louder than the others.
 
-The parameter that a network holds here is ŵ, and `edge_client.optimisers` steps it as if it held w:
+The parameter that a network holds here is ŵ, and `edge_client.descent.optimisers` steps it as if it
+held w:
 a raw step of Δ moves ŵ by Δ·sqrt(2 / fan-in). That is the same training without a multiplication in
 every pass, and whatever is sent, clipped, weighed, noised, averaged or exported is effective.
 

@@ -1,6 +1,7 @@
 """Hold what a device's owner publishes: the personal tensors of the device's model, signed by it.
 
-A personal part never leaves its device by itself (`edge_client.publishing` writes this file when
+A personal part never leaves its device by itself (`edge_client.child.publishing` writes this file
+when
 its owner says so, and the owner hands it over). The device's signing key signs it, so whoever makes
 a keyboard of it knows whose it is::
 

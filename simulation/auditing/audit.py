@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 import torch
 
-from edge_client.compute import prepare_compute
+from edge_client.descent.compute import prepare_compute
 from models.networks.flat_parameters import load_parameters
 from models.networks.registry import build_network, word_network
 from models.settings.model import schema_of

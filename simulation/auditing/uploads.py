@@ -12,7 +12,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from edge_client.local_round import LocalTrainer
+from edge_client.training.local_round import LocalTrainer
 from models.networks.role_vectors import part_of
 from models.plan.plan import Plan, download_schema, plan_schema, released_schema
 from models.text.vocabulary import EOS

@@ -9,9 +9,9 @@ import msgspec
 import torch
 from torch import Tensor
 
-from edge_client.datasets.federated_text import DatasetError
 from edge_client.datasets.registry import load_speech
 from edge_client.datasets.speech_set import Clip, read_clip
+from edge_client.datasets.text_set import DatasetError
 from edge_client.speech_partitions import hold_out
 from models.settings.audio import ClipSettings, MelSettings
 from models.sound.mel import log_mel

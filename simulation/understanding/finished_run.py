@@ -7,11 +7,11 @@ import msgspec
 import torch
 from torch import Tensor
 
-from edge_client.client_network import ClientNetwork
 from edge_client.personalisation.grown_state import kept_layout, read_kept_state
 from edge_client.personalisation.own_model import own_model
 from edge_client.personalisation.registry import build_client_half
 from edge_client.personalisation.state import PersonalState, StateLayout
+from edge_client.training.client_network import ClientNetwork
 from models.networks.flat_parameters import load_parameters
 from models.networks.registry import Network
 from models.networks.role_vectors import put_part

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from edge_client.compute import prepare_compute
-from edge_client.local_round import LocalTrainer
-from edge_client.new_client import Fitted, NewClientFit
+from edge_client.descent.compute import prepare_compute
 from edge_client.personalisation.state import PersonalState
+from edge_client.training.local_round import LocalTrainer
+from edge_client.training.new_client import Fitted, NewClientFit
 from models.settings.hypernetwork import EmbeddingFitSettings
 from models.settings.voice import TransformerTtsSettings
 from models.tasks.metrics import Counts

@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import torch
 
-from edge_client.device_folder import CoordinatorKeys, DeviceFolder
-from edge_client.floor import write_starting_floor
-from edge_client.job import Failed, Job
-from edge_client.work import do_job
+from edge_client.child.work import do_job
+from edge_client.folder.layout import CoordinatorKeys, DeviceFolder
+from edge_client.jobs.job import Failed, Job
+from edge_client.owner.floor import write_starting_floor
 from models.networks.flat_parameters import initial_parameters
 from models.plan.plan import Plan
 from models.settings.model import schema_of

@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
-from edge_client.device import Device
-from edge_client.device_folder import DeviceFolder
-from edge_client.floor import Floor
-from edge_client.job import Evaluated, Fitted, Job, Outcome, Trained
-from edge_client.refusal import RefusedError, UnreachableError
-from edge_client.traffic import Traffic
-from edge_client.transport import Transport
+from edge_client.agent.device import Device
+from edge_client.folder.layout import DeviceFolder
+from edge_client.jobs.job import Evaluated, Fitted, Job, Outcome, Trained
+from edge_client.owner.floor import Floor
+from edge_client.owner.traffic import Traffic
+from edge_client.wire.refusal import RefusedError, UnreachableError
+from edge_client.wire.transport import Transport
 from models.plan.plan import Plan, VocabularySettings
 from models.settings.model import schema_of
 from models.text.vocabulary import SHIPPED_NAME, shipped_vocabulary

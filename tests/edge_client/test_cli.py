@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from edge_client.agent import Agent
+from edge_client.agent.agent import Agent
+from edge_client.agent.exit_status import NotServed
+from edge_client.agent.session import Ended
 from edge_client.cli import main
-from edge_client.client_settings import write_starting_settings
-from edge_client.device_folder import CoordinatorKeys, DeviceFolder, Enrolment
-from edge_client.example_ledger import ExampleSpending, write_spending
-from edge_client.exit_status import NotServed
-from edge_client.floor import write_starting_floor
-from edge_client.session import Ended
+from edge_client.folder.layout import CoordinatorKeys, DeviceFolder, Enrolment
+from edge_client.owner.example_ledger import ExampleSpending, write_spending
+from edge_client.owner.floor import write_starting_floor
+from edge_client.owner.settings import write_starting_settings
 from privacy.example_level.settings import ExampleEvent
 from privacy.identities.authority import CertificateAuthority
 from tests.privacy.conftest import RUN, enrol

@@ -67,7 +67,7 @@ def test_training_needs_the_training_devices_list_alone_and_nothing_that_is_trim
     trimmed = re.findall(r"[\w./]+", script.partition("for part in")[2].partition("do\n")[0])
     assert {"_inductor", "test", "include"} <= set(trimmed)
     code = (
-        "import edge_client.work, edge_client.cli, torch\n"
+        "import edge_client.child.work, edge_client.cli, torch\n"
         "from pathlib import Path\n"
         "home = Path(torch.__file__).parent\n"
         f"gone = [home / part for part in {trimmed!r}]\n"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from torch import Tensor
 
-from edge_client.compute import prepare_compute
-from edge_client.device_examples import training_examples
-from edge_client.local_round import LocalTrainer
+from edge_client.child.own_text import training_examples
+from edge_client.descent.compute import prepare_compute
+from edge_client.training.local_round import LocalTrainer
 from models.networks.flat_parameters import parameters_sha256
 from models.plan.plan import Plan
 from server.config import FederationConfig, make_plan

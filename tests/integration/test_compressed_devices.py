@@ -6,8 +6,8 @@ from itertools import pairwise
 import pytest
 import torch
 
+from edge_client.owner.traffic import Traffic
 from edge_client.personalisation.state import read_state
-from edge_client.traffic import Traffic
 from models.compression.release_delta import encode_delta
 from models.compression.update_format import update_format
 from privacy.sealing.envelope import sealed_bytes

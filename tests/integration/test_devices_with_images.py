@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from torch import Tensor
 
-from edge_client.compute import prepare_compute
-from edge_client.local_round import LocalTrainer
-from edge_client.own_examples import OwnImages, read_images
+from edge_client.child.own_examples import OwnImages, read_images
+from edge_client.descent.compute import prepare_compute
+from edge_client.training.local_round import LocalTrainer
 from models.plan.release_record import VOCABULARY_FILE
 from server.config import make_plan
 from server.release_files import ReleaseFolder

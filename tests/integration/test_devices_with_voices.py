@@ -7,18 +7,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from edge_client.compute import prepare_compute
-from edge_client.device_folder import DeviceFolder
-from edge_client.exit_status import NO_ROUND
-from edge_client.local_round import LocalTrainer
-from edge_client.new_client import Fitted, NewClientFit
-from edge_client.own_examples import OwnRecordings
+from edge_client.agent.exit_status import NO_ROUND
+from edge_client.child.own_examples import OwnRecordings
+from edge_client.descent.compute import prepare_compute
+from edge_client.folder.layout import DeviceFolder
 from edge_client.personalisation.state import PersonalState, read_state
+from edge_client.training.local_round import LocalTrainer
+from edge_client.training.new_client import Fitted, NewClientFit
 from models.settings.hypernetwork import EmbeddingFitSettings
 from models.settings.voice import TransformerTtsSettings
 from server.config import make_plan
 from server.release_files import read_release
-from tests.edge_client.test_speech_examples import record
+from tests.edge_client.datasets.test_speech_examples import record
 from tests.integration.federation import Federation, free_ports
 from tests.integration.personal_federation import Simulated
 from tests.integration.real_device import LIMIT_S, RealDevice, await_rounds, until

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from edge_client.compute import prepare_compute
-from edge_client.device_examples import training_examples
-from edge_client.exit_status import NO_ROUND
-from edge_client.local_round import LocalTrainer
-from edge_client.new_client import Fitted, NewClientFit
+from edge_client.agent.exit_status import NO_ROUND
+from edge_client.child.own_text import training_examples
+from edge_client.descent.compute import prepare_compute
 from edge_client.personalisation.state import read_state
+from edge_client.training.local_round import LocalTrainer
+from edge_client.training.new_client import Fitted, NewClientFit
 from models.personal.hypernetwork import Hypernetwork
 from models.plan.plan import hypernetwork_of, upload_schema
 from models.settings.hypernetwork import EmbeddingFitSettings

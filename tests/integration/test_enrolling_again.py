@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from edge_client.device_folder import DeviceFolder
+from edge_client.folder.layout import DeviceFolder
 from privacy.identities.party import Identity
 from server.clients import list_clients, revoke_client
 from server.store import open_store

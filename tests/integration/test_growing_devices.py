@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from edge_client.compute import prepare_compute
-from edge_client.device_examples import training_examples
-from edge_client.local_round import LocalTrainer
-from edge_client.optimiser_growth import grow_optimiser_state
-from edge_client.optimisers import OptimiserState
+from edge_client.child.own_text import training_examples
+from edge_client.descent.compute import prepare_compute
+from edge_client.descent.optimiser_growth import grow_optimiser_state
+from edge_client.descent.optimisers import OptimiserState
 from edge_client.personalisation.state import PersonalState, PersonalStateError, read_state
+from edge_client.training.local_round import LocalTrainer
 from models.networks.grown_layers import first_parameters
 from models.settings.model import schema_of
 from tests.integration.conftest import Make, MakeDevices

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from edge_client.compute import prepare_compute
-from edge_client.local_round import LocalTrainer
+from edge_client.descent.compute import prepare_compute
 from edge_client.personalisation.grown_state import read_kept_state
 from edge_client.personalisation.state import PersonalState, write_state
+from edge_client.training.local_round import LocalTrainer
 from models.plan.plan import Plan, released_schema
 from models.plan.release_record import PERSONALISATION_FILE
 from protos import federation_pb2 as pb

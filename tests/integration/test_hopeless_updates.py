@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from edge_client.device import Device as AgentDevice
-from edge_client.device_folder import CoordinatorKeys, DeviceFolder
-from edge_client.floor import Floor
-from edge_client.job import Job, Trained
-from edge_client.session import Ended, Session
-from edge_client.traffic import Traffic
-from edge_client.transport import Transport
+from edge_client.agent.device import Device as AgentDevice
+from edge_client.agent.session import Ended, Session
+from edge_client.folder.layout import CoordinatorKeys, DeviceFolder
+from edge_client.jobs.job import Job, Trained
+from edge_client.owner.floor import Floor
+from edge_client.owner.traffic import Traffic
+from edge_client.wire.transport import Transport
 from models.plan.plan import decode_plan
 from models.settings.model import schema_of
 from protos import federation_pb2 as wire

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from edge_client.acceptance import PlanRefusedError, accept_plan
-from edge_client.client_settings import read_client_settings, write_starting_settings
-from edge_client.floor import read_floor, write_starting_floor
-from edge_client.traffic import Traffic
+from edge_client.agent.acceptance import PlanRefusedError, accept_plan
+from edge_client.owner.floor import read_floor, write_starting_floor
+from edge_client.owner.settings import read_client_settings, write_starting_settings
+from edge_client.owner.traffic import Traffic
 from protos import federation_pb2 as pb
 from server.config import make_plan, parse_config, preset_text
 

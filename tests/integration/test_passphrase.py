@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from edge_client.device_folder import DeviceFolder
-from edge_client.enrolling import renew_certificates
-from edge_client.transport import Transport
+from edge_client.folder.layout import DeviceFolder
+from edge_client.wire.enrolling import renew_certificates
+from edge_client.wire.transport import Transport
 from privacy.identities.keys import KeyFileError
 from privacy.identities.party import Identity
 from tests.integration.conftest import Make

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from edge_client.compute import prepare_compute
-from edge_client.device_examples import OwnText, training_examples
-from edge_client.local_round import LocalTrainer
-from edge_client.local_text import TextSettings
+from edge_client.child.own_text import OwnText, training_examples
+from edge_client.descent.compute import prepare_compute
+from edge_client.owner.typed_text import TextSettings
 from edge_client.personalisation.state import PersonalState, read_state
+from edge_client.training.local_round import LocalTrainer
 from models.plan.release_record import PERSONALISATION_FILE
 from protos import federation_pb2 as pb
 from server.config import FederationConfig, make_plan

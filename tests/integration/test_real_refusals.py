@@ -10,9 +10,9 @@ import grpc
 import pytest
 import torch
 
-from edge_client.device_examples import OwnText
-from edge_client.local_round import run_evaluation, run_training
-from edge_client.local_text import TextSettings
+from edge_client.child.own_text import OwnText
+from edge_client.owner.typed_text import TextSettings
+from edge_client.training.local_round import run_evaluation, run_training
 from models.networks.flat_parameters import initial_parameters
 from models.settings.model import schema_of
 from protos import federation_pb2 as pb

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from edge_client.device_folder import DeviceFolder, Enrolment
-from edge_client.enrolling import enrol_device, renew_certificates
-from edge_client.refusal import RefusedError
-from edge_client.transport import Transport
+from edge_client.folder.layout import DeviceFolder, Enrolment
+from edge_client.wire.enrolling import enrol_device, renew_certificates
+from edge_client.wire.refusal import RefusedError
+from edge_client.wire.transport import Transport
 from privacy.identities.invite import read_invite
 from privacy.identities.party import Identity
 from protos import federation_pb2 as wire

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 import torch
 
-from edge_client.compute import prepare_compute
+from edge_client.descent.compute import prepare_compute
 from models.text.vocabulary import shipped_vocabulary
 from simulation.config import SimulationConfig, config_from
 from simulation.overrides import parse_override, with_setting

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from edge_client.compute import prepare_compute
-from edge_client.local_round import LocalResult, LocalTrainer
+from edge_client.descent.compute import prepare_compute
+from edge_client.training.local_round import LocalResult, LocalTrainer
 from models.networks.flat_parameters import initial_parameters
 from models.networks.role_vectors import part_of
 from models.plan.plan import (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from edge_client.local_round import run_training
+from edge_client.training.local_round import run_training
 from models.networks.flat_parameters import initial_parameters
 from server.buffered_rounds import BufferedMachine
 from server.closing import close_round

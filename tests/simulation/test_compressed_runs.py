@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from edge_client.local_round import LocalTrainer
 from edge_client.personalisation.state import PersonalState
+from edge_client.training.local_round import LocalTrainer
 from models.compression.release_delta import encode_delta
 from models.compression.update_format import update_format
 from models.networks.flat_parameters import initial_parameters

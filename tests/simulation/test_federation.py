@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from edge_client.local_round import LocalResult, LocalTrainer, run_training
+from edge_client.training.local_round import LocalResult, LocalTrainer, run_training
 from models.networks.flat_parameters import initial_parameters
 from models.plan.plan import Plan
 from models.settings.model import schema_of

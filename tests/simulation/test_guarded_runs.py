@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from edge_client.local_round import LocalTrainer
+from edge_client.training.local_round import LocalTrainer
 from models.networks.flat_parameters import initial_parameters
 from privacy.accounting.accountant import epsilon_of
 from privacy.accounting.budget import PrivacyBudget, rounds_left

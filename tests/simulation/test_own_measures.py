@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import export.release
-from edge_client.local_round import LocalTrainer
 from edge_client.personalisation.own_model import own_model
 from edge_client.personalisation.state import read_state
+from edge_client.training.local_round import LocalTrainer
 from export.client_model import client_parameters
 from models.networks.flat_parameters import load_parameters
 from models.networks.registry import build_network, word_network

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import simulation.runner
-from edge_client.local_round import LocalTrainer
+from edge_client.training.local_round import LocalTrainer
 from models.networks.flat_parameters import initial_parameters
 from server.release_files import read_release
 from simulation.config import SimulationConfig

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 import torch
 
-from edge_client.datasets.federated_text import DatasetError
+from edge_client.datasets.text_set import DatasetError
 from models.tasks.image_classification import LabelledImages
 from models.text.vocabulary import EOS, UNK
 from server.config import ConfigError

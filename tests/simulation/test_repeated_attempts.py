@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import simulation.runner
-from edge_client.local_round import LocalTrainer
 from edge_client.personalisation.state import PersonalState
+from edge_client.training.local_round import LocalTrainer
 from server.config import make_plan
 from server.round_answers import Abort, Close
 from simulation.arrivals import SynchronousArrivals

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 import torch
 
-from edge_client.datasets.federated_text import DatasetError
 from edge_client.datasets.sound_file import SoundFile
 from edge_client.datasets.speech_set import Clip, SpeechSet
+from edge_client.datasets.text_set import DatasetError
 from models.settings.voice import TransformerTtsSettings
 from models.tasks.speech_examples import SpeechExamples
 from models.text.speech_alphabet import decode_speech
@@ -21,7 +21,7 @@ from simulation.metrics import read_metrics
 from simulation.population import Population, PopulationError
 from simulation.runner import RunOptions, run_simulation
 from simulation.speech_population import population_of_clips
-from tests.edge_client.test_speech_examples import VOICE, record
+from tests.edge_client.datasets.test_speech_examples import VOICE, record
 
 TABLES: dict[str, Any] = {
     "seed": 1,

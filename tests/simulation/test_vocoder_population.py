@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from torch import Tensor
 
-from edge_client.datasets.federated_text import DatasetError
-from edge_client.own_sounds import OwnSounds
+from edge_client.child.own_sounds import OwnSounds
+from edge_client.datasets.text_set import DatasetError
 from models.settings.audio import MelSettings
 from models.settings.vocoder import VocoderSettings
 from models.tasks.metrics import Counts
@@ -18,7 +18,7 @@ from simulation.metrics import read_metrics
 from simulation.population import PopulationError
 from simulation.runner import RunOptions, run_simulation
 from simulation.vocoder_figures import vocoder_figures
-from tests.edge_client.test_speech_examples import record
+from tests.edge_client.datasets.test_speech_examples import record
 
 MODEL = VocoderSettings(
     mel=MelSettings(

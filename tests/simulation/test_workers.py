@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from edge_client.local_round import LocalResult, LocalTrainer
+from edge_client.training.local_round import LocalResult, LocalTrainer
 from models.networks.flat_parameters import initial_parameters
 from models.plan.plan import Plan
 from server.config import make_plan

@@ -10,10 +10,10 @@ import pytest
 import torch
 from PIL import Image
 
-from edge_client.datasets.federated_text import DatasetError
-from edge_client.datasets.image_sheets import read_sheets
-from edge_client.datasets.plain_pickle import read_plain_pickle
+from edge_client.datasets.images.image_sheets import read_sheets
+from edge_client.datasets.images.plain_pickle import read_plain_pickle
 from edge_client.datasets.registry import load_images
+from edge_client.datasets.text_set import DatasetError
 from tests.edge_client.datasets.python2_pickle import python2_pickle
 
 DATA = Path(os.environ.get("SOTTO_DATA", Path(__file__).parents[4] / "shared" / "data"))

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from edge_client.datasets.federated_text import DatasetError
-from edge_client.datasets.irc import is_bot
 from edge_client.datasets.registry import DATASETS, load_by_user_time, load_dataset
-from edge_client.datasets.sms_xml import read_messages
+from edge_client.datasets.text.irc import is_bot
+from edge_client.datasets.text.sms_xml import read_messages
+from edge_client.datasets.text_set import DatasetError
 
 
 def write_ptb(folder: Path) -> None:
@@ -331,7 +331,7 @@ def test_xml_that_is_no_corpus_is_refused_by_line(tmp_path: Path, content: str, 
 def test_an_archive_may_not_grow_without_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edge_client.datasets.sms_xml.LARGEST_BYTES", 8 << 20)
+    monkeypatch.setattr("edge_client.datasets.text.sms_xml.LARGEST_BYTES", 8 << 20)
     # 16 MiB of blanks in 16 kB of archive.
     bomb = zipped(tmp_path / "smsCorpus_en.zip", b"<smsCorpus>" + b" " * (16 << 20))
     assert bomb.stat().st_size < 100_000

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from edge_client.datasets.federated_text import DatasetError
-from edge_client.datasets.manual import prose_by_topic
 from edge_client.datasets.registry import load_dataset
+from edge_client.datasets.text.manual import prose_by_topic
+from edge_client.datasets.text_set import DatasetError
 from models.text.words import split_sentences
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from edge_client.datasets.federated_text import UserText
 from edge_client.datasets.registry import load_dataset
+from edge_client.datasets.text_set import UserText
 from models.text.vocabulary import EOS, UNK, build_vocabulary, shipped_vocabulary
 
 DATA = Path(os.environ.get("SOTTO_DATA", Path(__file__).parents[4] / "shared" / "data"))

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from edge_client.local_round import LocalTrainer
+from edge_client.training.local_round import LocalTrainer
 from models.settings.gaussian_process import GaussianProcessSettings
 from models.settings.model import ModelSettings, schema_of
 from models.settings.personalisation import PFedGpSettings

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from edge_client.local_round import LocalTrainer
+from edge_client.training.local_round import LocalTrainer
 from models.personal.neighbours import MissingFaissError
 from models.plan.plan import Plan, TrainingSettings, VocabularySettings
 from models.settings.model import TransformerLmSettings, schema_of

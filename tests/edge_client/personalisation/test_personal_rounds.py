@@ -7,8 +7,8 @@ import msgspec
 import pytest
 import torch
 
-from edge_client.local_round import LocalTrainer, run_training
 from edge_client.personalisation.state import PersonalState
+from edge_client.training.local_round import LocalTrainer, run_training
 from models.networks.flat_parameters import initial_parameters
 from models.networks.role_vectors import part_of
 from models.plan.plan import Plan, TrainingSettings, download_schema, plan_schema

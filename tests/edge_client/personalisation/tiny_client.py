@@ -6,8 +6,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from edge_client.descent import Descent
-from edge_client.optimisers import Optimiser
+from edge_client.descent.descent import Descent
+from edge_client.descent.optimisers import Optimiser
 from edge_client.personalisation.method import ClientHalf, ClientRound, ClientScoring, Learnt
 from models.networks.flat_parameters import load_parameters, read_parameters
 from models.plan.plan import TrainingSettings

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_client.local_round import LocalTrainer
+from edge_client.training.local_round import LocalTrainer
 from models.compression.update_format import update_format, update_formats
 from models.networks.flat_parameters import initial_parameters
 from models.plan.plan import Plan

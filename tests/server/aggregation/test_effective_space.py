@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from edge_client.optimisers import Optimiser
+from edge_client.descent.optimisers import Optimiser
 from models.layers.he_scaling import HeLinear
 from models.networks.flat_parameters import read_parameters, read_update
 from models.vector.schema import Schema, TensorSpec

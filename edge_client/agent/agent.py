@@ -1,0 +1,173 @@
+"""The device agent: wait until the device allows it, check in, serve leases, come back.
+
+It runs for months on machines that nobody watches, so it holds little (no torch), writes its
+state atomically, and treats every failure as one of three: try again later, start the lease over,
+or stop and say what a person must do.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+
+from edge_client.agent.data_at_hand import check_data_at_hand
+from edge_client.agent.device import Device
+from edge_client.agent.session import Ended, Session
+from edge_client.datasets.text_set import DatasetError
+from edge_client.owner.policy import PolicySettings, Verdict, Wait, decide
+from edge_client.owner.sensors import Sensors
+from edge_client.wire.backoff import LAST_CEILING_S, delays
+from edge_client.wire.enrolling import renew_certificates
+from edge_client.wire.refusal import RefusedError, UnreachableError
+from edge_client.wire.transport import Transport
+from privacy.identities.party import Identity
+from protos.refusals import RefusalCode
+
+logger = logging.getLogger(__name__)
+
+# How often the sensors are read while a lease is held; a device must be given back soon.
+SENSOR_INTERVAL_S = 15.0
+# How often a device without data looks again: a keyboard writes some within the hour.
+DATA_INTERVAL_S = 600.0
+# How often the clock is read on a stream: a machine that slept would oversleep one long wait.
+RENEWAL_INTERVAL_S = 3600.0
+
+
+class Agent:
+    """Serve a federation from one device folder until cancelled."""
+
+    def __init__(
+        self,
+        device: Device,
+        *,
+        address: str,
+        ca_certificate: bytes,
+        policy: PolicySettings,
+        sensors: Sensors,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Prepare an agent.
+
+        Args:
+            device: The device's folder, data, floor and trainer.
+            address: ``host:port`` of the coordinator's device listener.
+            ca_certificate: The federation's CA, DER.
+            policy: When the device may work.
+            sensors: What the device knows of itself.
+            clock: Seconds since 1970 UTC.
+        """
+        self._device = device
+        self._address = address
+        self._ca_certificate = ca_certificate
+        self._policy = policy
+        self._sensors = sensors
+        self._clock = clock
+        self._renew = False
+
+    async def run(self, *, once: bool) -> Ended:
+        """Serve leases; with ``once``, return after one lease or at the end of the run.
+
+        No place in a round is taken while there is no data.
+
+        Raises:
+            CertificateError: If the device's certificates have expired, or its clock is wrong.
+            DatasetError: With ``once``, if there is no data.
+            KeyFileError: If its keys cannot be read.
+            RefusedError: If the coordinator refuses for a reason that waiting cannot cure.
+        """
+        self._device.folder.empty_work()
+        waits = delays(random.SystemRandom())
+        try:
+            while True:
+                await self._until_allowed()
+                began = self._clock()
+                try:
+                    check_data_at_hand(self._device.data)
+                    ended = await self._session(once=once)
+                except DatasetError as error:
+                    if once:
+                        raise
+                    logger.warning("no data, so no round: %s", error)
+                    await _pause(DATA_INTERVAL_S, str(error))
+                except (UnreachableError, OSError) as error:
+                    # A full disk is no reason to stop: what is sealed is kept for the next try.
+                    if self._clock() - began > LAST_CEILING_S:
+                        # The stream held for longer than any wait: this is a first failure.
+                        waits = delays(random.SystemRandom())
+                    await _pause(next(waits), str(error))
+                except RefusedError as refusal:
+                    if refusal.is_fatal:
+                        raise
+                    # The coordinator may have rotated its keys since this device last renewed.
+                    self._renew = refusal.code == RefusalCode.UNSEAL_FAILED
+                    await _pause(next(waits), str(refusal))
+                else:
+                    if once and ended.reason in {"served", "finished"}:
+                        return ended
+                    waits = delays(random.SystemRandom())
+                    await _pause(_spread(ended.retry_after_s), ended.reason)
+        finally:
+            await self._device.trainer.close()
+
+    async def _session(self, *, once: bool) -> Ended:
+        identity = Identity.load(self._device.folder.identity, self._device.passphrase)
+        # Told here: TLS would only say that the connection failed, again and again.
+        identity.check_time(self._clock())
+        async with self._transport(identity) as transport:
+            if self._renew or identity.due_for_renewal(self._clock()):
+                await self._renew_certificates(transport)
+                return Ended(0.0, "certificates renewed")
+            session = Session(self._device, transport, once=once)
+            return await session.run(
+                self._until_forbidden, lambda: self._until_renewal_due(identity)
+            )
+
+    async def _renew_certificates(self, transport: Transport) -> None:
+        await renew_certificates(
+            self._device.folder,
+            self._ca_certificate,
+            transport,
+            now=self._clock(),
+            passphrase=self._device.passphrase,
+        )
+        self._renew = False
+        logger.info("certificates renewed")
+
+    def _transport(self, identity: Identity) -> Transport:
+        return Transport(
+            self._address,
+            self._ca_certificate,
+            identity.tls_key_pem,
+            identity.tls_certificate_pem,
+        )
+
+    async def _until_allowed(self) -> None:
+        while isinstance(verdict := self._decide(), Wait):
+            logger.info("waiting up to %.0f s: %s", verdict.seconds, verdict.reason)
+            await asyncio.sleep(verdict.seconds)
+        if verdict.unknown:
+            logger.warning("no sensor knows whether: %s; allowed", ", ".join(verdict.unknown))
+
+    async def _until_forbidden(self) -> None:
+        while not isinstance(verdict := self._decide(), Wait):
+            await asyncio.sleep(SENSOR_INTERVAL_S)
+        logger.info("giving the device back: %s", verdict.reason)
+
+    async def _until_renewal_due(self, identity: Identity) -> None:
+        while not identity.due_for_renewal(self._clock()):
+            await asyncio.sleep(RENEWAL_INTERVAL_S)
+        logger.info("leaving the stream: certificates are due for renewal")
+
+    def _decide(self) -> Verdict:
+        return decide(self._policy, self._sensors, self._clock())
+
+
+async def _pause(seconds: float, reason: str) -> None:
+    logger.info("checking in again in %.1f s: %s", seconds, reason)
+    await asyncio.sleep(seconds)
+
+
+def _spread(seconds: float) -> float:
+    """Lengthen a wait by up to a tenth, so that devices told the same do not return together."""
+    return seconds * (1 + 0.1 * random.SystemRandom().random())

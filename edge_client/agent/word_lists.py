@@ -1,0 +1,80 @@
+"""Find the word list that a plan names: shipped with sotto, kept on the device, or fetched.
+
+Lists are public and found by their digest, so a device believes none that does not match.
+"""
+
+import hashlib
+from pathlib import Path
+
+from edge_client.agent.acceptance import PlanRefusedError
+from edge_client.agent.version_gap import older_side
+from edge_client.wire.transport import Transport
+from models.plan.plan import VocabularySettings
+from models.text.vocabulary import (
+    SHIPPED_NAME,
+    Vocabulary,
+    VocabularyError,
+    load_vocabulary,
+    shipped_vocabulary,
+)
+from privacy.foundation.atomic_files import write_atomically
+
+
+async def ensure_word_list(
+    wanted: VocabularySettings, folder: Path, transport: Transport, *, coordinator: str
+) -> None:
+    """Fetch a list that is neither shipped nor kept.
+
+    Args:
+        wanted: The plan's list.
+        folder: Folder with the device's word lists.
+        transport: To the coordinator.
+        coordinator: Version of its software, as the lease names it.
+
+    Raises:
+        PlanRefusedError: If the shipped list of that name is another one, or the list fetched
+            does not have the digest.
+        RefusedError: If the coordinator does not serve the list.
+        UnreachableError: If it cannot be reached.
+    """
+    if wanted.name == SHIPPED_NAME:
+        _check_shipped(wanted, coordinator)
+        return
+    path = _path(wanted, folder)
+    if path.exists():
+        return
+    encoded = await transport.fetch_vocabulary(bytes.fromhex(wanted.sha256))
+    if hashlib.sha256(encoded).hexdigest() != wanted.sha256:
+        raise PlanRefusedError("vocabulary_mismatch", "the word list served is not the plan's")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    write_atomically(path, encoded)
+
+
+def word_list(wanted: VocabularySettings, folder: Path) -> Vocabulary:
+    """Return a list that `ensure_word_list` has made sure of.
+
+    Raises:
+        VocabularyError: If the file is missing, was changed, or has another size.
+    """
+    if wanted.name == SHIPPED_NAME:
+        return shipped_vocabulary(wanted.size)
+    words = load_vocabulary(_path(wanted, folder))
+    if words.sha256.hex() != wanted.sha256 or len(words) != wanted.size:
+        raise VocabularyError(f"{_path(wanted, folder)} is not the plan's word list; delete it")
+    return words
+
+
+def _check_shipped(wanted: VocabularySettings, coordinator: str) -> None:
+    try:
+        shipped = shipped_vocabulary(wanted.size)
+    except VocabularyError as error:
+        raise PlanRefusedError("vocabulary_mismatch", str(error)) from None
+    if shipped.sha256.hex() != wanted.sha256:
+        raise PlanRefusedError(
+            "vocabulary_mismatch",
+            f"this device's {SHIPPED_NAME} is not the coordinator's; {older_side(coordinator)}",
+        )
+
+
+def _path(wanted: VocabularySettings, folder: Path) -> Path:
+    return folder / f"{wanted.sha256}.txt"

@@ -1,0 +1,78 @@
+"""Keep an optimiser's state between rounds in a file, where the plan asks for it.
+
+On a device the state belongs to one model: it is filed under the schema's digest, and a state of
+another model is left alone until the device's folder is cleared. One of an earlier stage of the
+same model's growth is taken up.
+"""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from edge_client.descent.optimiser_growth import grow_optimiser_state
+from edge_client.descent.optimisers import OptimiserState
+from models.plan.plan import Plan
+from models.plan.stages import earlier_stages
+from models.vector.zip_damage import ZIP_DAMAGE
+from privacy.foundation.atomic_files import write_atomically
+
+
+class OptimiserStateError(ValueError):
+    """Raised when a kept state is not there or damaged; the text says which file."""
+
+
+def read_optimiser_state(path: Path) -> OptimiserState:
+    """Return what `write_optimiser_state` wrote.
+
+    Raises:
+        OptimiserStateError: If there is no such file, or it is damaged.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
+    except (OSError, ValueError, *ZIP_DAMAGE) as error:
+        raise OptimiserStateError(f"{path} holds no optimiser state: {error}") from None
+
+
+def write_optimiser_state(path: Path, state: OptimiserState, *, flush: bool = True) -> None:
+    """Replace a kept state all at once.
+
+    Args:
+        path: Where it is kept; its folder must exist.
+        state: To be kept.
+        flush: Whether to wait for the disk.
+
+    Raises:
+        OSError: If the disk is full; what was there is untouched.
+    """
+    packed = io.BytesIO()
+    np.savez(packed, allow_pickle=False, **{name: part.numpy() for name, part in state.items()})
+    write_atomically(path, packed.getbuffer(), flush=flush)
+
+
+def load_state(folder: Path, plan: Plan) -> OptimiserState | None:
+    """Return what the last round left, or None if it left nothing that can be read.
+
+    What a round of an earlier stage of growth left is given its new layers.
+    """
+    for staged in (plan, *earlier_stages(plan)):
+        try:
+            return grow_optimiser_state(read_optimiser_state(_path(folder, staged)), plan)
+        except OptimiserStateError:
+            continue
+    # Momentum is a convenience: a device that lost it starts afresh, as in its first round.
+    return None
+
+
+def save_state(folder: Path, plan: Plan, state: OptimiserState | None) -> None:
+    """Replace the kept state; nothing is written where the plan keeps none."""
+    if state is None:
+        return
+    folder.mkdir(mode=0o700, exist_ok=True)
+    write_optimiser_state(_path(folder, plan), state)
+
+
+def _path(folder: Path, plan: Plan) -> Path:
+    return folder / f"{plan.schema_sha256[:32]}-{plan.training.optimiser}.npz"

@@ -1,0 +1,251 @@
+"""Read a device's own examples as a plan's task wants them: words, letters, images or recordings.
+
+All are split in their order, oldest first, as `edge_client.datasets.text_set.split_in_order`
+does: the first four fifths are trained on, and plans of kind ``evaluate`` score the newest fifth.
+Where the plan hides single sentences, each of them is held out for what it says alone.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edge_client.agent.word_lists import word_list
+from edge_client.child.own_sounds import OwnSounds
+from edge_client.child.own_text import OwnText
+from edge_client.datasets.registry import load_speech
+from edge_client.datasets.speech_examples import speech_examples
+from edge_client.datasets.speech_set import Clip
+from edge_client.datasets.text_set import DatasetError, split_in_order
+from edge_client.owner.typed_text import StoredText, TextSettings
+from models.plan.plan import Plan, PlanError
+from models.settings.vocoder import VocoderSettings
+from models.settings.voice import TransformerTtsSettings
+from models.tasks.image_classification import LabelledImages
+from models.tasks.speech_examples import SpeechExamples
+from models.text.alphabet import encode_characters
+from models.text.vocabulary import Vocabulary
+from models.vector.zip_damage import ZIP_DAMAGE
+
+_LEAST_CHARACTERS = 2
+_PIXEL_AXES = 4
+
+
+class OwnExamples(Protocol):
+    """Hold one person's examples for one round."""
+
+    def training(self) -> Tensor | LabelledImages | SpeechExamples:
+        """Return what is trained on.
+
+        Raises:
+            DatasetError: If there is nothing to train on.
+        """
+        ...
+
+    def held_out(self) -> Tensor | LabelledImages | SpeechExamples:
+        """Return what is scored on, and was not trained on this round.
+
+        Raises:
+            DatasetError: If nothing is held out; of little, nothing is.
+        """
+        ...
+
+    def delete_trained(self) -> None:
+        """Remove what was trained on, where the owner says so; call once the update is sealed."""
+        ...
+
+
+ExamplesReader = Callable[[Path, TextSettings, float], OwnExamples]
+"""Reads the examples at a path, within the owner's limits on text, at a time (seconds since 1970).
+
+Raises ``DatasetError`` if they cannot be read."""
+
+
+def examples_reader(plan: Plan, word_lists: Path) -> ExamplesReader:
+    """Return what reads the examples of a plan's task.
+
+    Args:
+        plan: Names the task, and the word list where it has one.
+        word_lists: Folder with the device's word lists.
+
+    Raises:
+        PlanError: If a device has no examples of such a task.
+        VocabularyError: If the word list is not the plan's.
+    """
+    if plan.vocabulary is not None:
+        words = word_list(plan.vocabulary, word_lists)
+        hides = plan.training.example_privacy is not None
+        return lambda data, limits, now: OwnWords(
+            OwnText.read(data, limits, now=now, each_alone=hides), words
+        )
+    if plan.task == "next_character":
+        return lambda data, limits, now: OwnCharacters(OwnText.read(data, limits, now=now))
+    if plan.task == "image_classification":
+        return lambda data, limits, now: OwnImages(read_images(data))
+    if plan.task == "speech" and isinstance(plan.model, TransformerTtsSettings):
+        voice = plan.model
+        return lambda data, limits, now: OwnRecordings.read(data, voice)
+    if plan.task == "vocoder" and isinstance(plan.model, VocoderSettings):
+        vocoder = plan.model
+        return lambda data, limits, now: OwnSounds.read(data, vocoder)
+    raise PlanError(f'task "{plan.task}" is not one that this device has examples for')
+
+
+@dataclass(frozen=True)
+class OwnWords:
+    """Hold a person's text as words of a list: int64 streams, shape ``(tokens,)``."""
+
+    text: OwnText
+    words: Vocabulary
+
+    def training(self) -> Tensor:
+        """Return the stream to train on."""
+        return self.text.training_examples(self.words)
+
+    def held_out(self) -> Tensor:
+        """Return the stream to score on."""
+        return self.text.held_out_examples(self.words)
+
+    def delete_trained(self) -> None:
+        """Remove what was trained on, where the owner says so."""
+        self.text.delete_trained()
+
+
+@dataclass(frozen=True)
+class OwnCharacters:
+    """Hold a person's text letter by letter: int64 streams, shape ``(characters,)``.
+
+    Texts are joined by blanks, and runs of white space become one blank.
+    """
+
+    text: OwnText
+
+    def training(self) -> Tensor:
+        """Return the stream to train on."""
+        return _characters(self.text.train, "train on")
+
+    def held_out(self) -> Tensor:
+        """Return the stream to score on."""
+        return _characters(self.text.held_out, "score on")
+
+    def delete_trained(self) -> None:
+        """Remove what was trained on, where the owner says so."""
+        self.text.delete_trained()
+
+
+class OwnImages:
+    """Hold a person's labelled images; limits on text do not concern them."""
+
+    def __init__(self, images: LabelledImages) -> None:
+        """Take the images, oldest first."""
+        train, *held_out = split_in_order(range(len(images)))
+        self._images = images
+        self._train = list(train)
+        self._held_out = [place for part in held_out for place in part]
+
+    def training(self) -> LabelledImages:
+        """Return the images to train on."""
+        return self._some(self._train, "train on")
+
+    def held_out(self) -> LabelledImages:
+        """Return the images to score on."""
+        return self._some(self._held_out, "score on")
+
+    def delete_trained(self) -> None:
+        """Keep everything: images are the owner's file, and no program's log."""
+
+    def _some(self, places: list[int], purpose: str) -> LabelledImages:
+        if not places:
+            raise DatasetError(f"the device's images must be at least 1 to {purpose}, got 0")
+        return self._images[torch.tensor(places)]
+
+
+class OwnRecordings:
+    """Hold a person's recordings, in the order of their names; limits on text do not concern them.
+
+    Only what is asked for is read and transformed.
+    """
+
+    def __init__(self, clips: Sequence[Clip], voice: TransformerTtsSettings) -> None:
+        """Take clips, oldest first, and the voice that learns from them."""
+        self._train, *held_out = split_in_order(clips)
+        self._held_out = [clip for part in held_out for clip in part]
+        self._voice = voice
+
+    @classmethod
+    def read(cls, data: Path, voice: TransformerTtsSettings) -> Self:
+        """Find a person's recordings.
+
+        Args:
+            data: Folder of WAV or FLAC files, each beside a text file of its name.
+            voice: Says which lengths and characters are allowed.
+
+        Raises:
+            DatasetError: If there is none, a file is damaged or lacks its other half, or a text
+                cannot be spoken.
+        """
+        found = load_speech("recordings", data, clip_settings=voice.clips, text_settings=voice.text)
+        return cls(found.clips, voice)
+
+    def training(self) -> SpeechExamples:
+        """Return the clips to train on."""
+        return self._some(self._train, "train on")
+
+    def held_out(self) -> SpeechExamples:
+        """Return the clips to score on."""
+        return self._some(self._held_out, "score on")
+
+    def delete_trained(self) -> None:
+        """Keep everything: recordings are the owner's files, and no program's log."""
+
+    def _some(self, clips: Sequence[Clip], purpose: str) -> SpeechExamples:
+        if not clips:
+            raise DatasetError(f"the device's recordings must be at least 1 to {purpose}, got 0")
+        return speech_examples(clips, self._voice)
+
+
+def read_images(path: Path) -> LabelledImages:
+    """Read a person's labelled images from an ``.npz`` file, oldest first; nothing is unpickled.
+
+    Args:
+        path: File with ``pixels``, uint8 of shape ``(images, height, width, channels)``, and
+            ``labels``, whole numbers of shape ``(images,)``.
+
+    Raises:
+        DatasetError: If the file is missing or damaged, or does not hold such arrays.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            pixels, labels = arrays["pixels"], arrays["labels"]
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from None
+    except KeyError:
+        raise DatasetError(f"{path} must hold pixels and labels") from None
+    # A file that is no archive is loaded as one array, which is no context: TypeError.
+    except (ValueError, TypeError, *ZIP_DAMAGE) as error:
+        raise DatasetError(f"{path} is no .npz file of images: {error}") from None
+    if pixels.dtype != np.uint8 or pixels.ndim != _PIXEL_AXES:
+        raise DatasetError(
+            f"pixels of {path} must be uint8 of shape (images, height, width, channels), got "
+            f"{pixels.dtype} of shape {pixels.shape}"
+        )
+    if labels.dtype.kind not in "iu" or labels.shape != (len(pixels),):
+        raise DatasetError(
+            f"labels of {path} must be {len(pixels)} whole numbers, got {labels.dtype} of shape "
+            f"{labels.shape}"
+        )
+    return LabelledImages(torch.from_numpy(pixels), torch.from_numpy(labels.astype(np.int64)))
+
+
+def _characters(typed: Sequence[StoredText], purpose: str) -> Tensor:
+    text = " ".join(word for stored in typed for word in stored.text.split())
+    if len(text) < _LEAST_CHARACTERS:
+        raise DatasetError(
+            f"the device's text must have at least {_LEAST_CHARACTERS} characters to {purpose}, "
+            f"got {len(text)}"
+        )
+    return torch.tensor(encode_characters(text), dtype=torch.int64)

@@ -1,0 +1,153 @@
+"""Turn a device's own text into the word streams that a plan trains and scores on.
+
+The text is split as every data set is (`edge_client.datasets.text_set.split_in_order`): a
+device trains on exactly what a simulation of it would train on. The newest fifth is held out and
+is read by plans of kind ``evaluate`` only.
+
+Where the plan hides single sentences (``example_privacy``) a cut by position would break the
+promise: one sentence more moves others across it. There, what a sentence itself says decides
+whether it is held out.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from edge_client.datasets.reading import read_rows, read_text
+from edge_client.datasets.text.folder import text_files
+from edge_client.datasets.text_set import DatasetError, split_in_order
+from edge_client.owner.typed_text import LocalText, StoredText, TextSettings, TypedText
+from models.text.vocabulary import EOS, Vocabulary
+from models.text.words import split_sentences
+
+
+class OwnText:
+    """Hold what a person typed, within the limits they set, for one round.
+
+    Attributes:
+        train: The texts to train on, oldest first.
+        held_out: The newest texts, which are scored only; little text is not held out.
+    """
+
+    def __init__(
+        self,
+        typed: Sequence[StoredText],
+        kept: LocalText | None,
+        limits: TextSettings,
+        *,
+        each_alone: bool = False,
+    ) -> None:
+        """Take texts, oldest first, and the file they can be removed from, if any."""
+        self.train, *held_out = split_in_order(typed)
+        self.held_out = [stored for part in held_out for stored in part]
+        self._typed = typed
+        self._kept = kept
+        self._limits = limits
+        self._each_alone = each_alone
+
+    @classmethod
+    def read(
+        cls, data: Path, limits: TextSettings, *, now: float, each_alone: bool = False
+    ) -> Self:
+        """Read a person's text.
+
+        Args:
+            data: A JSONL file (`edge_client.owner.typed_text`), to which the limits apply; or,
+            whole, a
+                folder of text files, a text file, or a gzipped JSONL file.
+            limits: What the owner keeps; text outside them is removed from the JSONL file.
+            now: Seconds since 1970 UTC.
+            each_alone: Whether words are held out sentence by sentence, each for what it says, so
+                that one more or less changes nothing about the others.
+
+        Raises:
+            DatasetError: If the text cannot be read.
+        """
+        if not data.exists():
+            raise DatasetError(f"{data} is missing; --data must name a folder of text or a file")
+        if data.name.endswith(".jsonl"):
+            kept = LocalText(data, limits)
+            if limits != TextSettings(delete_after_use=limits.delete_after_use):
+                kept.tidy(now=now)
+            return cls(kept.read(now=now), kept, limits, each_alone=each_alone)
+        typed = [StoredText(text, b"") for text in _typed(data)]
+        return cls(typed, None, limits, each_alone=each_alone)
+
+    def training_examples(self, words: Vocabulary) -> Tensor:
+        """Return the stream to train on: int64, shape ``(tokens,)``.
+
+        Raises:
+            DatasetError: If no word of the vocabulary is left to train on.
+        """
+        return _stream(self._sentences(held_out=False), words, "train on")
+
+    def held_out_examples(self, words: Vocabulary) -> Tensor:
+        """Return the stream to score on: int64, shape ``(tokens,)``; not trained on this round.
+
+        Raises:
+            DatasetError: If no word of the vocabulary is there; little text is not held out.
+        """
+        return _stream(self._sentences(held_out=True), words, "score on")
+
+    def _sentences(self, *, held_out: bool) -> list[list[str]]:
+        if self._each_alone:
+            return [found for found in _split(self._typed) if _is_held_out(found) is held_out]
+        return _split(self.held_out if held_out else self.train)
+
+    def delete_trained(self) -> None:
+        """Remove what was trained on, where the owner says so; call once the update is sealed.
+
+        Raises:
+            DatasetError: If the file was damaged in between; nothing is removed.
+        """
+        if self._kept is None or not self._limits.delete_after_use:
+            return
+        if self._each_alone:
+            self._kept.delete([stored for stored in self._typed if not _is_only_scored(stored)])
+        else:
+            self._kept.delete(self.train)
+
+
+def training_examples(data: Path, words: Vocabulary) -> Tensor:
+    """Return the stream that a device without limits trains on: int64, shape ``(tokens,)``.
+
+    Raises:
+        DatasetError: As `OwnText.read` and `OwnText.training_examples`.
+    """
+    return OwnText.read(data, TextSettings(), now=0.0).training_examples(words)
+
+
+def _typed(data: Path) -> list[str]:
+    """Return what the person typed, oldest first, one entry a line or message."""
+    if data.name.endswith(".jsonl.gz"):
+        return [row.text for row in read_rows(data, TypedText) if not row.incognito]
+    files = list(text_files(data)) if data.is_dir() else [data]
+    if not files:
+        raise DatasetError(f"{data} is empty; put text files in it")
+    return [line for file in files for line in read_text(file).splitlines() if line.strip()]
+
+
+def _split(typed: Sequence[StoredText]) -> list[list[str]]:
+    return [sentence for stored in typed for sentence in split_sentences(stored.text)]
+
+
+def _is_held_out(sentence: list[str]) -> bool:
+    """Return whether a sentence is of the fifth to score on: a matter of its words alone."""
+    digest = hashlib.sha256(" ".join(sentence).encode()).digest()
+    return int.from_bytes(digest[:8], "big") % 5 == 0
+
+
+def _is_only_scored(stored: StoredText) -> bool:
+    sentences = _split([stored])
+    return bool(sentences) and all(map(_is_held_out, sentences))
+
+
+def _stream(sentences: Sequence[list[str]], words: Vocabulary, purpose: str) -> Tensor:
+    stream = torch.tensor(words.token_stream(sentences), dtype=torch.int64)
+    if not (stream > EOS).any():
+        raise DatasetError(f"the device's text must have a word of the vocabulary to {purpose}")
+    return stream

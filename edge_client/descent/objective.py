@@ -1,0 +1,65 @@
+"""What a device minimises while it trains: the task's loss, or a personalisation method's own.
+
+A method whose loss is its own has a ``LocalObjective``; the training loop
+(``edge_client.descent.descent``) never asks which one it is.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from models.networks.registry import Network
+from models.plan.plan import TrainingSettings
+from models.tasks.registry import Task
+
+
+class LocalObjective(Protocol):
+    """Say what one local epoch reads, and give the loss that each step follows downhill."""
+
+    def batches(self, network: Network, generator: torch.Generator) -> Iterator[Any]:
+        """Yield one local epoch's batches, of the objective's own type.
+
+        Args:
+            network: Says how much one batch may hold.
+            generator: Draws the order.
+        """
+        ...
+
+    def loss(
+        self, network: Network, batch: Any, state: Tensor | None
+    ) -> tuple[Tensor, int, Tensor | None]:
+        """Return the mean loss in nats, the number of targets, and the state to carry on.
+
+        Args:
+            network: Being trained.
+            batch: From ``batches``.
+            state: What the call for the batch before returned, or None.
+        """
+        ...
+
+
+class TaskObjective:
+    """Minimise the task's loss over a client's examples, and nothing else."""
+
+    def __init__(
+        self,
+        task: Task[Any, Any],
+        examples: Any,  # of the task
+        training: TrainingSettings,
+    ) -> None:
+        """Take a client's examples, which the task has checked."""
+        self._task = task
+        self._examples = examples
+        self._training = training
+
+    def batches(self, network: Network, generator: torch.Generator) -> Iterator[Any]:
+        """Yield what the task yields."""
+        return self._task.batches(self._examples, self._training, network, generator)
+
+    def loss(
+        self, network: Network, batch: Any, state: Tensor | None
+    ) -> tuple[Tensor, int, Tensor | None]:
+        """Return what the task says."""
+        return self._task.loss(network, batch, state)

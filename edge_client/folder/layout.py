@@ -1,0 +1,196 @@
+"""The one folder in which a device keeps what must survive a restart.
+
+``identity/`` holds keys and certificates, ``enrolment.json`` whom they belong to, ``client.toml``
+and ``floor.toml`` what the device's owner allows, ``outbox/`` a sealed update in waiting,
+``personal/`` the device's own model, ``work/`` what can be thrown away at any time.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from edge_client.folder.held_release import HeldRelease
+from edge_client.folder.outbox import Outbox
+from edge_client.folder.personal_folder import PersonalFolder
+from privacy.foundation.atomic_files import write_atomically
+
+
+class DeviceFolderError(Exception):
+    """Raised when a device folder cannot be used; the text says what to do."""
+
+
+class Enrolment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Say which federation a device belongs to.
+
+    Attributes:
+        client_name: The device's name there.
+        run: Identifier of the run, 32 hex digits.
+        device_address: ``host:port`` of the coordinator's device listener.
+        ca_certificate: The federation's CA, DER.
+    """
+
+    client_name: str
+    run: str
+    device_address: str
+    ca_certificate: bytes
+
+
+class CoordinatorKeys(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Hold the certificates of the coordinator's keys, DER.
+
+    Attributes:
+        wrapping: The key that updates are sealed to.
+        signing: The key that signs models.
+    """
+
+    wrapping: bytes
+    signing: bytes
+
+
+class DeviceFolder:
+    """Find the parts of a device folder.
+
+    Attributes:
+        path: The folder.
+        identity: Keys and certificates.
+        client_settings: The owner's ``client.toml``.
+        floor: The owner's ``floor.toml``.
+        work: Files that are worthless after a restart.
+        optimiser: Optimiser state, where plans keep it.
+        word_lists: Public word lists that were fetched, by digest.
+        example_ledger: What example-level privacy has cost; never sent.
+        personal: What of the model is this person's alone; never sent.
+        held: The last release, where the next may come as what changed since.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.identity = path / "identity"
+        self.client_settings = path / "client.toml"
+        self.floor = path / "floor.toml"
+        self.work = path / "work"
+        self.optimiser = path / "optimiser"
+        self.word_lists = path / "word_lists"
+        self.example_ledger = path / "example_privacy.json"
+        self.personal = PersonalFolder(path / "personal")
+        self.held = HeldRelease(path / "held")
+        self._enrolment = path / "enrolment.json"
+        self._travel = path / "travel.txt"
+        self._plan = path / "plan.json"
+        self._coordinator = path / "coordinator.json"
+
+    @property
+    def is_enrolled(self) -> bool:
+        """Whether the folder says whom its keys belong to; those may have expired."""
+        return self._enrolment.exists()
+
+    def create(self) -> None:
+        """Make the folder, owner-only, if it is missing."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def save(self, enrolment: Enrolment) -> None:
+        """Write the enrolment: from here on, the device can check in."""
+        write_atomically(self._enrolment, msgspec.json.encode(enrolment))
+
+    def note_plan(self, encoded: bytes) -> None:
+        """Keep the plan of the newest round that was accepted, as JSON bytes."""
+        _note(self._plan, encoded, flush=True)
+
+    def plan(self) -> bytes:
+        """Return the plan of the newest round that was accepted, as JSON bytes.
+
+        Raises:
+            DeviceFolderError: If there was none yet.
+        """
+        try:
+            return self._plan.read_bytes()
+        except FileNotFoundError:
+            raise DeviceFolderError(
+                f"{self.path} has seen no round yet; let the device take part in one first"
+            ) from None
+
+    def save_coordinator(self, keys: CoordinatorKeys) -> None:
+        """Replace the coordinator's certificates, which the caller has checked."""
+        write_atomically(self._coordinator, msgspec.json.encode(keys))
+
+    def coordinator(self) -> CoordinatorKeys:
+        """Return the coordinator's certificates.
+
+        Raises:
+            DeviceFolderError: If the file is missing or was changed.
+        """
+        try:
+            return msgspec.json.decode(self._coordinator.read_bytes(), type=CoordinatorKeys)
+        except (FileNotFoundError, msgspec.DecodeError) as error:
+            raise DeviceFolderError(f"{self._coordinator} cannot be read: {error}") from None
+
+    def enrolment(self) -> Enrolment:
+        """Return whom the device's keys belong to.
+
+        Raises:
+            DeviceFolderError: If the device is not enrolled, or the file was changed.
+        """
+        try:
+            return msgspec.json.decode(self._enrolment.read_bytes(), type=Enrolment)
+        except FileNotFoundError:
+            raise DeviceFolderError(
+                f"{self.path} is not enrolled; run: sotto-client enrol {self.path} --invite FILE"
+            ) from None
+        except msgspec.DecodeError as error:
+            raise DeviceFolderError(f"{self._enrolment} cannot be read: {error}") from None
+
+    def note_travel(self, travel: str) -> None:
+        """Keep what travelled in the last round, in words; it is nothing that must survive."""
+        _note(self._travel, travel.encode(), flush=False)
+
+    def travel(self) -> str | None:
+        """Return what travelled in the last round, or None before the first."""
+        try:
+            return self._travel.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+
+    def outbox(self) -> Outbox:
+        """Return the place for a sealed update in waiting."""
+        return Outbox(self.path / "outbox")
+
+    def empty_work(self) -> None:
+        """Throw away what an earlier process left half-done."""
+        shutil.rmtree(self.work, ignore_errors=True)
+        self.work.mkdir(mode=0o700)
+
+    def keep_work_of(self, nonce: bytes) -> None:
+        """Throw away what was fetched for any other lease; what is half-done for this one stays."""
+        for path in self.work.iterdir():
+            if path.stem != nonce.hex():
+                path.unlink()
+
+    @contextlib.contextmanager
+    def sole_agent(self) -> Iterator[None]:
+        """Hold the folder for one agent.
+
+        Raises:
+            DeviceFolderError: If another agent runs on it.
+        """
+        descriptor = os.open(self.path / "agent.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            # The lock goes with the process, so kill -9 leaves nothing to clean up.
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise DeviceFolderError(f"another sotto-client runs on {self.path}") from None
+        try:
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def _note(path: Path, content: bytes, *, flush: bool) -> None:
+    """Put ``content`` at ``path`` unless it lies there already: most rounds are like the last."""
+    if not path.exists() or path.read_bytes() != content:
+        write_atomically(path, content, flush=flush)

@@ -1,0 +1,105 @@
+"""Run training in a process of its own, so that the resting agent stays small.
+
+The child imports torch, opens the sealed model, trains, clips, and seals the update; the agent
+sees only the sealed file. A child serves one job and dies, or waits ``keep_warm_s`` for the next:
+importing torch costs a second and 200 MB, and the device's owner decides which of the two matters.
+"""
+
+import asyncio
+import contextlib
+import sys
+from typing import Protocol
+
+import msgspec
+
+from edge_client.jobs.job import Failed, Job, Outcome, decode_outcome, encode
+
+
+class Trainer(Protocol):
+    """Do jobs somewhere else than in the agent."""
+
+    async def run(self, job: Job) -> Outcome:
+        """Do one job and return its outcome; cancelling stops the work at once."""
+        ...
+
+    async def close(self) -> None:
+        """Release whatever is kept between jobs."""
+        ...
+
+
+class ChildTrainer:
+    """Do each job in a child process.
+
+    Attributes:
+        keep_warm_s: Seconds that an idle child stays in memory; 0 ends it after each job.
+    """
+
+    def __init__(self, keep_warm_s: float = 0.0) -> None:
+        if not keep_warm_s >= 0:
+            raise ValueError(f"keep_warm_s must be >= 0, got {keep_warm_s}")
+        self.keep_warm_s = keep_warm_s
+        self._process: asyncio.subprocess.Process | None = None
+        self._cooling: asyncio.TimerHandle | None = None
+
+    async def run(self, job: Job) -> Outcome:
+        """Do one job in the child, starting one where none is warm."""
+        process = await self._warm_process()
+        answered = False
+        try:
+            outcome = await _exchange(process, job)
+            answered = process.returncode is None
+        finally:
+            # Cancelled, or the child broke: whatever it was doing must not go on.
+            if not answered or self.keep_warm_s == 0:
+                await self.close()
+        if answered and self.keep_warm_s > 0:
+            loop = asyncio.get_running_loop()
+            self._cooling = loop.call_later(self.keep_warm_s, _kill, process)
+        return outcome
+
+    async def close(self) -> None:
+        """End the child and wait until it is gone."""
+        if self._cooling is not None:
+            self._cooling.cancel()
+            self._cooling = None
+        process, self._process = self._process, None
+        if process is not None:
+            _kill(process)
+            await process.wait()
+
+    async def _warm_process(self) -> asyncio.subprocess.Process:
+        if self._cooling is not None:
+            self._cooling.cancel()
+            self._cooling = None
+        if self._process is None or self._process.returncode is not None:
+            # -P keeps the working folder off the import path: the agent may be started anywhere.
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-m", "edge_client.child"),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+            )
+        return self._process
+
+
+async def _exchange(process: asyncio.subprocess.Process, job: Job) -> Outcome:
+    if process.stdin is None or process.stdout is None:
+        raise RuntimeError("the training process must be started with pipes")
+    with contextlib.suppress(ConnectionError):  # a dead child shows as an empty line below
+        process.stdin.write(encode(job) + b"\n")
+        await process.stdin.drain()
+    line = await process.stdout.readline()
+    if not line:
+        code = await process.wait()
+        return Failed(
+            code="training_died",
+            reason=f"the training process ended with status {code} before it answered",
+        )
+    try:
+        return decode_outcome(line)
+    except msgspec.DecodeError as error:
+        return Failed(code="training_died", reason=f"the training process answered: {error}")
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()

@@ -1,0 +1,173 @@
+"""Look at everything a device needs, one finding each, without changing anything."""
+
+import asyncio
+import importlib.util
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+from edge_client.folder.layout import DeviceFolder, DeviceFolderError
+from edge_client.owner.example_ledger import ExampleLedgerError, read_spending
+from edge_client.owner.floor import FloorError, read_floor
+from edge_client.owner.policy import Wait, decide
+from edge_client.owner.sensors import system_sensors
+from edge_client.owner.settings import ClientSettingsError, read_client_settings
+from privacy.identities.certificates import CertificateError, read_certificate
+from privacy.identities.keys import KeyFileError
+from privacy.identities.party import Identity
+
+_DAY_S = 86_400
+_CONNECT_TIMEOUT_S = 5.0
+_LEAST_FREE_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        subject: What was looked at, a short stable name.
+        good: Whether it is as it must be.
+        text: What was found, and the remedy where it is not good.
+    """
+
+    subject: str
+    good: bool
+    text: str
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the finding without its subject, for JSON."""
+        return {key: value for key, value in asdict(self).items() if key != "subject"}
+
+
+async def examine(
+    folder: DeviceFolder, *, now: float, passphrase: bytes | None = None
+) -> list[Finding]:
+    """Return a finding for each thing a device needs.
+
+    Args:
+        folder: The device's folder.
+        now: Seconds since 1970 UTC.
+        passphrase: Opens the key files; None where they are not encrypted.
+    """
+    local: list[tuple[str, Callable[[], str]]] = [
+        ("enrolment", lambda: f"enrolled as {folder.enrolment().client_name}"),
+        ("certificates", lambda: _certificates(folder, now, passphrase)),
+        ("settings", lambda: _settings(folder)),
+        ("floor", lambda: _floor(folder)),
+        ("policy", lambda: _policy(folder, now)),
+        ("training", _training),
+        ("example privacy", lambda: _example_privacy(folder)),
+        ("personalisation", lambda: _personalisation(folder)),
+        ("disk", lambda: _disk(folder)),
+    ]
+    findings = [_finding(subject, look) for subject, look in local]
+    return [*findings, await _coordinator(folder)]
+
+
+class _UnwellError(Exception):
+    """Raised when a look finds something that keeps the device from working."""
+
+
+_UNWELL = (
+    CertificateError,
+    ClientSettingsError,
+    DeviceFolderError,
+    ExampleLedgerError,
+    FloorError,
+    KeyFileError,
+    OSError,
+    _UnwellError,
+)
+
+
+def _finding(subject: str, look: Callable[[], str]) -> Finding:
+    try:
+        return Finding(subject, True, look())
+    except _UNWELL as error:
+        return Finding(subject, False, str(error))
+
+
+def _certificates(folder: DeviceFolder, now: float, passphrase: bytes | None) -> str:
+    identity = Identity.load(folder.identity, passphrase)
+    identity.check_time(now)
+    coordinator = folder.coordinator()
+    for der in (coordinator.wrapping, coordinator.signing):
+        read_certificate(der).check_time(now)
+    days = (identity.tls.certified.not_after - now) / _DAY_S
+    renewal = "due for renewal at the next check-in" if identity.due_for_renewal(now) else "fresh"
+    return f"valid for {days:.0f} more days, {renewal}"
+
+
+def _settings(folder: DeviceFolder) -> str:
+    settings = read_client_settings(folder.client_settings)
+    return f"training process kept for {settings.keep_warm_s:g} s"
+
+
+def _floor(folder: DeviceFolder) -> str:
+    floor = read_floor(folder.floor)
+    return f"accepts noise modes {', '.join(sorted(floor.modes))}"
+
+
+def _policy(folder: DeviceFolder, now: float) -> str:
+    policy = read_client_settings(folder.client_settings).policy
+    verdict = decide(policy, system_sensors(), now)
+    # Waiting is no fault: the device is doing what its owner asked.
+    if isinstance(verdict, Wait):
+        return f"waits: {verdict.reason}"
+    unknown = f"; no sensor knows whether: {', '.join(verdict.unknown)}" if verdict.unknown else ""
+    return f"may work now{unknown}"
+
+
+def _training() -> str:
+    if importlib.util.find_spec("torch") is None:
+        raise _UnwellError("torch is not installed; install sotto[train]")
+    return "torch is installed"
+
+
+def _example_privacy(folder: DeviceFolder) -> str:
+    spent = read_spending(folder.example_ledger)
+    if not spent.round_count:
+        return "no round has spent any"
+    return (
+        f"epsilon {spent.epsilon:.2f} at delta {spent.delta:g} for one sentence, over "
+        f"{spent.round_count} rounds"
+    )
+
+
+def _personalisation(folder: DeviceFolder) -> str:
+    travel = folder.travel()
+    if travel is None:
+        return "no round has said yet what travels"
+    current = folder.personal.current
+    if not current.exists():
+        return travel
+    kept_bytes = current.stat().st_size
+    return f"{travel}; a personal model of {kept_bytes:,} bytes is kept in {current}"
+
+
+def _disk(folder: DeviceFolder) -> str:
+    try:
+        free = shutil.disk_usage(folder.path).free
+    except FileNotFoundError:
+        raise _UnwellError(f"{folder.path} is missing; `sotto-client enrol` makes it") from None
+    if free < _LEAST_FREE_BYTES:
+        raise _UnwellError(f"{free >> 20} MiB free; a round wants {_LEAST_FREE_BYTES >> 20} MiB")
+    return f"{free >> 30} GiB free"
+
+
+async def _coordinator(folder: DeviceFolder) -> Finding:
+    """Open a TCP connection to the device listener; the handshake is left to check-in."""
+    subject = "coordinator"
+    try:
+        address = folder.enrolment().device_address
+        host, _, port = address.rpartition(":")
+        connecting = asyncio.open_connection(host.strip("[]"), int(port))
+        _, writer = await asyncio.wait_for(connecting, _CONNECT_TIMEOUT_S)
+    except DeviceFolderError as error:
+        return Finding(subject, False, str(error))
+    except (OSError, TimeoutError) as error:
+        return Finding(subject, False, f"{address} cannot be reached: {error or 'no answer'}")
+    writer.close()
+    await writer.wait_closed()
+    return Finding(subject, True, f"{address} answers")

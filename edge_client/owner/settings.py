@@ -1,0 +1,81 @@
+"""The settings that a device's owner keeps in ``client.toml``."""
+
+import tomllib
+from pathlib import Path
+
+import msgspec
+
+from edge_client.owner.policy import PolicySettings
+from edge_client.owner.typed_text import TextSettings
+from privacy.foundation.atomic_files import write_atomically
+from privacy.foundation.strict_decoding import decoded
+
+# What `write_starting_settings` writes: the defaults, for the owner to change.
+STARTING_SETTINGS = """\
+# Seconds that the training process stays in memory after a round (about 250 MB); 0 ends it.
+keep_warm_s = 0.0
+
+# When this device may work. A sensor that cannot know counts as "allow" or "wait".
+[policy]
+charging = true
+idle = true
+unmetered = true
+unknown = "allow"
+# least_battery_percent = 50.0
+# largest_temperature_c = 40.0
+# window = "22:00-06:30"
+
+# What is kept of the text in a JSONL file; what is outside a limit is removed from the file.
+[text]
+delete_after_use = false
+# retention_days = 30.0
+# largest_bytes = 5_000_000
+# largest_texts = 20_000
+"""
+
+
+class ClientSettingsError(ValueError):
+    """Raised when ``client.toml`` cannot be used; names the file and the key."""
+
+
+class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Say when a device works and what it keeps.
+
+    Attributes:
+        policy: When the device may work.
+        text: What is kept of the device's own text.
+        keep_warm_s: Seconds that the training process stays in memory after a round (about
+            250 MB); 0 ends it at once.
+    """
+
+    policy: PolicySettings = PolicySettings()
+    text: TextSettings = TextSettings()
+    keep_warm_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.keep_warm_s <= 86_400:
+            raise ValueError(f"keep_warm_s must be in [0, 86400], got {self.keep_warm_s}")
+
+
+def read_client_settings(path: Path) -> ClientSettings:
+    """Read ``client.toml``; a missing file means the defaults.
+
+    Raises:
+        ClientSettingsError: If the file is there and cannot be used.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ClientSettings()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ClientSettingsError(f"cannot read {path}: {error}") from None
+    try:
+        return decoded(tomllib.loads(text), ClientSettings)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise ClientSettingsError(f"{path}: {error}") from None
+
+
+def write_starting_settings(path: Path) -> None:
+    """Write settings for the owner to change, owner-only; settings that are there already stay."""
+    if not path.exists():
+        write_atomically(path, STARTING_SETTINGS.encode())

@@ -1,0 +1,50 @@
+"""Take up the coordinator's keys when they change: check them against the authority, keep them.
+
+A lease names the keys of its round, so a device that was away while the coordinator renewed its
+certificates needs no call of its own to learn of it.
+"""
+
+import logging
+
+from edge_client.folder.layout import CoordinatorKeys, DeviceFolder
+from privacy.identities.certificates import KeyUse, check_certificate
+from protos import federation_pb2 as wire
+
+logger = logging.getLogger(__name__)
+
+
+def check_keys(keys: CoordinatorKeys, *, ca: bytes, now: float) -> None:
+    """Check that both certificates are the coordinator's and may be used.
+
+    Args:
+        keys: The certificates.
+        ca: The federation's CA, DER.
+        now: Seconds since 1970 UTC.
+
+    Raises:
+        CertificateError: If one is not.
+    """
+    for use, der in ((KeyUse.WRAPPING, keys.wrapping), (KeyUse.SIGNING, keys.signing)):
+        check_certificate(der, ca=ca, use=use, role="coordinator", now=now)
+
+
+def take_up_keys(lease: wire.Lease, folder: DeviceFolder, *, now: float) -> None:
+    """Keep the keys that a lease names, if they are others than those that are kept.
+
+    Args:
+        lease: The lease; one of an older coordinator names none.
+        folder: The device's folder.
+        now: Seconds since 1970 UTC.
+
+    Raises:
+        CertificateError: If they are not the coordinator's; those that are kept stay.
+        DeviceFolderError: If the folder is not an enrolled device's.
+    """
+    if not lease.HasField("coordinator"):
+        return
+    named = CoordinatorKeys(wrapping=lease.coordinator.wrapping, signing=lease.coordinator.signing)
+    if named == folder.coordinator():
+        return
+    check_keys(named, ca=folder.enrolment().ca_certificate, now=now)
+    folder.save_coordinator(named)
+    logger.info("round %d: the coordinator's keys have changed", lease.round_number)

@@ -1,0 +1,199 @@
+"""Turn an invite into a device identity, and renew that identity before it runs out.
+
+The device makes its own keys; only signing requests leave it. Certificates are checked against the
+authority that the invite pins before anything is kept. A device that was away for too long, or was
+revoked, enrols again in its own folder: only its keys and certificates change there.
+"""
+
+import hashlib
+
+from edge_client.folder.layout import (
+    CoordinatorKeys,
+    DeviceFolder,
+    DeviceFolderError,
+    Enrolment,
+)
+from edge_client.wire.coordinator_keys import check_keys
+from edge_client.wire.transport import Transport, enrol
+from privacy.identities.certificates import CertificateError, Certificates
+from privacy.identities.invite import Invite
+from privacy.identities.party import Identity
+from privacy.identities.signing_requests import SigningRequests
+from protos import federation_pb2 as wire
+
+
+async def enrol_device(
+    folder: DeviceFolder, invite: Invite, *, now: float, passphrase: bytes | None = None
+) -> Enrolment:
+    """Enrol a device, or enrol it again; after an interruption, call it with the same invite.
+
+    A device that is enrolled gets new keys and certificates and keeps everything else. Its old
+    identity stays until the new one is whole.
+
+    Args:
+        folder: The device's folder; made if it is missing.
+        invite: The operator's; in an enrolled folder, one for the same device of the same run.
+        now: Seconds since 1970 UTC.
+        passphrase: Encrypts the key files; the same for every call on one folder.
+
+    Raises:
+        DeviceFolderError: If the folder belongs to another federation or device than the invite,
+            or an agent runs on it.
+        KeyFileError: If keys that lie in the folder need another passphrase.
+        RefusedError: If the coordinator refuses the token, the version or the requests.
+        UnreachableError: If the coordinator cannot be reached.
+        CertificateError: If the answer was not certified by the invite's authority.
+    """
+    folder.create()
+    with folder.sole_agent():
+        before = _enrolment_before(folder, invite)
+        identity = _identity_before(folder, invite, passphrase)
+        if before is None and identity is not None and _is_valid(identity, now):
+            # An interrupted enrolment got this far. Its token is used by now, so asking again with
+            # new keys would be refused.
+            return _save(folder, identity.name, invite)
+        answer = await _ask(folder, invite, passphrase)
+        _check_name(folder, before, identity, answer.client_name)
+        if before is not None:
+            # The coordinator may have moved. If what follows is cut short, the pending keys and
+            # the same invite bring the same answer again.
+            _save(folder, answer.client_name, invite)
+        ca = invite.ca_certificate
+        _keep(folder, answer.device, answer.coordinator, ca=ca, now=now, passphrase=passphrase)
+        # Of a new device last, because this file is what says that it is enrolled.
+        return _save(folder, answer.client_name, invite)
+
+
+def _enrolment_before(folder: DeviceFolder, invite: Invite) -> Enrolment | None:
+    """Return whom the folder belongs to, if it is enrolled in the run of the invite."""
+    if not folder.is_enrolled:
+        return None
+    before = folder.enrolment()
+    if before.run != invite.run:
+        raise DeviceFolderError(
+            f"{folder.path} is enrolled already, in run {before.run}, and the invite is of run "
+            f"{invite.run}; use another folder for another federation"
+        )
+    _check_authority(folder, before.ca_certificate, invite)
+    return before
+
+
+def _identity_before(
+    folder: DeviceFolder, invite: Invite, passphrase: bytes | None
+) -> Identity | None:
+    """Return the identity in the folder, expired or not, if it is of the invite's authority."""
+    if not Identity.exists(folder.identity):
+        return None
+    identity = Identity.load(folder.identity, passphrase)
+    _check_authority(folder, identity.authority, invite)
+    return identity
+
+
+def _check_authority(folder: DeviceFolder, ca_certificate: bytes, invite: Invite) -> None:
+    if ca_certificate != invite.ca_certificate:
+        raise DeviceFolderError(
+            f"{folder.path} is enrolled already, with the authority "
+            f"{hashlib.sha256(ca_certificate).hexdigest()}, and the invite is of the authority "
+            f"{invite.ca_sha256}; use another folder for another federation"
+        )
+
+
+def _is_valid(identity: Identity, now: float) -> bool:
+    try:
+        identity.check_time(now)
+    except CertificateError:
+        return False
+    return True
+
+
+async def _ask(
+    folder: DeviceFolder, invite: Invite, passphrase: bytes | None
+) -> wire.EnrolResponse:
+    """Exchange the invite's token for certificates of new keys, or of those left pending."""
+    requests = Identity.create_requests(folder.identity, "device", passphrase=passphrase)
+    token = bytes.fromhex(invite.token)
+    return await enrol(
+        invite.enrolment_address, invite.ca_certificate, token, _on_the_wire(requests)
+    )
+
+
+def _check_name(
+    folder: DeviceFolder, before: Enrolment | None, identity: Identity | None, name: str
+) -> None:
+    """Check that a folder that was somebody's stays theirs: its personal model and its spending."""
+    if before is not None:
+        owner = before.client_name
+    elif identity is not None:
+        owner = identity.name
+    else:
+        return
+    if name != owner:
+        raise DeviceFolderError(
+            f"{folder.path} is enrolled already, as {owner}, and the invite was for {name}: it is "
+            "used now, and nothing has changed here; ask for an invite made by `sotto-server token "
+            f"FEDERATION --client {owner}`, and for a new one to enrol {name} in another folder"
+        )
+
+
+def _save(folder: DeviceFolder, name: str, invite: Invite) -> Enrolment:
+    enrolment = Enrolment(
+        client_name=name,
+        run=invite.run,
+        device_address=invite.device_address,
+        ca_certificate=invite.ca_certificate,
+    )
+    folder.save(enrolment)
+    return enrolment
+
+
+async def renew_certificates(
+    folder: DeviceFolder,
+    ca_certificate: bytes,
+    transport: Transport,
+    *,
+    now: float,
+    passphrase: bytes | None = None,
+) -> None:
+    """Exchange all three certificates, and fetch the coordinator's current ones.
+
+    Args:
+        folder: The device's folder.
+        ca_certificate: The federation's CA, DER.
+        transport: To the coordinator.
+        now: Seconds since 1970 UTC.
+        passphrase: Encrypts the new key files, as it does the current ones.
+
+    Raises:
+        RefusedError: If the coordinator refuses.
+        UnreachableError: If it cannot be reached; the old certificates stay in use.
+        CertificateError: If the answer was not certified by the authority.
+    """
+    requests = Identity.create_requests(folder.identity, "device", passphrase=passphrase)
+    answer = await transport.renew(_on_the_wire(requests))
+    ca = ca_certificate
+    _keep(folder, answer.device, answer.coordinator, ca=ca, now=now, passphrase=passphrase)
+
+
+def _keep(
+    folder: DeviceFolder,
+    device: wire.Certificates,
+    coordinator: wire.Certificates,
+    *,
+    ca: bytes,
+    now: float,
+    passphrase: bytes | None,
+) -> None:
+    """Check and keep both sides' certificates; the old ones work until the last step."""
+    keys = CoordinatorKeys(wrapping=coordinator.wrapping, signing=coordinator.signing)
+    check_keys(keys, ca=ca, now=now)
+    folder.save_coordinator(keys)
+    certificates = Certificates(device.tls, device.wrapping, device.signing)
+    Identity.install(
+        folder.identity, certificates, ca=ca, role="device", now=now, passphrase=passphrase
+    )
+
+
+def _on_the_wire(requests: SigningRequests) -> wire.SigningRequests:
+    return wire.SigningRequests(
+        tls=requests.tls, wrapping=requests.wrapping, signing=requests.signing
+    )

@@ -1,0 +1,286 @@
+"""Speak to the coordinator: one mutual-TLS channel, and each call of the wire as one coroutine.
+
+Every failure is one of two: a refusal with the coordinator's code, or an unreachable coordinator.
+Bytes go to and from files in pieces of 1 MiB or little more, so a model never lies in the agent's
+memory whole.
+"""
+
+import base64
+import contextlib
+import os
+from collections.abc import AsyncGenerator, Callable, Iterator
+from io import BufferedIOBase, RawIOBase
+from pathlib import Path
+from typing import Self
+
+import grpc
+
+from edge_client.jobs.job import Evaluated
+from edge_client.wire.refusal import UnreachableError, failure_of
+from privacy.foundation.atomic_files import BytesLike
+from privacy.protocol import PROTOCOL_VERSION
+from privacy.sealing.chunk_digest import CHUNK_BYTES
+from privacy.sealing.header import PREFIX_BYTES, TAG_BYTES
+from protos import federation_pb2 as wire
+from protos.data_chunks import large_data, start_of
+from protos.federation_pb2_grpc import EnrolmentStub, FederationStub
+from protos.version import PLAN_VERSION
+
+# One sealed chunk a piece, so that whoever opens it copies nothing; the first has the prefix too.
+PIECE_BYTES = CHUNK_BYTES + TAG_BYTES
+CALL_TIMEOUT_S = 30.0
+VOCABULARY_LIMIT_BYTES = 16 << 20
+_FEDERATION = wire.DESCRIPTOR.services_by_name["Federation"].full_name
+UPLOAD = f"/{_FEDERATION}/Upload"
+FETCH_MODEL = f"/{_FEDERATION}/FetchModel"
+
+# A closed connection is seen at once; these find one that went silent (a lost radio link).
+CHANNEL_OPTIONS = [
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    # The agent has its own backoff; gRPC's would only add to it.
+    ("grpc.enable_retries", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+]
+
+
+@contextlib.contextmanager
+def _failures() -> Iterator[None]:
+    """Turn gRPC's errors into a refusal or an unreachable coordinator."""
+    try:
+        yield
+    except grpc.aio.AioRpcError as error:
+        raise failure_of(error) from None
+
+
+def pem_certificate(der: bytes) -> bytes:
+    """Return a certificate in the form that gRPC reads."""
+    body = base64.encodebytes(der)
+    return b"-----BEGIN CERTIFICATE-----\n" + body + b"-----END CERTIFICATE-----\n"
+
+
+async def enrol(
+    address: str, ca_certificate: bytes, token: bytes, requests: wire.SigningRequests
+) -> wire.EnrolResponse:
+    """Exchange an invite's token and three signing requests for certificates.
+
+    Args:
+        address: ``host:port`` of the enrolment listener.
+        ca_certificate: The federation's CA, DER; the only root that is trusted.
+        token: 16 bytes.
+        requests: One signing request for each of the device's keys.
+
+    Raises:
+        RefusedError: If the coordinator refuses the token, the version or the requests.
+        UnreachableError: If the coordinator cannot be reached.
+    """
+    credentials = grpc.ssl_channel_credentials(pem_certificate(ca_certificate))
+    async with grpc.aio.secure_channel(address, credentials, options=CHANNEL_OPTIONS) as channel:
+        request = wire.EnrolRequest(
+            protocol_version=PROTOCOL_VERSION, token=token, signing_requests=requests
+        )
+        with _failures():
+            return await EnrolmentStub(channel).Enrol(request, timeout=CALL_TIMEOUT_S)
+
+
+class Transport:
+    """Hold one channel to the device listener.
+
+    Use it as an asynchronous context manager. All methods raise ``RefusedError`` where the
+    coordinator answers no, and ``UnreachableError`` where it does not answer.
+    """
+
+    def __init__(
+        self, address: str, ca_certificate: bytes, tls_key: bytes, tls_certificate: bytes
+    ) -> None:
+        """Prepare a channel.
+
+        Args:
+            address: ``host:port`` of the device listener.
+            ca_certificate: The federation's CA, DER; the only root that is trusted.
+            tls_key: The device's TLS key, PEM.
+            tls_certificate: Its certificate, PEM.
+        """
+        credentials = grpc.ssl_channel_credentials(
+            pem_certificate(ca_certificate), tls_key, tls_certificate
+        )
+        self._channel = grpc.aio.secure_channel(address, credentials, options=CHANNEL_OPTIONS)
+        self._stub = FederationStub(self._channel)
+        # Chunks are encoded and read below; generated methods would copy them through new memory.
+        self._upload: grpc.aio.StreamUnaryMultiCallable[bytes, wire.UploadResponse] = (
+            self._channel.stream_unary(UPLOAD, response_deserializer=wire.UploadResponse.FromString)
+        )
+        self._fetch_model = model_stream(self._channel)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._channel.close()
+
+    async def work_orders(
+        self, request: wire.CheckInRequest
+    ) -> AsyncGenerator[wire.WorkOrder, None]:
+        """Check in and yield what the coordinator pushes, until it ends the stream."""
+        request.protocol_version = PROTOCOL_VERSION
+        request.plan_version = PLAN_VERSION
+        with _failures():
+            async for order in self._stub.CheckIn(request):
+                yield order
+
+    async def fetch_model(
+        self,
+        lease: wire.Lease,
+        part: wire.ModelPart,
+        total_bytes: int,
+        target: Path,
+        base_sha256: bytes = b"",
+    ) -> None:
+        """Write one sealed part of the model to ``target``, going on where the file ends.
+
+        Args:
+            lease: Whose model.
+            part: Which part.
+            total_bytes: Its size, as the lease says.
+            target: File to write.
+            base_sha256: The release that it is to lead from; empty for a whole one.
+        """
+        have = target.stat().st_size if target.exists() else 0
+        request = wire.FetchModelRequest(
+            lease_nonce=lease.nonce, offset=have, part=part, base_sha256=base_sha256
+        )
+        with target.open("ab") as file:
+            os.fchmod(file.fileno(), 0o600)
+            with _failures():
+                async for data in self._fetch_model(request):
+                    have += len(data)
+                    if have > total_bytes:
+                        raise UnreachableError("the model is longer than the lease says")
+                    file.write(data)
+        if have != total_bytes:
+            raise UnreachableError(f"the model ended after {have} of {total_bytes} bytes")
+
+    async def fetch_vocabulary(self, sha256: bytes) -> bytes:
+        """Return the public word list with this digest; the caller checks it."""
+        request = wire.FetchVocabularyRequest(sha256=sha256)
+        words = bytearray()
+        with _failures():
+            async for piece in self._stub.FetchVocabulary(request):
+                words += piece.data
+                if len(words) > VOCABULARY_LIMIT_BYTES:
+                    raise UnreachableError("the word list is longer than any word list")
+        return bytes(words)
+
+    async def upload(
+        self, nonce: bytes, message_id: bytes, sealed: Path, count: Callable[[int], None]
+    ) -> None:
+        """Send the part of a sealed update that the coordinator lacks.
+
+        Args:
+            nonce: The lease.
+            message_id: Names the sealed update.
+            sealed: Its file.
+            count: Told how many bytes were handed to the connection, also if it breaks.
+        """
+        total = sealed.stat().st_size
+        request = wire.OpenUploadRequest(
+            lease_nonce=nonce, message_id=message_id, total_bytes=total
+        )
+        with _failures():
+            opened = await self._stub.OpenUpload(request, timeout=CALL_TIMEOUT_S)
+            if opened.committed or opened.offset == total:
+                return
+            with sealed.open("rb", buffering=0) as file:
+                file.seek(opened.offset)
+                try:
+                    await self._upload(encoded_chunks(file, nonce, opened.offset))
+                finally:
+                    count(file.tell() - opened.offset)
+
+    async def commit(self, nonce: bytes, message_id: bytes, example_count: int) -> None:
+        """Ask for the uploaded update to be made durable; repeats get the same answer."""
+        request = wire.CommitUploadRequest(
+            lease_nonce=nonce, message_id=message_id, example_count=example_count
+        )
+        with _failures():
+            await self._stub.CommitUpload(request, timeout=4 * CALL_TIMEOUT_S)
+
+    async def send_embedding(self, nonce: bytes, sealed: bytes) -> None:
+        """Return what a plan to fit asked for; repeats get the same answer.
+
+        Args:
+            nonce: The lease's.
+            sealed: The embedding; empty under a plan of kind ``fit_personal``.
+        """
+        request = wire.SendEmbeddingRequest(lease_nonce=nonce, sealed=sealed)
+        with _failures():
+            await self._stub.SendEmbedding(request, timeout=CALL_TIMEOUT_S)
+
+    async def report(self, nonce: bytes, counts: Evaluated) -> None:
+        """Return the counts of an evaluation."""
+        request = wire.ReportEvaluationRequest(
+            lease_nonce=nonce,
+            token_count=counts.token_count,
+            log_loss_sum=counts.log_loss_sum,
+            top1_hits=counts.top1_hits,
+            top3_hits=counts.top3_hits,
+        )
+        with _failures():
+            await self._stub.ReportEvaluation(request, timeout=CALL_TIMEOUT_S)
+
+    async def refuse_plan(self, nonce: bytes, code: str, reason: str) -> None:
+        """Tell the coordinator that this device will not run the plan."""
+        request = wire.RefusePlanRequest(lease_nonce=nonce, code=code, reason=reason)
+        with _failures():
+            await self._stub.RefusePlan(request, timeout=CALL_TIMEOUT_S)
+
+    async def renew(self, requests: wire.SigningRequests) -> wire.RenewCertificatesResponse:
+        """Exchange certificates past two thirds of their life for fresh ones."""
+        request = wire.RenewCertificatesRequest(signing_requests=requests)
+        with _failures():
+            return await self._stub.RenewCertificates(request, timeout=CALL_TIMEOUT_S)
+
+
+def model_stream(
+    channel: grpc.aio.Channel,
+) -> grpc.aio.UnaryStreamMultiCallable[wire.FetchModelRequest, memoryview]:
+    """Return the call that streams a model's bytes, each piece where gRPC laid it."""
+    return channel.unary_stream(
+        FETCH_MODEL,
+        request_serializer=wire.FetchModelRequest.SerializeToString,
+        response_deserializer=chunk_data,
+    )
+
+
+def chunk_data(message: bytes) -> memoryview:
+    """Return the data of an encoded ``ModelChunk``, without copying a large one.
+
+    Raises:
+        google.protobuf.message.DecodeError: If the message is none.
+    """
+    data = large_data(wire.ModelChunk, message)
+    return memoryview(wire.ModelChunk.FromString(message).data) if data is None else data
+
+
+def encoded_chunks(file: RawIOBase | BufferedIOBase, nonce: bytes, offset: int) -> Iterator[bytes]:
+    """Yield the rest of a file as encoded ``UploadChunk`` messages; the first names the lease.
+
+    Args:
+        file: The sealed update; best opened without a buffer of its own.
+        nonce: The lease.
+        offset: Where the file stands.
+    """
+    head = wire.UploadChunk(lease_nonce=nonce, offset=offset).SerializeToString()
+    memory = memoryview(bytearray(PREFIX_BYTES + PIECE_BYTES))
+    wanted = PIECE_BYTES if offset else len(memory)
+    while count := file.readinto(memory[:wanted]):
+        yield encode_chunk(head, memory[:count])
+        head, wanted = b"", PIECE_BYTES
+
+
+def encode_chunk(head: bytes, data: BytesLike) -> bytes:
+    """Return an encoded ``UploadChunk`` of the encoded other fields and the data, copied once."""
+    return b"".join((head, start_of(wire.UploadChunk, len(data)), data))

@@ -1,0 +1,314 @@
+"""A captured coordinator cannot go below what the device's owner accepts."""
+
+import re
+import stat
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from edge_client.owner.floor import (
+    ExampleBudget,
+    Floor,
+    FloorError,
+    PlanBelowFloorError,
+    check_data,
+    check_plan,
+    read_floor,
+    write_starting_floor,
+)
+from models.plan.plan import Plan, TrainingSettings, VocabularySettings
+from models.settings.hypernetwork import EmbeddingFitSettings
+from models.settings.model import GruLmSettings, ModelSettings, schema_of
+from models.settings.personalisation import DittoSettings, PFedHnSettings
+from privacy.example_level.settings import ExamplePrivacySettings
+from privacy.noise.calibrated_settings import CentralNoise, LocalNoise
+from privacy.noise.evaluation_settings import EvaluationNoise
+from privacy.noise.settings import NoNoise, PaperNoise, PrivacySettings
+
+FLOOR = Floor(
+    modes=frozenset({"paper"}),
+    largest_clipping_norm=1.0,
+    least_cohort=10,
+    model_families=frozenset({"gru_lm"}),
+)
+
+
+def central(*, noise_multiplier: float) -> CentralNoise:
+    """Return settings of central noise within the floor's clip."""
+    return CentralNoise(
+        clipping_norm=1.0,
+        noise_multiplier=noise_multiplier,
+        delta=1e-3,
+        epsilon_budget=8.0,
+        adjacency="zero-out",
+    )
+
+
+def plan(**changes: Any) -> Plan:
+    """Return a plan that lies exactly at the floor."""
+    model = GruLmSettings(vocabulary_size=5, hidden_size=2)
+    at_floor = Plan(
+        run="00" * 16,
+        model=model,
+        schema_sha256=schema_of(model).sha256.hex(),
+        vocabulary=VocabularySettings(name="test", size=5, sha256=""),
+        training=TrainingSettings(learning_rate=1.0, batch_size=1, bptt_steps=1),
+        privacy=PaperNoise(clipping_norm=1.0, randomisation_magnitude=0.1),
+        cohort_size=10,
+        seed=1,
+    )
+    return msgspec.structs.replace(at_floor, **changes)
+
+
+def test_a_plan_exactly_at_the_floor_is_accepted() -> None:
+    check_plan(plan(), FLOOR)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "told"),
+    [
+        ({"privacy": NoNoise(clipping_norm=1.0)}, "floor_mode", "its owner can, in floor.toml"),
+        (
+            {"privacy": PaperNoise(clipping_norm=1.01, randomisation_magnitude=0.1)},
+            "floor_clipping_norm",
+            "got 1.01; its owner can raise largest_clipping_norm, in floor.toml",
+        ),
+        (
+            {"privacy": PaperNoise(randomisation_magnitude=0.1)},
+            "floor_clipping_norm",
+            "got none; its owner can raise largest_clipping_norm, in floor.toml",
+        ),
+        ({"cohort_size": 9}, "floor_cohort", "its owner can lower least_cohort, in floor.toml"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["train", "evaluate"])
+def test_a_plan_below_the_floor_is_refused_with_its_rule_and_the_line_to_change(
+    changes: dict[str, Any], code: str, told: str, kind: str
+) -> None:
+    with pytest.raises(PlanBelowFloorError, match=told) as refused:
+        check_plan(plan(kind=kind, **changes), FLOOR)
+
+    assert refused.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("privacy", "is_accepted"),
+    [
+        (central(noise_multiplier=0.5), True),
+        (central(noise_multiplier=0.49), False),
+        (PaperNoise(clipping_norm=1.0, randomisation_magnitude=0.1), False),
+    ],
+)
+def test_an_owner_may_name_the_least_noise(privacy: PrivacySettings, *, is_accepted: bool) -> None:
+    modes = frozenset({"central", "paper"})
+    floor = msgspec.structs.replace(FLOOR, modes=modes, least_noise_multiplier=0.5)
+
+    if is_accepted:
+        check_plan(plan(privacy=privacy), floor)
+        return
+    with pytest.raises(PlanBelowFloorError, match=r"must be >= 0\.5 for this device") as refused:
+        check_plan(plan(privacy=privacy), floor)
+    assert "its owner can lower least_noise_multiplier, in floor.toml" in str(refused.value)
+    assert refused.value.code == "floor_noise_multiplier"
+
+
+def test_no_embedding_leaves_a_device_without_noise_under_a_guarantee() -> None:
+    fitting = plan(
+        kind="fit_embedding",
+        embedding_fit=EmbeddingFitSettings(),
+        personalisation=PFedHnSettings(),
+        privacy=central(noise_multiplier=1.0),
+    )
+    floor = msgspec.structs.replace(FLOOR, modes=frozenset({"central"}))
+
+    with pytest.raises(PlanBelowFloorError, match="an embedding leaves without noise") as refused:
+        check_plan(fitting, floor)
+    assert refused.value.code == "floor_mode"
+
+
+def test_what_a_device_fits_for_itself_leaves_it_under_no_mode() -> None:
+    fitting = plan(
+        kind="fit_personal",
+        embedding_fit=EmbeddingFitSettings(),
+        personalisation=DittoSettings(),
+        privacy=central(noise_multiplier=1.0),
+    )
+
+    check_plan(fitting, msgspec.structs.replace(FLOOR, modes=frozenset({"central"})))
+
+
+def test_an_owner_may_choose_the_methods_that_a_device_takes_part_in() -> None:
+    personal = plan(personalisation=DittoSettings())
+    only_global = msgspec.structs.replace(FLOOR, methods=frozenset({"global"}))
+
+    check_plan(personal, FLOOR)
+    check_plan(plan(), only_global)
+    with pytest.raises(PlanBelowFloorError, match="method ditto; its owner can let it") as refused:
+        check_plan(personal, only_global)
+    assert refused.value.code == "floor_method"
+
+
+def test_an_owner_who_asks_for_example_privacy_trains_under_no_plan_without() -> None:
+    floor = msgspec.structs.replace(FLOOR, example_privacy=ExampleBudget(epsilon=8.0, delta=1e-5))
+    hiding = ExamplePrivacySettings(
+        clipping_norm=0.5, noise_multiplier=1.0, sampling_rate=0.1, delta=1e-5
+    )
+    training = msgspec.structs.replace(plan().training, example_privacy=hiding)
+
+    check_plan(plan(training=training), floor)
+    with pytest.raises(PlanBelowFloorError, match=r"can remove \[example_privacy\]") as refused:
+        check_plan(plan(), floor)
+
+    assert refused.value.code == "floor_example_privacy"
+    check_plan(plan(kind="evaluate"), floor)
+
+
+def test_the_starting_floors_budget_is_usable_as_it_stands(tmp_path: Path) -> None:
+    path = tmp_path / "floor.toml"
+    write_starting_floor(path)
+    lines = path.read_text().splitlines()
+    first = lines.index("# [example_privacy]")
+
+    path.write_text("\n".join([*lines[:first], *(line[2:] for line in lines[first:])]))
+
+    assert read_floor(path).example_privacy == ExampleBudget(epsilon=8.0, delta=1e-5)
+
+
+def test_a_model_family_that_the_floor_lacks_is_refused() -> None:
+    floor = msgspec.structs.replace(FLOOR, model_families=frozenset({"transformer_lm"}))
+
+    with pytest.raises(PlanBelowFloorError, match="gru_lm; its owner can add it") as refused:
+        check_plan(plan(), floor)
+
+    assert refused.value.code == "floor_model_family"
+
+
+def test_the_starting_floor_trains_every_family(tmp_path: Path) -> None:
+    write_starting_floor(tmp_path / "floor.toml")
+
+    families = read_floor(tmp_path / "floor.toml").model_families
+
+    assert families == {settings.__struct_config__.tag for settings in get_args(ModelSettings)}
+
+
+def test_any_norm_also_accepts_no_clipping() -> None:
+    floor = msgspec.structs.replace(FLOOR, largest_clipping_norm="any")
+
+    check_plan(plan(privacy=PaperNoise(randomisation_magnitude=0.1)), floor)
+
+
+def test_data_must_lie_in_the_owners_folders_even_through_a_link(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    (inside / "deep").mkdir(parents=True)
+    outside.mkdir()
+    (inside / "link").symlink_to(outside)
+    floor = msgspec.structs.replace(FLOOR, data_folders=(str(inside),))
+
+    check_data(inside, floor)
+    check_data(inside / "deep" / "texts.jsonl", floor)
+    check_data(outside, FLOOR)
+    for elsewhere in (outside, inside / "link", inside / ".." / "outside", tmp_path):
+        told = f"must lie in one of {inside}, got {elsewhere.resolve()}; add its folder"
+        with pytest.raises(PlanBelowFloorError, match=re.escape(told)) as refused:
+            check_data(elsewhere, floor)
+        assert refused.value.code == "floor_data_folder"
+
+
+def test_the_starting_floor_is_owner_only_usable_and_never_overwrites(tmp_path: Path) -> None:
+    path = tmp_path / "floor.toml"
+
+    write_starting_floor(path)
+
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert read_floor(path).modes == {"central", "ftrl", "local"}
+    raised = path.read_text().replace("least_cohort = 2", "least_cohort = 50")
+    path.write_text(raised)
+    write_starting_floor(path)
+    assert read_floor(path).least_cohort == 50
+
+
+def test_a_floor_below_every_guarantee_is_written_only_when_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "floor.toml"
+
+    write_starting_floor(path, accepts_no_guarantee=True)
+
+    assert read_floor(path).modes == {"central", "ftrl", "local", "none", "paper", "paper-server"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("least_cohort = 2", "", "least_cohort"),
+        ('modes = ["central"', 'mode = ["central"', "mode"),
+        ("least_cohort = 2", "least_cohort = 2.5", "least_cohort"),
+        (
+            "# least_noise_multiplier = 0.5",
+            "least_noise_multiplier = nan",
+            "least_noise_multiplier must be > 0 and finite, got nan",
+        ),
+        ("least_cohort = 2", "least_cohort = 0", "least_cohort must be >= 1, got 0"),
+        ('norm = "any"', "norm = nan", "largest_clipping_norm must be > 0"),
+        ('norm = "any"', "norm = -1.0", "largest_clipping_norm must be > 0"),
+        ('norm = "any"', 'norm = "all"', "largest_clipping_norm"),
+        ("least_cohort = 2", "least_cohort = ", "line"),
+        ("# bytes_a_day = 200_000_000", "bytes_a_day = -1", "bytes_a_day must be >= 0"),
+        ('# data_folders = ["/home/me/texts"]', 'data_folders = ["texts"]', "absolute"),
+        ("# [example_privacy]", "[example_privacy]\nepsilon = 8.0", "delta"),
+        ("# [example_privacy]", "[example_privacy]\nepsilon = 0.0\ndelta = 0.1", "epsilon"),
+        ("# [example_privacy]", "[example_privacy]\nepsilon = nan\ndelta = 0.1", "epsilon"),
+        ("# [example_privacy]", "[example_privacy]\nepsilon = 1.0\ndelta = 1.0", "delta"),
+    ],
+)
+def test_a_floor_with_a_mistake_is_refused_with_its_key(
+    tmp_path: Path, before: str, after: str, said: str
+) -> None:
+    path = tmp_path / "floor.toml"
+    write_starting_floor(path)
+    content = path.read_text()
+    assert before in content
+    path.write_text(content.replace(before, after, 1))
+
+    with pytest.raises(FloorError, match=said) as refused:
+        read_floor(path)
+
+    assert str(path) in str(refused.value)
+
+
+def test_a_device_without_a_floor_takes_no_part(tmp_path: Path) -> None:
+    with pytest.raises(FloorError, match="is missing"):
+        read_floor(tmp_path / "floor.toml")
+
+
+def test_counts_without_noise_are_not_told_under_a_guarantee() -> None:
+    central = CentralNoise(
+        clipping_norm=1.0,
+        noise_multiplier=1.0,
+        delta=1e-6,
+        epsilon_budget=8.0,
+        adjacency="zero-out",
+    )
+    floor = msgspec.structs.replace(FLOOR, modes=frozenset({"central"}))
+
+    check_plan(plan(privacy=central), floor)
+    with pytest.raises(PlanBelowFloorError, match="leave without noise") as refused:
+        check_plan(plan(privacy=central, kind="evaluate"), floor)
+
+    assert refused.value.code == "floor_mode"
+
+
+def test_counts_leave_where_the_plan_noises_them_enough() -> None:
+    noise = EvaluationNoise(noise_multiplier=0.6, token_cap=10, loss_cap=5.0)
+    floor = msgspec.structs.replace(FLOOR, modes=frozenset({"central", "local"}))
+    asked = plan(kind="evaluate", privacy=central(noise_multiplier=1.0), evaluation_noise=noise)
+
+    check_plan(asked, floor)
+    with pytest.raises(PlanBelowFloorError) as refused:
+        check_plan(asked, msgspec.structs.replace(floor, least_noise_multiplier=0.7))
+    assert refused.value.code == "floor_noise_multiplier"
+    check_plan(asked, msgspec.structs.replace(floor, least_noise_multiplier=0.5))
+    # In mode "local" the coordinator is not trusted to add noise.
+    local = LocalNoise(clipping_norm=1.0, noise_multiplier=1.0, delta=1e-5, epsilon_budget=1.0)
+    with pytest.raises(PlanBelowFloorError, match="leave without noise"):
+        check_plan(msgspec.structs.replace(asked, privacy=local), floor)

@@ -1,0 +1,51 @@
+import asyncio
+from unittest.mock import AsyncMock
+
+import grpc
+import pytest
+
+import server.answering
+from edge_client.wire.refusal import RefusedError, UnreachableError, failure_of
+from protos.refusals import RefusalCode
+
+
+def failed(*trailing: tuple[str, str]) -> grpc.aio.AioRpcError:
+    return grpc.aio.AioRpcError(
+        grpc.StatusCode.FAILED_PRECONDITION,
+        grpc.aio.Metadata(),
+        grpc.aio.Metadata(*trailing),
+        "the reason",
+    )
+
+
+def test_a_code_makes_a_failure_a_refusal() -> None:
+    failure = failure_of(failed(("other", "x"), ("sotto-code", "late")))
+
+    assert isinstance(failure, RefusedError)
+    assert (failure.code, failure.reason) == ("late", "the reason")
+
+
+def test_a_failure_without_a_code_is_the_networks() -> None:
+    assert isinstance(failure_of(failed(("other", "x"))), UnreachableError)
+
+
+@pytest.mark.parametrize(
+    ("code", "fatal"), [("certificate_revoked", True), ("token_used", True), ("late", False)]
+)
+def test_only_what_a_person_must_mend_is_fatal(code: str, fatal: bool) -> None:
+    assert RefusedError(code, "").is_fatal is fatal
+
+
+@pytest.mark.parametrize("code", RefusalCode)
+def test_a_device_reads_each_code_that_the_coordinator_answers_with(code: RefusalCode) -> None:
+    context = AsyncMock()
+
+    async def answer() -> None:
+        async with server.answering.answering(context):
+            raise server.answering.RefusedError(code)
+
+    asyncio.run(answer())
+    failure = failure_of(failed(*context.abort.call_args.kwargs["trailing_metadata"]))
+
+    assert isinstance(failure, RefusedError)
+    assert failure.code == code

@@ -1,0 +1,77 @@
+"""What a connection carried is known, however it ended."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from edge_client.wire.refusal import UnreachableError
+from edge_client.wire.transport import PIECE_BYTES, Transport
+from privacy.identities.authority import CertificateAuthority
+from privacy.identities.party import Identity
+from protos import federation_pb2 as wire
+from protos import federation_pb2_grpc as wire_grpc
+from tests.privacy.conftest import RUN, enrol
+
+OFFSET = 1000
+TOTAL = 64 << 20
+
+
+class BreakingCoordinator(wire_grpc.FederationServicer):
+    """Take the first piece of an upload, and close the call."""
+
+    async def OpenUpload(  # noqa: N802 (the contract's name, here and below)
+        self, request: wire.OpenUploadRequest, context: object
+    ) -> wire.OpenUploadResponse:
+        return wire.OpenUploadResponse(offset=OFFSET)
+
+    async def Upload(  # noqa: N802
+        self,
+        request_iterator: AsyncIterator[wire.UploadChunk],
+        context: grpc.aio.ServicerContext[wire.UploadChunk, wire.UploadResponse],
+    ) -> wire.UploadResponse:
+        await anext(aiter(request_iterator))
+        return await context.abort(grpc.StatusCode.UNAVAILABLE, "as told")
+
+
+async def upload(sealed: Path, device: Identity, coordinator: Identity) -> int:
+    """Return what was counted of an upload that breaks."""
+    server = grpc.aio.server(options=[("grpc.max_receive_message_length", 2 * PIECE_BYTES)])
+    # An upload needs two of the methods.
+    breaking = BreakingCoordinator()  # type: ignore[abstract]
+    wire_grpc.add_FederationServicer_to_server(breaking, server)
+    keys = [(coordinator.tls_key_pem, coordinator.tls_certificate_pem)]
+    credentials = grpc.ssl_server_credentials(keys, coordinator.authority_pem, True)
+    port = server.add_secure_port("localhost:0", credentials)
+    await server.start()
+    counted: list[int] = []
+    try:
+        async with Transport(
+            f"localhost:{port}",
+            coordinator.authority,
+            device.tls_key_pem,
+            device.tls_certificate_pem,
+        ) as transport:
+            # gRPC may notice the end of the stream before it has read what the coordinator says.
+            with pytest.raises(UnreachableError, match=r"as told|internal"):
+                await transport.upload(b"n" * 16, b"m" * 16, sealed, counted.append)
+    finally:
+        await server.stop(None)
+    return sum(counted)
+
+
+def test_an_upload_that_breaks_counts_what_was_sent_and_no_more(tmp_path: Path) -> None:
+    now = time.time()
+    authority = CertificateAuthority.create(tmp_path / "authority", RUN.hex(), now=now)
+    device = enrol(authority, tmp_path / "device", "device-0001", "device", now=now)
+    coordinator = enrol(authority, tmp_path / "own", "coordinator", "coordinator", now=now)
+    sealed = tmp_path / "update.sealed"
+    with sealed.open("wb") as file:
+        file.truncate(TOTAL)
+
+    counted = asyncio.run(asyncio.wait_for(upload(sealed, device, coordinator), 30))
+
+    assert PIECE_BYTES <= counted < TOTAL - OFFSET
