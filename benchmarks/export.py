@@ -44,12 +44,12 @@ from benchmarks.comparators.torch_step import TorchStep
 from benchmarks.parts.figures import benchmark_parser, show_figures
 from edge_client.datasets.registry import load_dataset
 from edge_client.training.local_round import run_training
-from export.bundle import Bundle, load_bundle
-from export.keyboard import export_keyboard
-from export.manifest import MODEL_FILE
-from export.next_word import NextWords
-from export.release import Release, find_release, read_release
-from export.runtime import NextWordGraph, Prediction
+from export.bundles.keyboard_bundle import Bundle, load_bundle
+from export.bundles.manifest import MODEL_FILE
+from export.making.keyboard import export_keyboard
+from export.releases.release import Release, find_release, read_release
+from export.runtime.next_word import NextWords
+from export.runtime.word_graph import NextWordGraph, Prediction
 from models.networks.flat_parameters import initial_parameters
 from models.plan.release_record import ReleaseRecord
 from models.settings.model import GruLmSettings, schema_of
@@ -63,9 +63,9 @@ MB = 1e6
 REST_PROCESS = """
 import sys
 from pathlib import Path
-from export.bundle import load_bundle
-from export.next_word import NextWords
-from export.runtime import NextWordGraph
+from export.bundles.keyboard_bundle import load_bundle
+from export.runtime.next_word import NextWords
+from export.runtime.word_graph import NextWordGraph
 bundle = load_bundle(Path(sys.argv[1]))
 keyboard = NextWords(NextWordGraph(bundle.graph), bundle.vocabulary)
 for end in range(40):

@@ -41,13 +41,13 @@ from rich.console import Console
 from benchmarks.export import test_sentences
 from benchmarks.parts.figures import benchmark_parser, show_figures
 from benchmarks.serving_http import SHARED, make_folder, make_release, put, running
-from export.bundle import load_bundle
-from export.keyboard import export_keyboard
+from export.bundles.keyboard_bundle import load_bundle
+from export.making.keyboard import export_keyboard
 from export.page.onnxruntime_web import runtime_files
-from export.page.site import page_files
-from export.runtime import NextWordGraph
-from export.serve.page import SERVED_FROM
-from export.serve.tokens import make_tokens
+from export.page.page_files import page_files
+from export.runtime.word_graph import NextWordGraph
+from export.serve.doors.page import SERVED_FROM
+from export.serve.folder.tokens import make_tokens
 from models.settings.personalisation import GlobalSettings
 from models.text.vocabulary import EOS, shipped_vocabulary
 

@@ -38,15 +38,15 @@ import torch
 
 from benchmarks.parts.figures import benchmark_parser, show_figures
 from benchmarks.serving import make_people
-from export.bundle import load_bundle
-from export.everybody import export_everybody
-from export.keyboard import export_keyboard
-from export.manifest import MODEL_FILE
-from export.person import export_people
-from export.release import Release
+from export.bundles.keyboard_bundle import load_bundle
+from export.bundles.manifest import MODEL_FILE
+from export.making.everybody import export_everybody
+from export.making.keyboard import export_keyboard
+from export.making.person_of_release import export_people
+from export.releases.release import Release
 from export.serve.commands import init
-from export.serve.folder import ServingFolder
-from export.serve.promotion import promote
+from export.serve.folder.folder import ServingFolder
+from export.serve.promotion.keyboard import promote
 from models.networks.flat_parameters import initial_parameters
 from models.plan.plan import VocabularySettings, plan_schema
 from models.settings.model import GruLmSettings
@@ -60,12 +60,12 @@ import json, sys, time
 from pathlib import Path
 import numpy as np
 import psutil
-from export.serve.folder import ServingFolder
-from export.serve.metrics import ServingMetrics
-from export.serve.people import People
-from export.serve.personal_models import OwnModels
-from export.serve.settings import read_settings
-from export.serve.keyboard_version import keyboard_shelf
+from export.serve.folder.folder import ServingFolder
+from export.serve.loaded.metrics import ServingMetrics
+from export.serve.loaded.people import People
+from export.serve.loaded.personal_models import OwnModels
+from export.serve.folder.settings import read_settings
+from export.serve.loaded.keyboard_version import keyboard_shelf
 folder, count, largest_bytes = ServingFolder(Path(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3])
 settings = read_settings(folder.settings)
 shelf = keyboard_shelf(folder, settings)
@@ -87,8 +87,8 @@ print(json.dumps({"rss": rss, "p50_ms": p50 * 1e3, "p99_ms": p99 * 1e3, "held": 
 """
 IMPORTS = """
 import psutil
-import export.bundle, export.next_word
-from export.quiet_onnxruntime import load_onnxruntime
+import export.bundles.keyboard_bundle, export.next_word
+from export.runtime.quiet_onnxruntime import load_onnxruntime
 load_onnxruntime()
 print(psutil.Process().memory_info().rss)
 """

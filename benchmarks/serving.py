@@ -82,16 +82,16 @@ from benchmarks.export import (
 from benchmarks.parts.figures import benchmark_parser, show_figures
 from benchmarks.parts.speaking import measure_speech
 from edge_client.datasets.registry import load_dataset
-from export.bundle import Bundle, load_bundle
-from export.graph_face import DISTRIBUTION, LOG_PROBABILITIES, NEXT, TOKENS, TOP_K, WORDS
-from export.keyboard import export_keyboard, quantise_bundle
-from export.manifest import MODEL_FILE
-from export.next_word import SLOTS
-from export.person import export_people
-from export.personal_file import load_personal_file
-from export.release import Release, find_release, read_release
-from export.runtime import NextWordGraph
-from export.word_index import NEVER_SUGGESTED, WordIndex
+from export.bundles.keyboard_bundle import Bundle, load_bundle
+from export.bundles.manifest import MODEL_FILE
+from export.faces.words import DISTRIBUTION, LOG_PROBABILITIES, NEXT, TOKENS, TOP_K, WORDS
+from export.making.keyboard import export_keyboard, quantise_bundle
+from export.making.person_of_release import export_people
+from export.people.personal_file import load_personal_file
+from export.releases.release import Release, find_release, read_release
+from export.runtime.next_word import SLOTS
+from export.runtime.word_graph import NextWordGraph
+from export.runtime.word_index import NEVER_SUGGESTED, WordIndex
 from models.networks.flat_parameters import initial_parameters
 from models.networks.role_vectors import part_of
 from models.plan.plan import Plan, VocabularySettings, download_schema, plan_schema, released_schema
@@ -110,9 +110,9 @@ PEOPLE_PROCESS = """
 import sys
 from pathlib import Path
 import psutil
-from export.bundle import load_bundle
-from export.personal_file import load_personal_file
-from export.runtime import NextWordGraph
+from export.bundles.keyboard_bundle import load_bundle
+from export.people.personal_file import load_personal_file
+from export.runtime.word_graph import NextWordGraph
 folder, count = Path(sys.argv[1]), int(sys.argv[2])
 bundle = load_bundle(folder / "shared.zip")
 graph = NextWordGraph(bundle.graph)

@@ -53,19 +53,19 @@ import psutil
 
 from benchmarks.export import MB, test_sentences
 from benchmarks.parts.figures import benchmark_parser, show_figures
-from export.adapter import encode_adapter
-from export.bundle import load_bundle
-from export.keyboard import export_keyboard
-from export.manifest import Manifest
-from export.manifest_base import FileDigest
-from export.personal_file import ADAPTER_FILE, PersonalManifest, write_personal_file
-from export.personal_inputs import personal_inputs
-from export.release import Release
-from export.runtime import NextWordGraph
+from export.bundles.keyboard_bundle import load_bundle
+from export.bundles.manifest import Manifest
+from export.bundles.manifest_entries import FileDigest
+from export.faces.personal_inputs import personal_inputs
+from export.making.keyboard import export_keyboard
+from export.people.adapter import encode_adapter
+from export.people.personal_file import ADAPTER_FILE, PersonalManifest, write_personal_file
+from export.releases.release import Release
+from export.runtime.word_graph import NextWordGraph
 from export.serve.commands import init
-from export.serve.folder import ServingFolder
-from export.serve.promotion import promote, roll_back
-from export.serve.tokens import make_tokens
+from export.serve.folder.folder import ServingFolder
+from export.serve.folder.tokens import make_tokens
+from export.serve.promotion.keyboard import promote, roll_back
 from models.plan.plan import (
     Plan,
     TrainingSettings,

@@ -43,12 +43,12 @@ from benchmarks.serving_http import (
     percentile_ms,
     running,
 )
-from export.keyboard import export_keyboard
-from export.release import Release
-from export.serve.folder import ServingFolder
-from export.serve.tokens import make_tokens
-from export.serve.voice_promotion import promote_voice
-from export.speech_export import export_speech
+from export.making.keyboard import export_keyboard
+from export.making.speech import export_speech
+from export.releases.release import Release
+from export.serve.folder.folder import ServingFolder
+from export.serve.folder.tokens import make_tokens
+from export.serve.promotion.voice import promote_voice
 from models.plan.plan import Plan, TrainingSettings, plan_schema
 from models.plan.release_record import ReleaseRecord
 from models.settings.model import ModelSettings

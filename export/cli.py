@@ -33,7 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> Mapping[str, object]:
-    from export import commands, speech_commands
+    from export.commands import bundles as commands
+    from export.commands import speech as speech_commands
 
     match arguments.command:
         case "verify":
@@ -68,7 +69,9 @@ def _run(arguments: argparse.Namespace) -> Mapping[str, object]:
 
 def _make(arguments: argparse.Namespace) -> Mapping[str, object]:
     """Do what writes a file."""
-    from export import commands, personal_commands, speech_commands
+    from export.commands import bundles as commands
+    from export.commands import people as personal_commands
+    from export.commands import speech as speech_commands
 
     keys = {"authority": arguments.authority, "passphrase_file": arguments.passphrase_file}
     match arguments.command:

@@ -10,11 +10,11 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from export.checked_voice import build_vocoder, build_voice
-from export.exporter import Precision
-from export.griffin_lim import sound_of_mel
-from export.speech import Voice
-from export.speech_runtime import VocoderRunner, VoiceGraphs
+from export.faces.family import Precision
+from export.parity.checked_voice import build_vocoder, build_voice
+from export.speaking.griffin_lim import sound_of_mel
+from export.speaking.voice import Voice
+from export.speaking.voice_graphs import VocoderRunner, VoiceGraphs
 from models.listening.synthesis import synthesise
 from models.networks.flat_parameters import initial_parameters, load_parameters
 from models.networks.registry import build_network, vocoder_network, voice_network

@@ -3,10 +3,10 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 
-from export.manifest import Manifest
-from export.personal_ranking import PersonalRanking
-from export.runtime import NextWordGraph
-from export.speech_manifest import SpeechManifest
+from export.bundles.manifest import Manifest
+from export.bundles.speech_manifest import SpeechManifest
+from export.runtime.personal_ranking import PersonalRanking
+from export.runtime.word_graph import NextWordGraph
 from models.vector.tensor_file import encode_tensors
 
 PERSONAL_FILE = "personal.safetensors"

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import msgspec
 
-from export.bundle import Bundle, load_bundle
-from export.bundle_files import check_target
-from export.manifest import MODEL_FILE, VOCABULARY_FILE
+from export.bundles.files import check_target
+from export.bundles.keyboard_bundle import Bundle, load_bundle
+from export.bundles.manifest import MODEL_FILE, VOCABULARY_FILE
 from export.page.described import PERSONAL_FILE, describe, personal_file
 from export.page.onnxruntime_web import PageError, runtime_files
-from export.page.site import Source, page_files
-from export.personal_file import load_personal_file
-from export.personal_ranking import PersonalRanking
-from export.release import read_authority
-from export.runtime import NextWordGraph
-from export.word_index import WordIndex
+from export.page.page_files import Source, page_files
+from export.people.personal_file import load_personal_file
+from export.releases.release import read_authority
+from export.runtime.personal_ranking import PersonalRanking
+from export.runtime.word_graph import NextWordGraph
+from export.runtime.word_index import WordIndex
 from privacy.foundation.atomic_files import sync_folder, write_atomically
 
 _SOURCE = Source(description="keyboard/keyboard.json", files="keyboard", needs_token=False)

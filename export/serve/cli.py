@@ -17,7 +17,7 @@ from privacy.foundation.command_exit import command, failed
 from privacy.foundation.installation import InstallationError, check_installation
 
 if TYPE_CHECKING:
-    from export.serve.folder import ServingFolder
+    from export.serve.folder.folder import ServingFolder
 
 _HELPS = {
     "run": "serve DIR until SIGTERM; `sotto-serve DIR` does the same",
@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: argparse.Namespace) -> Mapping[str, object]:
     from export.serve import commands
-    from export.serve.folder import ServingFolder
+    from export.serve.folder.folder import ServingFolder
 
     if arguments.command in _WITHOUT_FOLDER:
         return _prepare_page(arguments)
@@ -89,10 +89,10 @@ def _prepare_page(arguments: argparse.Namespace) -> Mapping[str, object]:
 
 def _change(folder: "ServingFolder", arguments: argparse.Namespace) -> Mapping[str, object]:
     """Change what is served."""
-    from export.personal_file import kind_of
-    from export.serve.people_changes import add_files
-    from export.serve.promotion import promote, roll_back
-    from export.serve.voice_promotion import roll_back_voice
+    from export.people.personal_file import kind_of
+    from export.serve.promotion.keyboard import promote, roll_back
+    from export.serve.promotion.people import add_files
+    from export.serve.promotion.voice import roll_back_voice
 
     match arguments.command:
         case "promote" if kind_of(arguments.bundle) == "speech":
@@ -115,8 +115,8 @@ def _change(folder: "ServingFolder", arguments: argparse.Namespace) -> Mapping[s
 
 
 def _promote_voice(folder: "ServingFolder", arguments: argparse.Namespace) -> Mapping[str, object]:
-    from export.serve.folder import ServingError
-    from export.serve.voice_promotion import METRIC, promote_voice
+    from export.serve.folder.folder import ServingError
+    from export.serve.promotion.voice import METRIC, promote_voice
 
     if arguments.held_out is not None:
         raise ServingError("--held-out measures keyboards; a voice is judged by --metric alone")

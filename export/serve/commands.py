@@ -4,11 +4,11 @@ from pathlib import Path
 
 import msgspec
 
-from export.release import read_authority
-from export.serve.folder import ServingError, ServingFolder
-from export.serve.settings import STARTING_SETTINGS
-from export.serve.tokens import clients_with_tokens, make_tokens, revoke_tokens
-from export.serve.versions import read_versions
+from export.releases.release import read_authority
+from export.serve.folder.folder import ServingError, ServingFolder
+from export.serve.folder.settings import STARTING_SETTINGS
+from export.serve.folder.tokens import clients_with_tokens, make_tokens, revoke_tokens
+from export.serve.folder.versions import read_versions
 from privacy.foundation.atomic_files import write_atomically
 
 Report = dict[str, object]

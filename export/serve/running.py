@@ -17,24 +17,24 @@ from pathlib import Path
 import uvicorn
 
 from export.page.onnxruntime_web import runtime_files
-from export.page.site import page_files
-from export.serve.app import make_app
-from export.serve.connections import bounded_headers
-from export.serve.desk import Desk
-from export.serve.file_stamps import FileStamp, stamp_of
-from export.serve.folder import ServingError, ServingFolder
-from export.serve.keyboard_version import keyboard_shelf
-from export.serve.metrics import ServingMetrics
-from export.serve.page import SERVED_FROM
-from export.serve.people import People
-from export.serve.personal_models import OwnModels
-from export.serve.rate_limit import RateLimit
-from export.serve.settings import ListenSettings, ServeSettings, read_settings
-from export.serve.shelf import NothingServedError
-from export.serve.tokens import read_tokens
-from export.serve.versions import read_versions
-from export.serve.voice_version import voice_shelf
-from export.serve.voices import Voices
+from export.page.page_files import page_files
+from export.serve.doors.app import make_app
+from export.serve.doors.connections import bounded_headers
+from export.serve.doors.desk import Desk
+from export.serve.doors.page import SERVED_FROM
+from export.serve.doors.rate_limit import RateLimit
+from export.serve.folder.file_stamps import FileStamp, stamp_of
+from export.serve.folder.folder import ServingError, ServingFolder
+from export.serve.folder.settings import ListenSettings, ServeSettings, read_settings
+from export.serve.folder.tokens import read_tokens
+from export.serve.folder.versions import read_versions
+from export.serve.loaded.keyboard_version import keyboard_shelf
+from export.serve.loaded.metrics import ServingMetrics
+from export.serve.loaded.people import People
+from export.serve.loaded.personal_models import OwnModels
+from export.serve.loaded.shelf import NothingServedError
+from export.serve.loaded.voice_version import voice_shelf
+from export.serve.loaded.voices import Voices
 
 _LOG = logging.getLogger(__name__)
 _LOOK_EVERY_S = 0.5
@@ -89,7 +89,7 @@ async def _grpc_port(
     if address is None:
         yield None
         return
-    from export.serve.grpc_face import keyboards_over_grpc  # Loads gRPC, 20 MB.
+    from export.serve.doors.grpc_face import keyboards_over_grpc  # Loads gRPC, 20 MB.
 
     async with keyboards_over_grpc(folder, settings, desk, address) as port:
         yield port

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from export.speech import Voice as ExportedVoice
-from export.speech import open_voice
-from export.speech_bundle import load_speech_bundle
+from export.bundles.speech_bundle import load_speech_bundle
+from export.speaking.voice import Voice as ExportedVoice
+from export.speaking.voice import open_voice
 from models.settings.audio import MelSettings
 from simulation.listening.corpus import Real
 from simulation.listening.voices import Kind, Utterance

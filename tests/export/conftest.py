@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from export.bundle import Bundle, load_bundle
-from export.keyboard import export_keyboard
-from export.release import read_release
-from export.runtime import NextWordGraph
+from export.bundles.keyboard_bundle import Bundle, load_bundle
+from export.making.keyboard import export_keyboard
+from export.releases.release import read_release
+from export.runtime.word_graph import NextWordGraph
 from models.plan.plan import (
     Plan,
     TrainingSettings,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from msgspec.structs import replace as changed
 
-from export.release import Release
+from export.releases.release import Release
 from privacy.noise.calibrated_settings import CentralNoise
 
 PROMISE = "central: (80, 0.001)-differential privacy for one person over the whole run"

@@ -13,7 +13,7 @@ from export.cli import main
 from models.text.vocabulary import Vocabulary
 from models.vector.codec import FlatVector
 from tests.export.conftest import Federation, write_release
-from tests.export.people import release_with_people
+from tests.export.people_scene import release_with_people
 
 ROOT = Path(__file__).parents[2]
 Json = dict[str, object]

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from export.release import Release, read_release
+from export.releases.release import Release, read_release
 from models.plan.plan import Plan, TrainingSettings, plan_schema, released_schema
 from models.settings.growth import GrowthSettings
 from models.settings.model import ModelSettings, schema_of

@@ -18,7 +18,7 @@ import edge_client.cli
 import export.cli
 import export.serve.cli
 import server.cli
-from export.serve.settings import STARTING_SETTINGS
+from export.serve.folder.settings import STARTING_SETTINGS
 from server.config import preset_text
 
 ROOT = Path(__file__).parents[2]

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 import torch
 
-import export.release
+import export.releases.release
 from edge_client.personalisation.own_model import own_model
 from edge_client.personalisation.state import read_state
 from edge_client.training.local_round import LocalTrainer
-from export.client_model import client_parameters
+from export.releases.client_model import client_parameters
 from models.networks.flat_parameters import load_parameters
 from models.networks.registry import build_network, word_network
 from models.networks.role_vectors import put_part
@@ -130,7 +130,7 @@ def test_what_can_be_exported_for_a_client_is_what_it_was_measured_with(
     config, tables = configured(*OWN, TRANSFORMER, *settings)
     run_simulation(config, tables, typists, tmp_path, RunOptions(worker_count=2))
 
-    release = export.release.read_release(export.release.find_release(tmp_path))
+    release = export.releases.release.read_release(export.releases.release.find_release(tmp_path))
     network = word_network(build_network(config.model))
     keys = read(tmp_path / "keystrokes.json", dict[str, KeystrokeCounts])
     counts = read(tmp_path / "clients.json", dict[str, Counts])

@@ -1,6 +1,6 @@
 /**
  * Keep the page, and nothing else, so that it opens without a network. VERSION and FILES are
- * written by export/page/site.py: another file makes another version, and the old one goes.
+ * written by export/page/page_files.py: another file makes another version, and the old one goes.
  */
 
 const VERSION = "{version}";

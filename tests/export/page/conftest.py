@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from export.bundle import Bundle, load_bundle
-from export.keyboard import export_keyboard
+from export.bundles.keyboard_bundle import Bundle, load_bundle
+from export.making.keyboard import export_keyboard
+from export.making.person_of_release import export_people
 from export.page.onnxruntime_web import runtime_files
-from export.person import export_people
-from export.personal_file import load_personal_file
-from export.runtime import NextWordGraph
-from export.serve.tokens import make_tokens
-from export.strip import Keyboard
+from export.people.personal_file import load_personal_file
+from export.runtime.strip import Keyboard
+from export.runtime.word_graph import NextWordGraph
+from export.serve.folder.tokens import make_tokens
 from models.text.vocabulary import Vocabulary
-from tests.export.people import PEOPLE, release_with_people
+from tests.export.people_scene import PEOPLE, release_with_people
 from tests.export.promised import promising
 from tests.export.serve.running_server import RunningServer, serving_folder, wait_until
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-import export.page.site
+import export.page.page_files
 
-ASSETS = Path(export.page.site.__file__).parent / "assets"
+ASSETS = Path(export.page.page_files.__file__).parent / "assets"
 _SCRIPT = Path(__file__).with_name("ask_page.mjs")
 
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from export.next_word import NextWords
 from export.page.described import PERSONAL_FILE
 from export.page.device_site import write_site
-from export.page.site import page_files
-from export.serve.page import SERVED_FROM
-from export.strip import Keyboard
+from export.page.page_files import page_files
+from export.runtime.next_word import NextWords
+from export.runtime.strip import Keyboard
+from export.serve.doors.page import SERVED_FROM
 from tests.export.page.conftest import Household, Served, shown_facts
 from tests.export.promised import PROMISE
 

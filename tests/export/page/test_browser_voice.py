@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 from playwright.sync_api import Browser, Page, expect
 
-from export.person import export_published
-from export.speech import open_voice
-from export.speech_bundle import load_speech_bundle
-from export.speech_export import export_speech
+from export.bundles.speech_bundle import load_speech_bundle
+from export.making.person_of_release import export_published
+from export.making.speech import export_speech
+from export.speaking.voice import open_voice
 from models.plan.plan import plan_schema
 from models.plan.published_part import PublishedPart, PublishedRecord
 from tests.export.conftest import RUN

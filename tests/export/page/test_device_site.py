@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import export.page.device_site
-from export.adapter import decode_adapter
-from export.bundle import load_bundle
-from export.personal_file import load_personal_file
-from export.runtime import NextWordGraph
+from export.bundles.keyboard_bundle import load_bundle
+from export.people.adapter import decode_adapter
+from export.people.personal_file import load_personal_file
+from export.runtime.word_graph import NextWordGraph
 from export.serve.cli import main
 from models.vector.tensor_file import decode_tensors
 from tests.export.page.conftest import Household

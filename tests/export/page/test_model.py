@@ -10,24 +10,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from export.bundle import Bundle, load_bundle
-from export.exporter import parse_graph
-from export.graph_writer import EXACT, at_accuracy
-from export.keyboard import export_keyboard
-from export.next_word import NextWords
+from export.bundles.keyboard_bundle import Bundle, load_bundle
+from export.faces.family import parse_graph
+from export.graphs.writer import EXACT, at_accuracy
+from export.making.keyboard import export_keyboard
+from export.making.person_of_release import export_people
 from export.page.described import PERSONAL_FILE, describe, personal_file
 from export.page.onnxruntime_web import FOLDER, runtime_files
-from export.person import export_people
-from export.personal_file import load_personal_file
-from export.personal_ranking import PersonalRanking
-from export.release import read_release
-from export.runtime import NextWordGraph
-from export.strip import Keyboard
-from export.word_index import WordIndex
+from export.people.personal_file import load_personal_file
+from export.releases.release import read_release
+from export.runtime.next_word import NextWords
+from export.runtime.personal_ranking import PersonalRanking
+from export.runtime.strip import Keyboard
+from export.runtime.word_graph import NextWordGraph
+from export.runtime.word_index import WordIndex
 from models.text.vocabulary import Vocabulary
 from models.vector.tensor_file import encode_tensors
 from tests.export.page.node import ask_page
-from tests.export.people import release_with_people
+from tests.export.people_scene import release_with_people
 
 TEXTS = (
     "",

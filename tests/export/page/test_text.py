@@ -4,9 +4,9 @@ import itertools
 import random
 import unicodedata
 
-from export.casing import cased
-from export.next_word import in_context, split_at_cursor
-from export.strip import Strip, fill_strip, typed_word
+from export.runtime.casing import cased
+from export.runtime.next_word import in_context, split_at_cursor
+from export.runtime.strip import Strip, fill_strip, typed_word
 from models.text.words import split_sentences
 from tests.export.page.node import ask_page
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from export.keyboard import export_keyboard
-from export.release import read_release
+from export.making.keyboard import export_keyboard
+from export.releases.release import read_release
 from models.settings.model import schema_of
 from models.text.vocabulary import Vocabulary
 from models.vector.codec import FlatVector

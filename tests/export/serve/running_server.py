@@ -14,8 +14,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from export.serve.cli import main
-from export.serve.folder import ServingFolder
-from export.serve.tokens import make_tokens
+from export.serve.folder.folder import ServingFolder
+from export.serve.folder.tokens import make_tokens
 
 START_TIMEOUT_S = 60.0
 _COMMAND = "import sys; from export.serve.cli import main; sys.exit(main())"

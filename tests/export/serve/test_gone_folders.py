@@ -8,20 +8,20 @@ import msgspec
 import numpy as np
 import pytest
 
-from export.everybody import export_everybody
-from export.keyboard import export_keyboard
-from export.person import export_people
-from export.serve.folder import ServingFolder
-from export.serve.keyboard_version import ServedModel, keyboard_shelf
-from export.serve.metrics import ServingMetrics
-from export.serve.people import People
-from export.serve.personal_models import NoPersonalModelError, OwnModels
-from export.serve.promotion import promote
-from export.serve.settings import read_settings
-from export.serve.shelf import Shelf
-from export.serve.versions import Change, Versions, read_versions, write_versions
+from export.making.everybody import export_everybody
+from export.making.keyboard import export_keyboard
+from export.making.person_of_release import export_people
+from export.serve.folder.folder import ServingFolder
+from export.serve.folder.settings import read_settings
+from export.serve.folder.versions import Change, Versions, read_versions, write_versions
+from export.serve.loaded.keyboard_version import ServedModel, keyboard_shelf
+from export.serve.loaded.metrics import ServingMetrics
+from export.serve.loaded.people import People
+from export.serve.loaded.personal_models import NoPersonalModelError, OwnModels
+from export.serve.loaded.shelf import Shelf
+from export.serve.promotion.keyboard import promote
 from models.text.vocabulary import Vocabulary
-from tests.export.people import PEOPLE, release_with_people
+from tests.export.people_scene import PEOPLE, release_with_people
 from tests.export.serve.running_server import serving_folder
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from export.serve.rate_limit import RateLimit
+from export.serve.doors.rate_limit import RateLimit
 from tests.export.serve.conftest import new_client
 from tests.export.serve.running_server import RunningServer, serving_folder, wait_until
 

@@ -7,27 +7,27 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from export.bundle_files import open_files, write_files
-from export.everybody import export_everybody
-from export.keyboard import export_keyboard
-from export.manifest_base import FileDigest
-from export.people_file import (
+from export.bundles.files import open_files, write_files
+from export.bundles.manifest_entries import FileDigest
+from export.bundles.signed_files import MANIFEST_FILE, SIGNED_NAMES
+from export.making.everybody import export_everybody
+from export.making.keyboard import export_keyboard
+from export.people.people_file import (
     PEOPLE_FILES,
     encode_people,
     load_people_file,
     write_people_file,
 )
-from export.personal_file import load_personal_file, write_personal_file
+from export.people.personal_file import load_personal_file, write_personal_file
 from export.serve.cli import main
-from export.serve.folder import ServingFolder
-from export.serve.tokens import make_tokens
-from export.serve.versions import read_versions
-from export.signed_files import MANIFEST_FILE, SIGNED_NAMES
+from export.serve.folder.folder import ServingFolder
+from export.serve.folder.tokens import make_tokens
+from export.serve.folder.versions import read_versions
 from models.text.vocabulary import Vocabulary
 from tests.export.conftest import RUN
-from tests.export.people import release_with_people
+from tests.export.people_scene import release_with_people
+from tests.export.serve.loaded.test_people import TEXT, UNLIMITED, Federation
 from tests.export.serve.running_server import RunningServer, serving_folder, wait_until
-from tests.export.serve.test_people import TEXT, UNLIMITED, Federation
 
 
 def only_ada(everybody: Path, target: Path) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from export.bundle import load_bundle
+from export.bundles.keyboard_bundle import load_bundle
 from export.serve.cli import main
 from tests.export.serve.conftest import new_client
 from tests.export.serve.running_server import (

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 import torch
 
-from export.release import find_release, read_release
-from export.speech_export import export_speech, quantise_speech
+from export.making.speech import export_speech, quantise_speech
+from export.releases.release import find_release, read_release
 from simulation.cli import main
 from simulation.listening.bundle_voices import open_bundle
 from simulation.listening.run_voices import open_voices

@@ -1,4 +1,4 @@
-/** Write a suggested word in the case of the person who types, as export/casing.py does. */
+/** Write a suggested word in the case of the person who types, as export/runtime/casing.py does. */
 
 const UPRIGHT = new Set(["i", "i'm", "i'll", "i've", "i'd"]);
 const ALPHABETIC = /\p{L}/u;

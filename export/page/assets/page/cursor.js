@@ -1,4 +1,4 @@
-/** Read what stands before the cursor, as export/next_word.py and export/strip.py do. */
+/** Read what stands before the cursor, as export/runtime/next_word.py and export/runtime/strip.py do. */
 
 import { SPACES, UNKNOWN, compose, splitSentences } from "./text.js";
 

@@ -1,4 +1,4 @@
-/** Run an exported next-word graph with onnxruntime-web; export/runtime.py does the same. */
+/** Run an exported next-word graph with onnxruntime-web; export/runtime/word_graph.py does the same. */
 
 const DISTRIBUTION = "distribution";
 const PERSONAL = "personal.";

@@ -1,4 +1,4 @@
-/** Fill the suggestion strip: three places, the best word in the centre (export/strip.py). */
+/** Fill the suggestion strip: three places, the best word in the centre (export/runtime/strip.py). */
 
 import { cased } from "./casing.js";
 import { typedWord } from "./cursor.js";

@@ -1,0 +1,175 @@
+"""Keep a bundle's few files in a folder or in a .zip, and read them back without trusting names.
+
+Nothing is ever unpacked to disk. A file is read only under a name that a bundle may have, and a
+.zip only if its members are stored uncompressed: then nothing read can be larger than the file
+that arrived. Folders are made 0700 and files 0600, since a person's bundle is personal data.
+"""
+
+import io
+import shutil
+import stat
+import zipfile
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from export.bundles.manifest_entries import BundleError
+from models.vector.zip_damage import ZIP_DAMAGE
+
+_OWNER_ONLY_FILE = 0o600
+# A constant date keeps equal bundles equal, byte for byte; it is the first one .zip can hold.
+_ZIP_DATE = (1980, 1, 1, 0, 0, 0)
+
+
+class BundleFiles(Protocol):
+    """Read the files of one bundle by name."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Return the names that are there; each is one that was allowed."""
+
+    def read(self, name: str, *, limit_bytes: int) -> bytes:
+        """Return the content of a file.
+
+        Raises:
+            BundleError: If it is missing, larger than the limit, or damaged.
+        """
+
+
+def write_files(target: Path, files: Mapping[str, bytes]) -> None:
+    """Write the files as a folder, or as one .zip if the name ends so: all of them or none.
+
+    Args:
+        target: A folder that does not exist yet, or a ``.zip``, which is replaced in one step.
+        files: Contents by plain file name.
+
+    Raises:
+        BundleError: If the target cannot be made there.
+        FullDiskError: If the disk is full; what was there before is untouched.
+        OSError: If the disk refuses; the same.
+    """
+    from export.bundles.full_disk import naming_the_disk  # A device that only reads goes without.
+    from privacy.foundation.atomic_files import write_atomically
+
+    check_target(target)
+    with naming_the_disk(target.absolute().parent):
+        if target.suffix == ".zip":
+            write_atomically(target, _zipped(files), mode=_OWNER_ONLY_FILE)
+        else:
+            _write_folder(target, files)
+
+
+def check_target(target: Path) -> None:
+    """Check that a bundle can be written there, before any work is done for it.
+
+    Raises:
+        BundleError: If the parent folder is missing, or a folder of that name exists.
+    """
+    parent = target.absolute().parent
+    if not parent.is_dir():
+        raise BundleError(f"{parent} must be a folder; make it first")
+    replaceable = target.suffix == ".zip" and target.is_file()
+    if (target.exists() or target.is_symlink()) and not replaceable:
+        raise BundleError(f"{target} exists; remove it, or choose another name or a .zip")
+
+
+def open_files(source: Path, allowed: Collection[str]) -> BundleFiles:
+    """Open a bundle's folder or ``.zip``.
+
+    Args:
+        source: Where it is.
+        allowed: Names a bundle may hold.
+
+    Raises:
+        BundleError: If nothing is there, or it holds another name, or one twice.
+    """
+    if source.is_dir():
+        return _Folder(source, allowed)
+    if source.is_file():
+        return _Zip(source, allowed)
+    raise BundleError(f"{source} must be a bundle folder or .zip, found nothing there")
+
+
+class _Folder:
+    def __init__(self, folder: Path, allowed: Collection[str]) -> None:
+        self._folder = folder
+        self.names = _checked_names((path.name for path in folder.iterdir()), allowed)
+
+    def read(self, name: str, *, limit_bytes: int) -> bytes:
+        path = self._folder / name
+        if path.is_symlink() or not path.is_file():
+            raise BundleError(f"{name} must be a regular file in the bundle")
+        _check_size(name, path.stat().st_size, limit_bytes)
+        return path.read_bytes()
+
+
+class _Zip:
+    def __init__(self, source: Path, allowed: Collection[str]) -> None:
+        self._source = source
+        try:
+            with zipfile.ZipFile(source) as archive:
+                members = archive.infolist()
+        except ZIP_DAMAGE as error:
+            raise BundleError(f"{source.name} must be a .zip: {error}") from None
+        self.names = _checked_names((member.filename for member in members), allowed)
+        self._members = {member.filename: member for member in members}
+
+    def read(self, name: str, *, limit_bytes: int) -> bytes:
+        member = self._members.get(name)
+        if member is None:
+            raise BundleError(f"{name} must be in the bundle")
+        if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
+            raise BundleError(f"{name} must be stored as it is, not compressed; pack with zip -0")
+        _check_size(name, member.file_size, limit_bytes)
+        if member.header_offset < 0:
+            raise BundleError(f"{name} cannot be read from the .zip: its place is before the file")
+        try:
+            with zipfile.ZipFile(self._source) as archive:
+                return archive.read(member)
+        except ZIP_DAMAGE as error:
+            raise BundleError(f"{name} cannot be read from the .zip: {error}") from None
+
+
+def _write_folder(target: Path, files: Mapping[str, bytes]) -> None:
+    import tempfile
+
+    from privacy.foundation.atomic_files import sync_folder, write_atomically
+
+    parent = target.absolute().parent
+    staging = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=parent))  # mode 0700
+    try:
+        for name, content in files.items():
+            write_atomically(staging / name, content, mode=_OWNER_ONLY_FILE)
+        staging.rename(target)
+    except OSError:
+        shutil.rmtree(staging, ignore_errors=True)
+        raise
+    sync_folder(parent)
+
+
+def _zipped(files: Mapping[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in files.items():
+            member = zipfile.ZipInfo(name, _ZIP_DATE)
+            member.external_attr = (stat.S_IFREG | _OWNER_ONLY_FILE) << 16
+            archive.writestr(member, content)
+    return buffer.getvalue()
+
+
+def _checked_names(names: Iterable[str], allowed: Collection[str]) -> frozenset[str]:
+    listed = list(names)
+    foreign = sorted(set(listed) - set(allowed))
+    if foreign:
+        raise BundleError(
+            f"a bundle holds only {sorted(allowed)}, got {foreign[0][:80]!r}; one of another kind "
+            "holds other files"
+        )
+    if len(set(listed)) != len(listed):
+        raise BundleError(f"a bundle holds each file once, got {sorted(listed)}")
+    return frozenset(listed)
+
+
+def _check_size(name: str, size_bytes: int, limit_bytes: int) -> None:
+    if size_bytes > limit_bytes:
+        raise BundleError(f"{name} must have at most {limit_bytes} bytes, got {size_bytes}")

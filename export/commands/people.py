@@ -1,0 +1,203 @@
+"""Do what ``sotto-export personal`` does: from a release, or on a device from everyone's bundle."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from export.bundles.keyboard_bundle import load_bundle
+from export.bundles.signed_files import MANIFEST_FILE
+from export.bundles.speech_bundle import SpeechBundle, load_speech_bundle
+from export.commands.reports import Report, described, described_person, named
+from export.commands.sources import authority_of, certificate_in, coordinator_of, release_in
+from export.commands.speech import described_speech
+from export.faces.family import ExportError
+from export.making.image import export_image, load_image_bundle
+from export.making.keyboard import export_keyboard
+from export.making.person_of_device import AnyBundle, export_own
+from export.making.speech import export_speech
+from export.making.whole_bundle import export_whole
+from export.people.adapter import Resting
+from export.people.personal_file import PersonalFile, kind_of, load_personal_file
+from export.releases.release import Release, read_authority
+from models.plan.published_part import PublishedPart, decode_published
+from privacy.identities.party import Identity
+
+_LATEST = "latest"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PersonalOptions:
+    """Say what to export, and what it is made of.
+
+    Attributes:
+        client: Name given at enrolment; None for whoever published.
+        whole: Whether to write a bundle with the client's whole model.
+        published: The file that the client's device published; None where it keeps nothing.
+        generated: On a device, the file of what the coordinator made; None where it makes nothing.
+        generated_only: Whether the coordinator writes what it makes, for the device to add to.
+        resting: How the tensors of a personal file are kept.
+        which: Round number, ``latest`` or ``best``.
+        authority: ``authority.crt``; None takes the coordinator's, if that is the source.
+        passphrase_file: Opens the coordinator's keys.
+    """
+
+    client: str | None
+    whole: bool
+    published: Path | None
+    generated: Path | None
+    generated_only: bool
+    resting: Resting
+    which: str
+    authority: Path | None
+    passphrase_file: Path | None
+
+
+def export_personal(source: Path, target: Path, options: PersonalOptions) -> Report:
+    """Export what is one client's own, or that client's whole model as a bundle.
+
+    Args:
+        source: Folder of a coordinator, of a simulated run, or of one release; or everyone's
+            bundle, onto which goes what a device published.
+        target: New folder, or a ``.zip``.
+        options: What to export.
+
+    Raises:
+        ValueError: If the source, the client or the target is refused.
+        KeyFileError: If the coordinator's keys cannot be opened.
+        CertificateError: If the coordinator's keys and certificates do not belong together.
+        OSError: If the disk refuses.
+    """
+    part = _published(source, options)
+    if _is_bundle(source):
+        return _of_bundle(source, target, part, options)
+    if options.generated is not None or (
+        options.generated_only and (options.whole or part is not None)
+    ):
+        raise ExportError(
+            "--generated goes with everyone's bundle, and --generated-only with --client alone"
+        )
+    release = release_in(source, options.which, options.authority)
+    signer = coordinator_of(source, options.passphrase_file)
+    if part is None:
+        return _of_client(release, target, signer, options)
+    return _of_part(release, target, part, signer, options)
+
+
+def _published(source: Path, options: PersonalOptions) -> PublishedPart | None:
+    """Return what the client's device published, if the client is the one that was named."""
+    if options.published is None:
+        return None
+    trusted = _trusted(source, options.authority)
+    part = decode_published(options.published.read_bytes(), authority=trusted)
+    if options.client not in (None, part.record.client):
+        raise ExportError(
+            f"a published part makes what is {part.record.client}'s, whose it is; "
+            f"got --client {options.client}"
+        )
+    return part
+
+
+def _of_client(
+    release: Release, target: Path, signer: Identity | None, options: PersonalOptions
+) -> Report:
+    """Export what the coordinator knows of a client by itself."""
+    if options.client is None:
+        raise ExportError("--client must say whose model it is, where nothing is --published")
+    if options.whole:
+        return _whole(release, target, options.client, signer)
+    from export.making.person_of_release import export_generated, export_people  # Loads torch.
+
+    if options.generated_only:
+        own = export_generated(release, options.client, target, signed_with=signer)
+    else:
+        people = [(options.client, target)]
+        (own,) = export_people(release, people, resting=options.resting, signed_with=signer)
+    return {"file": str(target), **described_person(own)}
+
+
+def _of_part(
+    release: Release,
+    target: Path,
+    part: PublishedPart,
+    signer: Identity | None,
+    options: PersonalOptions,
+) -> Report:
+    """Export what a device published, for a server of personal models."""
+    if options.whole:
+        raise ExportError(
+            "a whole model with a published part is made of everyone's bundle, got a release: "
+            "give the bundle as SOURCE"
+        )
+    from export.making.person_of_release import export_published  # Loads torch.
+
+    own = export_published(release, part, target, resting=options.resting, signed_with=signer)
+    return {"file": str(target), **described_person(own)}
+
+
+def _of_bundle(
+    source: Path, target: Path, part: PublishedPart | None, options: PersonalOptions
+) -> Report:
+    """Export from everyone's bundle, as a device does for its owner."""
+    if options.which != _LATEST or options.passphrase_file is not None:
+        raise ExportError(
+            "a bundle is of one round, and nobody signs what is made of it: leave out --round "
+            "and --passphrase-file"
+        )
+    if part is None or options.generated_only:
+        raise ExportError(
+            "a bundle holds what everyone shares: give with --published what the device keeps, "
+            "or a coordinator's folder as SOURCE"
+        )
+    generated = _generated(options.generated, options.authority)
+    bundle = _load(source, options.authority)
+    signed = {"bundle_signed_by": named(bundle.signer)}
+    if not options.whole:
+        own = export_own(bundle, part, target, generated=generated, resting=options.resting)
+        return {"file": str(target), **signed, **described_person(own)}
+    if isinstance(bundle, SpeechBundle):
+        raise ExportError("a voice takes its speaker as a file: leave out --whole")
+    manifest = export_whole(bundle, part, target, generated=generated)
+    client = {"client": part.record.client}
+    return {"bundle": str(target), **signed, **client, **described(manifest)}
+
+
+def _whole(release: Release, target: Path, client: str, signer: Identity | None) -> Report:
+    """Export a bundle of a client's whole model, all of which the coordinator knows."""
+    if release.plan.task == "speech":
+        voice = export_speech(release, target, client=client, signed_with=signer)
+        return {"bundle": str(target), "client": client, **described_speech(voice)}
+    export = export_image if release.plan.task == "image_classification" else export_keyboard
+    manifest = export(release, target, client=client, signed_with=signer)
+    return {"bundle": str(target), "client": client, **described(manifest)}
+
+
+def _generated(source: Path | None, authority: Path | None) -> PersonalFile | None:
+    return (
+        None if source is None else load_personal_file(source, authority=certificate_in(authority))
+    )
+
+
+def _is_bundle(source: Path) -> bool:
+    return source.is_file() or (source / MANIFEST_FILE).is_file()
+
+
+def _load(source: Path, authority: Path | None) -> AnyBundle:
+    """Read everyone's bundle; with an authority its coordinator must have signed it."""
+    certificate = certificate_in(authority)
+    match kind_of(source):
+        case "keyboard":
+            return load_bundle(source, authority=certificate)
+        case "image":
+            return load_image_bundle(source, authority=certificate)
+        case "speech":
+            return load_speech_bundle(source, authority=certificate)
+        case kind:
+            raise ExportError(f"{source} must be everyone's bundle, got a file of kind {kind}")
+
+
+def _trusted(source: Path, authority: Path | None) -> bytes:
+    """Return the certificate that a device's signature must lead to."""
+    kept = authority_of(source)
+    path = kept if authority is None and kept.is_file() else authority
+    if path is None:
+        raise ExportError("a published part is trusted by its signature: give --authority")
+    return read_authority(path)

@@ -1,0 +1,59 @@
+"""Name what the graphs of a voice take and give, and say which graph holds which tensor.
+
+``encoder.onnx`` reads a text once. It takes ``characters``, int64, shape ``(batch, text)``, padded
+with 0 at the end, and gives what the decoder looks at in every step: ``mask``, 0 or minus infinity
+at padding, shape ``(batch, 1, 1, text)``, and for block N of the decoder ``memory_keys.N``, shape
+``(batch, heads, head size, text)``, and ``memory_values.N``, shape ``(batch, heads, text, head
+size)``.
+
+``decoder.onnx`` takes one step. It takes all that, ``frame``, the last frame of the step before,
+normalised (zeros at first), shape ``(batch, mel)``, ``kept``, what the two dropouts of the mel
+pre-net multiply with (ones for none), shape ``(2, batch, pre-net width)``, and its own past,
+``keys.N`` and ``values.N``, shape ``(batch, heads, past, head size)``, ``past`` 0 at first. It
+gives ``frames``, normalised, shape ``(batch, frames of a step, mel)``, ``stop``, the logit that
+they are the last, shape ``(batch,)``, and ``next_keys.N`` and ``next_values.N``.
+
+``postnet.onnx`` takes ``frames`` of the whole, shape ``(batch, frames, mel)``, and gives
+``log_mels``, natural logarithms, of the same shape.
+
+``vocoder.onnx`` takes ``log_mels`` and gives ``sound``, shape ``(batch, (frames - 1) * hop size)``.
+Its metadata ``context_frames`` says how many frames to either side have a part in a sample.
+
+All is float32 but the characters, and every axis that a graph names is free. ``personal.<name>`` is
+a tensor that is one person's own, as `export.faces.words` says.
+"""
+
+import re
+
+ENCODER_FILE = "encoder.onnx"
+DECODER_FILE = "decoder.onnx"
+POSTNET_FILE = "postnet.onnx"
+VOCODER_FILE = "vocoder.onnx"
+VOICE_FILES = (ENCODER_FILE, DECODER_FILE, POSTNET_FILE)
+
+CHARACTERS = "characters"
+MASK = "mask"
+MEMORY_KEYS, MEMORY_VALUES = "memory_keys.", "memory_values."
+FRAME = "frame"
+KEPT = "kept"
+KEYS, VALUES = "keys.", "values."
+FRAMES = "frames"
+STOP = "stop"
+LOG_MELS = "log_mels"
+SOUND = "sound"
+CONTEXT_FRAMES = "context_frames"
+
+TEXT = "text"
+PAST = "past"
+
+_READ_ONCE = re.compile(r"decoder\.\d+\.cross_attention\.(to_k|to_v)\.weight")
+_ENCODER_PARTS = ("text_prenet", "speaker", "encoder_position", "encoder", "encoder_norm")
+
+
+def file_of(tensor: str) -> str:
+    """Return the graph's file that holds a tensor of the voice, by its state-dict name."""
+    part = tensor.partition(".")[0]
+    # Keys and values of the text are the same in every step, so the encoder makes them.
+    if part in _ENCODER_PARTS or _READ_ONCE.fullmatch(tensor):
+        return ENCODER_FILE
+    return POSTNET_FILE if part == "postnet" else DECODER_FILE

@@ -1,0 +1,240 @@
+"""Make the file of a person whose device keeps a part of the model: where the device is, or not.
+
+A device that has everyone's bundle makes its owner's file by itself: of the bundle, which anybody
+may have, and of what `sotto-client publish` wrote, which then stays where it is. The file is, byte
+for byte, the one that the coordinator would make of the same published part
+(`export.making.person_of_release`), without its signature. No torch and no onnx.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from export.bundles.files import check_target
+from export.bundles.keyboard_bundle import Bundle
+from export.bundles.manifest import Manifest, personal_schema
+from export.bundles.manifest_entries import BundleError, FileDigest
+from export.bundles.speech_bundle import SpeechBundle
+from export.bundles.speech_manifest import SpeechManifest
+from export.faces.family import ExportError
+from export.faces.personal_inputs import personal_inputs
+from export.faces.words import PERSONAL
+from export.making.image import ImageBundle
+from export.people.adapter import Resting, decode_adapter, encode_adapter
+from export.people.personal_file import (
+    ADAPTER_FILE,
+    Origin,
+    PersonalFile,
+    PersonalManifest,
+    write_personal_file,
+)
+from models.plan.published_part import PublishedPart
+from models.settings.model import ModelSettings, schema_of
+from models.vector.schema import Role, Schema
+
+Tensors: TypeAlias = Mapping[str, NDArray[np.float32]]
+AnyBundle: TypeAlias = Bundle | ImageBundle | SpeechBundle
+
+
+class PersonOf(msgspec.Struct, frozen=True, kw_only=True):
+    """Say what a person's file is made for.
+
+    Attributes:
+        run: Identifier of the run, 32 hex digits.
+        round_number: Round of the release or the bundle.
+        method: Personalisation method.
+        model: Settings of the model.
+        schema: The tensors that are a person's own, without roles.
+    """
+
+    run: str
+    round_number: int
+    method: str
+    model: ModelSettings
+    schema: Schema
+
+
+def encode_person(
+    made_for: PersonOf, client: str, tensors: Tensors, resting: Resting, *, origin: Origin
+) -> tuple[PersonalManifest, bytes]:
+    """Return a person's manifest and adapter.
+
+    Args:
+        made_for: What they are to fit.
+        client: Whose they are.
+        tensors: All that is the person's own, by state-dict name and in schema order.
+        resting: How they are kept.
+        origin: Who made them.
+
+    Raises:
+        ExportError: If the model's family cannot be exported.
+        BundleError: If a value is too large for float16.
+    """
+    adapter = encode_adapter(personal_inputs(made_for.model, tensors), resting)
+    manifest = PersonalManifest(
+        client=client,
+        origin=origin,
+        run=made_for.run,
+        round_number=made_for.round_number,
+        method=made_for.method,
+        schema_sha256=made_for.schema.sha256.hex(),
+        resting=resting,
+        files={ADAPTER_FILE: FileDigest.of(adapter)},
+    )
+    return manifest, adapter
+
+
+def check_published(
+    published: PublishedPart, schema: Schema, *, run: str, method: str, whose: str
+) -> None:
+    """Check that what a device published is its part of a model.
+
+    Args:
+        published: What the device published.
+        schema: Every tensor of the model, with its role.
+        run: Identifier of the run, 32 hex digits.
+        method: Personalisation method.
+        whose: Whose model it is to fit, for the error, such as ``the release's``.
+
+    Raises:
+        ExportError: If it is of another run, method or model, or does not hold its tensors.
+    """
+    record = published.record
+    for name, found, expected in (
+        ("run", record.run, run),
+        ("method", record.method, method),
+        ("schema", record.schema_sha256, schema.sha256.hex()),
+    ):
+        if found != expected:
+            raise ExportError(
+                f"{name} of {record.client}'s published part must be {expected}, {whose}, "
+                f"got {found}"
+            )
+    shapes = {spec.name: spec.shape for spec in schema.with_roles(Role.PERSONAL).tensors}
+    found_shapes = {name: tensor.shape for name, tensor in published.tensors.items()}
+    if not shapes or found_shapes != shapes:
+        raise ExportError(
+            f"{record.client}'s published part must hold {sorted(shapes)} in the model's shapes, "
+            f"got {sorted(found_shapes)}"
+        )
+
+
+def own_tensors(
+    manifest: Manifest | SpeechManifest,
+    published: PublishedPart,
+    generated: PersonalFile | None = None,
+) -> Tensors:
+    """Return all that is a person's own under a bundle, in schema order.
+
+    Args:
+        manifest: Everyone's bundle's.
+        published: What the person's device published, its signature checked.
+        generated: What the coordinator made for the person
+        (``export.making.person_of_release.export_generated``),
+            its signature checked; None where the method makes nothing.
+
+    Raises:
+        BundleError: If the bundle takes nothing of a person, or what was made is of another run,
+            round, method or model, or is damaged.
+        ExportError: If the published part is of another run, method or model, or one of the two
+            parts is missing or of no use.
+    """
+    part, client = manifest.personal, published.record.client
+    if part is None:
+        raise BundleError(
+            f"the bundle must take a person's tensors, but holds a whole model; {client}'s "
+            "published part is of no use to it"
+        )
+    schema = _with_roles(manifest, published)
+    check_published(published, schema, run=manifest.run, method=part.method, whose="the bundle's")
+    made = schema.with_roles(Role.GENERATED)
+    if bool(made.tensors) != (generated is not None):
+        raise ExportError(
+            f"the coordinator makes {made.tensors[0].name} for {client}: give the file of "
+            "`sotto-export personal SERVER --generated-only` with --generated"
+            if made.tensors
+            else f"the coordinator makes nothing for {client}: leave --generated out"
+        )
+    own = dict(published.tensors)
+    if generated is not None:
+        own |= _made_tensors(generated, manifest, made, client)
+    return {name: own[name] for name in part.tensors}
+
+
+def _made_tensors(
+    generated: PersonalFile, manifest: Manifest | SpeechManifest, made: Schema, client: str
+) -> Tensors:
+    """Return what the coordinator made, by state-dict name."""
+    found, part = generated.manifest, personal_schema(manifest.model, tuple(made.slices))
+    method = "" if manifest.personal is None else manifest.personal.method
+    for name, got, expected in (
+        ("client", found.client, client),
+        ("run", found.run, manifest.run),
+        ("round", found.round_number, manifest.round_number),
+        ("method", found.method, method),
+        ("schema", found.schema_sha256, part.sha256.hex()),
+    ):
+        if got != expected:
+            raise BundleError(f"{name} of the generated part must be {expected}, got {got}")
+    # No method makes a GRU's tensors and leaves others to the device: names are the model's.
+    shapes = {PERSONAL + spec.name: spec.shape for spec in part.tensors}
+    tensors = decode_adapter(generated.adapter, shapes, found.resting)
+    return {name.removeprefix(PERSONAL): tensor for name, tensor in tensors.items()}
+
+
+def _with_roles(manifest: Manifest | SpeechManifest, published: PublishedPart) -> Schema:
+    """Return every tensor of a bundle's model with its role.
+
+    A bundle does not tell what a device keeps from what is made for it: whatever was published is
+    kept. If it is not so, the digest that the device signed is of another schema.
+    """
+    own = dict.fromkeys(manifest.personal_schema.slices, Role.GENERATED)
+    own |= dict.fromkeys(published.tensors, Role.PERSONAL)
+    return Schema(
+        tuple(
+            msgspec.structs.replace(spec, role=own.get(spec.name, spec.role))
+            for spec in schema_of(manifest.model).tensors
+        )
+    )
+
+
+def export_own(
+    bundle: AnyBundle,
+    published: PublishedPart,
+    target: Path,
+    *,
+    generated: PersonalFile | None = None,
+    resting: Resting = "float32",
+) -> PersonalManifest:
+    """Write a person's file from everyone's bundle and what the person's device published.
+
+    Args:
+        bundle: Everyone's, its signature checked.
+        published: What the device published, its signature checked.
+        target: New folder, or a ``.zip``, which is replaced in one step.
+        generated: As for ``own_tensors``.
+        resting: How the tensors are kept.
+
+    Raises:
+        BundleError: As ``own_tensors``, or if the target cannot be made there.
+        ExportError: As ``own_tensors``.
+        OSError: If the disk is full or refuses; nothing is left half.
+    """
+    check_target(target)
+    before = bundle.manifest
+    tensors = own_tensors(before, published, generated)
+    made_for = PersonOf(
+        run=before.run,
+        round_number=before.round_number,
+        method=published.record.method,
+        model=before.model,
+        schema=before.personal_schema,
+    )
+    client = published.record.client
+    manifest, adapter = encode_person(made_for, client, tensors, resting, origin="published")
+    write_personal_file(target, manifest, adapter)
+    return manifest

@@ -1,0 +1,128 @@
+"""Put a person's tensors into everyone's bundle: one file with that person's whole model.
+
+It needs no torch, so a device does it for its owner. In place of torch the new graph is held
+against everyone's with the person's tensors as inputs, which agreed with torch when it was made.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from export.bundles.files import check_target, write_files
+from export.bundles.keyboard_bundle import Bundle, write_bundle
+from export.bundles.manifest import FORMAT_VERSION, MODEL_FILE, Manifest
+from export.bundles.manifest_entries import FileDigest
+from export.bundles.signed_files import signed_files
+from export.faces.family import ExportError, exporter_for
+from export.faces.personal_inputs import personal_inputs
+from export.making.image import ImageBundle
+from export.making.person_of_device import own_tensors
+from export.parity.checked_graph import flat, recover_parameters
+from export.parity.images import BATCHES
+from export.parity.words import SHAPES, TOLERANCE, ParityError, fitting
+from export.people.personal_file import PersonalFile
+from export.releases.release import parameters_sha256
+from export.runtime.image_graph import ImageGraph
+from export.runtime.word_graph import NextWordGraph, PersonalInputs
+from models.plan.published_part import PublishedPart
+from models.settings.model import schema_of
+from models.vector.codec import named_tensors
+
+_SEED = 20_261_122
+_ONE_WORD = 1
+
+Compared = Iterable[tuple[NDArray[np.float32], NDArray[np.float32]]]
+
+
+def export_whole(
+    bundle: Bundle | ImageBundle,
+    published: PublishedPart,
+    target: Path,
+    *,
+    generated: PersonalFile | None = None,
+) -> Manifest:
+    """Write a bundle with a person's whole model.
+
+    Args:
+        bundle: Everyone's, float32, its signature checked.
+        published: What the person's device published, its signature checked.
+        target: New folder, or a ``.zip``, which is replaced in one step.
+        generated: As for ``export.making.person_of_device.own_tensors``.
+
+    Returns:
+        The new bundle's manifest. Its ``parity`` is that of everyone's graph with torch, and what
+        the new graph differs from that one comes on top.
+
+    Raises:
+        BundleError: As ``own_tensors``, or if the target cannot be made there.
+        ExportError: As ``own_tensors``, or if the bundle is rounded.
+        GraphError: If onnxruntime cannot load a graph.
+        ParityError: If the two graphs disagree.
+        OSError: If the disk is full or refuses; nothing is left half.
+    """
+    check_target(target)
+    before = bundle.manifest
+    if before.precision != "float32":
+        raise ExportError(
+            f"a whole model must be made of a float32 bundle, got {before.precision}; a person's "
+            "file goes onto this one, or round the whole bundle later"
+        )
+    own = own_tensors(before, published, generated)
+    tensors = {**named_tensors(before.held_schema, recover_parameters(bundle)), **own}
+    encoded: bytes = exporter_for(before.model).build(tensors).SerializeToString(deterministic=True)
+    difference = _difference(bundle, encoded, personal_inputs(before.model, own))
+    parity = before.parity
+    manifest = replace(
+        before,
+        format_version=FORMAT_VERSION,
+        files=before.files | {MODEL_FILE: FileDigest.of(encoded)},
+        parameters_sha256=parameters_sha256(flat(tensors, schema_of(before.model))),
+        parity=replace(parity, largest_difference=parity.largest_difference + difference),
+        personal=None,
+        client=published.record.client,
+    )
+    if isinstance(bundle, Bundle):
+        write_bundle(target, manifest, graph=encoded, vocabulary=bundle.vocabulary)
+    else:
+        write_files(target, signed_files(manifest.encode(), {MODEL_FILE: encoded}, None))
+    return manifest
+
+
+def _difference(bundle: Bundle | ImageBundle, encoded: bytes, inputs: PersonalInputs) -> float:
+    """Return how far the new graph is from everyone's with the person's tensors, in nats."""
+    if isinstance(bundle, Bundle):
+        compared = _words(NextWordGraph(encoded), NextWordGraph(bundle.graph).for_person(inputs))
+    else:
+        compared = _images(ImageGraph(encoded), ImageGraph(bundle.graph).for_person(inputs))
+    largest = max(float(np.abs(ours - theirs).max()) for ours, theirs in compared)
+    if not largest <= TOLERANCE:
+        raise ParityError(
+            f"the whole graph must agree with everyone's and the person's part to {TOLERANCE} "
+            f"nats, differs by {largest:.3g}"
+        )
+    return largest
+
+
+def _words(ours: NextWordGraph, theirs: NextWordGraph) -> Compared:
+    """Read random words in two calls, the state carried between them."""
+    draw = np.random.default_rng(_SEED)
+    for batch, time in fitting(SHAPES, ours.context_size):
+        tokens = draw.integers(0, ours.vocabulary_size, (batch, 2 * time + 1))
+        states = [graph.fresh_state(batch) for graph in (ours, theirs)]
+        for part in (tokens[:, :time], tokens[:, time:]):
+            found = [
+                graph.step(part, state, k=_ONE_WORD)
+                for graph, state in zip((ours, theirs), states, strict=True)
+            ]
+            states = [prediction.state for prediction in found]
+            yield found[0].distribution, found[1].distribution
+
+
+def _images(ours: ImageGraph, theirs: ImageGraph) -> Compared:
+    draw = np.random.default_rng(_SEED)
+    for batch in BATCHES:
+        pixels = draw.integers(0, 256, (batch, *ours.image_shape)).astype(np.uint8)
+        yield ours.classify(pixels), theirs.classify(pixels)

@@ -1,0 +1,51 @@
+"""Check that what is people's own was made for a bundle: for its run, its method, its tensors."""
+
+from typing import TYPE_CHECKING, Protocol
+
+from export.bundles.manifest import Manifest
+from export.bundles.manifest_entries import BundleError
+
+if TYPE_CHECKING:
+    from export.bundles.speech_manifest import SpeechManifest
+
+
+class MadeForBundle(Protocol):
+    """What the manifest of one person's file and of everybody's says of the bundle it is for."""
+
+    @property
+    def run(self) -> str:
+        """Return the identifier of the run."""
+
+    @property
+    def method(self) -> str:
+        """Return the personalisation method."""
+
+    @property
+    def schema_sha256(self) -> str:
+        """Return the hex digest of the personal tensors' schema."""
+
+
+def check_fits(made: MadeForBundle, bundle: "Manifest | SpeechManifest", *, whose: str) -> None:
+    """Check a file against the bundle that it is to be used with.
+
+    Args:
+        made: The file's manifest.
+        bundle: The bundle's.
+        whose: What the file is, for the error, such as ``device-0001's file``.
+
+    Raises:
+        BundleError: If the bundle takes nothing of a person, or the file is of another run, method
+            or schema.
+    """
+    if bundle.personal is None:
+        raise BundleError(
+            f"the bundle must take a person's tensors, but holds a whole model; {whose} is of no "
+            "use to it"
+        )
+    for name, found, expected in (
+        ("run", made.run, bundle.run),
+        ("method", made.method, bundle.personal.method),
+        ("schema", made.schema_sha256, bundle.personal_schema.sha256.hex()),
+    ):
+        if found != expected:
+            raise BundleError(f"{name} of {whose} must be {expected}, the bundle's, got {found}")

@@ -1,0 +1,159 @@
+"""Fill the suggestion strip of a keyboard: three slots, the best word in the centre.
+
+What a person sees differs from what a model ranks: words stand in the person's case, blocked ones
+are left out, the person's own come oftener, and what is typed can be kept as it is. That last, the
+verbatim slot, takes the left place only where words are too few to fill it, so it never costs a
+suggestion.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from export.runtime.casing import cased
+from export.runtime.next_word import SLOTS, NextWords, Suggestion, WordModel
+from export.runtime.personal_cache import PersonalCache
+from export.runtime.personal_ranking import CACHE_SHARE, PersonalRanking
+from export.runtime.word_index import WordIndex
+from models.text.vocabulary import Vocabulary
+
+_TYPED = re.compile(r"[^\W_]+(?:['’][^\W_]*)*\Z")
+
+_LONGEST_WORD = 256
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Hold one place of the strip.
+
+    Attributes:
+        text: What is shown, and typed when it is taken.
+        kind: ``word`` for a suggestion, ``verbatim`` for what is typed already.
+    """
+
+    text: str
+    kind: Literal["word", "verbatim"] = "word"
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Hold the three places from left to right; None is empty."""
+
+    left: Slot | None
+    centre: Slot | None
+    right: Slot | None
+
+
+def fill_strip(words: Sequence[str], typed: str) -> Strip:
+    """Put words into their places.
+
+    Args:
+        words: In the case to be shown, likeliest first; more than three are not shown.
+        typed: The word that is begun, as it was typed; empty if none is.
+    """
+    best, second, third, *_ = (*(Slot(word) for word in words[:SLOTS]), None, None, None)
+    left, right = second, third
+    if right is None and typed and typed not in words[:SLOTS]:
+        left, right = Slot(typed, "verbatim"), second
+    return Strip(left, best, right)
+
+
+def typed_word(text: str) -> str:
+    """Return the word that is begun at the end of a text, as it was typed; empty if none is."""
+    found = _TYPED.search(unicodedata.normalize("NFC", text[-_LONGEST_WORD:]))
+    return found[0] if found else ""
+
+
+class Keyboard:
+    """Follow one person's text field and fill the strip; one thread at a time."""
+
+    def __init__(
+        self,
+        graph: WordModel,
+        vocabulary: Vocabulary,
+        *,
+        languages: Sequence[str] = (),
+        cache: PersonalCache | None = None,
+        cache_share: float = CACHE_SHARE,
+        blocked: Iterable[str] = (),
+        index: WordIndex | None = None,
+    ) -> None:
+        """Begin with an empty text.
+
+        Args:
+            graph: The person's model.
+            vocabulary: The words of its rows.
+            languages: BCP 47 tags of the word list, as in the bundle's manifest.
+            cache: The person's own words, shared by all their text fields; None for none.
+            cache_share: How much they count, in [0, 1).
+            blocked: Words, lower-case, that are never suggested and never learnt.
+            index: The index of the vocabulary, where many texts share one; made if absent.
+
+        Raises:
+            ValueError: If the share is out of its range, or graph and vocabulary differ in size.
+        """
+        index = WordIndex(vocabulary) if index is None else index
+        self._words = NextWords(graph, vocabulary, index=index)
+        self._cache = PersonalCache() if cache is None else cache
+        self._blocked = frozenset(blocked)
+        self._languages = tuple(languages)
+        self._ranking = PersonalRanking(
+            vocabulary, index, cache=self._cache, cache_share=cache_share, blocked=self._blocked
+        )
+
+    def suggest(self, text: str) -> Strip:
+        """Return the strip for the end of a text, which may be all empty.
+
+        Args:
+            text: Everything typed so far in this field.
+        """
+        typed = typed_word(text)
+        reading = self._words.read(text)
+        if reading is None:
+            return fill_strip((), "")
+        found = self._ranking.rank(reading, count=SLOTS)
+        words = cased_words(
+            found, typed, begins_sentence=reading.begins_sentence, languages=self._languages
+        )
+        return fill_strip(words, typed)
+
+    def learn(self, text: str, *, incognito: bool = False) -> None:
+        """Take the words of a finished text into the person's own, unless it is incognito.
+
+        Args:
+            text: What the person typed and sent.
+            incognito: Whether nothing of it may be kept.
+        """
+        if not incognito:
+            self._cache.learn(text, never=self._blocked)
+
+
+def cased_words(
+    found: Iterable[Suggestion], typed: str, *, begins_sentence: bool, languages: Sequence[str]
+) -> list[str]:
+    """Return suggestions in the case in which they are shown, each once."""
+    shown = (
+        cased(one.word, typed, begins_sentence=begins_sentence, languages=languages)
+        for one in found
+    )
+    return list(dict.fromkeys(shown))
+
+
+def read_blocklist(path: Path) -> frozenset[str]:
+    """Read words that are never suggested: UTF-8, one a line, ``#`` begins a comment.
+
+    Raises:
+        ValueError: If the file cannot be read or a line holds more than one word.
+    """
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from None
+    words = [unicodedata.normalize("NFC", line.partition("#")[0].strip().lower()) for line in lines]
+    for number, word in enumerate(words, start=1):
+        if len(word.split()) > 1:
+            raise ValueError(f"line {number} of {path} must be one word, got several")
+    return frozenset(filter(None, words))

@@ -1,0 +1,271 @@
+"""Run an exported next-word graph: onnxruntime and numpy, no torch.
+
+The graph may be of any family: whatever it takes beside tokens, k and personal tensors is state,
+made of zeros for a fresh text and carried from call to call (``export.faces.words``). Where a part
+of the model is each person's own, ``for_person`` gives a graph with it; all share one session.
+"""
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from export.faces.words import (
+    BATCH,
+    CONTEXT_SIZE,
+    DISTRIBUTION,
+    LOG_PROBABILITIES,
+    NEXT,
+    PERSONAL,
+    TOKENS,
+    TOP_K,
+    WORDS,
+)
+from export.runtime.quiet_onnxruntime import load_onnxruntime
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+State = Mapping[str, NDArray[np.float32]]
+
+PersonalInputs = Mapping[str, NDArray[np.float32]]
+"""One person's tensors by the names of the graph's inputs."""
+
+
+class GraphError(ValueError):
+    """Raised when a graph cannot be loaded or run; the text says why."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Hold what a graph says of the word after the last token.
+
+    Attributes:
+        words: The k likeliest word ids, likeliest first, int64, shape ``(batch, k)``.
+        log_probabilities: Theirs, in nats, shape ``(batch, k)``.
+        distribution: Those of every word, in nats, shape ``(batch, vocab)``.
+        state: What to pass with the tokens that follow.
+    """
+
+    words: NDArray[np.int64]
+    log_probabilities: NDArray[np.float32]
+    distribution: NDArray[np.float32]
+    state: State
+
+
+class NextWordGraph:
+    """Hold one loaded graph; safe to share between threads, as each call carries its own state.
+
+    Attributes:
+        vocabulary_size: How many words it ranks.
+        context_size: Most tokens that state and call may hold together; None for any number.
+        personal_shapes: Shape of each tensor that is a person's own, by input name; none of a
+            graph for everyone.
+    """
+
+    def __init__(self, graph: bytes, *, thread_count: int = 1) -> None:
+        """Load the graph.
+
+        Args:
+            graph: ONNX bytes.
+            thread_count: Threads inside one call; a keyboard step is too small to share.
+
+        Raises:
+            GraphError: If onnxruntime is missing, or the bytes are no such graph.
+        """
+        self._session = load_session(graph, thread_count)
+        inputs = {item.name: item.shape for item in self._session.get_inputs()}
+        self.personal_shapes: Mapping[str, tuple[int, ...]] = {
+            name: tuple(shape) for name, shape in inputs.items() if name.startswith(PERSONAL)
+        }
+        self._state_shapes = {
+            name: shape
+            for name, shape in inputs.items()
+            if name not in (TOKENS, TOP_K) and name not in self.personal_shapes
+        }
+        self._personal: PersonalInputs | None = None if self.personal_shapes else {}
+        self._outputs = [WORDS, LOG_PROBABILITIES, DISTRIBUTION]
+        self._outputs += [NEXT + name for name in self._state_shapes]
+        found = {item.name: item.shape for item in self._session.get_outputs()}
+        if not {TOKENS, TOP_K} <= set(inputs) or not set(self._outputs) <= set(found):
+            raise GraphError(
+                f"a next-word graph must take {TOKENS} and {TOP_K} and give {self._outputs}, "
+                f"got {sorted(inputs)} and {sorted(found)}"
+            )
+        self.vocabulary_size = int(found[DISTRIBUTION][1])
+        context = self._session.get_modelmeta().custom_metadata_map.get(CONTEXT_SIZE)
+        self.context_size: int | None = None if context is None else int(context)
+
+    def for_person(self, personal: PersonalInputs) -> "NextWordGraph":
+        """Return this graph with one person's tensors; the session is shared, nothing is copied.
+
+        Args:
+            personal: Exactly the tensors of ``personal_shapes``, float32.
+
+        Raises:
+            GraphError: If one is missing, foreign, or of another shape or dtype.
+        """
+        check_personal(personal, self.personal_shapes)
+        own = copy.copy(self)
+        own._personal = dict(personal)
+        return own
+
+    @property
+    def personal_inputs(self) -> PersonalInputs:
+        """Return the person's tensors that this graph has; none of a graph for everyone.
+
+        Raises:
+            GraphError: If it needs some and has none.
+        """
+        if self._personal is None:
+            raise no_person(self.personal_shapes)
+        return self._personal
+
+    def fresh_state(self, batch_size: int = 1) -> State:
+        """Return the state of ``batch_size`` texts that have not begun."""
+        return {
+            name: np.zeros([_extent(axis, batch_size) for axis in shape], dtype=np.float32)
+            for name, shape in self._state_shapes.items()
+        }
+
+    def step(self, tokens: NDArray[np.int64], state: State, *, k: int) -> Prediction:
+        """Read the tokens and predict the word after the last one.
+
+        Args:
+            tokens: Word ids, int64, shape ``(batch, time)``, at least one of each.
+            state: What the step before gave, or ``fresh_state``.
+            k: How many words to rank, in [1, vocab].
+
+        Raises:
+            ValueError: If the tokens are not 2-D or empty, an id is no word, or k is out of range.
+            GraphError: If onnxruntime fails, or the graph needs a person's tensors and has none.
+        """
+        self._check(tokens, k)
+        # Any: whole numbers and floats.
+        feeds: dict[str, NDArray[Any]] = {TOKENS: tokens, TOP_K: np.array([k]), **state}
+        feeds |= self.personal_inputs
+        found = run_session(self._session, self._outputs, feeds)
+        carried = dict(zip(self._state_shapes, found[3:], strict=True))
+        return Prediction(found[0], found[1], found[2], carried)
+
+    def _check(self, tokens: NDArray[np.int64], k: int) -> None:
+        if tokens.ndim != 2 or not tokens.size:
+            raise ValueError(f"tokens must have shape (batch, time), got {tokens.shape}")
+        if tokens.min() < 0 or tokens.max() >= self.vocabulary_size:
+            raise ValueError(
+                f"tokens must be in [0, {self.vocabulary_size}), "
+                f"got {tokens.min()} to {tokens.max()}"
+            )
+        if not 1 <= k <= self.vocabulary_size:
+            raise ValueError(f"k must be in [1, {self.vocabulary_size}], got {k}")
+
+
+def _extent(axis: int | str, batch_size: int) -> int:
+    if isinstance(axis, int):
+        return axis
+    return batch_size if axis == BATCH else 0
+
+
+def check_personal(personal: PersonalInputs, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Check that a person's tensors are those that a graph takes.
+
+    Raises:
+        GraphError: If one is missing, foreign, or of another shape or dtype.
+    """
+    if personal.keys() != shapes.keys():
+        odd = sorted(personal.keys() ^ shapes.keys())
+        raise GraphError(
+            f"a person's tensors must be those the graph takes, too many or too few: {odd[:3]}"
+        )
+    for name, shape in shapes.items():
+        tensor = personal[name]
+        if tensor.shape != shape or tensor.dtype != np.float32:
+            raise GraphError(
+                f"{name} must be float32 of shape {shape}, "
+                f"got {tensor.dtype} of shape {tensor.shape}"
+            )
+
+
+def no_person(shapes: Mapping[str, tuple[int, ...]]) -> GraphError:
+    """Return the error of a graph that takes a person's tensors and has none."""
+    return GraphError(
+        "a part of this model is each person's own: give a person's tensors (--person FILE), "
+        f"{sorted(shapes)[:3]} and so on"
+    )
+
+
+def load_session(graph: bytes, thread_count: int) -> "onnxruntime.InferenceSession":
+    """Return a session of a graph's bytes.
+
+    Raises:
+        GraphError: If onnxruntime is missing, or the bytes are no graph that it can run.
+    """
+    try:
+        runtime = load_onnxruntime()
+    except ImportError:
+        raise GraphError("onnxruntime is missing; install sotto[export]") from None
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = thread_count
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4  # what fails is raised here; nothing else is to be printed
+    try:
+        session: onnxruntime.InferenceSession = runtime.InferenceSession(
+            graph, options, providers=["CPUExecutionProvider"]
+        )
+    except _runtime_errors() as error:
+        raise GraphError(f"the graph cannot be loaded: {error}") from None
+    # Kept for a change of providers, which none of ours sees: a second copy of every weight.
+    session._model_bytes = None
+    return session
+
+
+# Any: arrays of whatever dtype an input or an output has.
+def run_session(
+    session: "onnxruntime.InferenceSession",
+    outputs: Sequence[str],
+    feeds: Mapping[str, NDArray[Any]],
+) -> list[NDArray[Any]]:
+    """Return a graph's outputs.
+
+    Raises:
+        GraphError: If onnxruntime fails.
+    """
+    try:
+        found: list[NDArray[Any]] = session.run(list(outputs), dict(feeds))
+    except _runtime_errors() as error:
+        raise GraphError(f"onnxruntime failed: {error}") from None
+    return found
+
+
+def run_on_values(
+    session: "onnxruntime.InferenceSession",
+    outputs: Sequence[str],
+    feeds: "Mapping[str, onnxruntime.OrtValue]",
+) -> "list[onnxruntime.OrtValue]":
+    """Return a graph's outputs, which stay in onnxruntime's own memory.
+
+    Raises:
+        GraphError: If onnxruntime fails.
+    """
+    try:
+        found: list[onnxruntime.OrtValue] = session.run_with_ort_values(list(outputs), dict(feeds))
+    except _runtime_errors() as error:
+        raise GraphError(f"onnxruntime failed: {error}") from None
+    return found
+
+
+def _runtime_errors() -> tuple[type[Exception], ...]:
+    """Return what onnxruntime raises; its classes share no parent of their own."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as errors
+
+    return (
+        errors.Fail,
+        errors.InvalidArgument,
+        errors.InvalidGraph,
+        errors.InvalidProtobuf,
+        errors.NotImplemented,
+        errors.RuntimeException,
+    )

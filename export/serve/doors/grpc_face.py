@@ -1,0 +1,212 @@
+"""Answer devices over gRPC: one connection for all that is typed, the same answers as HTTP gives.
+
+Who asks is decided before a message is read: without a token of this server a call ends on its
+headers. What fails inside is logged by its place, never by its message, which may hold what was
+typed.
+"""
+
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from traceback import extract_tb
+from typing import TYPE_CHECKING, Any, Never
+
+import grpc
+
+from export.bundles.manifest_entries import BundleError
+from export.runtime.next_word import SLOTS
+from export.runtime.strip import Slot
+from export.serve.doors.desk import Desk, NotKnownError, TooOftenError
+from export.serve.folder.folder import ServingError, ServingFolder
+from export.serve.folder.settings import ServeSettings
+from export.serve.folder.tokens import bearer_token
+from export.serve.loaded.people import MOST_SUGGESTIONS, Suggested
+from export.serve.loaded.personal_models import NoPersonalModelError
+from export.serve.loaded.shelf import NothingServedError, UnknownVersionError
+from protos import keyboard_pb2 as pb
+from protos import keyboard_pb2_grpc as pb_grpc
+
+_LOG = logging.getLogger(__name__)
+_ROUTE = "/sotto.v1.Keyboard/Next"
+_STOP_WITHIN_S = 10.0
+
+# Any: messages of either direction; gRPC's own types say no more.
+_Context = grpc.aio.ServicerContext[Any, Any]
+
+
+if TYPE_CHECKING:
+    _Handler = grpc.RpcMethodHandler[Any, Any]
+
+
+class _RefusedError(Exception):
+    """Raised when a call is not answered."""
+
+    def __init__(self, code: grpc.StatusCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class KeyboardService(pb_grpc.KeyboardServicer):
+    """Suggest words to devices."""
+
+    def __init__(self, desk: Desk) -> None:
+        """Take what the server works with."""
+        self._desk = desk
+
+    async def Next(  # noqa: N802 (the contract's name)
+        self, request: pb.NextRequest, context: _Context
+    ) -> pb.NextAnswer:
+        """Suggest the next word, or the end of the one begun."""
+        started, status = time.perf_counter(), grpc.StatusCode.OK
+        self._desk.metrics.under_way.inc()
+        try:
+            return await self._answer(request, _client(self._desk, context))
+        except _RefusedError as error:
+            status = error.code
+            await context.abort(error.code, str(error))
+        except Exception as error:
+            status = grpc.StatusCode.INTERNAL
+            place = extract_tb(error.__traceback__)[-1]
+            _LOG.error("gRPC: %s in %s:%s", type(error).__name__, place.filename, place.lineno)
+            await context.abort(status, "the server failed; its log says where")
+        finally:
+            self._desk.metrics.under_way.dec()
+            self._desk.metrics.requests.labels(_ROUTE, status.name).inc()
+            self._desk.metrics.seconds.labels(_ROUTE).observe(time.perf_counter() - started)
+
+    async def _answer(self, asked: pb.NextRequest, client: str) -> pb.NextAnswer:
+        count = asked.count if asked.HasField("count") else SLOTS
+        if not 1 <= count <= MOST_SUGGESTIONS:
+            raise _RefusedError(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"count must be in [1, {MOST_SUGGESTIONS}], got {count}",
+            )
+        desk = self._desk
+        try:
+            served = desk.shelf.version(asked.version if asked.HasField("version") else None)
+            found = await desk.on_thread(
+                lambda: desk.people.suggest(
+                    client, served, asked.text, count=count, keep=not asked.incognito
+                )
+            )
+        except (UnknownVersionError, NoPersonalModelError) as error:
+            raise _RefusedError(grpc.StatusCode.NOT_FOUND, str(error)) from None
+        except NothingServedError as error:
+            raise _RefusedError(grpc.StatusCode.UNAVAILABLE, str(error)) from None
+        except BundleError as error:
+            _LOG.error("gRPC: %s", error)  # about a file, not a text
+            message = "this client's own model cannot be used; the server's log says why"
+            raise _RefusedError(grpc.StatusCode.UNAVAILABLE, message) from None
+        return _encoded(served.version, found)
+
+
+@contextlib.asynccontextmanager
+async def keyboards_over_grpc(
+    folder: ServingFolder, settings: ServeSettings, desk: Desk, address: str
+) -> AsyncIterator[int]:
+    """Listen for devices until the block ends; calls under way are answered first.
+
+    Args:
+        folder: Where certificate and key are.
+        settings: The server's; gRPC has the limits of HTTP.
+        desk: What the server works with.
+        address: ``host:port``; port 0 takes a free one.
+
+    Yields:
+        The port.
+
+    Raises:
+        ServingError: If certificate and key cannot be used, or the address cannot be had.
+    """
+    listen, limits = settings.listen, settings.limits
+    grpc_server = grpc.aio.server(
+        interceptors=[_KnownAlone(desk)],
+        maximum_concurrent_rpcs=max(1, limits.waiting_bytes // limits.body_bytes),
+        options=[
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_receive_message_length", limits.body_bytes),
+            ("grpc.max_metadata_size", 16 << 10),
+            ("grpc.keepalive_time_ms", 60_000),
+            ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+        ],
+    )
+    pb_grpc.add_KeyboardServicer_to_server(KeyboardService(desk), grpc_server)
+    try:
+        if listen.certificate is None or listen.key is None:
+            port = grpc_server.add_insecure_port(address)
+        else:
+            tls = _tls(folder.root / listen.certificate, folder.root / listen.key)
+            port = grpc_server.add_secure_port(address, tls)
+        await grpc_server.start()
+    except (RuntimeError, OSError) as error:
+        raise ServingError(f"cannot listen on {address} for gRPC: {error}") from None
+    try:
+        yield port
+    finally:
+        await grpc_server.stop(_STOP_WITHIN_S)
+
+
+class _KnownAlone(grpc.aio.ServerInterceptor):
+    """End a call on its headers where the token is nobody's."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    # Any: whatever a method takes and gives.
+    async def intercept_service(
+        self,
+        continuation: "Callable[[grpc.HandlerCallDetails], Awaitable[_Handler | None]]",
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> "_Handler | None":
+        token = _token(handler_call_details.invocation_metadata)
+        if self._desk.tokens.client_of(token) is not None:
+            return await continuation(handler_call_details)
+        # A handler for a stream, since that is called before any message is here.
+        return grpc.stream_stream_rpc_method_handler(_refuse)
+
+
+# Any: what a stream brings, which is not looked at.
+async def _refuse(_: Any, context: _Context) -> Never:
+    await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(NotKnownError()))
+
+
+def _client(desk: Desk, context: _Context) -> str:
+    """Return who asks, if there is no reason to send them away."""
+    if desk.is_closing:
+        raise _RefusedError(grpc.StatusCode.UNAVAILABLE, "the server is about to stop")
+    try:
+        return desk.client_of(_token(context.invocation_metadata()))
+    except NotKnownError as error:  # The token was revoked a moment ago.
+        raise _RefusedError(grpc.StatusCode.UNAUTHENTICATED, str(error)) from None
+    except TooOftenError as error:
+        raise _RefusedError(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error)) from None
+
+
+# Any: gRPC's metadata, pairs of a name and a text or bytes.
+def _token(metadata: Any) -> str:
+    """Return the bearer token of a call; empty if it has none."""
+    given = dict(metadata or ()).get("authorization", "")
+    return bearer_token(given) if isinstance(given, str) else ""
+
+
+def _encoded(version: str, found: Suggested) -> pb.NextAnswer:
+    strip = found.strip
+    return pb.NextAnswer(
+        version=version,
+        suggestions=[
+            pb.SuggestedWord(word=word.word, probability=word.probability) for word in found.words
+        ],
+        strip=pb.SuggestionStrip(
+            left=_place(strip.left), centre=_place(strip.centre), right=_place(strip.right)
+        ),
+    )
+
+
+def _place(slot: Slot | None) -> pb.StripPlace | None:
+    return None if slot is None else pb.StripPlace(text=slot.text, is_verbatim=slot.kind != "word")
+
+
+def _tls(certificate: Path, key: Path) -> grpc.ServerCredentials:
+    return grpc.ssl_server_credentials([(key.read_bytes(), certificate.read_bytes())])

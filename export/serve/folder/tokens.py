@@ -1,0 +1,135 @@
+"""Make the bearer tokens by which clients are told apart, and look them up.
+
+A token is 32 random bytes. Only its SHA-256 is kept: a secret of 256 bits needs no slow hash, and a
+stolen file opens nothing. A client has one token; a new one replaces it.
+"""
+
+import hashlib
+import re
+import secrets
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from export.serve.folder.folder import ServingError, ServingFolder
+from privacy.foundation.atomic_files import write_atomically
+
+_PREFIX = "sotto_"
+_TOKEN_BYTES = 32
+_CLIENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+
+
+class _TokenFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Hold what ``tokens.json`` holds: hex SHA-256 of the token, by client."""
+
+    clients: dict[str, str]
+
+
+class KnownTokens:
+    """Know every client's token by its hash."""
+
+    def __init__(self, hashes: Mapping[str, str]) -> None:
+        """Take the hex SHA-256 of each client's token, by client."""
+        self._clients = {digest: client for client, digest in hashes.items()}
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    @property
+    def clients(self) -> frozenset[str]:
+        """Return the names of those who have one."""
+        return frozenset(self._clients.values())
+
+    def client_of(self, token: str) -> str | None:
+        """Return whose token it is; None if nobody's."""
+        # Looked up by hash: how long it takes says nothing of a secret that could be guessed on.
+        return self._clients.get(_digest(token))
+
+
+def bearer_token(authorization: str) -> str:
+    """Return the token that an ``Authorization`` header bears; empty if it bears none."""
+    kind, _, token = authorization.partition(" ")
+    return token.strip() if kind.lower() == "bearer" else ""
+
+
+def make_tokens(folder: ServingFolder, clients: Iterable[str]) -> dict[str, str]:
+    """Make a token for each client, which ends the one it had.
+
+    Returns:
+        The tokens by client, in the order given. They are nowhere else.
+
+    Raises:
+        ServingError: If a name is none, or the file of hashes is not what it must be.
+        OSError: If the file cannot be written.
+    """
+    made = {checked_client(name): _PREFIX + secrets.token_urlsafe(_TOKEN_BYTES) for name in clients}
+    with folder.changing_tokens():
+        hashes = _read(folder.tokens)
+        hashes |= {client: _digest(token) for client, token in made.items()}
+        _write(folder.tokens, hashes)
+    return made
+
+
+def revoke_tokens(folder: ServingFolder, clients: Iterable[str]) -> None:
+    """End the tokens of the clients, all or none.
+
+    Raises:
+        ServingError: If one of them has none.
+        OSError: If the file cannot be written.
+    """
+    with folder.changing_tokens():
+        hashes = _read(folder.tokens)
+        for client in clients:
+            if hashes.pop(client, None) is None:
+                raise ServingError(f"client {client!r} has no token to revoke")
+        _write(folder.tokens, hashes)
+
+
+def clients_with_tokens(folder: ServingFolder) -> list[str]:
+    """Return the names of all clients that have a token, sorted.
+
+    Raises:
+        ServingError: If the file of hashes is not what it must be.
+    """
+    return sorted(_read(folder.tokens))
+
+
+def read_tokens(folder: ServingFolder) -> KnownTokens:
+    """Return every token that is known.
+
+    Raises:
+        ServingError: If the file of hashes is not what it must be.
+    """
+    return KnownTokens(_read(folder.tokens))
+
+
+def checked_client(client: str) -> str:
+    """Return a client's name, which may stand in a file's.
+
+    Raises:
+        ServingError: If it is none.
+    """
+    if not _CLIENT_NAME.fullmatch(client):
+        raise ServingError(
+            "a client's name must be 1 to 64 of A-Z a-z 0-9 . _ @ -, the first a letter or digit, "
+            f"got {client[:80]!r}"
+        )
+    return client
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def _read(path: Path) -> dict[str, str]:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_TokenFile).clients
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.DecodeError) as error:
+        raise ServingError(f"{path} cannot be read: {error}") from None
+
+
+def _write(path: Path, hashes: dict[str, str]) -> None:
+    write_atomically(path, msgspec.json.encode(_TokenFile(hashes), order="deterministic"))

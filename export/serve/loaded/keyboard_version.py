@@ -1,0 +1,129 @@
+"""Load one version of the keyboard, and make it ready for everybody."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from export.bundles.files import open_files
+from export.bundles.keyboard_bundle import load_bundle
+from export.bundles.manifest import MODEL_FILE, VOCABULARY_FILE, Manifest
+from export.bundles.signed_files import SIGNED_NAMES, check_digest, read_signed
+from export.people.people_file import MadePeople, load_people_file
+from export.runtime.next_word import NextWords
+from export.runtime.personal_ranking import PersonalRanking
+from export.runtime.strip import read_blocklist
+from export.runtime.word_graph import NextWordGraph
+from export.runtime.word_index import WordIndex
+from export.serve.folder.folder import ServingError, ServingFolder
+from export.serve.folder.settings import ServeSettings
+from export.serve.loaded.shelf import Shelf
+from models.text.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """Hold one version in memory.
+
+    Attributes:
+        version: Its name.
+        manifest: What it is.
+        vocabulary: The words of its rows.
+        index: Their index, shared by every text.
+        ranking: What ranks them, without blocked ones.
+        graph: What everyone shares.
+        files: The bundle's files by name, for programs that suggest by themselves and for devices
+            that make a person's own bundle of it.
+        made: What makes people's own parts where they have no file; None where nothing does.
+    """
+
+    version: str
+    manifest: Manifest
+    vocabulary: Vocabulary
+    index: WordIndex
+    ranking: PersonalRanking
+    graph: NextWordGraph
+    files: Mapping[str, bytes]
+    made: MadePeople | None = None
+
+
+def load_version(folder: ServingFolder, settings: ServeSettings, version: str) -> ServedModel:
+    """Load one version with what makes its people, and ask it once.
+
+    Raises:
+        ValueError: If its bundle or everybody's file is corrupt, or unsigned where that is not
+            accepted; or if the graph cannot be loaded or run.
+        OSError: If it cannot be read.
+    """
+    shared = load_shared(folder, settings, version)
+    return replace(shared, made=made_people(folder, version, shared.graph, shared.manifest))
+
+
+def load_shared(folder: ServingFolder, settings: ServeSettings, version: str) -> ServedModel:
+    """Load what everyone shares of one version, whatever makes its people, and ask it once.
+
+    Raises:
+        ValueError: If its bundle is corrupt, or unsigned where that is not accepted; or if the
+            graph cannot be loaded or run.
+        OSError: If it cannot be read.
+    """
+    authority = folder.authority_of(version, accept_unsigned=settings.accept_unsigned)
+    bundle = load_bundle(folder.bundles / version, authority=authority)
+    index = WordIndex(bundle.vocabulary)
+    graph = NextWordGraph(bundle.graph)
+    if bundle.manifest.client is not None:
+        raise ServingError(
+            f"{version} is {bundle.manifest.client}'s whole model and may not be served to "
+            "everyone; promote the bundle that all share, with --people"
+        )
+    nobody = {name: np.zeros(shape, np.float32) for name, shape in graph.personal_shapes.items()}
+    NextWords(graph.for_person(nobody), bundle.vocabulary, index=index).suggest("")
+    files = {MODEL_FILE: bundle.graph, VOCABULARY_FILE: bundle.vocabulary.to_bytes()}
+    check_digest(bundle.manifest.files, VOCABULARY_FILE, files[VOCABULARY_FILE])
+    files |= read_signed(open_files(folder.bundles / version, (*SIGNED_NAMES, *files)))
+    return ServedModel(
+        version,
+        bundle.manifest,
+        bundle.vocabulary,
+        index,
+        _ranking(folder, bundle.vocabulary, index),
+        graph,
+        files,
+    )
+
+
+def made_people(
+    folder: ServingFolder, version: str, graph: NextWordGraph, manifest: Manifest
+) -> MadePeople | None:
+    """Return what makes people of everybody's file, where there is one for the version.
+
+    Raises:
+        BundleError: If the file is corrupt, unsigned where it must be signed, or of another run,
+            method or schema.
+    """
+    if not folder.everybody(version).exists():
+        return None
+    everybody = load_people_file(
+        folder.everybody(version), authority=folder.authority_certificate()
+    )
+    return everybody.on(graph, manifest)
+
+
+def _ranking(folder: ServingFolder, vocabulary: Vocabulary, index: WordIndex) -> PersonalRanking:
+    """Return what ranks words for everyone: the server keeps nobody's own words."""
+    blocked = read_blocklist(folder.blocklist) if folder.blocklist.exists() else ()
+    return PersonalRanking(vocabulary, index, blocked=blocked)
+
+
+def keyboard_shelf(folder: ServingFolder, settings: ServeSettings) -> Shelf[ServedModel]:
+    """Return an empty shelf for the keyboards of a folder."""
+
+    def load(name: str, held: ServedModel | None) -> ServedModel:
+        if held is None:
+            return load_version(folder, settings, name)
+        made = held.made
+        if folder.people(name).is_dir():  # Else the version went from the disk and is still served.
+            made = made_people(folder, name, held.graph, held.manifest)
+        return replace(held, ranking=_ranking(folder, held.vocabulary, held.index), made=made)
+
+    return Shelf(folder, load, what="keyboard", allowed="version must be one of")

@@ -1,0 +1,142 @@
+"""Give every client its own model, and keep the texts that are being typed.
+
+What makes one person's model differ is behind `PersonalModels`. Texts are kept as word ids,
+in memory only, so that a new word costs one step; the ones longest untouched go first.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from export.runtime.next_word import SLOTS, NextWords, Suggestion, WordModel
+from export.runtime.strip import Strip, cased_words, fill_strip, typed_word
+from export.runtime.word_graph import NextWordGraph
+from export.serve.loaded.keyboard_version import ServedModel
+from export.serve.loaded.personal_models import PersonalModels
+
+MOST_SUGGESTIONS = 10
+
+
+@dataclass(frozen=True)
+class _Text:
+    """Hold one text that is being typed; one thread at a time follows it."""
+
+    model: WordModel
+    words: NextWords
+    turn: threading.Lock = field(default_factory=threading.Lock)
+
+
+@dataclass(frozen=True)
+class Suggested:
+    """Hold what is answered to one text.
+
+    Attributes:
+        words: The likeliest words, likeliest first.
+        strip: What a keyboard with three places shows.
+    """
+
+    words: list[Suggestion]
+    strip: Strip
+
+
+class People:
+    """Suggest words to many people at once; safe to call from many threads."""
+
+    def __init__(self, models: PersonalModels, *, kept_texts: int) -> None:
+        """Begin with nobody.
+
+        Args:
+            models: Finds each person's model.
+            kept_texts: How many texts are carried at a time; one holds about 40 KB of scores.
+        """
+        self._models = models
+        self._kept_texts = kept_texts
+        self._texts: OrderedDict[tuple[str, str], _Text] = OrderedDict()
+        self._lock = threading.Lock()
+        models.on_let_go = self._forget
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def model_of(self, client: str, served: ServedModel) -> NextWordGraph:
+        """Return a client's own model on one version.
+
+        Raises:
+            NoPersonalModelError: If the version needs a personal file and there is none.
+            BundleError: If it is corrupt, another person's, or not of this version.
+        """
+        return self._models.load(client, served)
+
+    def suggest(
+        self, client: str, served: ServedModel, text: str, *, count: int, keep: bool
+    ) -> Suggested:
+        """Return the likeliest words for the end of a client's text.
+
+        Args:
+            client: Whom the token named.
+            served: The version to ask.
+            text: Everything typed so far.
+            count: How many words at most, in [1, ``MOST_SUGGESTIONS``].
+            keep: Whether to carry the text to the next call; without, nothing of it stays.
+
+        Raises:
+            NoPersonalModelError: If the version needs a personal file and there is none.
+            BundleError: If it is corrupt, another person's, or not of this version.
+        """
+        kept = self._text(client, served, keep=keep)
+        with kept.turn:
+            reading = kept.words.read(text)
+        if reading is None:
+            return Suggested([], fill_strip((), ""))
+        found = served.ranking.rank(reading, count=max(count, SLOTS))
+        typed = typed_word(text)
+        shown = cased_words(
+            found,
+            typed,
+            begins_sentence=reading.begins_sentence,
+            languages=served.manifest.languages,
+        )
+        return Suggested(found[:count], fill_strip(shown, typed))
+
+    def forget_all_but(self, versions: list[str]) -> None:
+        """Drop the texts on versions that are no longer served."""
+        self._models.forget_all_but(versions)
+        with self._lock:
+            for key in [key for key in self._texts if key[1] not in versions]:
+                del self._texts[key]
+
+    def forget_clients_but(self, clients: Collection[str]) -> None:
+        """Drop the texts and the models of those who are clients no more."""
+        self._models.forget_clients_but(clients)
+        with self._lock:
+            for key in [key for key in self._texts if key[0] not in clients]:
+                del self._texts[key]
+
+    def _forget(self, client: str, version: str) -> None:
+        """Drop a text with the model that it holds, since that one is held no more."""
+        with self._lock:
+            self._texts.pop((client, version), None)
+
+    def _text(self, client: str, served: ServedModel, *, keep: bool) -> _Text:
+        model = self._models.load(client, served)
+        if not keep:
+            return _begun(model, served)
+        key = (client, served.version)
+        with self._lock:
+            kept = self._texts.get(key)
+            if kept is not None and kept.model is model:
+                self._texts.move_to_end(key)
+                return kept
+        made = _begun(model, served)
+        with self._lock:
+            self._texts[key] = made
+            self._texts.move_to_end(key)
+            while len(self._texts) > self._kept_texts:
+                self._texts.popitem(last=False)
+        return made
+
+
+def _begun(model: WordModel, served: ServedModel) -> _Text:
+    words = NextWords(model, served.vocabulary, slot_count=MOST_SUGGESTIONS, index=served.index)
+    return _Text(model, words)

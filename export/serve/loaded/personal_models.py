@@ -1,0 +1,189 @@
+"""Find the model of one person: what everyone shares, or that with the person's own tensors.
+
+A personal file lies beside the version it was made for. It is loaded when its person first asks,
+or made then of the person's embedding, where everybody's file lies there and no file of their own;
+and the ones longest unused go when there are too many; all share one session. A file that is
+replaced or taken away counts at once; where the version's whole folder is gone, who is in memory
+stays there.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from math import prod
+from typing import Protocol
+
+from export.people.people_file import MadePeople
+from export.people.personal_file import load_file_of
+from export.runtime.word_graph import NextWordGraph
+from export.serve.folder.file_stamps import FileStamp, stamp_of
+from export.serve.folder.folder import ServingFolder
+from export.serve.loaded.keyboard_version import ServedModel
+from export.serve.loaded.metrics import ServingMetrics
+
+_FLOAT_BYTES = 4
+
+
+class NoPersonalModelError(Exception):
+    """Raised when a person has no file on a version that needs one; the text says what helps."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this client has no model of its own on this version; add one with `sotto-serve person`"
+        )
+
+
+class PersonalModels(Protocol):
+    """Find the model of one person.
+
+    Attributes:
+        on_let_go: Called with a client and a version when their model is held no more.
+    """
+
+    on_let_go: Callable[[str, str], None]
+
+    def load(self, client: str, served: ServedModel) -> NextWordGraph:
+        """Return the client's own model on one version, the same object until it changes.
+
+        Args:
+            client: Whom the token named.
+            served: The version to stand on.
+
+        Raises:
+            NoPersonalModelError: If the version needs a personal file and there is none.
+            BundleError: If the file is corrupt, another person's, or not of this version.
+        """
+
+    def forget_all_but(self, versions: list[str]) -> None:
+        """Drop what was held for versions that are no longer served."""
+
+    def forget_clients_but(self, clients: Collection[str]) -> None:
+        """Drop what was held for anybody else."""
+
+
+@dataclass(frozen=True)
+class _Held:
+    """Hold one person's model and which file or embeddings it came from."""
+
+    model: NextWordGraph
+    source: FileStamp | MadePeople
+    size_bytes: int
+
+
+class OwnModels:
+    """Load personal files as they are needed; safe to call from many threads."""
+
+    def __init__(
+        self, folder: ServingFolder, metrics: ServingMetrics, *, largest_bytes: int
+    ) -> None:
+        """Begin with nobody's.
+
+        Args:
+            folder: Where the files are.
+            metrics: Counts files that had to be loaded.
+            largest_bytes: Tensors held at a time; the one just asked for is always held.
+        """
+        self._folder = folder
+        self._metrics = metrics
+        self._largest_bytes = largest_bytes
+        self._held: OrderedDict[tuple[str, str], _Held] = OrderedDict()
+        self._held_bytes = 0
+        self._lock = threading.Lock()
+        self.on_let_go: Callable[[str, str], None] = _nobody_asked
+
+    def load(self, client: str, served: ServedModel) -> NextWordGraph:
+        """Return the client's model, from memory unless its file was replaced or taken away."""
+        if served.manifest.personal is None:
+            return served.graph
+        key = (client, served.version)
+        source = self._source(client, served)
+        if source is None:
+            self._drop(key)
+            raise NoPersonalModelError
+        with self._lock:
+            held = self._held.get(key)
+            if held is not None and held.source == source:
+                self._held.move_to_end(key)
+                return held.model
+        if isinstance(source, MadePeople):
+            model = source.graph_of(client)
+        else:
+            model = load_person(self._folder, served, client)
+        shapes = served.graph.personal_shapes.values()
+        size_bytes = sum(_FLOAT_BYTES * prod(shape) for shape in shapes)
+        self._hold(key, _Held(model, source, size_bytes))
+        return model
+
+    def _source(self, client: str, served: ServedModel) -> FileStamp | MadePeople | None:
+        """Return what a client's model comes from: a file of their own, or everybody's."""
+        stamp = stamp_of(self._folder.person(served.version, client))
+        if stamp is not None:
+            return stamp
+        held = self._held.get((client, served.version))
+        is_file = held is not None and not isinstance(held.source, MadePeople)
+        if held is not None and is_file and not self._folder.people(served.version).is_dir():
+            return held.source  # The version went from the disk, which takes no model away.
+        made = served.made
+        return made if made is not None and client in made else None
+
+    def _drop(self, key: tuple[str, str]) -> None:
+        """Let go of somebody who has no model any more."""
+        with self._lock:
+            gone = [key] if key in self._held else []
+            self._let_go(gone)
+        self._tell(gone)
+
+    def forget_all_but(self, versions: list[str]) -> None:
+        """Drop what was held for versions that are no longer served."""
+        with self._lock:
+            gone = [key for key in self._held if key[1] not in versions]
+            self._let_go(gone)
+        self._tell(gone)
+
+    def forget_clients_but(self, clients: Collection[str]) -> None:
+        """Drop what was held for anybody else."""
+        with self._lock:
+            gone = [key for key in self._held if key[0] not in clients]
+            self._let_go(gone)
+        self._tell(gone)
+
+    def _hold(self, key: tuple[str, str], held: _Held) -> None:
+        gone: list[tuple[str, str]] = []
+        with self._lock:
+            replaced = self._held.pop(key, None)
+            self._held_bytes += held.size_bytes - (replaced.size_bytes if replaced else 0)
+            self._held[key] = held
+            while self._held_bytes > self._largest_bytes and len(self._held) > 1:
+                gone.append(next(iter(self._held)))
+                self._let_go(gone[-1:])
+            self._metrics.personal_loads.inc()
+            self._metrics.personal_models.set(len(self._held))
+        self._tell(gone)
+
+    def _let_go(self, keys: list[tuple[str, str]]) -> None:
+        for key in keys:
+            self._held_bytes -= self._held.pop(key).size_bytes
+        self._metrics.personal_models.set(len(self._held))
+
+    def _tell(self, gone: list[tuple[str, str]]) -> None:
+        """Say who is held no more; outside the lock, since whoever hears it has one of its own."""
+        for client, version in gone:
+            self.on_let_go(client, version)
+
+
+def _nobody_asked(_client: str, _version: str) -> None:
+    pass
+
+
+def load_person(folder: ServingFolder, served: ServedModel, client: str) -> NextWordGraph:
+    """Load one person's file onto a version.
+
+    Raises:
+        BundleError: If the file is corrupt, unsigned where it must be signed, another person's, or
+            not of this version's run, method and schema.
+        OSError: If it cannot be read.
+    """
+    path = folder.person(served.version, client)
+    own = load_file_of(client, path, authority=folder.authority_certificate())
+    return own.on(served.graph, served.manifest)

@@ -1,0 +1,123 @@
+"""Make sound of log-mels without a vocoder, in numpy: amplitudes, then phases that fit them.
+
+References:
+    ``models.sound.griffin_lim`` and ``models.sound.mel``, which compute the same; tests hold the
+    two together.
+    Griffin and Lim, "Signal Estimation from Modified Short-Time Fourier Transform", 1984.
+    [FGLA] Perraudin, Balazs, Søndergaard, "A Fast Griffin-Lim Algorithm", WASPAA 2013: momentum.
+    Lee and Seung, "Algorithms for Non-negative Matrix Factorization", NIPS 2000: amplitudes.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from export.faces.mel_filters import hann_window, mel_filters
+from models.settings.audio import MelSettings
+
+ITERATIONS = 60
+"""Steps of the search for phases."""
+
+_MOMENTUM = 0.99
+_UPDATES = 100
+
+# Any: float32 or float64, whichever came in.
+Real = NDArray[np.floating[Any]]
+Spectra = NDArray[np.complexfloating[Any, Any]]
+
+
+def sound_of_mel(
+    log_mels: Real,
+    settings: MelSettings,
+    *,
+    draws: np.random.Generator,
+    iterations: int = ITERATIONS,
+) -> Real:
+    """Return sound with nearly the given log-mel spectrogram.
+
+    Args:
+        log_mels: Natural logarithms, shape ``(frames, mel)``, at least two frames.
+        settings: The transform and the channels.
+        draws: Draws the first phases.
+        iterations: Steps of the search for phases; 0 leaves the drawn ones.
+
+    Returns:
+        In the dtype of ``log_mels``, shape ``((frames - 1) * hop_size,)``.
+    """
+    amplitudes = magnitudes_of_mel(log_mels, settings)
+    turns = draws.random(amplitudes.shape, dtype=amplitudes.dtype)
+    return griffin_lim(amplitudes, turns, settings, iterations=iterations)
+
+
+def magnitudes_of_mel(log_mels: Real, settings: MelSettings) -> Real:
+    """Return amplitudes whose channels come close to those of log-mels, shape ``(frames, bins)``.
+
+    Multiplicative updates keep every amplitude at zero or above; it is zero outside the channels.
+    """
+    filters = mel_filters(settings).astype(log_mels.dtype)
+    spread = np.exp(log_mels) @ filters
+    found: Real = spread / np.maximum(filters.sum(0), settings.floor) ** 2
+    for _ in range(_UPDATES):
+        found = found * spread / np.maximum((found @ filters.T) @ filters, 1e-30)
+    return found
+
+
+def griffin_lim(
+    amplitudes: Real, turns: Real, settings: MelSettings, *, iterations: int = ITERATIONS
+) -> Real:
+    """Return sound whose transform has nearly the given amplitudes.
+
+    Args:
+        amplitudes: Shape ``(frames, bins)``, at least two frames.
+        turns: First phases, in whole turns, of the same shape.
+        settings: The transform.
+        iterations: Steps of the search.
+
+    Returns:
+        Shape ``((frames - 1) * hop_size,)``.
+    """
+    window = hann_window(settings).astype(amplitudes.dtype)
+    wanted: Spectra = amplitudes * np.exp(2j * math.pi * turns).astype(_complex(amplitudes))
+    before = np.zeros_like(wanted)
+    for _ in range(iterations):
+        possible = _transform(_sound_of(wanted, window, settings), window, settings)
+        ahead = possible + amplitudes.dtype.type(_MOMENTUM) * (possible - before)
+        before = possible
+        # Where there is nothing, any phase will do, and 0/0 would not.
+        wanted = amplitudes * ahead / np.maximum(np.abs(ahead), 1e-16)
+    return _sound_of(wanted, window, settings)
+
+
+def _complex(amplitudes: Real) -> type[np.complexfloating[Any, Any]]:
+    return np.complex64 if amplitudes.dtype == np.float32 else np.complex128
+
+
+def _transform(sound: Real, window: Real, settings: MelSettings) -> Spectra:
+    """Return a centred, reflected transform, shape ``(frames, bins)``."""
+    padded = np.pad(sound, settings.fft_size // 2, mode="reflect")
+    frames = np.lib.stride_tricks.sliding_window_view(padded, settings.fft_size)
+    found: Spectra = np.fft.rfft(frames[:: settings.hop_size] * window)
+    return found
+
+
+def _sound_of(spectra: Spectra, window: Real, settings: MelSettings) -> Real:
+    """Return the sound whose frames come closest to the spectra's."""
+    frames = np.fft.irfft(spectra, settings.fft_size) * window
+    energy = np.broadcast_to(np.square(window), frames.shape)
+    first = settings.fft_size // 2
+    samples = slice(first, first + (len(frames) - 1) * settings.hop_size)
+    sound: Real = _added_up(frames, settings)[samples] / _added_up(energy, settings)[samples]
+    return sound
+
+
+def _added_up(frames: Real, settings: MelSettings) -> Real:
+    """Add frames up ``hop_size`` apart, shape ``(samples,)``."""
+    hop, hops = settings.hop_size, -(-settings.fft_size // settings.hop_size)
+    padded = np.pad(frames, ((0, 0), (0, hops * hop - settings.fft_size)))
+    pieces = padded.reshape(len(frames), hops, hop)
+    sound = np.zeros((len(frames) + hops - 1, hop), dtype=frames.dtype)
+    for place in range(hops):
+        sound[place : place + len(frames)] += pieces[:, place]
+    return sound.reshape(-1)
