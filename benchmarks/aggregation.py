@@ -36,8 +36,8 @@ from benchmarks.parts.robust_rules import robust_figures
 from models.vector.schema import Schema, TensorSpec
 from privacy.noise.settings import NoNoise
 from server.aggregation.settings import AttentiveSettings
-from server.closing import close_round
-from server.summing import Contribution
+from server.closing.close import close_round
+from server.closing.summing import Contribution
 
 POOL_SIZE = 10
 CLIPPING_NORM = 1.0

@@ -20,19 +20,19 @@ from privacy.foundation.whole_number_flags import at_least_one
 from privacy.identities.certificates import CertificateError
 from privacy.identities.keys import KeyFileError
 from privacy.noise.calibrated_settings import TreeNoise
-from server.admin_client import AdminCallError, NotRunningError
-from server.backup import BackupError, create_backup, restore_backup, without_noise_secret
-from server.clients import UnknownClientError
-from server.commands import Federation
-from server.config import ConfigError, preset_names, preset_text, settings_text
-from server.disk_full import DiskFullError
-from server.folder import ServerFolder
-from server.founding import FoundingError, found, write_invites
-from server.ledger_report import ledger_as_json, print_ledger
-from server.listeners import ListenError
-from server.lock import AlreadyRunningError
-from server.report import print_rounds, print_status, round_as_json
-from server.store import StoreError
+from server.config.federation import ConfigError, preset_names, preset_text, settings_text
+from server.devices.clients import UnknownClientError
+from server.operating.backup import BackupError, create_backup, restore_backup, without_noise_secret
+from server.operating.commands import Federation
+from server.operating.founding import FoundingError, found, write_invites
+from server.operating.ledger_report import ledger_as_json, print_ledger
+from server.operating.report import print_rounds, print_status, round_as_json
+from server.records.disk_full import DiskFullError
+from server.records.folder import ServerFolder
+from server.records.lock import AlreadyRunningError
+from server.records.store import StoreError
+from server.services.admin_client import AdminCallError, NotRunningError
+from server.services.listeners import ListenError
 
 # A ValueError here is a setting that cannot be used: a word list, a text, a host name.
 _FAILURES = (
@@ -94,8 +94,8 @@ def _token(arguments: argparse.Namespace) -> None:
 
 def _run(arguments: argparse.Namespace) -> None:
     # Here, because they import torch, which takes a second.
-    from server.outlook import promises
-    from server.serving import Ports, serve
+    from server.config.start_lines import promises
+    from server.operating.running import Ports, serve
 
     federation = Federation(arguments.folder)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")

@@ -1,7 +1,8 @@
 """Let simulated devices check in and commit, in the order and at the times at which they would.
 
-This stands where the network and the clock are in a deployment. What is decided, ``server.rounds``
-and ``server.buffered_rounds`` decide; nothing is trained here, so going through a run's arrivals
+This stands where the network and the clock are in a deployment. What is decided,
+``server.machine.synchronous``
+and ``server.machine.buffered`` decide; nothing is trained here, so going through a run's arrivals
 again costs next to nothing.
 """
 
@@ -12,11 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from server.buffered_rounds import BufferedMachine, RoundsMachine
-from server.cohort import CohortOverflowError
-from server.round_answers import Abort, Close, LeaseGiven
-from server.round_settings import RoundSettings
-from server.rounds import RoundMachine
+from server.config.rounds import RoundSettings
+from server.machine.answers import Abort, Close, LeaseGiven
+from server.machine.buffered import BufferedMachine, RoundsMachine
+from server.machine.cohort import CohortOverflowError
+from server.machine.synchronous import RoundMachine
 from simulation.participation import SeededSource
 
 

@@ -10,8 +10,8 @@ from privacy.accounting.budget import BudgetExceededError
 from privacy.foundation.secure_source import SecureSource
 from privacy.noise.calibrated_settings import CentralNoise, TreeNoise
 from privacy.noise.limited_counts import LimitedSum
-from server.evaluation_machine import evaluation_machine
-from server.evaluation_rules import draws_by_coins
+from server.config.evaluation_rules import draws_by_coins
+from server.machine.evaluation import evaluation_machine
 from simulation.config import SimulationConfig
 from simulation.federation import Federation
 from simulation.guarded_run import GuardedRun

@@ -20,7 +20,7 @@ from models.plan.release_record import ReleaseError
 from models.tasks.keystrokes import KeystrokeCounts
 from models.tasks.metrics import Counts
 from privacy.foundation.atomic_files import READABLE, write_atomically
-from server.release_files import NewRelease, ReleaseFolder, StoredRelease
+from server.releases.files import NewRelease, ReleaseFolder, StoredRelease
 from simulation.fine_tuning import OwnScore
 from simulation.guarded_run import GuardedRun
 from simulation.metrics import Figures, Value

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from models.plan.plan import Plan, download_schema
 from models.vector.schema import SENT
-from server.buffered_settings import BufferedSettings
-from server.round_answers import Abort, Close
+from server.config.buffered import BufferedSettings
+from server.machine.answers import Abort, Close
 from simulation.attacks import Attackers, Cohort
 from simulation.workers import Trained, WorkerPool
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from server.config import ConfigError
-from server.outlook import outlook
+from server.config.federation import ConfigError
+from server.config.start_lines import outlook
 from simulation.config import SimulationConfig, config_from, read_tables, with_settings
 from simulation.dealing import build_population
 from simulation.followed import nothing_to_follow

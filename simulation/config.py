@@ -18,7 +18,7 @@ import msgspec
 
 from models.vector.schema import RELEASED
 from privacy.foundation.strict_decoding import decoded
-from server.config import ConfigError, FederationConfig, settings_text
+from server.config.federation import ConfigError, FederationConfig, settings_text
 from simulation.attack_settings import AttackSettings, check_attack
 from simulation.data_settings import DataSettings
 from simulation.device_speeds import SpeedSettings

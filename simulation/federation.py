@@ -1,8 +1,8 @@
 """Run the rounds of a federation in this process, with the coordinator's own parts.
 
-Who takes part, which slot a client has and when a round closes is ``server.rounds``; what becomes
-of the updates is ``server.closing``; what a client does is ``edge_client.training.local_round``.
-This file
+Who takes part, which slot a client has and when a round closes is ``server.machine.synchronous``;
+what becomes of the updates is ``server.closing.close``; what a client does is
+``edge_client.training.local_round``. This file
 only stands where sockets and disk are in a deployment, and ``simulation.arrivals`` where its clock
 is.
 
@@ -29,16 +29,16 @@ from privacy.noise.calibrated_settings import TreeNoise
 from privacy.noise.secure_gaussian import NoiseKeys
 from privacy.noise.settings import PrivacySettings
 from server.aggregation.screening import Screen
-from server.buffered_rounds import make_machine
-from server.closing import Closed, close_round, noise_generator
-from server.cohort import PopulationTooLargeError
-from server.earlier_releases import earlier_parameters
-from server.guarantee_rules import sampled_places
-from server.method_state import method_state_of
-from server.release_files import ReleaseFolder
-from server.round_answers import Close, Phase
-from server.starting_model import starting_parameters
-from server.summing import Contribution
+from server.closing.close import Closed, close_round, noise_generator
+from server.closing.summing import Contribution
+from server.config.guarantee_rules import sampled_places
+from server.machine.answers import Close, Phase
+from server.machine.buffered import make_machine
+from server.machine.cohort import PopulationTooLargeError
+from server.releases.earlier_releases import earlier_parameters
+from server.releases.files import ReleaseFolder
+from server.releases.method_state import method_state_of
+from server.releases.starting_model import starting_parameters
 from simulation.arrivals import Devices, SimulationError, arrivals_of
 from simulation.attacks import Attackers
 from simulation.cohort_training import CohortTraining

@@ -13,17 +13,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from privacy.noise.secure_gaussian import NoiseKeys, SystemKeys
-from server.clients import add_names
-from server.folder import ServerFolder
-from server.ledger import write_entry
-from server.noised_evaluations import NoisedEvaluations
-from server.recovery import finish_release
-from server.release_files import NewRelease, ReleaseFolder
-from server.releases import last_release, release_round
-from server.round_gate import RoundGate
-from server.store import StoreError, check_run, open_store, start_run
-from server.store_settings import StoreSettings
-from server.tree_keys import noise_keys_of
+from server.budget.noised_evaluations import NoisedEvaluations
+from server.budget.round_gate import RoundGate
+from server.config.store import StoreSettings
+from server.devices.clients import add_names
+from server.records.folder import ServerFolder
+from server.records.ledger import write_entry
+from server.records.store import StoreError, check_run, open_store, start_run
+from server.records.tree_keys import noise_keys_of
+from server.releases.files import NewRelease, ReleaseFolder
+from server.releases.publishing import last_release, release_round
+from server.releases.recovery import finish_release
 from simulation.config import SimulationConfig
 
 

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Collection
 
-from server.closing import Closed
-from server.round_answers import Close
+from server.closing.close import Closed
+from server.machine.answers import Close
 from simulation.metrics import Value
 from simulation.workers import Trained
 

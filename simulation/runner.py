@@ -23,12 +23,12 @@ from models.tasks.metrics import Counts
 from privacy.accounting.budget import BudgetExceededError
 from privacy.accounting.ledger_chain import LedgerError
 from privacy.noise.secure_gaussian import NoiseKeys
-from server.config import make_plan
-from server.convergence import ConvergenceTracker, Verdict
-from server.guarantee_rules import budget_of, sampled_places
-from server.release_files import NewRelease
-from server.releases import NO_PREVIOUS
-from server.starting_model import starting_parameters
+from server.config.convergence import ConvergenceTracker, Verdict
+from server.config.federation import make_plan
+from server.config.guarantee_rules import budget_of, sampled_places
+from server.releases.files import NewRelease
+from server.releases.publishing import NO_PREVIOUS
+from server.releases.starting_model import starting_parameters
 from simulation.asked_devices import AskedDevices
 from simulation.attack_settings import check_attack
 from simulation.attacks import Attackers

@@ -19,11 +19,11 @@ from edge_client.owner.floor import write_starting_floor
 from edge_client.wire.enrolling import enrol_device
 from privacy.identities.invite import read_invite
 from protos import federation_pb2 as pb
-from server.admin_client import admin_stub
-from server.folder import ServerFolder
-from server.founding import found, write_invites
-from server.store import open_store
-from server.tables import releases
+from server.operating.founding import found, write_invites
+from server.records.folder import ServerFolder
+from server.records.store import open_store
+from server.records.tables import releases
+from server.services.admin_client import admin_stub
 
 STOP_TIMEOUT_S = 10.0
 _CHECKOUT = Path(__file__).resolve().parents[2]

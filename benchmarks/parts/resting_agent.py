@@ -10,8 +10,8 @@ import psutil
 
 from examples.keyboard.processes import free_ports, run, running, sotto
 from protos import federation_pb2 as pb
-from server.admin_client import NotRunningError, admin_stub
-from server.commands import Federation
+from server.operating.commands import Federation
+from server.services.admin_client import NotRunningError, admin_stub
 
 SETTLING_S = 2.0
 PATIENCE_S = 60.0

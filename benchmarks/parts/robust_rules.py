@@ -21,8 +21,8 @@ from server.aggregation.robust_settings import (
     TrimmedMeanSettings,
 )
 from server.aggregation.settings import AggregationSettings, AttentiveSettings
-from server.closing import close_round
-from server.summing import Contribution
+from server.closing.close import close_round
+from server.closing.summing import Contribution
 
 ELEMENTS = 1_000_000
 POOL_SIZE = 10

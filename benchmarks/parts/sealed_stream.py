@@ -18,13 +18,13 @@ from models.compression.update_format import PlainFormat, UpdateFormats
 from privacy.sealing.envelope import Direction, Opener, seal, sealed_bytes
 from protos import federation_pb2 as pb
 from protos import federation_pb2_grpc as pb_grpc
-from server.downlink import Downlink
-from server.inbox import Inbox
-from server.round_answers import Lease
-from server.sealed_updates import SealedUpdate, UpdateOpener
-from server.threads import Threads
-from server.upload_piece import UploadPiece, read_piece
-from server.uploads import UploadDesk
+from server.devices.upload_piece import UploadPiece, read_piece
+from server.downlink.sealed_once import Downlink
+from server.machine.answers import Lease
+from server.records.inbox import Inbox
+from server.records.threads import Threads
+from server.uplink.receiving import UploadDesk
+from server.uplink.sealed_updates import SealedUpdate, UpdateOpener
 
 SEAL_NOW = b"seal now"
 

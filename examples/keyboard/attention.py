@@ -16,9 +16,9 @@ from models.settings.model import schema_of
 from models.text.vocabulary import Vocabulary
 from privacy.noise.settings import NoNoise
 from server.aggregation.rule import AggregationWeights
-from server.closing import close_round
-from server.config import FederationConfig, make_plan
-from server.summing import Contribution
+from server.closing.close import close_round
+from server.closing.summing import Contribution
+from server.config.federation import FederationConfig, make_plan
 
 
 def attention_weights(

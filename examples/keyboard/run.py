@@ -22,7 +22,7 @@ from examples.keyboard.picture import draw
 from examples.keyboard.processes import ProcessFailedError, run, running, sotto
 from examples.keyboard.scoring import report, untrained
 from examples.keyboard.setting_up import Place, enrol_devices, found_federation
-from server.config import FederationConfig
+from server.config.federation import FederationConfig
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DEVICES = 5

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from examples.keyboard.devices import Deal
 from examples.keyboard.processes import free_ports, run, run_all, sotto
-from server.config import FederationConfig, read_config
+from server.config.federation import FederationConfig, read_config
 
 
 @dataclass(frozen=True)

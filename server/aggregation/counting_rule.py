@@ -1,6 +1,6 @@
 """What every aggregation rule can say of the updates it took, whatever it does with them."""
 
-from server.aggregation.intake import Intake
+from server.aggregation.measured_update import Intake
 
 
 class CountingRule:

@@ -6,12 +6,9 @@ from torch import Tensor
 
 from models.vector.schema import Schema
 from privacy.noise.mode import Arrival
-from server.aggregation.attentive import AttentiveWeighing
-from server.aggregation.intake import IntakeSettings
 from server.aggregation.layers import layers_of, whole_model
-from server.aggregation.literal import LiteralWeighing
-from server.aggregation.mean import MeanWeighing
-from server.aggregation.robust_rule import robust_rule
+from server.aggregation.measured_update import IntakeSettings
+from server.aggregation.robust.registry import robust_rule
 from server.aggregation.rule import AggregationRule
 from server.aggregation.screening import Screen
 from server.aggregation.settings import (
@@ -20,8 +17,11 @@ from server.aggregation.settings import (
     LiteralSettings,
     MeanSettings,
 )
-from server.aggregation.weighing import Weighing
-from server.aggregation.weighted_rule import WeightedRule
+from server.aggregation.weighted.attentive import AttentiveWeighing
+from server.aggregation.weighted.literal import LiteralWeighing
+from server.aggregation.weighted.mean import MeanWeighing
+from server.aggregation.weighted.weighing import Weighing
+from server.aggregation.weighted.weighted_rule import WeightedRule
 
 
 def build_rule(

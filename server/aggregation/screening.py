@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from privacy.clipping.clip import UnusableUpdateError, l2_norm
-from server.screening_settings import ScreeningSettings
+from server.aggregation.screening_settings import ScreeningSettings
 
 # Rounding for the journey lengthens an update that was clipped before: to the nearest value by less
 # than a twentieth, at random, to four bits above all, by more.

@@ -22,7 +22,7 @@ from models.vector.schema import Schema
 from privacy.auditing.scores import AuditError, Coins, Scores
 from privacy.noise.settings import PrivacySettings
 from server.aggregation.settings import AggregationSettings, AttentiveSettings
-from server.summing import Contribution
+from server.closing.summing import Contribution
 
 LARGEST_CROWD = 16
 LARGEST_DIRECTIONS = 1 << 26

@@ -18,13 +18,13 @@ from privacy.noise.secure_gaussian import KEY_BYTES
 from privacy.noise.settings import PrivacySettings
 from privacy.noise.tree import DerivedKeys
 from server.aggregation.settings import AggregationSettings
-from server.closing import close_round
-from server.summing import Contribution
+from server.closing.close import close_round
+from server.closing.summing import Contribution
 
 
 @dataclass(frozen=True)
 class ClosingCoordinator:
-    """Close each round with ``server.closing`` and publish the parameters.
+    """Close each round with ``server.closing.close`` and publish the parameters.
 
     Every round is the first of a run: it has noise keys of its own, so that in mode ``ftrl`` it
     is the first leaf of a new tree.

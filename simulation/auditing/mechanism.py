@@ -18,7 +18,7 @@ from privacy.clipping.settings import AdaptiveClippingSettings
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
 from privacy.noise.settings import PrivacySettings
 from server.aggregation.settings import AggregationSettings
-from server.guarantee_rules import fixed_slot_count
+from server.config.guarantee_rules import fixed_slot_count
 from simulation.auditing.canaries import (
     Canaries,
     CanaryRounds,

@@ -19,8 +19,8 @@ from models.text.vocabulary import EOS
 from models.vector.schema import SENT, Schema
 from privacy.auditing.leakage import WordLeakage, word_leakage
 from privacy.auditing.scores import AuditError
-from server.closing import close_round
-from server.summing import Contribution
+from server.closing.close import close_round
+from server.closing.summing import Contribution
 from simulation.auditing.coordinator import fresh_keys
 from simulation.auditing.mechanism import slot_count_of
 from simulation.config import SimulationConfig

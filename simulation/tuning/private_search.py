@@ -19,7 +19,7 @@ import msgspec
 
 from privacy.accounting.private_selection import draw_run_count, epsilon_of_best
 from privacy.noise.calibrated_settings import CentralNoise
-from server.public_evaluation import PublicText
+from server.releases.public_evaluation import PublicText
 from simulation.config import SimulationConfig, config_from
 from simulation.metrics import Figures
 from simulation.population import TextPopulation

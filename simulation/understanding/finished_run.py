@@ -25,7 +25,7 @@ from models.settings.personalisation import (
     PFedMeSettings,
 )
 from models.vector.schema import RELEASED
-from server.method_state import MethodState, method_state_of
+from server.releases.method_state import MethodState, method_state_of
 from simulation.checkpoint import RUN_FILE, RunDescription, RunFolder
 from simulation.config import SimulationConfig, config_from
 from simulation.metrics import Figures

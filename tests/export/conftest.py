@@ -30,7 +30,7 @@ from privacy.identities.authority import CertificateAuthority
 from privacy.identities.party import Identity
 from privacy.identities.signatures import Purpose
 from privacy.noise.settings import NoNoise
-from server.folder import ServerFolder
+from server.records.folder import ServerFolder
 
 RUN = "0123456789abcdef" * 2
 NOW = 1_800_000_000.0

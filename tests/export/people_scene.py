@@ -17,7 +17,7 @@ from privacy.identities.party import Identity
 from server.personalisation.hypernetwork import HypernetworkHalf
 from server.personalisation.registry import build_server_half
 from server.personalisation.round_terms import RoundTerms
-from server.release_files import NewRelease, ReleaseFolder
+from server.releases.files import NewRelease, ReleaseFolder
 from tests.export.conftest import WORDS, plan_of
 
 FEDTP = FedTpSettings(

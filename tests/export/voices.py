@@ -14,7 +14,7 @@ from models.settings.vocoder import VocoderSettings
 from models.vector.codec import FlatVector, named_tensors
 from privacy.identities.party import Identity
 from privacy.noise.settings import NoNoise
-from server.release_files import NewRelease, ReleaseFolder
+from server.releases.files import NewRelease, ReleaseFolder
 from tests.export.conftest import RUN, random_parameters
 from tests.models.tiny_voice import MEL, TINY
 

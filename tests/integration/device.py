@@ -40,7 +40,7 @@ from privacy.sealing.envelope import Direction, MessageContext, open_sealed, sea
 from protos import federation_pb2 as pb
 from protos import federation_pb2_grpc as pb_grpc
 from protos.version import PLAN_VERSION
-from server.config import FederationConfig
+from server.config.federation import FederationConfig
 
 CHUNK_BYTES = 1 << 20
 TIMEOUT_S = 30.0

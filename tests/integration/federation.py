@@ -9,11 +9,11 @@ from itertools import count, islice
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from server.config import FederationConfig, parse_config, read_config
-from server.folder import ServerFolder
-from server.founding import found, write_invites
-from server.releases import ReleaseSummary, list_releases
-from server.store import open_store
+from server.config.federation import FederationConfig, parse_config, read_config
+from server.operating.founding import found, write_invites
+from server.records.folder import ServerFolder
+from server.records.store import open_store
+from server.releases.publishing import ReleaseSummary, list_releases
 from tests.integration.device import Device, enrol
 from tests.integration.keys import lay_out_keys
 from tests.integration.serving_process import start_serving

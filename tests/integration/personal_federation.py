@@ -12,12 +12,12 @@ from models.plan.plan import download_schema, released_schema
 from models.plan.stages import next_stage
 from models.settings.compression import release_step
 from models.vector.seeds import client_seed
-from server.closing import close_round
-from server.config import FederationConfig, make_plan
-from server.method_state import method_state_of
+from server.closing.close import close_round
+from server.closing.summing import Contribution
+from server.config.federation import FederationConfig, make_plan
 from server.personalisation.method import ServerHalf
-from server.starting_model import starting_parameters
-from server.summing import Contribution
+from server.releases.method_state import method_state_of
+from server.releases.starting_model import starting_parameters
 
 TRANSFORMER = """
 family = "transformer_lm"

@@ -11,12 +11,12 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from server.config import read_config
-from server.failpoints import Failpoints
-from server.folder import ServerFolder
+from server.config.federation import read_config
+from server.records.failpoints import Failpoints
+from server.records.folder import ServerFolder
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["server.serving"])
+_CONTEXT.set_forkserver_preload(["server.operating.running"])
 START_TIMEOUT_S = 60.0
 
 
@@ -36,7 +36,7 @@ def start_serving(root: Path, log: Path, failpoint: str | None) -> BaseProcess:
 
 
 def _serve(root: Path, log: Path, failpoint: str | None, ready: "Connection[None, None]") -> None:
-    from server.serving import Ports, serve
+    from server.operating.running import Ports, serve
 
     logging.basicConfig(filename=log, level=logging.INFO)
     folder = ServerFolder(root)

@@ -10,7 +10,7 @@ from edge_client.descent.compute import prepare_compute
 from edge_client.training.local_round import LocalTrainer
 from models.networks.flat_parameters import parameters_sha256
 from models.plan.plan import Plan
-from server.config import FederationConfig, make_plan
+from server.config.federation import FederationConfig, make_plan
 from simulation.config import SimulationConfig
 from simulation.data_settings import DataSettings
 from simulation.federation import Federation

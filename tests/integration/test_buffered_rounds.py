@@ -13,9 +13,9 @@ import torch
 from models.networks.flat_parameters import initial_parameters
 from models.vector.seeds import client_seed
 from protos import federation_pb2 as pb
-from server.closing import close_round
-from server.commands import Federation as Operated
-from server.summing import Contribution
+from server.closing.close import close_round
+from server.closing.summing import Contribution
+from server.operating.commands import Federation as Operated
 from tests.integration.conftest import Make
 from tests.integration.device import Device, code_of, next_lease, wait_finished
 from tests.integration.federation import Federation

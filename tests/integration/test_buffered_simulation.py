@@ -8,7 +8,7 @@ from torch import Tensor
 
 from models.networks.flat_parameters import parameters_sha256
 from models.plan.plan import Plan
-from server.config import make_plan
+from server.config.federation import make_plan
 from simulation.config import SimulationConfig
 from simulation.data_settings import DataSettings
 from simulation.federation import Federation as SimulatedFederation

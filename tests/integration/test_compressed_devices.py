@@ -11,8 +11,8 @@ from edge_client.personalisation.state import read_state
 from models.compression.release_delta import encode_delta
 from models.compression.update_format import update_format
 from privacy.sealing.envelope import sealed_bytes
-from server.config import make_plan, read_config
-from server.failpoints import Failpoint
+from server.config.federation import make_plan, read_config
+from server.records.failpoints import Failpoint
 from tests.integration.conftest import Make, MakeDevices
 from tests.integration.federation import Federation
 from tests.integration.personal_federation import Simulated

@@ -19,7 +19,7 @@ import export.cli
 import export.serve.cli
 import server.cli
 from export.serve.folder.settings import STARTING_SETTINGS
-from server.config import preset_text
+from server.config.federation import preset_text
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

@@ -3,7 +3,7 @@
 import grpc
 import pytest
 
-from server.commands import Federation as Operated
+from server.operating.commands import Federation as Operated
 from tests.integration.conftest import Make
 from tests.integration.device import Device, code_of, next_lease
 from tests.integration.federation import Federation

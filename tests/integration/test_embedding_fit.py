@@ -19,8 +19,8 @@ from models.settings.hypernetwork import EmbeddingFitSettings
 from models.vector.codec import FlatVector, encode
 from models.vector.schema import Role
 from protos import federation_pb2 as pb
-from server.config import make_plan
-from server.release_files import read_release
+from server.config.federation import make_plan
+from server.releases.files import read_release
 from tests.integration.conftest import Make, MakeDevices
 from tests.integration.device import Device, code_of, next_lease, plan_of, wait_finished
 from tests.integration.federation import Federation

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from edge_client.folder.layout import DeviceFolder
 from privacy.identities.party import Identity
-from server.clients import list_clients, revoke_client
-from server.store import open_store
+from server.devices.clients import list_clients, revoke_client
+from server.records.store import open_store
 from tests.integration.conftest import Make
 from tests.integration.real_device import TEXTS, RealDevice, await_line
 

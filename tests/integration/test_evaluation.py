@@ -4,7 +4,7 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 
 from models.plan.plan import decode_plan
-from server.commands import Federation as Operated
+from server.operating.commands import Federation as Operated
 from tests.integration.conftest import Make
 from tests.integration.device import Device, next_lease
 from tests.integration.real_device import until

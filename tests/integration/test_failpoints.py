@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from protos import federation_pb2 as pb
-from server.failpoints import Failpoint
+from server.records.failpoints import Failpoint
 from tests.integration.conftest import Make
 from tests.integration.device import Device, call_of, next_lease
 from tests.integration.federation import Federation

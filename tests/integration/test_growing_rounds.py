@@ -15,8 +15,8 @@ from edge_client.training.local_round import LocalTrainer
 from models.plan.plan import Plan, released_schema
 from models.plan.release_record import PERSONALISATION_FILE
 from protos import federation_pb2 as pb
-from server.commands import Federation as Commands
-from server.release_files import read_release
+from server.operating.commands import Federation as Commands
+from server.releases.files import read_release
 from tests.integration.conftest import Make
 from tests.integration.device import Device, plan_of
 from tests.integration.personal_federation import FEDTP, TRANSFORMER, Simulated

@@ -30,16 +30,16 @@ from privacy.cli import main as privacy_main
 from privacy.clipping.clip import clip
 from protos import federation_pb2 as pb
 from server.cli import main
-from server.closing import close_round
-from server.commands import Federation as Operated
-from server.config import make_plan, read_config
-from server.folder import ServerFolder
-from server.ledger import ledger_entries
-from server.release_files import read_release
-from server.starting_model import starting_parameters
-from server.store import check_run, open_store
-from server.summing import Contribution
-from server.tree_keys import noise_keys_of
+from server.closing.close import close_round
+from server.closing.summing import Contribution
+from server.config.federation import make_plan, read_config
+from server.operating.commands import Federation as Operated
+from server.records.folder import ServerFolder
+from server.records.ledger import ledger_entries
+from server.records.store import check_run, open_store
+from server.records.tree_keys import noise_keys_of
+from server.releases.files import read_release
+from server.releases.starting_model import starting_parameters
 from tests.integration.device import Device, next_lease, plan_of, wait_finished
 from tests.integration.federation import Federation, settings
 from tests.integration.real_device import LIMIT_S, RealDevice, await_rounds, until

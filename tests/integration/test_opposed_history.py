@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from server.release_files import read_release
+from server.releases.files import read_release
 from tests.integration.conftest import Make
 from tests.integration.device import Device, Orders, next_lease, wait_finished
 from tests.integration.federation import Federation

@@ -19,7 +19,7 @@ from models.vector.codec import encode
 from models.vector.tensor_file import NamedArrays, decode_tensors
 from privacy.sealing.envelope import UnsealError
 from protos import federation_pb2 as pb
-from server.commands import Federation as Commands
+from server.operating.commands import Federation as Commands
 from tests.integration.conftest import Make
 from tests.integration.device import Device, Orders, code_of, next_lease, plan_of
 from tests.integration.federation import Federation, settings

@@ -3,7 +3,7 @@
 import pytest
 
 from models.networks.flat_parameters import initial_parameters
-from server.release_files import read_release
+from server.releases.files import read_release
 from tests.integration.conftest import Make, MakeDevices
 from tests.integration.real_device import (
     await_line,

@@ -11,8 +11,8 @@ import torch
 from models.networks.flat_parameters import initial_parameters
 from models.settings.model import schema_of
 from models.vector.codec import decode
-from server.closing import close_round
-from server.summing import Contribution
+from server.closing.close import close_round
+from server.closing.summing import Contribution
 from tests.integration.conftest import Make
 from tests.integration.device import code_of, next_lease, wait_finished
 from tests.integration.federation import Federation

@@ -10,15 +10,15 @@ from models.plan.plan import Plan, TrainingSettings, VocabularySettings
 from models.settings.model import GruLmSettings, schema_of
 from models.text.vocabulary import Vocabulary
 from privacy.noise.settings import NoNoise
-from server.attempts import OpenAttempt, open_attempt
-from server.clients import enrol_client
-from server.contributions import keep_contribution
-from server.device_certificates import StoredCertificate
-from server.inbox import Inbox
-from server.release_files import NewRelease, ReleaseFolder
-from server.round_answers import Lease
-from server.store import Store, open_store, start_run
-from server.store_settings import StoreSettings
+from server.config.store import StoreSettings
+from server.devices.clients import enrol_client
+from server.devices.device_certificates import StoredCertificate
+from server.machine.answers import Lease
+from server.records.attempts import OpenAttempt, open_attempt
+from server.records.contributions import keep_contribution
+from server.records.inbox import Inbox
+from server.records.store import Store, open_store, start_run
+from server.releases.files import NewRelease, ReleaseFolder
 from tests.server.postgresql_cluster import NoPostgresqlError, PostgresqlCluster
 
 RUN = "ab" * 16

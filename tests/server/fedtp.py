@@ -3,8 +3,8 @@
 import torch
 
 from models.vector.schema import Role
-from server.method_state import MethodState, method_state_of
 from server.personalisation.round_terms import RoundTerms
+from server.releases.method_state import MethodState, method_state_of
 from tests.server.sealing import configure
 
 CONFIG = configure(

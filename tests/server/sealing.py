@@ -18,15 +18,15 @@ from privacy.identities.certificates import Role
 from privacy.identities.party import Identity
 from privacy.noise.secure_gaussian import SystemKeys
 from privacy.sealing.envelope import MessageContext, seal
-from server.config import FederationConfig, make_plan, parse_config
-from server.downlink import Downlink
-from server.inbox import Inbox
-from server.method_state import MethodState
-from server.release_files import ReleaseFolder
-from server.round_in_hand import RoundInHand
-from server.round_sum import RoundSum
-from server.sealed_updates import SealedUpdate, UpdateOpener
-from server.store import Store
+from server.config.federation import FederationConfig, make_plan, parse_config
+from server.downlink.attempt_in_hand import RoundInHand
+from server.downlink.sealed_once import Downlink
+from server.records.inbox import Inbox
+from server.records.store import Store
+from server.releases.files import ReleaseFolder
+from server.releases.method_state import MethodState
+from server.uplink.sealed_updates import SealedUpdate, UpdateOpener
+from server.uplink.slot_order_sum import RoundSum
 
 RUN = "ab" * 16
 SETTINGS = """

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from server.buffered_rounds import BufferedMachine, make_machine
-from server.round_answers import Abort, Close
-from server.round_settings import RoundSettings
+from server.config.rounds import RoundSettings
+from server.machine.answers import Abort, Close
+from server.machine.buffered import BufferedMachine, make_machine
 from simulation.arrivals import Arrivals, Devices, SimulationError, arrivals_of
 from simulation.participation import SeededSource
 

@@ -9,9 +9,9 @@ import pytest
 
 from models.text.vocabulary import shipped_vocabulary
 from privacy.accounting.events import EvaluationRelease, SecretCoinFlips
-from server.ledger import ledger_entries, ledger_events
-from server.store import open_store
-from server.store_settings import StoreSettings
+from server.config.store import StoreSettings
+from server.records.ledger import ledger_entries, ledger_events
+from server.records.store import open_store
 from simulation.config import SimulationConfig, config_from, read_tables
 from simulation.dealing import build_population
 from simulation.metrics import read_metrics

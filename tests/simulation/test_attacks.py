@@ -17,7 +17,7 @@ from models.tasks.image_classification import LabelledImages
 from models.text.vocabulary import EOS, shipped_vocabulary
 from server.aggregation.robust_settings import KrumSettings, MedianSettings, TrimmedMeanSettings
 from server.aggregation.settings import MeanSettings
-from server.config import ConfigError, parse_config, preset_text
+from server.config.federation import ConfigError, parse_config, preset_text
 from simulation.attack_settings import AttackSettings, check_attack
 from simulation.attacks import Attackers, backdoor_figures, unseen_deviations
 from simulation.config import SimulationConfig

@@ -9,11 +9,11 @@ import torch
 
 from edge_client.training.local_round import run_training
 from models.networks.flat_parameters import initial_parameters
-from server.buffered_rounds import BufferedMachine
-from server.closing import close_round
-from server.config import ConfigError, make_plan
-from server.round_answers import Close
-from server.summing import Contribution
+from server.closing.close import close_round
+from server.closing.summing import Contribution
+from server.config.federation import ConfigError, make_plan
+from server.machine.answers import Close
+from server.machine.buffered import BufferedMachine
 from simulation.arrivals import BufferedArrivals, Devices
 from simulation.config import SimulationConfig
 from simulation.device_speeds import device_seconds

@@ -3,7 +3,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from server.config import ConfigError
+from server.config.federation import ConfigError
 from simulation.config import config_from, preset_names, preset_text, read_tables, with_settings
 from simulation.overrides import parse_override
 

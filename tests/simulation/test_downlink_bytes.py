@@ -3,7 +3,7 @@ from collections.abc import Callable
 import torch
 
 from models.compression.release_delta import encode_delta
-from server.config import make_plan
+from server.config.federation import make_plan
 from simulation.config import SimulationConfig
 from simulation.downlink_bytes import DownlinkBytes
 from simulation.population import Population

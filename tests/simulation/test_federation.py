@@ -10,9 +10,9 @@ from edge_client.training.local_round import LocalResult, LocalTrainer, run_trai
 from models.networks.flat_parameters import initial_parameters
 from models.plan.plan import Plan
 from models.settings.model import schema_of
-from server.closing import close_round
-from server.config import make_plan
-from server.summing import Contribution
+from server.closing.close import close_round
+from server.closing.summing import Contribution
+from server.config.federation import make_plan
 from simulation.arrivals import SimulationError
 from simulation.config import SimulationConfig
 from simulation.federation import Federation

@@ -10,7 +10,7 @@ import pytest
 import simulation.runner
 from models.plan.plan import plan_schema
 from models.plan.stages import plan_at_stage
-from server.release_files import read_release
+from server.releases.files import read_release
 from simulation.config import SimulationConfig
 from simulation.metrics import read_metrics
 from simulation.population import TextPopulation

@@ -19,11 +19,11 @@ from privacy.accounting.budget import PrivacyBudget, rounds_left
 from privacy.accounting.events import GaussianRelease, LocalRelease, TreeRelease
 from privacy.cli import main
 from privacy.noise.tree import DerivedKeys
-from server.config import make_plan
-from server.ledger import ledger_entries, ledger_events
-from server.release_files import read_release
-from server.store import Store, open_store
-from server.store_settings import StoreSettings
+from server.config.federation import make_plan
+from server.config.store import StoreSettings
+from server.records.ledger import ledger_entries, ledger_events
+from server.records.store import Store, open_store
+from server.releases.files import read_release
 from simulation.arrivals import SimulationError
 from simulation.checkpoint import CheckpointError
 from simulation.config import SimulationConfig, config_from

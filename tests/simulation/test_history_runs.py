@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from server.closing import Closed, close_round
+from server.closing.close import Closed, close_round
 from simulation.config import SimulationConfig
 from simulation.federation import Federation
 from simulation.population import Population

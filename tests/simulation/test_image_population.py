@@ -12,7 +12,7 @@ import torch
 from edge_client.datasets.image_set import CoarseLabels, ImageSet
 from edge_client.datasets.registry import load_images
 from models.tasks.image_classification import LabelledImages
-from server.config import ConfigError
+from server.config.federation import ConfigError
 from simulation.config import SimulationConfig, config_from
 from simulation.dealing import build_population
 from simulation.partition_record import (

@@ -23,8 +23,8 @@ from models.tasks.keystrokes import KeystrokeCounts, keystroke_savings
 from models.tasks.metrics import Counts
 from models.tasks.next_word import NextWord
 from models.text.vocabulary import EOS
-from server.config import ConfigError
-from server.release_files import read_release
+from server.config.federation import ConfigError
+from server.releases.files import read_release
 from simulation.config import SimulationConfig
 from simulation.fine_tuning import OwnScore
 from simulation.metrics import Figures

@@ -11,7 +11,7 @@ import torch
 import simulation.runner
 from edge_client.training.local_round import LocalTrainer
 from models.networks.flat_parameters import initial_parameters
-from server.release_files import read_release
+from server.releases.files import read_release
 from simulation.config import SimulationConfig
 from simulation.federation import Federation
 from simulation.metrics import Figures, read_metrics

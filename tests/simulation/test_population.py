@@ -9,7 +9,7 @@ import torch
 from edge_client.datasets.text_set import DatasetError
 from models.tasks.image_classification import LabelledImages
 from models.text.vocabulary import EOS, UNK
-from server.config import ConfigError
+from server.config.federation import ConfigError
 from simulation.config import SimulationConfig, config_from, read_tables
 from simulation.dealing import build_population
 from simulation.population import Population, PopulationError, as_text

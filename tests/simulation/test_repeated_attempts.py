@@ -10,8 +10,8 @@ import pytest
 import simulation.runner
 from edge_client.personalisation.state import PersonalState
 from edge_client.training.local_round import LocalTrainer
-from server.config import make_plan
-from server.round_answers import Abort, Close
+from server.config.federation import make_plan
+from server.machine.answers import Abort, Close
 from simulation.arrivals import SynchronousArrivals
 from simulation.attacks import Attackers
 from simulation.config import SimulationConfig

@@ -7,7 +7,7 @@ import pytest
 from torch import Tensor
 
 import simulation.runner
-from server.release_files import read_release
+from server.releases.files import read_release
 from simulation.checkpoint import CheckpointError
 from simulation.config import SimulationConfig
 from simulation.metrics import Figures, read_metrics

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from models.tasks.sequence import SequencePairs
-from server.config import ConfigError
+from server.config.federation import ConfigError
 from simulation.config import SimulationConfig, config_from, read_tables
 from simulation.dealing import build_population
 from simulation.overrides import parse_override, with_setting

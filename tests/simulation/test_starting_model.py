@@ -10,9 +10,9 @@ import torch
 from models.networks.flat_parameters import initial_parameters
 from models.plan.release_record import ReleaseError
 from models.settings.model import schema_of
-from server.config import make_plan
-from server.release_files import read_release
-from server.starting_model import StartingModelError, starting_parameters
+from server.config.federation import make_plan
+from server.releases.files import read_release
+from server.releases.starting_model import StartingModelError, starting_parameters
 from simulation.config import SimulationConfig
 from simulation.population import Population
 from simulation.runner import RunOptions, run_simulation

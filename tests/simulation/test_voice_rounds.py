@@ -24,7 +24,7 @@ from models.settings.model import schema_of
 from models.vector.named_parts import is_statistic
 from models.vector.schema import Schema
 from privacy.noise.tree import DerivedKeys
-from server.release_files import read_release
+from server.releases.files import read_release
 from simulation.config import config_from
 from simulation.metrics import Figures, read_metrics
 from simulation.population import Population

@@ -11,7 +11,7 @@ import torch
 from edge_client.training.local_round import LocalResult, LocalTrainer
 from models.networks.flat_parameters import initial_parameters
 from models.plan.plan import Plan
-from server.config import make_plan
+from server.config.federation import make_plan
 from simulation.config import SimulationConfig
 from simulation.population import Population
 from simulation.worker_processes import WorkerError

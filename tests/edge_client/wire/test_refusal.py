@@ -4,7 +4,7 @@ from unittest.mock import AsyncMock
 import grpc
 import pytest
 
-import server.answering
+import server.devices.refused_calls
 from edge_client.wire.refusal import RefusedError, UnreachableError, failure_of
 from protos.refusals import RefusalCode
 
@@ -41,8 +41,8 @@ def test_a_device_reads_each_code_that_the_coordinator_answers_with(code: Refusa
     context = AsyncMock()
 
     async def answer() -> None:
-        async with server.answering.answering(context):
-            raise server.answering.RefusedError(code)
+        async with server.devices.refused_calls.answering(context):
+            raise server.devices.refused_calls.RefusedError(code)
 
     asyncio.run(answer())
     failure = failure_of(failed(*context.abort.call_args.kwargs["trailing_metadata"]))

@@ -38,7 +38,7 @@ from models.text.vocabulary import Vocabulary
 from models.vector.codec import named_tensors
 from models.vector.schema import Role
 from privacy.identities.party import Identity
-from server.release_files import NewRelease, ReleaseFolder
+from server.releases.files import NewRelease, ReleaseFolder
 from tests.export.conftest import (
     NOW,
     SETTINGS,

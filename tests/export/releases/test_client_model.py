@@ -33,7 +33,7 @@ from models.vector.tensor_file import decode_tensors, encode_tensors
 from server.personalisation.hypernetwork import HypernetworkHalf
 from server.personalisation.registry import build_server_half
 from server.personalisation.round_terms import RoundTerms
-from server.release_files import NewRelease, ReleaseFolder
+from server.releases.files import NewRelease, ReleaseFolder
 from tests.export.conftest import WORDS, plan_of
 
 TINY = HypernetworkSettings(embedding_size=3, hidden_size=4, basis_size=2, learning_rate=0.5)

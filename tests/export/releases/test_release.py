@@ -10,8 +10,8 @@ from models.plan.plan import VocabularySettings
 from models.plan.release_record import ReleaseError
 from models.text.vocabulary import Vocabulary
 from models.vector.codec import FlatVector
-from server.folder import ServerFolder
-from server.release_files import NewRelease, ReleaseFolder
+from server.records.folder import ServerFolder
+from server.releases.files import NewRelease, ReleaseFolder
 from simulation.checkpoint import RUN_FILE
 from tests.export.conftest import (
     RUN,

@@ -15,9 +15,9 @@ from models.compression.release_delta import (
     encode_delta,
     largest_delta,
 )
-from models.compression.release_steps import round_at_random, round_to_nearest
 from models.vector.codec import CodecError, FlatVector
 from models.vector.schema import Schema, TensorSpec
+from server.closing.release_steps import round_at_random, round_to_nearest
 
 COUNT = 1000
 STEP = 2.0**-10

@@ -19,8 +19,8 @@ from models.vector.schema import Schema, TensorSpec
 from privacy.clipping.sensitivity import UnprovedSensitivityError
 from privacy.clipping.settings import ClippingSettings
 from privacy.noise.mode import Arrival
-from server.aggregation.kept_updates import CHUNK_ELEMENTS, KeptUpdates
 from server.aggregation.registry import build_rule
+from server.aggregation.robust.kept_updates import CHUNK_ELEMENTS, KeptUpdates
 from server.aggregation.robust_settings import (
     CentredClippingSettings,
     CohortTooSmallError,

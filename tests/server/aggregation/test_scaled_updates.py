@@ -11,8 +11,8 @@ from models.vector.schema import Schema, TensorSpec
 from server.aggregation.registry import build_rule
 from server.aggregation.rule import AggregationRule
 from server.aggregation.screening import Screen
+from server.aggregation.screening_settings import ScreeningSettings
 from server.aggregation.settings import AggregationSettings
-from server.screening_settings import ScreeningSettings
 
 SCHEMA = Schema((TensorSpec(name="w", shape=(1,), layer="w"),))
 

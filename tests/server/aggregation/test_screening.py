@@ -14,11 +14,15 @@ from privacy.noise.settings import NoNoise
 from server.aggregation.registry import build_rule
 from server.aggregation.robust_settings import MedianSettings
 from server.aggregation.screening import Screen, ScreenedError
+from server.aggregation.screening_settings import (
+    ScreeningSettings,
+    check_screening,
+    typical_norm_after,
+)
 from server.aggregation.settings import AggregationSettings, AttentiveSettings, MeanSettings
-from server.closing import Closed, close_round
-from server.screening_settings import ScreeningSettings, check_screening, typical_norm_after
-from server.summing import Contribution
-from tests.server.test_closing import _Recorder
+from server.closing.close import Closed, close_round
+from server.closing.summing import Contribution
+from tests.server.closing.test_close import _Recorder
 
 LINE = Schema((TensorSpec(name="line", shape=(1,), layer="line"),))
 SHARED_AND_MADE = Schema(

@@ -16,7 +16,7 @@ from privacy.auditing.scores import AuditError
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
 from privacy.noise.settings import NoNoise, PaperServerNoise
 from server.aggregation.settings import AttentiveSettings, MeanSettings
-from server.summing import Contribution
+from server.closing.summing import Contribution
 from simulation.auditing.canaries import Coordinator, canary_name, crowd_size, run_canaries
 from simulation.auditing.mechanism import (
     MechanismAudit,

@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from models.settings.model import schema_of
-from server.config import make_plan
-from server.inbox import Inbox
-from server.recovery import recover
-from server.release_files import NewRelease, ReleaseFolder
-from server.releases import NO_PREVIOUS, record_release
-from server.store import Store, open_store
-from server.store_settings import StoreSettings
-from server.summing import Contribution
+from server.closing.summing import Contribution
+from server.config.federation import make_plan
+from server.config.store import StoreSettings
+from server.records.inbox import Inbox
+from server.records.store import Store, open_store
+from server.releases.files import NewRelease, ReleaseFolder
+from server.releases.publishing import NO_PREVIOUS, record_release
+from server.releases.recovery import recover
 from simulation.auditing.canaries import Coordinator
 from simulation.auditing.mechanism import Subject, audit_mechanism, subject
 from simulation.config import SimulationConfig

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from matplotlib.axes import Axes
 
-from server.config import FederationConfig, preset_text
+from server.config.federation import FederationConfig, preset_text
 from simulation.tuning.candidate import Candidate, Deployment, Mode
 from simulation.tuning.fragment import fragment
 from simulation.tuning.frontier import (

@@ -1,0 +1,125 @@
+"""The aggregation rule that reads the cohort's updates again, chunk by chunk.
+
+Each update is measured, clipped and kept sealed on disk as it comes (``kept_updates``). At the
+end all are read once or twice, one chunk of every update at a time: the reduction looks at all
+chunks if it must, then makes the result.
+"""
+
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from server.aggregation.counting_rule import CountingRule
+from server.aggregation.measured_update import Intake, IntakeSettings
+from server.aggregation.robust.kept_updates import KeptUpdates
+from server.aggregation.robust.reduction import Cohort, Reduction
+from server.aggregation.robust_settings import RobustSettings, check_cohort
+from server.aggregation.rule import AggregationWeights
+from server.aggregation.screening import Screen
+
+_ENDED = "the rule has given its result; make a new one for the next round"
+
+
+class ChunkedRule(CountingRule):
+    """Reduce a cohort chunk by chunk; the methods are those of ``AggregationRule``."""
+
+    by_chunk: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        settings: RobustSettings,
+        reduction: Reduction,
+        expected: IntakeSettings,
+        *,
+        folder: Path | None = None,
+        screen: Screen | None = None,
+    ) -> None:
+        """Make an empty rule.
+
+        Args:
+            settings: The rule; says how many updates it needs.
+            reduction: What it does, of the same settings.
+            expected: What updates the round expects.
+            folder: Where sealed updates wait; the system's temporary folder if absent.
+            screen: Sets updates aside before they are kept; None takes all that are usable.
+        """
+        super().__init__(Intake(expected, screen))
+        self._settings = settings
+        self._reduction = reduction
+        self._norms: list[tuple[float, ...]] = []
+        self._kept: KeptUpdates | None = KeptUpdates(expected.schema.element_count, folder=folder)
+        self._is_settled = False
+
+    @property
+    def passes(self) -> int:
+        """Return 2, and 3 for a reduction that looks at everything first."""
+        return 3 if self._reduction.surveys else 2
+
+    def add(
+        self,
+        slot: int,
+        client_update: Tensor,
+        example_count: int,
+        *,
+        scale: float = 1.0,
+        beside: Tensor | None = None,
+    ) -> None:
+        """Measure one update and keep it as it is to count; the example count plays no part."""
+        kept = self._open_kept()
+        taken = self._intake.take(slot, client_update, example_count, beside)
+        kept.append(taken.values, taken.factor * scale)
+        self._norms.append(taken.tensor_norms)
+
+    def merge(self, other: "ChunkedRule") -> None:
+        """Read what a rule of a later slot range has kept behind one's own."""
+        if other._settings != self._settings:
+            raise ValueError("rules must have the same settings to merge, theirs differ")
+        kept, theirs = self._open_kept(), other._open_kept()
+        self._intake.merge(other._intake)
+        kept.extend(theirs)
+        self._norms += other._norms
+
+    def result(self) -> Tensor:
+        """Return the reduced update, flat float32; ends the rule.
+
+        Raises:
+            CohortTooSmallError: If fewer updates came than the rule works with.
+            SpoolError: If a kept update can no longer be read.
+        """
+        kept = self._open_kept()
+        self._settle(kept)
+        result = torch.empty(self._intake.settings.schema.element_count)
+        for where, rows in kept.chunks():
+            result[where] = self._reduction.reduce(rows, where)
+        self._kept = None
+        kept.close()
+        return result
+
+    def weights(self) -> AggregationWeights | None:
+        """Return each client's share of each layer; None for a rule that weighs nobody.
+
+        Raises:
+            CohortTooSmallError: As ``result``.
+        """
+        if self._kept is not None:
+            self._settle(self._kept)
+        shares = self._reduction.shares()
+        return None if shares is None else AggregationWeights(tuple(self._intake.slots), *shares)
+
+    def _settle(self, kept: KeptUpdates) -> None:
+        """Let the reduction decide, once everybody has come."""
+        if self._is_settled:
+            return
+        check_cohort(self._settings, self.contribution_count)
+        if self._reduction.surveys:
+            for where, rows in kept.chunks():
+                self._reduction.survey(rows, where)
+        self._reduction.settle(Cohort(self._norms, self._intake.empty_count))
+        self._is_settled = True
+
+    def _open_kept(self) -> KeptUpdates:
+        if self._kept is None:
+            raise ValueError(_ENDED)
+        return self._kept

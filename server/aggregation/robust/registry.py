@@ -1,0 +1,102 @@
+"""Choose what a rule that reads by chunk does with the cohort."""
+
+from functools import partial
+from pathlib import Path
+from typing import assert_never
+
+from torch import Tensor
+
+from privacy.noise.mode import Arrival
+from server.aggregation.layers import layers_of
+from server.aggregation.measured_update import IntakeSettings
+from server.aggregation.robust.by_distances import (
+    Surveyed,
+    Weigh,
+    centred_weights,
+    geometric_median_weights,
+    krum_weights,
+)
+from server.aggregation.robust.chunked_rule import ChunkedRule
+from server.aggregation.robust.coordinate_wise import CoordinateMedian, TrimmedMean
+from server.aggregation.robust.norm_bounded import NormBounded
+from server.aggregation.robust.reduction import Reduction
+from server.aggregation.robust.trimmed_attentive import TrimmedAttentive
+from server.aggregation.robust_settings import (
+    CentredClippingSettings,
+    GeometricMedianSettings,
+    KrumSettings,
+    MedianSettings,
+    NormBoundedSettings,
+    RobustSettings,
+    TrimmedAttentiveSettings,
+    TrimmedMeanSettings,
+)
+from server.aggregation.screening import Screen
+
+
+def robust_rule(
+    settings: RobustSettings,
+    expected: IntakeSettings,
+    *,
+    folder: Path | None,
+    screen: Screen | None,
+    heading: Tensor | None,
+) -> ChunkedRule:
+    """Return an empty rule for one round.
+
+    Args:
+        settings: The rule and its settings.
+        expected: What updates the round expects.
+        folder: Where updates are kept, sealed; the system's temporary folder if absent.
+        screen: Sets updates aside before they are kept; None takes all that are usable.
+        heading: Where the model has been going, flat float32, shape ``(elements,)``; None where
+            that is not known or not asked for.
+
+    Raises:
+        ValueError: If the settings do not go together.
+    """
+    if expected.arrival is Arrival.NOISED_WITH_CLEAN_NORMS:
+        raise ValueError(
+            'score = "clean" is for rules that weigh by norms, and a robust rule looks at what '
+            'arrives; set score = "arrived"'
+        )
+    reduction = _reduction(settings, expected, heading)
+    return ChunkedRule(settings, reduction, expected, folder=folder, screen=screen)
+
+
+def _reduction(
+    settings: RobustSettings, expected: IntakeSettings, heading: Tensor | None
+) -> Reduction:
+    match settings:
+        case MedianSettings():
+            return CoordinateMedian()
+        case TrimmedMeanSettings():
+            return TrimmedMean(settings.trim_share)
+        case NormBoundedSettings():
+            return NormBounded(expected.schema, settings.bound)
+        case TrimmedAttentiveSettings():
+            layers = layers_of(expected.schema, settings.grouping)
+            clips = expected.clips_of(layers, "trimmed-attentive")
+            return TrimmedAttentive(settings, layers, clips, heading)
+        case _:
+            return Surveyed(expected.schema, _weigh(settings, expected))
+
+
+def _weigh(
+    settings: KrumSettings | GeometricMedianSettings | CentredClippingSettings,
+    expected: IntakeSettings,
+) -> Weigh:
+    match settings:
+        case KrumSettings():
+            return partial(krum_weights, attackers=settings.attackers, kept=settings.kept)
+        case GeometricMedianSettings():
+            return partial(
+                geometric_median_weights,
+                smoothing=settings.smoothing,
+                iterations=settings.iterations,
+            )
+        case CentredClippingSettings():
+            radius = settings.radius * expected.required_clip("centred-clipping")
+            return partial(centred_weights, radius=radius, iterations=settings.iterations)
+        case _:
+            assert_never(settings)

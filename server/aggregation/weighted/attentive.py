@@ -1,0 +1,69 @@
+"""Weigh each layer by how far the client moved it, with a bound (FedAtt, clipped form).
+
+A layer's weight is e^{κ(s/C - 1)}: s is the L2 norm of the layer in the clipped update and C the
+clipping norm over all layers, or the layer's own where each has one. So a weight lies in [e^-κ, 1]
+and no client counts more than e^κ times another. With κ = λC and clipping that never bites this is
+[FedAtt] Eq. 2 at temperature λ. κ = 0 is the equal mean, bit for bit.
+
+An empty slot adds a zero update: e^-κ below the line, nothing above. So the number of slots, not
+of answers, bounds one client's influence, and a dropout cannot raise it.
+
+The sum is a ratio of two plain sums over clients: it streams, merges, and can be summed under
+secure aggregation.
+
+References:
+    [FedAtt] Ji et al., "Learning Private Neural Language Modeling with Attentive Aggregation",
+        IJCNN 2019, arXiv:1812.07108.
+"""
+
+import math
+from dataclasses import dataclass
+
+from server.aggregation.layers import Layer
+from server.aggregation.measured_update import Measured
+from server.aggregation.settings import AttentiveSettings
+from server.aggregation.weighted.weighing import Weight
+
+
+@dataclass(frozen=True)
+class AttentiveWeighing:
+    """Weigh by e^{κ(s/C - 1)}, layer by layer.
+
+    Attributes:
+        settings: Attention strength κ and what a layer is.
+        layers: Units of weighting.
+        clipping_norms: C for each layer, in parameter units: the same for all under a flat clip.
+    """
+
+    settings: AttentiveSettings
+    layers: tuple[Layer, ...]
+    clipping_norms: tuple[float, ...]
+
+    @property
+    def empty_weight(self) -> float:
+        """Return the weight of a zero update, e^-κ."""
+        return attentive_weight(0.0, 1.0, self.settings.attention_strength)
+
+    def weigh(self, update: Measured, example_count: int) -> tuple[Weight, ...]:
+        """Return a weight for each layer; the example count plays no part."""
+        norms, strength = update.tensor_norms, self.settings.attention_strength
+        return tuple(
+            Weight(
+                attentive_weight(
+                    math.hypot(*(norms[index] for index in layer.tensors)), clip, strength
+                )
+            )
+            for layer, clip in zip(self.layers, self.clipping_norms, strict=True)
+        )
+
+
+def attentive_weight(distance: float, clipping_norm: float, attention_strength: float) -> float:
+    """Return e^{κ(s/C - 1)}: [FedAtt] Eq. 2 in clipped form, in [e^-κ, 1] for κ >= 0.
+
+    Args:
+        distance: How far the client moved the layer after clipping, s; an empty place has 0.
+        clipping_norm: C of the layer, in the same units.
+        attention_strength: κ.
+    """
+    # Eq. 2 has no minus sign: the client that moved furthest weighs most.
+    return math.exp(attention_strength * (distance / clipping_norm - 1))

@@ -1,0 +1,79 @@
+"""The aggregation rule Σ w_k D_k / Σ w_k, for any weighing."""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from server.aggregation.counting_rule import CountingRule
+from server.aggregation.measured_update import Intake, IntakeSettings
+from server.aggregation.rule import AggregationWeights
+from server.aggregation.screening import Screen
+from server.aggregation.weighted.weighing import Weighing
+from server.aggregation.weighted.weighted_sum import WeightedSum
+
+
+class WeightedRule(CountingRule):
+    """Stream a weighted mean; the methods are those of ``AggregationRule``."""
+
+    passes: ClassVar[int] = 1
+    by_chunk: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        weighing: Weighing,
+        expected: IntakeSettings,
+        *,
+        under_guarantee: bool = False,
+        screen: Screen | None = None,
+    ) -> None:
+        super().__init__(Intake(expected, screen, under_guarantee=under_guarantee))
+        self._weighing = weighing
+        self._may_be_empty = under_guarantee and weighing.empty_weight > 0
+        dtype = torch.float64 if under_guarantee else torch.float32
+        self._sum = WeightedSum(weighing.layers, expected.schema.element_count, dtype)
+
+    def add(
+        self,
+        slot: int,
+        client_update: Tensor,
+        example_count: int,
+        *,
+        scale: float = 1.0,
+        beside: Tensor | None = None,
+    ) -> None:
+        """Measure one update, weigh it and add it: two reads of it, no copy."""
+        self._sum.open_sum()
+        taken = self._intake.take(slot, client_update, example_count, beside)
+        weights = self._weighing.weigh(taken, example_count)
+        self._sum.add(taken.values, weights, factor=taken.factor * scale)
+
+    def merge(self, other: "WeightedRule") -> None:
+        """Add what a rule of a later slot range has summed; ``other`` stays as it is."""
+        if other._weighing != self._weighing:
+            raise ValueError("rules must have the same settings to merge, theirs differ")
+        self._sum.open_sum()
+        other._sum.open_sum()
+        self._intake.merge(other._intake)
+        self._sum.merge(other._sum)
+
+    def result(self) -> Tensor:
+        """Return the weighted mean, in the sum's own memory; ends the rule.
+
+        Under a guarantee, where every place is empty and an empty one weighs something, the mean
+        is zero.
+        """
+        if not self._intake.slots and not self._may_be_empty:
+            raise ValueError("a round must have at least one client update, got none")
+        return self._sum.divide(self._totals())
+
+    def weights(self) -> AggregationWeights | None:
+        """Return each client's share of each layer."""
+        names = tuple(layer.name for layer in self._sum.layers)
+        slots = tuple(self._intake.slots)
+        return AggregationWeights(slots, names, self._sum.shares(self._totals()) if slots else ())
+
+    def _totals(self) -> list[float]:
+        return self._sum.totals(
+            empty_count=self._intake.empty_count, empty_weight=self._weighing.empty_weight
+        )

@@ -1,0 +1,73 @@
+"""Release what devices counted under a guarantee: pay first, then draw the noise.
+
+The entry is in the ledger, durably, before there is any noise, so a crash in between has spent
+budget for nothing, and no figure can be without its entry. The sum that was paid for is gone then;
+the next evaluation is another one. Coordinator and simulation release with this very class. All of
+it blocks.
+"""
+
+import time
+
+from privacy.accounting.budget import check_budget
+from privacy.noise.limited_counts import LimitedSum
+from privacy.noise.secure_gaussian import NoiseKeys
+from server.config.evaluation_rules import evaluation_event
+from server.config.federation import FederationConfig
+from server.config.guarantee_rules import budget_of
+from server.records.failpoints import UNARMED, Failpoint, Failpoints
+from server.records.ledger import ledger_events, prepare_entry, write_entry
+from server.records.store import Store
+
+
+class NoisedEvaluations:
+    """Release the evaluations of one run."""
+
+    def __init__(
+        self,
+        config: FederationConfig,
+        store: Store,
+        run: str,
+        keys: NoiseKeys,
+        failpoints: Failpoints = UNARMED,
+    ) -> None:
+        """Serve one run.
+
+        Args:
+            config: Its settings.
+            store: Holds its ledger.
+            run: Identifier of the run, 32 hex digits.
+            keys: Where the keys of noise come from; fresh ones for every draw but in tests. A
+                tree's would give the same noise to two different sums of one round.
+            failpoints: Armed in tests only.
+        """
+        self._config = config
+        self._store = store
+        self._run = run
+        self._keys = keys
+        self._failpoints = failpoints
+
+    def release(self, round_number: int, counted: LimitedSum) -> dict[str, float]:
+        """Enter an evaluation in the ledger and return its noised figures; call it once for a sum.
+
+        Args:
+            round_number: Round whose model was measured.
+            counted: What devices counted.
+
+        Raises:
+            BudgetExceededError: If it would pass the budget; nothing is released.
+            LedgerError: If the ledger was changed or belongs to another run.
+            ValueError: If the settings promise nothing.
+        """
+        config = self._config
+        event = evaluation_event(config.evaluation, config.rounds, config.privacy)
+        budget = budget_of(config.privacy)
+        if event is None or budget is None:
+            raise ValueError("noised figures need evaluation.noise and a mode with a guarantee")
+        check_budget(ledger_events(self._store, self._run), event, budget)
+        entry = prepare_entry(
+            self._store, event, run=self._run, round_number=round_number, now=time.time()
+        )
+        with self._store.write() as connection:
+            write_entry(connection, entry)
+        self._failpoints.reach(Failpoint.EVALUATION_PAID)
+        return counted.noised(self._keys.draw(f"evaluation {entry.sequence}"))

@@ -1,0 +1,464 @@
+"""Drive the rounds: the state machine on one side, devices, disk and clock on the other.
+
+Everything that decides happens on the event loop, one step at a time, so no lock is needed; what
+takes time (disk, store, cryptography, arithmetic) happens in threads meanwhile. Nothing polls: a
+device that checks in, a commit, an operator's command or the round's deadline wakes the one task
+that asks the machine what to do next. Work goes to devices down the streams they hold open.
+"""
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Collection, Iterator
+
+from models.tasks.metrics import Counts
+from privacy.accounting.budget import BudgetExceededError
+from privacy.noise.limited_counts import LimitedSum
+from protos import federation_pb2 as pb
+from protos.refusals import RefusalCode
+from server.coordinating.device_evaluation import DeviceEvaluation
+from server.coordinating.fits import Fits
+from server.coordinating.keeper import RoundKeeper
+from server.coordinating.key_renewal import KeyRenewal
+from server.coordinating.work import Work
+from server.devices.dispatcher import Dispatcher
+from server.devices.membership import Membership
+from server.devices.refused_calls import RefusedError
+from server.devices.sessions import Session
+from server.downlink.attempt_in_hand import RoundInHand
+from server.downlink.model_shelf import ModelShelf
+from server.downlink.sealed_once import Downlink
+from server.machine.answers import Abort, Close, Phase, Refused
+from server.machine.buffered import BufferedMachine, RoundsMachine
+from server.machine.cohort import CohortOverflowError, PopulationTooLargeError
+from server.records.failpoints import Failpoints
+from server.records.operator_switch import OperatorSwitch
+from server.uplink.acceptance import COUNTED_AT_UPLOAD, Intake
+
+_LOG = logging.getLogger(__name__)
+_DRAINING_RETRY_S = 10
+
+
+class Coordinator:
+    """Run one federation.
+
+    Attributes:
+        intake: Takes the updates of the round in hand.
+    """
+
+    def __init__(
+        self,
+        machine: RoundsMachine,
+        *,
+        shelf: ModelShelf,
+        keeper: RoundKeeper,
+        intake: Intake,
+        evaluation: DeviceEvaluation,
+        fits: Fits | None,
+        membership: Membership,
+        renewal: KeyRenewal,
+        switch: OperatorSwitch,
+        failpoints: Failpoints,
+        changed: asyncio.Event,
+        quorum: int,
+    ) -> None:
+        """Take up a run where its store says it stands.
+
+        Args:
+            machine: At the round that comes next.
+            shelf: Keeps the current model.
+            keeper: Opens, closes and aborts rounds on disk.
+            intake: Takes updates.
+            evaluation: Asks devices how good a model is.
+            fits: Lets new devices fit a model of their own; None where they get one by taking part.
+            membership: Knows the devices.
+            renewal: Renews the coordinator's certificates.
+            switch: What the operator wants.
+            failpoints: Armed in tests only.
+            changed: Set by whatever may give the machine an order.
+            quorum: Devices that must be connected before a round opens.
+        """
+        self.intake = intake
+        self._machine = machine
+        self._shelf = shelf
+        self._keeper = keeper
+        self._evaluation = evaluation
+        self._fits = fits
+        self._membership = membership
+        self._renewal = renewal
+        self._switch = switch
+        self._quorum = quorum
+        self._work = Work(machine, intake, evaluation, fits)
+        self._dispatcher = Dispatcher(self._work.order_for, failpoints)
+        self._changed = changed
+        self._plan_refusals: Counter[str] = Counter()
+        self._told_short: int | None = None
+
+    # What devices do.
+
+    def join(self, client: str, *, lacks_personal: bool = False) -> Session:
+        """Open a device's stream and give it work if there is some.
+
+        Args:
+            client: The device.
+            lacks_personal: Whether it says that it has no personal model.
+
+        Raises:
+            RefusedError: If the coordinator is about to stop and waits for nothing of this device.
+        """
+        if self._switch.is_draining and not self._machine.awaits(client):
+            raise RefusedError(
+                RefusalCode.DRAINING, "the coordinator is about to stop; check in again later"
+            )
+        if self._fits is not None:
+            self._fits.note(client, lacks_personal=lacks_personal)
+        session = self._dispatcher.open(client)
+        self._changed.set()
+        return session
+
+    def leave(self, session: Session) -> None:
+        """Note that a device's stream ended; its place may go to one that waits."""
+        if self._dispatcher.close(session):
+            self._machine.lease_lost(session.client)
+            self._evaluation.leave(session.client)
+            self._dispatcher.offer_all()
+
+    async def model_pieces(self, client: str, request: pb.FetchModelRequest) -> Iterator[bytes]:
+        """Return a sealed part of the model for the holder of a lease as encoded messages.
+
+        Raises:
+            RefusedError: If there is no such lease or part, or the offset is past the end.
+        """
+        lease, in_hand = self._work.lease_of(client, request.lease_nonce)
+        part = in_hand.part(request)
+        if part is None:
+            raise RefusedError(
+                RefusalCode.UNKNOWN_PART, f"a model of this plan has no part {request.part}"
+            )
+        if request.offset > part.total_bytes:
+            raise RefusedError(
+                RefusalCode.WRONG_OFFSET,
+                f"offset must be <= {part.total_bytes}, got {request.offset}",
+            )
+        recipient = await self._membership.wrapping_key(client)
+        if isinstance(part, Downlink):
+            return part.pieces(recipient, request.offset)
+        return await part.pieces(lease, recipient, request.offset)
+
+    def refuse_plan(self, client: str, nonce: bytes, code: str) -> None:
+        """Release a device from a plan that it will not run, and count its reason.
+
+        Raises:
+            RefusedError: If there is no such lease.
+        """
+        self._work.lease_of(client, nonce)
+        if code not in COUNTED_AT_UPLOAD:
+            # A device chooses the text: only a short word may become the name of a figure.
+            self._plan_refusals[code if code.isidentifier() and len(code) < 40 else "other"] += 1
+        _LOG.warning("a device refused the plan of round %s", self._machine.round_number)
+        self._drop(client)
+
+    def report_evaluation(self, client: str, report: pb.ReportEvaluationRequest) -> None:
+        """Take a device's counts.
+
+        Raises:
+            RefusedError: If the device was not asked, or the counts are impossible.
+        """
+        now = time.monotonic()
+        if not isinstance(self._machine.lease_of(client, report.lease_nonce, now), Refused):
+            raise RefusedError(RefusalCode.WRONG_PLAN_KIND, "this lease is for training")
+        self._evaluation.report(client, report, now)
+        self._dispatcher.done(client, report.lease_nonce)
+        self._changed.set()
+
+    async def commit(self, client: str, request: pb.CommitUploadRequest) -> int:
+        """Have a device's update count, and return its round.
+
+        Raises:
+            RefusedError: If it cannot count; nothing has changed then.
+        """
+        round_number = await self.intake.commit(client, request)
+        if self._fits is not None:
+            self._fits.note(client, lacks_personal=False)
+        return round_number
+
+    async def take_embedding(self, client: str, request: pb.SendEmbeddingRequest) -> None:
+        """Take what a device has fitted, and give it what there is to do now.
+
+        Raises:
+            RefusedError: If there is no such fit, the embedding does not open or fit, or the device
+                has one by now.
+        """
+        if self._fits is None:
+            raise RefusedError(RefusalCode.UNKNOWN_LEASE)
+        try:
+            await self._fits.take(client, request, time.monotonic())
+        except RefusedError as refused:
+            if refused.code is RefusalCode.LATE:
+                # Nothing else may ever happen that gives it another fit.
+                self._dispatcher.offer(client, request.lease_nonce)
+            raise
+        self._dispatcher.offer(client, request.lease_nonce)
+
+    # What the operator does.
+
+    async def revoke(self, client: str) -> None:
+        """Withdraw a device's certificates and end its stream.
+
+        Raises:
+            RefusedError: If there is no such device.
+        """
+        await self._membership.revoke(client)
+        self._dispatcher.expel(client)
+        self._drop(client)
+
+    async def forget(self, client: str) -> int:
+        """Revoke a device and delete what is known of it; return how many updates that were.
+
+        Raises:
+            RefusedError: If there is no such device.
+        """
+        await self.revoke(client)
+        return await self._keeper.forget(client)
+
+    def pause(self) -> None:
+        """Open no new round until ``resume``, also after a restart."""
+        self._switch.pause()
+
+    def resume(self) -> None:
+        """Open rounds again, also one that was given up."""
+        self._switch.resume()
+        if self._machine.phase is Phase.GIVEN_UP:
+            self._machine.resume()
+        self._changed.set()
+
+    def drain(self) -> None:
+        """Finish the running round, for which its devices may still come, then end ``run``."""
+        self._switch.drain()
+        self._changed.set()
+
+    async def status(self) -> pb.StatusResponse:
+        """Say where the run stands; who serves the operator adds what is fixed."""
+        deadline = self._machine.deadline
+        remaining_s = 0.0 if deadline is None else max(0.0, deadline - time.monotonic())
+        shortage = None
+        if self._machine.phase is Phase.WAITING:
+            shortage = await self._keeper.shortage(self._machine.round_number)
+        return pb.StatusResponse(
+            round_number=self._machine.round_number,
+            phase=self._machine.phase.value,
+            enrolled_clients=len(await self._membership.population()),
+            connected_clients=len(self._dispatcher),
+            leased_clients=self._machine.leased_count,
+            committed_clients=self._machine.committed_count,
+            remaining_ms=round(remaining_s * 1000),
+            paused=self._switch.is_paused,
+            guarantee=self._shelf.guarantee,
+            personalisation=self._shelf.travel,
+            growth=self._shelf.growth,
+            shortage=shortage or "",
+        )
+
+    # The rounds.
+
+    async def run(self, restored: RoundInHand | None) -> None:
+        """Run rounds until the coordinator is drained.
+
+        Args:
+            restored: The round that an earlier process had opened, if there is one.
+
+        Raises:
+            OSError: If the disk is full while a round is closed; nothing is lost.
+        """
+        self._take_up(restored)
+        if restored is None:
+            self.intake.end_round()
+        await self._open_fits()
+        if self._machine.phase is Phase.FINISHED:
+            self._finish_if_over()
+        while True:
+            self._changed.clear()
+            if await self._step():
+                continue
+            if self._switch.is_draining and self._may_end:
+                break
+            await self._wait()
+        # The next process knows nothing of this one's leases: those of fits and of buffered rounds.
+        self._dispatcher.end_leases("draining")
+        self._dispatcher.dismiss_all("draining", _DRAINING_RETRY_S)
+        await self._shelf.finish()
+
+    async def _step(self) -> bool:
+        """Do what is due; return whether there was anything."""
+        if self._evaluation.in_hand is not None:
+            counts = self._evaluation.tick(time.monotonic())
+            if counts is not None:
+                await self._end_evaluation(counts)
+            return counts is not None
+        if self._machine.phase is not Phase.OPEN and self._renewal.is_due:
+            await self._renewal.renew()
+            await self._open_fits()
+        if self._machine.phase is Phase.WAITING:
+            return await self._open_round()
+        order = self._machine.tick(time.monotonic())
+        if isinstance(order, Close):
+            await self._close_round(order)
+        elif isinstance(order, Abort):
+            await self._abort_round(order)
+        elif isinstance(self._machine, BufferedMachine) and self._machine.phase is Phase.OPEN:
+            # Places come free all the time: with commits, and with leases that took too long.
+            self._end_leases("its time was over", self._machine.contributors)
+            self._dispatcher.offer_all()
+        return order is not None
+
+    @property
+    def _may_end(self) -> bool:
+        """Return whether no round is open, or one that may lack its quorum for ever.
+
+        The next start goes on with that one.
+        """
+        if isinstance(self._machine, BufferedMachine) and self._machine.lacks_quorum:
+            return True
+        return self._machine.phase is not Phase.OPEN
+
+    async def _wait(self) -> None:
+        """Sleep until something happens, a deadline passes or certificates are due."""
+        wakeup = self._evaluation.next_wakeup or self._machine.next_wakeup
+        left_s = None if wakeup is None else wakeup - time.monotonic()
+        # Past the deadline only a running commit holds the round open, and its end wakes us.
+        renewal_s = self._renewal.wait_s
+        timeout_s = min(left_s, renewal_s) if left_s is not None and left_s > 0 else renewal_s
+        try:
+            await asyncio.wait_for(self._changed.wait(), timeout_s)
+        except TimeoutError:
+            return
+
+    async def _open_round(self) -> bool:
+        may_open = not (self._switch.is_paused or self._switch.is_draining)
+        if not may_open or len(self._dispatcher) < self._quorum:
+            return False
+        number = self._machine.round_number
+        try:
+            await self._keeper.admit(number, self._machine.attempt)
+        except BudgetExceededError as error:
+            _LOG.error("the run ends before round %s: %s", number, error)
+            self._machine.finish()
+            self._finish_if_over()
+            return True
+        population = await self._keeper.population(number)
+        now = time.monotonic()
+        try:
+            if not self._machine.open_round(population, now):
+                await self._tell_shortage(number)
+                return False
+        except CohortOverflowError as error:
+            _LOG.warning("round %s is drawn again: %s", number, error)
+            return True
+        except PopulationTooLargeError as error:
+            _LOG.error("paused before round %s: %s", number, error)
+            self._switch.pause()
+            return False
+        # Until the new round's model is at hand, nobody gets a lease with the old one.
+        self._take_up(None)
+        cohort, deadline = self._machine.cohort, self._machine.deadline
+        self._take_up(
+            await self._keeper.open(
+                self._machine.round_number,
+                self._machine.attempt,
+                None if cohort is None else cohort.members,
+                0.0 if deadline is None else deadline - now,
+            )
+        )
+        self._dispatcher.offer_all()
+        return True
+
+    async def _tell_shortage(self, round_number: int) -> None:
+        """Log why a round cannot open, once: whoever checks in makes it be tried again."""
+        if self._told_short == round_number:
+            return
+        why = await self._keeper.shortage(round_number)
+        if why is not None:
+            self._told_short = round_number
+            _LOG.warning("round %s cannot open: %s", round_number, why)
+
+    def _take_up(self, in_hand: RoundInHand | None) -> None:
+        """Work on a round from now on; in buffered ones devices work on with what they have."""
+        self.intake.in_hand = in_hand
+        if not isinstance(self._machine, BufferedMachine):
+            return
+        number, out = self._machine.round_number, self._machine.base_rounds
+        bases = self.intake.bases
+        self.intake.bases = {base: bases[base] for base in bases if base in out and base < number}
+        if in_hand is not None:
+            self.intake.bases[number] = in_hand
+
+    async def _close_round(self, order: Close) -> None:
+        in_hand = self.intake.in_hand
+        if in_hand is None:
+            raise RuntimeError("a round must be in hand to be closed")
+        contributors = {receipt.client for receipt in order.receipts}
+        self._end_leases("the round closed", contributors)
+        self.intake.end_round()
+        of_plans, of_uploads = self._plan_refusals.copy(), self.intake.refusals.copy()
+        if not await self._keeper.close(order, in_hand, of_plans + of_uploads):
+            await self._abort_round(self._machine.abort("the updates could not be aggregated"))
+            return
+        # What was refused meanwhile is the next round's.
+        self._plan_refusals -= of_plans
+        self.intake.refusals -= of_uploads
+        self._machine.released()
+        self._end_leases("more releases were made meanwhile than an update may be old")
+        self.intake.end_round()
+        await self._open_fits()
+        if self._evaluation.is_due(order.round_number):
+            await self._begin_evaluation(contributors)
+        self._finish_if_over()
+
+    async def _abort_round(self, order: Abort) -> None:
+        _LOG.warning("round %s, attempt %s: %s", order.round_number, order.attempt, order.reason)
+        self._end_leases(order.reason)
+        self.intake.end_round()
+        await self._keeper.abort(order)
+
+    async def _begin_evaluation(self, contributors: set[str]) -> None:
+        if self._evaluation.draws_by_coins:
+            candidates = await self._keeper.population(self._machine.round_number)
+        else:
+            candidates = [name for name in self._dispatcher.clients if name not in contributors]
+        in_hand = await self._keeper.open_evaluation(self._evaluation.deadline_s)
+        if self._evaluation.begin(candidates, in_hand, time.monotonic()):
+            self._dispatcher.offer_all()
+
+    async def _end_evaluation(self, counts: Counts | LimitedSum) -> None:
+        self._end_leases("the evaluation ended")
+        number = self._machine.round_number - 1
+        await self._shelf.observe(number, await self._keeper.measured(number, counts))
+        self._finish_if_over()
+
+    def _finish_if_over(self) -> None:
+        if self._evaluation.in_hand is not None:
+            return
+        if self._shelf.has_converged:
+            self._machine.finish()
+            self._end_leases("the run is over")
+        if self._machine.phase is Phase.FINISHED:
+            # Everybody is told so, but those who can still fit a model of their own.
+            self._work.is_over = True
+            self._dispatcher.offer_all()
+
+    async def _open_fits(self) -> None:
+        """Let fits begin with the current model; those under way go on with theirs."""
+        if self._fits is not None:
+            self._fits.in_hand = await self._keeper.open_fits()
+
+    def _end_leases(self, reason: str, finished: Collection[str] = ()) -> None:
+        """End the leases of a round or an evaluation; fits go on, and what outlasts its round."""
+        self._dispatcher.end_leases(reason, finished, self._work.going_on)
+
+    def _drop(self, client: str) -> None:
+        """Wait no longer for a client, and give its place to another."""
+        self._work.decline(client)
+        self._dispatcher.done(client)
+        self._dispatcher.offer_all()
+        self._changed.set()

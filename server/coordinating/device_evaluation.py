@@ -1,0 +1,194 @@
+"""Measure a released model on devices outside the round that made it: they send back counts.
+
+One evaluation is an exchange like a round, with leases, a quorum and a deadline, but nothing is
+aggregated: counts are added up and only the sum is kept, under a guarantee one of limited counts.
+It is not taken up again after a restart; the round after it is evaluated instead.
+"""
+
+import logging
+import math
+from collections.abc import Sequence
+
+from models.tasks.metrics import Counts
+from privacy.noise.calibrated_settings import CentralNoise, TreeNoise
+from privacy.noise.limited_counts import LimitedSum
+from privacy.noise.settings import PrivacySettings
+from protos import federation_pb2 as pb
+from protos.refusals import RefusalCode
+from server.config.evaluation import EvaluationSettings
+from server.config.evaluation_rules import draws_by_coins
+from server.config.rounds import RoundSettings
+from server.devices.refused_calls import RefusedError
+from server.downlink.attempt_in_hand import RoundInHand
+from server.machine.answers import Abort, Close, Lease, LeaseGiven, Phase, Refused
+from server.machine.cohort import EntropySource, PopulationTooLargeError
+from server.machine.evaluation import evaluation_machine
+from server.machine.synchronous import RoundMachine
+
+_LOG = logging.getLogger(__name__)
+
+
+class DeviceEvaluation:
+    """Hold the evaluation that is running, if one is.
+
+    Attributes:
+        in_hand: What its devices get; None when none is running.
+    """
+
+    def __init__(
+        self,
+        settings: EvaluationSettings,
+        source: EntropySource,
+        *,
+        rounds: RoundSettings,
+        privacy: PrivacySettings,
+    ) -> None:
+        """Prepare for the evaluations of a run.
+
+        Args:
+            settings: How models are measured.
+            source: Draws the devices.
+            rounds: How the rounds' cohorts are drawn.
+            privacy: What hides a person.
+        """
+        self.in_hand: RoundInHand | None = None
+        self._settings = settings
+        self._rounds = rounds
+        self._privacy = privacy
+        self._source = source
+        self._machine: RoundMachine | None = None
+        self._total: Counts | LimitedSum = Counts()
+
+    @property
+    def next_wakeup(self) -> float | None:
+        """Return when the running evaluation ends at the latest, or None."""
+        return None if self._machine is None else self._machine.next_wakeup
+
+    @property
+    def deadline_s(self) -> float:
+        """Return the seconds that devices have to report."""
+        return self._settings.deadline_s
+
+    @property
+    def draws_by_coins(self) -> bool:
+        """Return whether secret coins draw from everybody enrolled, connected or not."""
+        return draws_by_coins(self._settings, self._rounds)
+
+    def is_due(self, round_number: int) -> bool:
+        """Return whether devices evaluate the model of this round."""
+        return self._settings.asks_devices(round_number)
+
+    def begin(self, candidates: Sequence[str], in_hand: RoundInHand, now: float) -> bool:
+        """Ask as many of the candidates as the settings say; return False if they are too few.
+
+        Args:
+            candidates: Connected devices that did not make the model; everybody enrolled where
+                coins draw.
+            in_hand: The model and a plan of kind ``evaluate``.
+            now: Seconds on the coordinator's clock.
+        """
+        machine = evaluation_machine(self._settings, self._rounds, self._source)
+        try:
+            is_open = machine.open_round(candidates, now)
+        except PopulationTooLargeError as error:
+            _LOG.error("round %s is not evaluated: %s", in_hand.round_number - 1, error)
+            return False
+        if not is_open:
+            _LOG.warning(
+                "round %s is not evaluated: %s devices are connected that did not make its model",
+                in_hand.round_number - 1,
+                len(candidates),
+            )
+            return False
+        self._machine, self.in_hand, self._total = machine, in_hand, self._nothing()
+        return True
+
+    def _nothing(self) -> Counts | LimitedSum:
+        noise, privacy = self._settings.noise, self._privacy
+        if noise is None or not isinstance(privacy, CentralNoise | TreeNoise):
+            return Counts()
+        return LimitedSum(noise, privacy.adjacency)
+
+    def work_for(self, client: str, now: float) -> pb.WorkOrder | None:
+        """Return the client's work order, or None if it is not asked."""
+        if self._machine is None or self.in_hand is None:
+            return None
+        answer = self._machine.check_in(client, now)
+        return (
+            self.in_hand.work_order(answer.lease, now) if isinstance(answer, LeaseGiven) else None
+        )
+
+    def lease_of(self, client: str, nonce: bytes, now: float) -> Lease | None:
+        """Return the client's lease in the running evaluation, or None."""
+        if self._machine is None:
+            return None
+        lease = self._machine.lease_of(client, nonce, now)
+        return None if isinstance(lease, Refused) else lease
+
+    def report(self, client: str, report: pb.ReportEvaluationRequest, now: float) -> None:
+        """Take a device's counts; a repeated report is answered and not counted again.
+
+        Raises:
+            RefusedError: If the device was not asked, or the counts are impossible.
+        """
+        if self._machine is None:
+            raise RefusedError(RefusalCode.UNKNOWN_LEASE)
+        counts = _checked(report)
+        # A device's counts have no identifier of their own: its lease's nonce serves.
+        repeated = self._machine.receipt_of(client, report.lease_nonce) is not None
+        answer = self._machine.commit(client, report.lease_nonce, report.lease_nonce, now)
+        if isinstance(answer, Refused):
+            raise RefusedError(answer.code, answer.text)
+        if repeated:
+            return
+        if isinstance(self._total, LimitedSum):
+            self._total.add(counts)
+        else:
+            self._total += counts
+
+    def leave(self, client: str) -> None:
+        """Note that the client went away."""
+        if self._machine is not None:
+            self._machine.lease_lost(client)
+
+    def decline(self, client: str) -> None:
+        """Note that the client takes no part."""
+        if self._machine is not None:
+            self._machine.decline(client)
+
+    def tick(self, now: float) -> Counts | LimitedSum | None:
+        """Return the sum once the evaluation has ended; without a quorum counts of no token."""
+        if self._machine is None or self._machine.phase is not Phase.OPEN:
+            return None
+        order = self._machine.tick(now)
+        if order is None:
+            return None
+        self._machine, self.in_hand = None, None
+        match order:
+            case Close():
+                return self._total
+            case Abort(reason=reason):
+                _LOG.warning("an evaluation came to nothing: %s", reason)
+                return Counts()
+
+
+def _checked(report: pb.ReportEvaluationRequest) -> Counts:
+    """Return the counts after checking that they can be those of a text.
+
+    Raises:
+        RefusedError: If they cannot.
+    """
+    loss = report.log_loss_sum
+    possible = report.top1_hits <= report.top3_hits <= report.token_count
+    if report.token_count < 1 or not 0 <= loss < math.inf or not possible:
+        raise RefusedError(
+            RefusalCode.COUNTS,
+            "counts must be of at least one token, with a finite loss >= 0 and "
+            "top1_hits <= top3_hits <= token_count",
+        )
+    return Counts(
+        token_count=report.token_count,
+        log_loss_sum=loss,
+        top1_hits=report.top1_hits,
+        top3_hits=report.top3_hits,
+    )

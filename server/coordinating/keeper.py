@@ -1,0 +1,389 @@
+"""Open, close and abort rounds on disk, and take one up again after a restart."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from torch import Tensor
+
+from models.plan.plan import PlanKind
+from models.plan.release_record import Metric
+from models.plan.stages import stage_figures
+from models.tasks.metrics import Counts
+from privacy.accounting.budget import BudgetExceededError
+from privacy.noise.limited_counts import LimitedSum
+from server.budget.noised_evaluations import NoisedEvaluations
+from server.budget.round_gate import RoundGate
+from server.closing.close import Closed
+from server.config.guarantee_rules import budget_of
+from server.devices.forgetting import forget_client
+from server.downlink.attempt_in_hand import RoundInHand
+from server.downlink.model_shelf import ModelShelf
+from server.downlink.personal_shelf import PersonalShelf
+from server.machine.answers import Abort, Close
+from server.machine.buffered import RoundsMachine
+from server.records.attempts import OpenAttempt, abort_attempt, next_attempt, open_attempt
+from server.records.failpoints import Failpoint, Failpoints
+from server.records.inbox import Inbox
+from server.records.store import Store
+from server.records.threads import Threads
+from server.releases.files import ReleaseFolder
+from server.releases.judge import figures_of
+from server.releases.recovery import Recovered, recover
+from server.uplink.slot_order_sum import RoundSum
+
+_LOG = logging.getLogger(__name__)
+_OTHER_TERMS = "the settings have changed its plan since it was opened; the round is tried again"
+_PAST_CAP = "the settings have lowered rounds.cap below it since it was opened; the run is over"
+
+
+class RoundKeeper:
+    """Do for each order of the round's machine what must outlast this process."""
+
+    def __init__(
+        self,
+        shelf: ModelShelf,
+        personal: PersonalShelf,
+        *,
+        store: Store,
+        inbox: Inbox,
+        releases: ReleaseFolder,
+        round_sum: RoundSum,
+        gate: RoundGate,
+        evaluations: NoisedEvaluations,
+        threads: Threads,
+        failpoints: Failpoints,
+    ) -> None:
+        """Serve one federation; call ``start`` before anything else.
+
+        Args:
+            shelf: Keeps the current model.
+            personal: Makes what of it is for one device alone.
+            store: Remembers attempts.
+            inbox: Holds sealed updates.
+            releases: Holds the files of models.
+            round_sum: Sums a round's updates.
+            gate: Knows the privacy budget and who may take part.
+            evaluations: Releases what devices counted under a guarantee.
+            threads: Do everything that takes time.
+            failpoints: Armed in tests only.
+        """
+        self._shelf = shelf
+        self._personal = personal
+        self._store = store
+        self._inbox = inbox
+        self._releases = releases
+        self._round_sum = round_sum
+        self._gate = gate
+        self._evaluations = evaluations
+        self._threads = threads
+        self._failpoints = failpoints
+        self._closing = asyncio.Lock()
+
+    async def start(self) -> Recovered:
+        """Repair what a crash left, load the current model, and say where the run goes on.
+
+        A round goes on under the terms it was opened with, or is tried again: updates made for two
+        plans cannot be summed, and a ledger must hold what a cohort's draw really costs.
+
+        Raises:
+            ReleaseError: If the files of a release are gone or damaged.
+            OSError: If the disk is full.
+        """
+
+        def repair() -> Recovered:
+            recovered = recover(self._store, self._inbox, self._releases, now=time.time())
+            self._shelf.load()
+            return recovered
+
+        recovered = await self._threads.run(repair)
+        opened = recovered.open_attempt
+        if opened is None:
+            return recovered
+        reason = await self._why_not_go_on(opened)
+        if reason is None:
+            return recovered
+        return await self._threads.run(lambda: self._start_over(opened, reason))
+
+    async def _why_not_go_on(self, opened: OpenAttempt) -> str | None:
+        """Return what the settings have changed that ends an open attempt; None if nothing has."""
+        if opened.round_number > self._gate.cap:
+            return _PAST_CAP
+        await self._shelf.grow(opened.round_number)
+        terms = self._terms(opened.round_number, opened.members)
+        return None if opened.terms_sha256 in (None, terms) else _OTHER_TERMS
+
+    def _start_over(self, opened: OpenAttempt, reason: str) -> Recovered:
+        number, attempt = opened.round_number, opened.attempt
+        _LOG.warning("round %s, attempt %s: %s", number, attempt, reason)
+        self._forget_attempt(number, attempt, reason)
+        return Recovered(*next_attempt(self._store), None, ())
+
+    def _terms(self, round_number: int, members: Sequence[str] | None) -> bytes:
+        return self._gate.entries.terms_sha256(round_number, self._shelf.plan(members))
+
+    async def announce(self, next_round: int, attempt: int) -> None:
+        """Log what the run promises and will have spent.
+
+        Args:
+            next_round: Round that is open or comes next, from 1.
+            attempt: Its attempt, from 0.
+
+        Raises:
+            LedgerError: If the privacy ledger was changed or belongs to another run.
+        """
+        for line in await self._threads.run(lambda: self._gate.outlook(next_round, attempt)):
+            _LOG.info("privacy: %s", line)
+
+    async def admit(self, round_number: int, attempt: int) -> float | None:
+        """Return ε after this attempt and its round's evaluation; None where nothing is promised.
+
+        Args:
+            round_number: Round, from 1.
+            attempt: Attempt, from 0.
+
+        Raises:
+            BudgetExceededError: If they would pass the budget.
+            LedgerError: If the privacy ledger was changed or belongs to another run.
+        """
+        return await self._threads.run(lambda: self._gate.admit(round_number, attempt))
+
+    async def population(self, round_number: int) -> list[str]:
+        """Return the names of every device that may take part in this round, sorted."""
+        return await self._threads.run(lambda: self._gate.population(round_number))
+
+    async def shortage(self, round_number: int) -> str | None:
+        """Say why this round cannot open with whoever is enrolled; None where it can."""
+        return await self._threads.run(lambda: self._gate.shortage(round_number))
+
+    async def take_up(self, machine: RoundsMachine, recovered: Recovered) -> RoundInHand | None:
+        """Put the machine into the round that an earlier process had opened, if there is one.
+
+        Raises:
+            LedgerError: If the privacy ledger was changed or belongs to another run.
+        """
+        opened = recovered.open_attempt
+        if opened is None:
+            return None
+        left_s = opened.deadline_ms / 1000 - time.time()
+        machine.restore(
+            opened.members,
+            recovered.receipts,
+            time.monotonic() + left_s,
+            await self.population(opened.round_number),
+        )
+        return await self._in_hand(opened)
+
+    async def open(
+        self, round_number: int, attempt: int, members: Sequence[str] | None, remaining_s: float
+    ) -> RoundInHand:
+        """Record an attempt, with its entry in the ledger if any, and return its sealed model.
+
+        Args:
+            round_number: Round, from 1.
+            attempt: Attempt, from 0.
+            members: The cohort, or None for ``first-come``.
+            remaining_s: Seconds until it closes.
+
+        Raises:
+            LedgerError: If the privacy ledger was written to meanwhile.
+        """
+        await self._shelf.grow(round_number)
+        opened = replace(
+            self._attempt(round_number, attempt, members, remaining_s),
+            terms_sha256=self._terms(round_number, members),
+        )
+
+        def record() -> None:
+            entry = self._gate.entries.of_attempt(round_number, attempt)
+            open_attempt(self._store, opened, entry)
+
+        await self._threads.run(record)
+        return await self._in_hand(opened)
+
+    async def open_evaluation(self, deadline_s: float) -> RoundInHand:
+        """Return the current model with a plan of kind ``evaluate``, for devices to measure."""
+        # It starts from the model that the next round starts from, and shares its sealed form.
+        next_round = self._shelf.current.round_number + 1
+        return await self._in_hand(self._attempt(next_round, 0, None, deadline_s), "evaluate")
+
+    async def measured(self, round_number: int, counts: Counts | LimitedSum) -> dict[str, Metric]:
+        """Return what an evaluation by devices comes to; nothing where it has no figure.
+
+        Raises:
+            LedgerError: If the privacy ledger was changed or belongs to another run.
+            OSError: If the disk is full; nothing is released.
+        """
+        if isinstance(counts, Counts):
+            return figures_of(counts) if counts.token_count else {}
+        try:
+            figures: dict[str, Metric] = {
+                **await self._threads.run(lambda: self._evaluations.release(round_number, counts))
+            }
+        except BudgetExceededError as error:
+            _LOG.error("round %s is not evaluated: %s", round_number, error)
+            return {}
+        if not figures:
+            _LOG.warning("the evaluation of round %s is lost in its noise", round_number)
+        return figures
+
+    def has_embedding(self, client: str) -> bool:
+        """Return whether a device needs to fit no embedding."""
+        return self._personal.has_embedding(client)
+
+    async def open_fits(self) -> RoundInHand | None:
+        """Return what devices fit their own model with; None before there is a trained one."""
+        current = self._shelf.current
+        if current.round_number == 0:
+            return None
+        sealed = await self._shelf.sealed()
+        kind = self._personal.fit_kind
+        made = None
+        if kind == "fit_embedding":
+            made = await self._personal.sealed_hypernetwork(current)
+        return RoundInHand(
+            plan=self._shelf.plan(None, kind),
+            round_number=current.round_number + 1,
+            attempt=0,
+            base_sha256=current.sha256,
+            opened_at=time.time(),
+            deadline_ms=0,
+            downlink=sealed.whole,
+            moved=sealed.moved,
+            coordinator=self._shelf.signer,
+            hypernetwork=made,
+        )
+
+    async def adopt(self, client: str, embedding: Tensor) -> None:
+        """Keep a device's own embedding, durably; a round that is being closed is waited for.
+
+        Raises:
+            ValueError: If the device has an embedding, or it does not fit.
+            OSError: If the disk is full; nothing has changed.
+        """
+        async with self._closing:
+            await self._shelf.finish()
+            await self._personal.adopt(self._shelf.current, client, embedding)
+
+    async def close(self, order: Close, in_hand: RoundInHand, refusals: Mapping[str, int]) -> bool:
+        """Sum a round and release its model; return whether it could be done.
+
+        Args:
+            order: What the machine closes.
+            in_hand: The round as its devices saw it.
+            refusals: How often devices refused its plan, or had an upload refused, by code.
+
+        Raises:
+            OSError: If the disk is full: nothing is lost, the next start closes the round again.
+        """
+        async with self._closing:
+            return await self._close(order, in_hand, refusals)
+
+    async def _close(self, order: Close, in_hand: RoundInHand, refusals: Mapping[str, int]) -> bool:
+        self._failpoints.reach(Failpoint.CLOSING)
+        try:
+            # Asked again: settings may have changed since the round was opened.
+            epsilon = await self.admit(order.round_number, order.attempt)
+        except BudgetExceededError as error:
+            _LOG.error("round %s cannot be closed: %s", order.round_number, error)
+            return False
+        base, started = self._shelf.current.parameters, time.monotonic()
+        try:
+            closed = await self._threads.run(lambda: self._round_sum.close(order, in_hand, base))
+        except ValueError as error:
+            _LOG.error("round %s cannot be closed: %s", order.round_number, error)
+            return False
+        if closed is None:
+            return False
+        figures: dict[str, Metric] = {}
+        if not self._gate.hides_figures:
+            figures |= _figures_of_updates(order, closed, refusals)
+            figures["closing_s"] = time.monotonic() - started
+        figures |= stage_figures(in_hand.plan)
+        budget = budget_of(in_hand.plan.privacy)
+        if epsilon is not None and budget is not None:
+            figures |= {"epsilon": epsilon, "delta": budget.delta}
+        if closed.next_clipping_norm is not None:
+            # The next round's plan is made from this figure, after a restart too.
+            figures["clipping_norm"] = in_hand.plan.privacy.clipping_norm
+            figures["next_clipping_norm"] = closed.next_clipping_norm
+        if closed.next_typical_norm is not None:
+            # The next round's screen starts from it, after a restart too.
+            figures["next_typical_norm"] = closed.next_typical_norm
+        await self._shelf.release(
+            closed.parameters,
+            in_hand,
+            figures,
+            clear_up=lambda: self._inbox.clear(order.round_number, order.attempt),
+        )
+        return True
+
+    async def forget(self, client: str) -> int:
+        """Delete what is known of a device; return how many updates that were.
+
+        A round that is being closed is waited for: what it learns of the device is forgotten too.
+
+        Raises:
+            UnknownClientError: If there is no such device.
+            OSError: If the disk is full; ask again.
+        """
+        async with self._closing:
+            deleted = await self._threads.run(
+                lambda: forget_client(self._store, self._inbox, client, now=time.time())
+            )
+            await self._shelf.finish()
+            await self._personal.forget(client)
+        return deleted
+
+    async def abort(self, order: Abort) -> None:
+        """Record that an attempt ended without a model; its updates are deleted."""
+        await self._threads.run(
+            lambda: self._forget_attempt(order.round_number, order.attempt, order.reason)
+        )
+
+    def _forget_attempt(self, round_number: int, attempt: int, reason: str) -> None:
+        abort_attempt(self._store, round_number, attempt, reason, now=time.time())
+        self._inbox.clear(round_number, attempt)
+
+    def _attempt(
+        self, round_number: int, attempt: int, members: Sequence[str] | None, remaining_s: float
+    ) -> OpenAttempt:
+        now = time.time()
+        return OpenAttempt(
+            round_number=round_number,
+            attempt=attempt,
+            members=None if members is None else tuple(members),
+            base_sha256=self._shelf.current.sha256,
+            opened_at=now,
+            deadline_ms=round((now + remaining_s) * 1000),
+        )
+
+    async def _in_hand(self, opened: OpenAttempt, kind: PlanKind = "train") -> RoundInHand:
+        sealed = await self._shelf.sealed()
+        return RoundInHand(
+            plan=self._shelf.plan(opened.members, kind),
+            round_number=opened.round_number,
+            attempt=opened.attempt,
+            base_sha256=opened.base_sha256,
+            opened_at=opened.opened_at,
+            deadline_ms=opened.deadline_ms,
+            downlink=sealed.whole,
+            moved=sealed.moved,
+            coordinator=self._shelf.signer,
+            generated=await self._personal.generated_parts(self._shelf.current),
+        )
+
+
+def _figures_of_updates(
+    order: Close, closed: Closed, refusals: Mapping[str, int]
+) -> dict[str, Metric]:
+    """Return what is counted over a round's updates as they came; no noise covers it."""
+    return {
+        "contributions": closed.contribution_count,
+        "clipped": closed.clipped_count,
+        **{f"refused_{code}": count for code, count in refusals.items()},
+        **{f"screened_{reason}": count for reason, count in closed.screened.items()},
+        **order.staleness(),
+    }

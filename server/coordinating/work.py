@@ -1,0 +1,102 @@
+"""Know what each device works on: a round, an evaluation, or a model of its own."""
+
+import time
+
+from protos import federation_pb2 as pb
+from server.coordinating.device_evaluation import DeviceEvaluation
+from server.coordinating.fits import Fits
+from server.devices.dispatcher import come_back
+from server.downlink.attempt_in_hand import RoundInHand
+from server.machine.answers import ComeBack, ComeBackReason, Lease, LeaseGiven
+from server.machine.buffered import RoundsMachine
+from server.uplink.acceptance import Intake
+
+_FINISHED_RETRY_S = 3600
+
+
+class Work:
+    """Give devices work, and know again what they hold a lease for.
+
+    An evaluation goes before the next round. A device that no round has a place for may fit a
+    model of its own meanwhile.
+
+    Attributes:
+        is_over: Whether devices may be told that the run is over: no evaluation is to come, and
+            fits can begin.
+    """
+
+    def __init__(
+        self,
+        machine: RoundsMachine,
+        intake: Intake,
+        evaluation: DeviceEvaluation,
+        fits: Fits | None,
+    ) -> None:
+        """Hold whoever gives leases.
+
+        Args:
+            machine: Gives those of rounds.
+            intake: Holds what such a lease is for.
+            evaluation: Gives those of evaluations.
+            fits: Gives those of fits; None where devices get a model by taking part.
+        """
+        self._machine = machine
+        self._intake = intake
+        self._evaluation = evaluation
+        self._fits = fits
+        self.is_over = False
+
+    def order_for(self, client: str) -> pb.WorkOrder | None:
+        """Return what a connected device is to do; None is to wait."""
+        now = time.monotonic()
+        if self._evaluation.in_hand is not None:
+            return self._evaluation.work_for(client, now)
+        answer = self._machine.check_in(client, now)
+        in_hand = self._intake.in_hand_of(answer.lease) if isinstance(answer, LeaseGiven) else None
+        match answer:
+            case LeaseGiven(lease) if in_hand is not None:
+                if self._fits is not None:
+                    self._fits.end(client)
+                return in_hand.work_order(lease, now)
+            case ComeBack(reason=ComeBackReason.FINISHED) if self.is_over:
+                return self._fit_for(client, now) or come_back("finished", _FINISHED_RETRY_S)
+            case ComeBack(reason=ComeBackReason.NOT_IN_COHORT | ComeBackReason.ROUND_FULL):
+                return self._fit_for(client, now)
+            case _:
+                return None
+
+    def _fit_for(self, client: str, now: float) -> pb.WorkOrder | None:
+        """Return the order by which a device without a model of its own fits one, or None."""
+        if self._fits is None:
+            return None
+        return self._fits.work_for(client, now, round(time.time() * 1000))
+
+    def lease_of(self, client: str, nonce: bytes) -> tuple[Lease, RoundInHand]:
+        """Return a lease, for training, evaluating or fitting, and what its holder works on.
+
+        Raises:
+            RefusedError: If there is no such lease.
+        """
+        asked = self._evaluation.in_hand
+        if asked is not None:
+            lease = self._evaluation.lease_of(client, nonce, time.monotonic())
+            if lease is not None:
+                return lease, asked
+        if self._fits is not None:
+            fit = self._fits.lease_of(client, nonce, time.monotonic())
+            if fit is not None:
+                return fit
+        return self._intake.lease_of(client, nonce)
+
+    def decline(self, client: str) -> None:
+        """Wait no longer for a client, whatever it works on."""
+        self._machine.decline(client)
+        self._evaluation.decline(client)
+        if self._fits is not None:
+            self._fits.decline(client)
+
+    @property
+    def going_on(self) -> frozenset[bytes]:
+        """Nonces of the leases that outlast a round: of fits, and where rounds are buffered."""
+        fits = frozenset() if self._fits is None else frozenset(self._fits.nonces)
+        return fits | self._machine.going_on

@@ -1,0 +1,254 @@
+"""Know every enrolled device: its certificates, and whether it may still take part.
+
+A device counts by the certificates this federation gave it. Revoking or forgetting it takes
+effect at its next call, because every call asks here.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, Connection, and_, or_, select, update
+
+from protos.refusals import RefusalCode
+from server.devices.device_certificates import (
+    StoredCertificate,
+    add_certificates,
+    delete_certificates,
+)
+from server.records.store import Store
+from server.records.tables import certificates, clients, tokens
+
+
+class UnknownClientError(LookupError):
+    """Raised when an operator names a client that does not exist."""
+
+
+class CallerError(Exception):
+    """Raised when a certificate gives no right to call; ``code`` says why.
+
+    Attributes:
+        code: Stable code of the refusal.
+    """
+
+    def __init__(self, code: RefusalCode, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSummary:
+    """Say what the operator may know of a client.
+
+    Attributes:
+        name: Client name.
+        enrolled_at: Seconds since 1970 UTC.
+        revoked_at: Seconds since 1970 UTC, or None.
+        participation_count: Rounds whose model holds an update of this client; None where a
+            guarantee keeps that to the coordinator.
+    """
+
+    name: str
+    enrolled_at: float
+    revoked_at: float | None
+    participation_count: int | None
+
+
+def enrol_client(
+    connection: Connection, client: str, given: Iterable[StoredCertificate], now: float
+) -> None:
+    """Add a client, or give a known one new certificates in place of all it had.
+
+    A client that enrols again keeps its participation count and is no longer revoked.
+
+    Args:
+        connection: A write transaction.
+        client: Client name.
+        given: One certificate for each use.
+        now: Seconds since 1970 UTC.
+    """
+    row = {"enrolled_at": now, "revoked_at": None, "forgotten_at": None}
+    known = connection.execute(update(clients).where(clients.c.name == client).values(row))
+    if not known.rowcount:
+        connection.execute(clients.insert().values(name=client, **row))
+    delete_certificates(connection, client)
+    add_certificates(connection, client, given, now)
+
+
+def renew_certificates(
+    store: Store, client: str, given: Iterable[StoredCertificate], *, now: float
+) -> None:
+    """Add a client's new certificates; of each use the current and the previous one stay valid.
+
+    A certificate that is stored already is left as it is, so a repeated renewal changes nothing.
+
+    Raises:
+        UnknownClientError: If there is no such client, or it is revoked.
+    """
+    with store.write() as connection:
+        _require_active(connection, client)
+        add_certificates(connection, client, given, now)
+
+
+def check_caller(store: Store, tls_sha256: bytes, *, now: float) -> str:
+    """Return the name of the client that a TLS certificate belongs to.
+
+    Args:
+        store: The store.
+        tls_sha256: SHA-256 of the certificate's DER, 32 bytes.
+        now: Seconds since 1970 UTC.
+
+    Raises:
+        CallerError: If the certificate is unknown, expired, or its client is revoked.
+    """
+    where = and_(certificates.c.sha256 == tls_sha256, certificates.c.key_use == "tls")
+    with store.read() as connection:
+        row = connection.execute(
+            select(clients.c.name, clients.c.revoked_at, certificates.c.not_after)
+            .join(clients, clients.c.name == certificates.c.client)
+            .where(where)
+        ).first()
+    if row is None:
+        raise CallerError(
+            RefusalCode.CERTIFICATE_UNKNOWN, "this federation does not know the certificate"
+        )
+    if row.revoked_at is not None:
+        raise CallerError(RefusalCode.CERTIFICATE_REVOKED, f"{row.name} was revoked")
+    if now > row.not_after:
+        raise CallerError(
+            RefusalCode.CERTIFICATE_EXPIRED, f"the certificate of {row.name} expired: enrol again"
+        )
+    return str(row.name)
+
+
+def population(store: Store) -> list[str]:
+    """Return the names of all clients that may be drawn: enrolled and not revoked, sorted."""
+    with store.read() as connection:
+        names = connection.execute(
+            select(clients.c.name).where(clients.c.revoked_at.is_(None)).order_by(clients.c.name)
+        ).scalars()
+        return [str(name) for name in names]
+
+
+def eligible_clients(
+    store: Store, round_number: int, *, min_separation: int, max_participation: int
+) -> list[str]:
+    """Return the names of the clients that may take part in a round of mode ``ftrl``, sorted.
+
+    Args:
+        store: The store.
+        round_number: Round, from 1.
+        min_separation: Who took part in round r can next take part in round r + this.
+        max_participation: Most rounds in which one client takes part.
+    """
+    rested = or_(
+        clients.c.last_round.is_(None), clients.c.last_round <= round_number - min_separation
+    )
+    may = and_(
+        clients.c.revoked_at.is_(None), clients.c.participation_count < max_participation, rested
+    )
+    with store.read() as connection:
+        names = connection.execute(
+            select(clients.c.name).where(may).order_by(clients.c.name)
+        ).scalars()
+        return [str(name) for name in names]
+
+
+def count_participation(
+    connection: Connection, which: ColumnElement[bool], round_number: int
+) -> None:
+    """Note that clients have an update in the released model of a round.
+
+    Args:
+        connection: The write transaction that records the release.
+        which: Picks rows of the clients' table.
+        round_number: Round, from 1.
+    """
+    connection.execute(
+        update(clients)
+        .where(which)
+        .values(participation_count=clients.c.participation_count + 1, last_round=round_number)
+    )
+
+
+def add_names(store: Store, names: Iterable[str], *, now: float) -> None:
+    """Add clients by name alone, as a simulation knows them; known ones stay as they are."""
+    with store.write() as connection:
+        known = set(connection.execute(select(clients.c.name)).scalars())
+        new = [{"name": name, "enrolled_at": now} for name in names if name not in known]
+        if new:
+            connection.execute(clients.insert(), new)
+
+
+def list_clients(store: Store) -> list[ClientSummary]:
+    """Return every client that was not forgotten, by name."""
+    columns = (
+        clients.c.name,
+        clients.c.enrolled_at,
+        clients.c.revoked_at,
+        clients.c.participation_count,
+    )
+    with store.read() as connection:
+        rows = connection.execute(
+            select(*columns).where(clients.c.forgotten_at.is_(None)).order_by(clients.c.name)
+        ).all()
+    return [ClientSummary(*row) for row in rows]
+
+
+def revoke_client(store: Store, client: str, *, now: float) -> None:
+    """Withdraw a client's right to call, and its unused tokens; twice changes nothing.
+
+    A name that was invited and never enrolled is as good: then there are tokens alone.
+
+    Raises:
+        UnknownClientError: If nobody of that name is enrolled or invited.
+    """
+    with store.write() as connection:
+        withdraw_rights(connection, client, now)
+
+
+def withdraw_rights(connection: Connection, client: str, now: float) -> None:
+    """Do what ``revoke_client`` does, within a transaction.
+
+    Args:
+        connection: A write transaction.
+        client: Client name.
+        now: Seconds since 1970 UTC.
+
+    Raises:
+        UnknownClientError: If nobody of that name is enrolled or invited.
+    """
+    # Kept, though none enrols anybody any more: the name of a token is not given again.
+    withdrawn = connection.execute(
+        update(tokens)
+        .where(tokens.c.client == client, tokens.c.used_at.is_(None))
+        .values(expires_at=0.0)
+    )
+    if not withdrawn.rowcount:
+        require_client(connection, client)
+    connection.execute(
+        update(clients)
+        .where(clients.c.name == client, clients.c.revoked_at.is_(None))
+        .values(revoked_at=now)
+    )
+
+
+def require_client(connection: Connection, client: str) -> None:
+    """Check that a client exists.
+
+    Raises:
+        UnknownClientError: If not; says how to list them.
+    """
+    found = connection.execute(select(clients.c.name).where(clients.c.name == client)).first()
+    if found is None:
+        raise UnknownClientError(
+            f"there is no client {client!r}; `sotto-server status` lists the enrolled devices"
+        )
+
+
+def _require_active(connection: Connection, client: str) -> None:
+    require_client(connection, client)
+    revoked_at = connection.execute(
+        select(clients.c.revoked_at).where(clients.c.name == client)
+    ).scalar()
+    if revoked_at is not None:
+        raise UnknownClientError(f"{client} was revoked")

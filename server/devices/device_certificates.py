@@ -1,0 +1,132 @@
+"""Keep the certificates that devices were given: the current one of each use and the one before.
+
+The one before is what a message sealed just before a renewal still needs.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, delete, select
+
+from server.records.store import Store
+from server.records.tables import certificates, clients
+
+_GENERATIONS = 2
+_COLUMNS = (
+    certificates.c.sha256,
+    certificates.c.key_use,
+    certificates.c.der,
+    certificates.c.not_after,
+)
+_NEWEST_FIRST = (certificates.c.issued_at.desc(), certificates.c.not_after.desc())
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCertificate:
+    """Hold one certificate of a device.
+
+    Attributes:
+        sha256: SHA-256 of the DER, 32 bytes.
+        key_use: ``tls``, ``wrapping`` or ``signing``.
+        der: X.509, DER.
+        not_after: Last second of validity, seconds since 1970 UTC.
+    """
+
+    sha256: bytes
+    key_use: str
+    der: bytes
+    not_after: float
+
+
+def certificates_of(store: Store, client: str, key_use: str) -> list[StoredCertificate]:
+    """Return a client's certificates of one use, newest first; none for a revoked client."""
+    with store.read() as connection:
+        rows = connection.execute(
+            select(*_COLUMNS)
+            .join(clients, clients.c.name == certificates.c.client)
+            .where(
+                certificates.c.client == client,
+                certificates.c.key_use == key_use,
+                clients.c.revoked_at.is_(None),
+            )
+            .order_by(*_NEWEST_FIRST)
+        ).all()
+    return [StoredCertificate(*row) for row in rows]
+
+
+def find_certificate(store: Store, sha256: bytes) -> StoredCertificate | None:
+    """Return the certificate of that digest, whatever became of its client, or None."""
+    with store.read() as connection:
+        row = connection.execute(select(*_COLUMNS).where(certificates.c.sha256 == sha256)).first()
+    return None if row is None else StoredCertificate(*row)
+
+
+def all_certificates(connection: Connection, client: str) -> list[StoredCertificate]:
+    """Return every certificate of a client, newest first."""
+    rows = connection.execute(
+        select(*_COLUMNS).where(certificates.c.client == client).order_by(*_NEWEST_FIRST)
+    ).all()
+    return [StoredCertificate(*row) for row in rows]
+
+
+def add_certificates(
+    connection: Connection, client: str, given: Iterable[StoredCertificate], now: float
+) -> None:
+    """Store certificates of a client and drop the generations before the last two.
+
+    A certificate that is stored already is left as it is.
+
+    Args:
+        connection: A write transaction.
+        client: Client name.
+        given: One certificate for each use.
+        now: Seconds since 1970 UTC.
+    """
+    known = {certificate.sha256 for certificate in all_certificates(connection, client)}
+    for certificate in given:
+        if certificate.sha256 not in known:
+            connection.execute(
+                certificates.insert().values(
+                    sha256=certificate.sha256,
+                    client=client,
+                    key_use=certificate.key_use,
+                    der=certificate.der,
+                    not_after=certificate.not_after,
+                    issued_at=now,
+                )
+            )
+        _drop_older_generations(connection, client, certificate.key_use)
+
+
+def keep_only_generation(store: Store, client: str, tls_sha256: bytes) -> None:
+    """Drop every certificate of a client that was not given together with one of its TLS key.
+
+    Args:
+        store: The store.
+        client: Client name.
+        tls_sha256: SHA-256 of the DER; nothing is dropped if the client has none such.
+    """
+    mine = certificates.c.client == client
+    with store.write() as connection:
+        given_at = connection.execute(
+            select(certificates.c.issued_at).where(mine, certificates.c.sha256 == tls_sha256)
+        ).scalar()
+        if given_at is not None:
+            connection.execute(
+                delete(certificates).where(mine, certificates.c.issued_at != given_at)
+            )
+
+
+def delete_certificates(connection: Connection, client: str) -> None:
+    """Delete every certificate of a client."""
+    connection.execute(delete(certificates).where(certificates.c.client == client))
+
+
+def _drop_older_generations(connection: Connection, client: str, key_use: str) -> None:
+    held = [
+        certificate.sha256
+        for certificate in all_certificates(connection, client)
+        if certificate.key_use == key_use
+    ]
+    for sha256 in held[_GENERATIONS:]:
+        connection.execute(delete(certificates).where(certificates.c.sha256 == sha256))

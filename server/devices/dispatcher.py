@@ -1,0 +1,122 @@
+"""Push work down the streams that devices hold open, and say when it has ended."""
+
+from collections.abc import Callable, Collection
+
+from protos import federation_pb2 as pb
+from protos.refusals import RefusalCode
+from server.devices.refused_calls import RefusedError
+from server.devices.sessions import Session, Sessions
+from server.records.failpoints import Failpoint, Failpoints
+
+
+class Dispatcher:
+    """Give every connected device the work there is for it, once."""
+
+    def __init__(
+        self, work_for: Callable[[str], pb.WorkOrder | None], failpoints: Failpoints
+    ) -> None:
+        """Serve one coordinator.
+
+        Args:
+            work_for: Returns the work there is now for a client, or None.
+            failpoints: Armed in tests only.
+        """
+        self._work_for = work_for
+        self._failpoints = failpoints
+        self._sessions = Sessions()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def clients(self) -> list[str]:
+        """Return the names of all connected devices."""
+        return [session.client for session in self._sessions]
+
+    def open(self, client: str) -> Session:
+        """Return a new stream for a device, with the work there is for it."""
+        session = self._sessions.open(client)
+        self._offer(session)
+        return session
+
+    def close(self, session: Session) -> bool:
+        """Forget a stream; return whether it was the device's current one."""
+        return self._sessions.close(session)
+
+    def offer_all(self) -> None:
+        """Give work to every device that has none."""
+        for session in self._sessions:
+            self._offer(session)
+
+    def offer(self, client: str, answered: bytes) -> None:
+        """Note that a device has answered a lease, and give it what there is now.
+
+        Args:
+            client: The device.
+            answered: The lease; it may have been given another meanwhile, which stays.
+        """
+        self.done(client, answered)
+        session = self._sessions.get(client)
+        if session is not None:
+            self._offer(session)
+
+    def done(self, client: str, answered: bytes | None = None) -> None:
+        """Note that a device's work is answered: it is not told that its lease has ended.
+
+        Args:
+            client: The device.
+            answered: The lease that was answered; None for whichever it has.
+        """
+        session = self._sessions.get(client)
+        if session is not None and answered in (None, session.nonce):
+            session.nonce = None
+
+    def end_leases(
+        self, reason: str, finished: Collection[str] = (), going_on: Collection[bytes] = ()
+    ) -> None:
+        """Take every device's work away, and tell those that have not finished it.
+
+        Args:
+            reason: Why, for the devices.
+            finished: Devices whose work is done.
+            going_on: Leases that stay.
+        """
+        for session in self._sessions:
+            if session.nonce in going_on:
+                continue
+            if session.nonce is not None and session.client not in finished:
+                session.push(_ended(session.nonce, reason))
+            session.nonce = None
+
+    def dismiss_all(self, reason: str, seconds: int) -> None:
+        """End every stream and say when to come back."""
+        for session in self._sessions:
+            session.push(come_back(reason, seconds))
+
+    def expel(self, client: str) -> None:
+        """End the stream of a device that was revoked."""
+        session = self._sessions.get(client)
+        if session is not None:
+            session.refuse(RefusedError(RefusalCode.CERTIFICATE_REVOKED, f"{client} was revoked"))
+
+    def _offer(self, session: Session) -> None:
+        order = self._work_for(session.client)
+        if order is None:
+            return
+        if not order.HasField("lease"):
+            session.push(order)
+        elif session.nonce != order.lease.nonce:
+            if session.nonce is not None:
+                session.push(_ended(session.nonce, "other work goes first"))
+            session.nonce = order.lease.nonce
+            session.push(order)
+            self._failpoints.reach(Failpoint.LEASE_GIVEN)
+
+
+def _ended(nonce: bytes, reason: str) -> pb.WorkOrder:
+    return pb.WorkOrder(lease_ended=pb.LeaseEnded(nonce=nonce, reason=reason))
+
+
+def come_back(reason: str, seconds: int) -> pb.WorkOrder:
+    """Return the order that ends a stream until later."""
+    return pb.WorkOrder(retry_after=pb.RetryAfter(seconds=seconds, reason=reason))

@@ -1,0 +1,87 @@
+"""Keep one open stream per device, and push work orders down it.
+
+A device has at most one stream. When an identity checks in a second time the newer stream stays
+and the older one is refused with ``identity_in_use``: a device that lost its connection is served
+at once, and two agents that share an identity learn of it instead of taking turns.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+from protos import federation_pb2 as pb
+from protos.refusals import RefusalCode
+from server.devices.refused_calls import RefusedError
+
+
+class Session:
+    """Hold one device's open stream.
+
+    Attributes:
+        client: The device's name.
+        nonce: The lease that was last pushed to it and has not ended; None if there is none.
+    """
+
+    def __init__(self, client: str) -> None:
+        self.client = client
+        self.nonce: bytes | None = None
+        self._orders: asyncio.Queue[pb.WorkOrder | RefusedError] = asyncio.Queue()
+
+    def push(self, order: pb.WorkOrder) -> None:
+        """Send an order; one with ``retry_after`` is the stream's last."""
+        self._orders.put_nowait(order)
+
+    def refuse(self, refused: RefusedError) -> None:
+        """End the stream with a refusal."""
+        self._orders.put_nowait(refused)
+
+    async def orders(self) -> AsyncIterator[pb.WorkOrder]:
+        """Yield orders as they are pushed.
+
+        Raises:
+            RefusedError: If the stream is ended with a refusal.
+        """
+        while True:
+            order = await self._orders.get()
+            if isinstance(order, RefusedError):
+                raise order
+            yield order
+            if order.HasField("retry_after"):
+                return
+
+
+class Sessions:
+    """Hold every open stream by client name."""
+
+    def __init__(self) -> None:
+        self._by_client: dict[str, Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_client)
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(list(self._by_client.values()))
+
+    def get(self, client: str) -> Session | None:
+        """Return the client's stream, or None when it is away."""
+        return self._by_client.get(client)
+
+    def open(self, client: str) -> Session:
+        """Return a new stream for the client and end its older one."""
+        older = self._by_client.get(client)
+        if older is not None:
+            older.refuse(
+                RefusedError(
+                    RefusalCode.IDENTITY_IN_USE,
+                    f"{client} checked in again from elsewhere; one identity serves one agent",
+                )
+            )
+        session = Session(client)
+        self._by_client[client] = session
+        return session
+
+    def close(self, session: Session) -> bool:
+        """Forget a stream; return whether it was the client's current one."""
+        if self._by_client.get(session.client) is not session:
+            return False
+        del self._by_client[session.client]
+        return True

@@ -1,0 +1,151 @@
+"""Hold what every device of one attempt gets and must send back."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from models.compression.update_format import UpdateFormat, update_format
+from models.plan.plan import Plan, upload_schema
+from models.vector.base_digest import base_digest
+from privacy.identities.certificates import Certificates
+from privacy.sealing.envelope import Direction, MessageContext, sealed_bytes
+from protos import federation_pb2 as pb
+from protos.version import VERSION
+from server.downlink.generated_parts import GeneratedParts
+from server.downlink.sealed_once import Downlink
+from server.machine.answers import Lease
+
+
+@dataclass(frozen=True)
+class SealedHypernetwork:
+    """Hold the hypernetwork as devices get it that fit an embedding.
+
+    Attributes:
+        downlink: The sealed parameters, for any device.
+        sha256: Digest of the flat parameters, 32 bytes.
+    """
+
+    downlink: Downlink
+    sha256: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundInHand:
+    """Hold one attempt of one round, as devices see it.
+
+    Attributes:
+        plan: What devices do.
+        round_number: Round, from 1.
+        attempt: Attempt, from 0.
+        base_sha256: Digest of the shared parameters that the round starts from.
+        opened_at: When it was opened, seconds since 1970 UTC.
+        deadline_ms: When it closes, milliseconds since 1970 UTC; the same after a restart.
+        downlink: The sealed shared parameters.
+        moved: The same for a device that holds an earlier release, by that one's digest.
+        coordinator: Certificates of the keys that signed them and that updates are sealed to.
+        generated: What is generated and sealed for each device alone; None where the method
+            generates nothing.
+        hypernetwork: What an embedding is fitted with; only under a plan of that kind.
+    """
+
+    plan: Plan
+    round_number: int
+    attempt: int
+    base_sha256: bytes
+    opened_at: float
+    deadline_ms: int
+    downlink: Downlink
+    coordinator: Certificates
+    generated: GeneratedParts | None = None
+    hypernetwork: SealedHypernetwork | None = None
+    moved: Mapping[bytes, Downlink] = field(default_factory=dict)
+
+    @cached_property
+    def _travels_as(self) -> UpdateFormat:
+        return update_format(self.plan, self.round_number)
+
+    @property
+    def upload_bytes(self) -> int:
+        """Size of every sealed update of this round; where it varies, of the largest."""
+        return sealed_bytes(self._travels_as.payload_bytes)
+
+    def check_upload_size(self, total_bytes: int) -> None:
+        """Check the announced size of a sealed update.
+
+        Raises:
+            ValueError: If no update of this round has it.
+        """
+        sizes = self._travels_as.least_bytes, self._travels_as.payload_bytes
+        least, largest = (sealed_bytes(size) for size in sizes)
+        allowed = str(largest) if least == largest else f"{least} to {largest}"
+        if not least <= total_bytes <= largest:
+            raise ValueError(f"total_bytes must be {allowed}, got {total_bytes}")
+
+    def part(self, request: pb.FetchModelRequest) -> Downlink | GeneratedParts | None:
+        """Return the part of the model that a device asks for; None where there is none such."""
+        match request.part:
+            case pb.MODEL_PART_SHARED if request.base_sha256:
+                return self.moved.get(request.base_sha256)
+            case pb.MODEL_PART_SHARED:
+                return self.downlink
+            case pb.MODEL_PART_GENERATED:
+                return self.generated
+            case pb.MODEL_PART_HYPERNETWORK if self.hypernetwork is not None:
+                return self.hypernetwork.downlink
+        return None
+
+    def work_order(self, lease: Lease, now: float) -> pb.WorkOrder:
+        """Return the order that gives a device its lease.
+
+        Args:
+            lease: The lease.
+            now: Seconds on the machine's clock.
+        """
+        return pb.WorkOrder(
+            lease=pb.Lease(
+                software_version=VERSION,
+                nonce=lease.nonce,
+                round_number=self.round_number,
+                slot=lease.slot,
+                remaining_ms=max(0, round((lease.deadline - now) * 1000)),
+                plan=self.plan.encode(),
+                base_sha256=self.base_sha256,
+                upload_bytes=self.upload_bytes,
+                download_bytes=self.downlink.total_bytes,
+                attempt=self.attempt,
+                deadline_ms=self.deadline_ms,
+                coordinator=pb.Certificates(
+                    wrapping=self.coordinator.wrapping, signing=self.coordinator.signing
+                ),
+                generated_bytes=0 if self.generated is None else self.generated.total_bytes,
+                hypernetwork_bytes=(
+                    0 if self.hypernetwork is None else self.hypernetwork.downlink.total_bytes
+                ),
+                moved=[
+                    pb.MovedModel(base_sha256=base, download_bytes=downlink.total_bytes)
+                    for base, downlink in self.moved.items()
+                ],
+            )
+        )
+
+    def uplink_context(self, client: str, slot: int, nonce: bytes) -> MessageContext:
+        """Return what the sealed update of a lease must belong to.
+
+        Blocks where the device's generated parameters were not asked for yet: their digest is part
+        of it.
+        """
+        base = self.base_sha256
+        if self.generated is not None:
+            base = self.generated.base_of(client)
+        elif self.hypernetwork is not None:
+            base = base_digest(base, self.hypernetwork.sha256)
+        return MessageContext(
+            direction=Direction.UPLINK,
+            run=bytes.fromhex(self.plan.run),
+            round_number=self.round_number,
+            slot=slot,
+            lease_nonce=nonce,
+            base_sha256=base,
+            schema_sha256=upload_schema(self.plan).sha256,
+            deadline_ms=self.deadline_ms,
+        )

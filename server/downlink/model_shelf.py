@@ -1,0 +1,386 @@
+"""Hold the current model: load it, seal it for devices, put the next one in its place.
+
+A model is released in an order that no crash can break: files first, then one transaction. Only
+then does it leave, as the next round's downlink, which was sealed while the files were flushed.
+Naming the files, figures and clearing up follow behind the next round's back; after a crash the
+next start does them.
+"""
+
+import asyncio
+import dataclasses
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from models.networks.grown_layers import grow
+from models.plan.plan import Plan, PlanKind, released_schema
+from models.plan.release_record import Metric, ReleaseError
+from models.plan.stages import describe_stage, next_stage
+from models.text.vocabulary import Vocabulary
+from models.vector.codec import Payload, encode
+from models.vector.schema import RELEASED, Schema
+from privacy.identities.certificates import Certificates
+from privacy.identities.party import Identity
+from server.config.federation import FederationConfig
+from server.downlink.attempt_in_hand import RoundInHand
+from server.downlink.release_writer import Model, ReleaseWriter, clipping_norm_after
+from server.downlink.round_plan import round_plan
+from server.downlink.sealed_model import ModelSealer, SealedModel
+from server.records.failpoints import Failpoint, Failpoints
+from server.records.store import Store
+from server.records.threads import Threads
+from server.releases.files import NewRelease, ReleaseFolder, parameters_digest
+from server.releases.judge import Judge, in_words
+from server.releases.method_state import MethodState, method_state_of
+from server.releases.metrics_log import MetricsLog
+from server.releases.public_evaluation import PublicText
+from server.releases.publishing import (
+    NO_PREVIOUS,
+    add_metrics,
+    last_release,
+    list_releases,
+    publish_release,
+    record_release,
+    release_round,
+)
+from server.releases.starting_model import starting_parameters
+
+_LOG = logging.getLogger(__name__)
+
+
+class ModelShelf:
+    """Keep the current model of one federation.
+
+    Attributes:
+        guarantee: What the noise mode promises, in words.
+        travel: The personalisation method, and what travels under it.
+    """
+
+    def __init__(
+        self,
+        config: FederationConfig,
+        run: str,
+        vocabulary: Vocabulary | None,
+        *,
+        store: Store,
+        releases: ReleaseFolder,
+        metrics: MetricsLog,
+        identity: Identity,
+        method: MethodState,
+        public_text: PublicText | None,
+        threads: Threads,
+        failpoints: Failpoints,
+        on_stage: Callable[[Plan], None],
+    ) -> None:
+        """Serve one federation; call ``load`` before anything else.
+
+        Args:
+            config: The federation.
+            run: Identifier of the run, 32 hex digits.
+            vocabulary: Its words; None for a task without words.
+            store: Remembers releases.
+            releases: Holds their files.
+            metrics: Takes each round's figures.
+            identity: Signs models and releases.
+            method: Is released with the model.
+            public_text: What models are evaluated on; None for nothing.
+            threads: Do everything that takes time.
+            failpoints: Armed in tests only.
+            on_stage: Called with a plan of each stage that the model comes to.
+        """
+        self.guarantee = config.privacy.guarantee
+        self.travel = config.travel
+        self._config = config
+        self._run = run
+        self._vocabulary = vocabulary
+        self._store = store
+        self._releases = releases
+        self._metrics = metrics
+        self._identity = identity
+        self._method = method
+        self._on_stage = on_stage
+        self._threads = threads
+        self._failpoints = failpoints
+        self._judge = Judge(config, public_text)
+        self._model: Model | None = None
+        self._sealing: asyncio.Task[SealedModel] | None = None
+        self._writer = ReleaseWriter(config, run, store, releases, threads)
+        self._sealer = ModelSealer(bytes.fromhex(run), config.compression)
+        self._behind: asyncio.Task[None] | None = None
+
+    @property
+    def current(self) -> Model:
+        """Return the model that the next round starts from.
+
+        Raises:
+            RuntimeError: Before ``load``.
+        """
+        if self._model is None:
+            raise RuntimeError("the model must be loaded first")
+        return self._model
+
+    @property
+    def has_converged(self) -> bool:
+        """Return whether the run has met its convergence criterion."""
+        return self._judge.has_converged
+
+    def load(self) -> None:
+        """Load the newest release, or make the first one; blocks.
+
+        Raises:
+            ReleaseError: If the files of the release are gone or damaged.
+            MethodStateError: If its personalisation state is not one of the settings' method.
+            OSError: If the disk is full.
+        """
+        last = last_release(self._store)
+        if last is None:
+            self._model = self._release_initial()
+            return
+        stored = self._releases.read(last.round_number)
+        stage = stored.plan.growth_stage
+        if stage is not None:
+            self._method.begin_at(method_state_of(self._config, stage))
+            self._on_stage(stored.plan)
+        self._method.restore(stored.personalisation)
+        sha256 = last.parameters_sha256
+        self._model = Model(
+            last.round_number,
+            torch.tensor(stored.parameters),
+            sha256,
+            sha256,
+            stage,
+            clipping_norm_after(last.metrics),
+        )
+        self._remember_before(last.round_number)
+        released = list_releases(self._store)
+        for release in released:
+            self._judge.observe(release.round_number, release.metrics)
+        self._point_to_best()
+        self._metrics.complete(released)
+
+    def _point_to_best(self) -> None:
+        """Point ``best`` to the best round so far, where a crash came between the two."""
+        best = self._judge.best_round
+        if not self._config.evaluation.keep_best or best in (None, self._releases.pointed("best")):
+            return
+        if self._releases.path(best).is_dir():
+            self._releases.point("best", best)
+            _LOG.info("round %s is the best so far, which releases/best did not say", best)
+        else:
+            _LOG.warning(
+                "releases/best cannot name the best model so far: round %s is not kept any more",
+                best,
+            )
+
+    def _remember_before(self, last_round: int) -> None:
+        """Take up the releases before the newest that devices may hold, as far as they are kept."""
+        for number in range(max(0, last_round - self._sealer.remembers), last_round):
+            try:
+                stored = self._releases.read(number)
+            except ReleaseError:
+                continue  # Not kept, or damaged: devices that hold it fetch a whole model.
+            flat = stored.parameters
+            self._sealer.remember(released_schema(stored.plan), flat, parameters_digest(flat))
+
+    def take_identity(self, identity: Identity) -> None:
+        """Sign with renewed keys from now on; between rounds only."""
+        self._identity = identity
+        self._sealing = None
+
+    @property
+    def signer(self) -> Certificates:
+        """Return the certificates of whoever signs the current model."""
+        return self._identity.certificates
+
+    async def sealed(self) -> SealedModel:
+        """Return the current model as devices get it."""
+        if self._sealing is None:
+            model = self.current
+            self._sealing = asyncio.create_task(
+                self._threads.run(lambda: self._seal(model, self._encode(model.parameters)))
+            )
+        return await self._sealing
+
+    async def grow(self, round_number: int) -> None:
+        """Give the current model the layers that a round starts with, if there are any.
+
+        What they are follows from the settings alone, so a restart comes to the same ones.
+
+        Args:
+            round_number: The round that is to be opened, from 1.
+
+        Raises:
+            ValueError: If the round is of an earlier stage than the model.
+        """
+        plan = next_stage(self.plan(None), round_number)
+        while plan is not None:
+            await self._threads.run(partial(self._grow_to, plan))
+            self._sealing = None
+            _LOG.info("round %s starts with a grown model, %s", round_number, self.growth)
+            plan = next_stage(plan, round_number)
+
+    def _grow_to(self, plan: Plan) -> None:
+        model = self.current
+        parameters = grow(model.parameters, self.plan(None), plan, released_schema)
+        self._method.grow(plan)
+        self._on_stage(plan)
+        self._model = dataclasses.replace(
+            model,
+            parameters=parameters,
+            sha256=parameters_digest(parameters.numpy()),
+            growth_stage=plan.growth_stage,
+        )
+
+    @property
+    def growth(self) -> str:
+        """Return the stage of the current model in words; empty where it does not grow."""
+        growth, stage = self._config.growth, self.current.growth_stage
+        return "" if growth is None or stage is None else describe_stage(growth, stage)
+
+    def plan(self, members: Sequence[str] | None, kind: PlanKind = "train") -> Plan:
+        """Return what devices of a round do.
+
+        Args:
+            members: The cohort, or None for ``first-come``.
+            kind: What they do.
+        """
+        model = self._model
+        return round_plan(
+            self._config,
+            self._run,
+            self._vocabulary,
+            members,
+            kind=kind,
+            clipping_norm=None if model is None else model.clipping_norm,
+            growth_stage=None if model is None else model.growth_stage,
+        )
+
+    async def release(
+        self,
+        parameters: Tensor,
+        in_hand: RoundInHand,
+        figures: Mapping[str, Metric],
+        clear_up: Callable[[], None],
+    ) -> None:
+        """Put a round's outcome in the current model's place.
+
+        Args:
+            parameters: The outcome, flat float32, shape ``(elements,)``.
+            in_hand: The round.
+            figures: Figures of the round; those of an evaluation are added.
+            clear_up: Removes what the round needs no more; runs behind the next round's back.
+
+        Raises:
+            OSError: If the disk is full; the current model stays.
+        """
+        new = await self._threads.run(lambda: self._described(in_hand, parameters, figures))
+        written = await self._writer.write(new, in_hand.plan.privacy, self._identity, self._seal)
+        self._failpoints.reach(Failpoint.NOISED)
+        await self.finish()
+        opened_at = in_hand.opened_at
+        duration_s = await self._threads.run(
+            lambda: record_release(
+                self._store, written.new, written.record, opened_at=opened_at, now=time.time()
+            )
+        )
+        self._failpoints.reach(Failpoint.RELEASE_RECORDED)
+        self._model, self._sealing = written.model, written.sealing
+        number, metrics = new.round_number, new.metrics
+        _LOG.info("round %s released in %.1f s: %s", number, duration_s, in_words(metrics))
+        is_best = self._judge.observe(number, metrics)
+
+        def follow_up() -> None:
+            self._publish(new, is_best=is_best)
+            clear_up()
+            self._metrics.write(list_releases(self._store, number))
+
+        self._behind = asyncio.create_task(self._threads.run(follow_up))
+
+    def _described(
+        self, in_hand: RoundInHand, parameters: Tensor, figures: Mapping[str, Metric]
+    ) -> NewRelease:
+        """Evaluate a round's outcome and return what its release says of it."""
+        number = in_hand.round_number
+        metrics = {**figures, **self._judge.evaluate(number, self.plan(None), parameters)}
+        previous = self.current.released_sha256
+        return self._new_release(number, in_hand.attempt, parameters, previous, metrics)
+
+    async def observe(self, round_number: int, figures: Mapping[str, Metric]) -> None:
+        """Record what devices found of the model of a round, if anything."""
+        if not figures:
+            return
+        await self.finish()
+        await self._threads.run(lambda: add_metrics(self._store, round_number, dict(figures)))
+        if self._judge.observe(round_number, figures) and self._config.evaluation.keep_best:
+            await self._threads.run(lambda: self._releases.point("best", round_number))
+        _LOG.info("round %s on devices: %s", round_number, in_words(figures))
+
+    async def finish(self) -> None:
+        """Wait for what follows behind the last round."""
+        if self._behind is not None:
+            await self._behind
+
+    def _release_initial(self) -> Model:
+        parameters = starting_parameters(self._config, self.plan(None))
+        figures = self._judge.evaluate(0, self.plan(None), parameters)
+        new = self._new_release(0, 0, parameters, NO_PREVIOUS, figures)
+        now = time.time()
+        record = release_round(
+            self._store, self._releases, new, self._identity, opened_at=now, now=now
+        )
+        sha256 = bytes.fromhex(record.parameters_sha256)
+        return Model(0, parameters, sha256, sha256, new.plan.growth_stage)
+
+    def _publish(self, new: NewRelease, *, is_best: bool) -> None:
+        publish_release(self._store, self._releases, new.round_number, now=time.time())
+        self._failpoints.reach(Failpoint.PUBLISHED)
+        if is_best and self._config.evaluation.keep_best:
+            self._releases.point("best", new.round_number)
+        first_kept = new.round_number + 1 - self._config.store.keep_releases
+        self._releases.prune(range(first_kept, new.round_number + 1))
+
+    def _encode(self, parameters: Tensor) -> Payload:
+        return encode(self._released, parameters.numpy())
+
+    @property
+    def _released(self) -> Schema:
+        """Return the tensors of the current model that a release holds."""
+        return self._config.schema_at(self.current.growth_stage).with_roles(*RELEASED)
+
+    def _seal(self, model: Model, payload: Payload) -> SealedModel:
+        released = self._released
+        flat = model.parameters.numpy()
+        sealed = self._sealer.seal(
+            released,
+            flat,
+            payload,
+            round_number=model.round_number + 1,
+            base_sha256=model.sha256,
+            sender=self._identity,
+        )
+        self._sealer.remember(released, flat, model.sha256)
+        return sealed
+
+    def _new_release(
+        self,
+        round_number: int,
+        attempt: int,
+        parameters: Tensor,
+        previous_sha256: bytes,
+        metrics: dict[str, Metric],
+    ) -> NewRelease:
+        return NewRelease(
+            round_number=round_number,
+            attempt=attempt,
+            plan=self.plan(None),
+            vocabulary=self._vocabulary,
+            parameters=parameters.numpy(),
+            previous_sha256=previous_sha256,
+            metrics=metrics,
+            guarantee=self.guarantee,
+            personalisation=self._method.encoded(),
+        )

@@ -1,0 +1,149 @@
+"""Make what of the current model is for one device alone, and change what is known of a device.
+
+What the personalisation method has learnt lies in the newest release; what changes between two
+rounds (a device is forgotten, or has fitted its own embedding) changes it there, durably, before it
+is acknowledged. Whoever calls sees to it that no round is closed meanwhile.
+"""
+
+from functools import partial
+from pathlib import Path
+
+from torch import Tensor
+
+from models.networks.flat_parameters import parameters_sha256
+from models.plan.plan import PlanKind
+from models.vector.codec import encode
+from privacy.identities.party import Identity
+from server.config.federation import FederationConfig
+from server.config.fitting import fit_kind
+from server.downlink.attempt_in_hand import SealedHypernetwork
+from server.downlink.generated_parts import GeneratedParts
+from server.downlink.release_writer import Model
+from server.downlink.sealed_once import Downlink
+from server.records.threads import Threads
+from server.releases.erasing import erase_client, replace_state
+from server.releases.files import ReleaseFolder
+from server.releases.method_state import MethodState, method_state_of
+
+
+class PersonalShelf:
+    """Serve one federation's personalisation method."""
+
+    def __init__(
+        self,
+        config: FederationConfig,
+        run: str,
+        *,
+        method: MethodState,
+        releases: ReleaseFolder,
+        parts: Path,
+        identity: Identity,
+        threads: Threads,
+    ) -> None:
+        """Serve one federation.
+
+        Args:
+            config: The federation.
+            run: Identifier of the run, 32 hex digits.
+            method: Makes generated parameters, and knows devices.
+            releases: Hold what it has learnt.
+            parts: Folder for what is sealed for one device each.
+            identity: Signs parts and releases.
+            threads: Do everything that takes time.
+        """
+        self._config = config
+        self._run = bytes.fromhex(run)
+        self._method = method
+        self._releases = releases
+        self._parts = parts
+        self._identity = identity
+        self._threads = threads
+
+    def take_identity(self, identity: Identity) -> None:
+        """Sign with renewed keys from now on; between rounds only."""
+        self._identity = identity
+
+    @property
+    def fit_kind(self) -> PlanKind:
+        """What a device does that took part in no round, to get a model of its own."""
+        return fit_kind(self._config.personalisation)
+
+    def has_embedding(self, client: str) -> bool:
+        """Return whether a device needs to fit no embedding: it has one, or the method has none."""
+        return self._method.knows(client)
+
+    async def generated_parts(self, model: Model) -> GeneratedParts | None:
+        """Return what the next attempt's devices get for themselves; None where it is nothing."""
+        if not self._method.generated.tensors:
+            return None
+        return await self._threads.run(
+            lambda: GeneratedParts(
+                self._method,
+                self._parts,
+                run=self._run,
+                round_number=model.round_number + 1,
+                base_sha256=model.sha256,
+                sender=self._identity,
+                threads=self._threads,
+            )
+        )
+
+    async def sealed_hypernetwork(self, model: Model) -> SealedHypernetwork:
+        """Return what devices fit an embedding with.
+
+        Raises:
+            RuntimeError: If the method has no hypernetwork.
+        """
+
+        def seal() -> SealedHypernetwork:
+            phi, schema = self._method.phi(), self._method.phi_schema
+            downlink = Downlink.seal(
+                encode(schema, phi.numpy()),
+                run=self._run,
+                round_number=model.round_number + 1,
+                base_sha256=model.sha256,
+                schema_sha256=schema.sha256,
+                sender=self._identity,
+            )
+            return SealedHypernetwork(downlink, parameters_sha256(phi))
+
+        return await self._threads.run(seal)
+
+    async def adopt(self, model: Model, client: str, embedding: Tensor) -> None:
+        """Take a device's own embedding into the state of the newest release, durably.
+
+        Raises:
+            ValueError: If the device has an embedding, or it does not fit.
+            OSError: If the disk is full; nothing has changed.
+        """
+
+        def keep() -> None:
+            stored = self._releases.read(model.round_number)
+            # The model may have grown for the round that is open; its release has not.
+            released = method_state_of(self._config, stored.plan.growth_stage)
+            released.restore(stored.personalisation)
+            released.adopt(client, embedding)
+            before = self._method.snapshot()
+            self._method.adopt(client, embedding)
+            try:
+                file = released.encoded() or bytearray()
+                replace_state(self._releases, stored.record, file, self._identity)
+            except OSError:
+                self._method.roll_back(before)
+                raise
+
+        await self._threads.run(keep)
+
+    async def forget(self, client: str) -> None:
+        """Erase a device from what the method has learnt, released states included.
+
+        Raises:
+            OSError: If the disk is full; ask again.
+        """
+
+        def erase() -> None:
+            self._method.forget(client)
+            fresh = partial(method_state_of, self._config)
+            erase_client(self._releases, client, fresh, self._identity)
+
+        await self._threads.run(erase)

@@ -1,0 +1,135 @@
+"""Write a round's release to the disk while its model is sealed for the next round's devices.
+
+What takes time goes side by side: the parameters are hashed while the ledger's entry is made, and
+flushed while they are sealed and described. Nothing is recorded here: files that a crash leaves
+behind belong to no release.
+"""
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from models.plan.release_record import Metric, ReleaseRecord
+from models.vector.codec import Payload, encode, payload_size
+from models.vector.schema import RELEASED, Schema
+from privacy.foundation.memory_pool import fresh_memory
+from privacy.identities.party import Identity
+from privacy.noise.settings import PrivacySettings
+from server.budget.round_entries import RoundEntries
+from server.config.federation import FederationConfig
+from server.downlink.sealed_model import SealedModel
+from server.records.store import Store
+from server.records.threads import Threads
+from server.releases.files import NewRelease, ReleaseFolder, parameters_digest
+
+
+@dataclass(frozen=True)
+class Model:
+    """Hold the parameters that the next round starts from.
+
+    Attributes:
+        round_number: Round that ended in them; 0 for the initial ones.
+        parameters: The released ones, grown where the next round starts with new layers; flat
+            float32, shape ``(elements,)``.
+        sha256: Their digest, 32 bytes.
+        released_sha256: Digest of the release, 32 bytes; another one where they have grown since.
+        growth_stage: Their stage; None where the model does not grow.
+        clipping_norm: Of the next round, where it follows the clients'; else None.
+    """
+
+    round_number: int
+    parameters: Tensor
+    sha256: bytes
+    released_sha256: bytes
+    growth_stage: int | None = None
+    clipping_norm: float | None = None
+
+
+@dataclass(frozen=True)
+class Written:
+    """Hold a release whose files are on the disk and which is not recorded yet.
+
+    Attributes:
+        new: The release, with its entry of the ledger.
+        record: What its files say.
+        model: It, as the next round's model.
+        sealing: Ends in its sealed forms.
+    """
+
+    new: NewRelease
+    record: ReleaseRecord
+    model: Model
+    sealing: asyncio.Task[SealedModel]
+
+
+class ReleaseWriter:
+    """Write the releases of one run, in the memory of the one before where the size allows it."""
+
+    def __init__(
+        self,
+        config: FederationConfig,
+        run: str,
+        store: Store,
+        releases: ReleaseFolder,
+        threads: Threads,
+    ) -> None:
+        """Begin with nothing written; arguments as for ``ModelShelf``."""
+        self._config = config
+        self._entries = RoundEntries(config, store, run)
+        self._releases = releases
+        self._threads = threads
+        self._payload: memoryview | None = None
+
+    async def write(
+        self,
+        new: NewRelease,
+        privacy: PrivacySettings,
+        identity: Identity,
+        seal: Callable[[Model, Payload], SealedModel],
+    ) -> Written:
+        """Write and flush a release's files and begin to seal its model.
+
+        Args:
+            new: The release, without its entry of the ledger.
+            privacy: What its round promised.
+            identity: Signs it.
+            seal: Makes the sealed forms of a model and its payload.
+
+        Raises:
+            OSError: If the disk is full; what was written belongs to no release.
+        """
+        run, number, stage = self._threads.run, new.round_number, new.plan.growth_stage
+        hashing = asyncio.create_task(run(lambda: parameters_digest(new.parameters)))
+        schema = self._config.schema_at(stage).with_roles(*RELEASED)
+        entry, payload = await asyncio.gather(
+            run(lambda: self._entries.of_release(number, privacy)),
+            run(lambda: self._begin(schema, new)),
+        )
+        new = dataclasses.replace(new, entry=entry)
+        writing = asyncio.create_task(run(lambda: self._releases.write_parameters(number, payload)))
+        sha256 = await hashing
+        norm = clipping_norm_after(new.metrics)
+        parameters = torch.from_numpy(new.parameters)
+        model = Model(number, parameters, sha256, sha256, stage, norm)
+        sealing = asyncio.create_task(run(lambda: seal(model, payload)))
+        describing = run(lambda: self._releases.describe(new, identity, sha256))
+        record, _ = await asyncio.gather(describing, writing)
+        await run(lambda: self._releases.complete(number))
+        return Written(new, record, model, sealing)
+
+    def _begin(self, schema: Schema, new: NewRelease) -> Payload:
+        """Make the folder of a release and return its payload."""
+        self._releases.begin(new.round_number)
+        if self._payload is None or len(self._payload) != payload_size(schema):
+            self._payload = fresh_memory(payload_size(schema))
+        return encode(schema, new.parameters, into=self._payload)
+
+
+def clipping_norm_after(figures: Mapping[str, Metric]) -> float | None:
+    """Return where a round left the clipping norm; None where it stays that of the settings."""
+    norm = figures.get("next_clipping_norm")
+    return None if norm is None else float(norm)

@@ -1,0 +1,49 @@
+"""Say what devices of a round do: the settings, as the run has brought them about by then."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from models.plan.plan import Plan, PlanKind
+from models.plan.stages import plan_at_stage
+from models.text.vocabulary import Vocabulary
+from server.config.federation import FederationConfig, make_plan
+from server.config.guarantee_rules import sampled_places
+
+
+def round_plan(
+    config: FederationConfig,
+    run: str,
+    vocabulary: Vocabulary | None,
+    members: Sequence[str] | None,
+    *,
+    kind: PlanKind = "train",
+    clipping_norm: float | None = None,
+    growth_stage: int | None = None,
+) -> Plan:
+    """Return the plan of a round.
+
+    Args:
+        config: The federation.
+        run: Identifier of the run, 32 hex digits.
+        vocabulary: Its words; None for a task without words.
+        members: The cohort, or None for ``first-come``.
+        kind: What devices do.
+        clipping_norm: Of this round, where it follows the clients'; None takes the settings'.
+        growth_stage: Stage of the model; None where it does not grow.
+    """
+    # How many were drawn by secret coins is secret; the places are not.
+    places = sampled_places(config.rounds, config.privacy)
+    size = config.rounds.cohort_size if places is None else places
+    drawn = 1 if members is None else len(members)
+    if clipping_norm is not None:
+        privacy = msgspec.structs.replace(config.privacy, clipping_norm=clipping_norm)
+        config = msgspec.structs.replace(config, privacy=privacy)
+    plan = make_plan(
+        config,
+        run,
+        kind,
+        cohort_size=drawn if size is None else size,
+        vocabulary=vocabulary,
+    )
+    return plan if growth_stage is None else plan_at_stage(plan, growth_stage)

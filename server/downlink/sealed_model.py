@@ -1,0 +1,118 @@
+"""Seal the current model in every form in which a device may fetch it.
+
+One form is the whole model. Where releases travel as what changed (``compression.downlink``), the
+whole one is squeezed, and there is one form more for each earlier release that the coordinator
+still holds: a device that has one of them fetches the way from there. Each is sealed once for a
+cohort.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from models.compression.release_delta import delta_sha256, encode_delta
+from models.settings.compression import CompressionSettings
+from models.vector.codec import FlatVector, Payload
+from models.vector.schema import Schema
+from privacy.identities.party import Identity
+from server.downlink.sealed_once import Downlink
+
+
+@dataclass(frozen=True)
+class SealedModel:
+    """Hold one model as devices fetch it.
+
+    Attributes:
+        whole: For a device that holds nothing.
+        moved: For one that holds an earlier release, by the digest of its flat parameters.
+    """
+
+    whole: Downlink
+    moved: Mapping[bytes, Downlink] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Earlier:
+    sha256: bytes
+    schema: Schema
+    flat: FlatVector
+
+
+class ModelSealer:
+    """Seal one model after the other, and remember the last ones.
+
+    A model's parameters are held, not copied: whoever gives them leaves them as they are.
+    """
+
+    def __init__(self, run: bytes, settings: CompressionSettings | None) -> None:
+        """Seal for one run.
+
+        Args:
+            run: Identifier of the run, 16 bytes.
+            settings: How releases travel; None for whole ones.
+        """
+        self._run = run
+        sends_moves = settings is not None and settings.downlink == "delta"
+        self._settings = settings if sends_moves else None
+        count = 0 if self._settings is None else self._settings.downlink_releases
+        self._earlier: deque[_Earlier] = deque(maxlen=count)
+
+    @property
+    def remembers(self) -> int:
+        """Return how many earlier releases are held at most."""
+        return self._earlier.maxlen or 0
+
+    def remember(self, schema: Schema, flat: FlatVector, sha256: bytes) -> None:
+        """Offer a way from this model with those that are sealed from now on.
+
+        Args:
+            schema: What a release holds.
+            flat: Parameters, float32, shape ``(elements,)``.
+            sha256: Their digest, 32 bytes.
+        """
+        if self.remembers and all(one.sha256 != sha256 for one in self._earlier):
+            self._earlier.append(_Earlier(sha256, schema, flat))
+
+    def seal(
+        self,
+        schema: Schema,
+        flat: FlatVector,
+        payload: Payload,
+        *,
+        round_number: int,
+        base_sha256: bytes,
+        sender: Identity,
+    ) -> SealedModel:
+        """Sign and encrypt a round's parameters in every form; blocks.
+
+        Args:
+            schema: What a release holds.
+            flat: Parameters, float32, shape ``(elements,)``.
+            payload: The same as ``models.vector.codec`` wrote them.
+            round_number: Round that starts from them, from 1.
+            base_sha256: Digest of the flat parameters.
+            sender: The coordinator.
+        """
+
+        def sealed(content: Payload, schema_sha256: bytes) -> Downlink:
+            return Downlink.seal(
+                content,
+                run=self._run,
+                round_number=round_number,
+                base_sha256=base_sha256,
+                schema_sha256=schema_sha256,
+                sender=sender,
+            )
+
+        if self._settings is None:
+            return SealedModel(sealed(payload, schema.sha256))
+        step = self._settings.downlink_step
+        whole = sealed(encode_delta(schema, None, flat, step), delta_sha256(schema, None))
+        moved = {
+            one.sha256: sealed(
+                encode_delta(schema, one.flat, flat, step), delta_sha256(schema, one.sha256)
+            )
+            for one in tuple(self._earlier)
+            if one.schema == schema and one.sha256 != base_sha256
+        }
+        return SealedModel(whole, moved)

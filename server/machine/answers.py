@@ -1,0 +1,206 @@
+"""What the state machine of a round is told and what it answers."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import fmean
+
+from protos.refusals import RefusalCode
+from server.config.buffered import staleness_of
+from server.machine.refusals import TEXTS
+
+
+class Phase(StrEnum):
+    """Say where a run stands."""
+
+    WAITING = "waiting"
+    """No round is open; the next one may be opened."""
+    OPEN = "open"
+    CLOSING = "closing"
+    """The updates are being aggregated; the round takes no more."""
+    GIVEN_UP = "given_up"
+    """A round was started over too often; the operator must resume the run."""
+    FINISHED = "finished"
+    """The run reached its cap or its convergence criterion."""
+
+
+class ComeBackReason(StrEnum):
+    """Say why a device gets no lease now. It keeps its stream open and is called."""
+
+    NO_ROUND = "no_round"
+    NOT_IN_COHORT = "not_in_cohort"
+    ALREADY_COMMITTED = "already_committed"
+    DECLINED = "declined"
+    ROUND_FULL = "round_full"
+    CLOSING = "closing"
+    GIVEN_UP = "given_up"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Hold one client's right to contribute to one attempt of one round.
+
+    Attributes:
+        nonce: 16 random bytes; bound into the sealed update.
+        client: Name of the client.
+        round_number: Round that was open when it was given, from 1.
+        attempt: How often the round was started over before, from 0.
+        slot: Place in the order of summation, from 0.
+        deadline: When it ends, in seconds of the machine's clock.
+    """
+
+    nonce: bytes
+    client: str
+    round_number: int
+    attempt: int
+    slot: int
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Hold what a commit is answered with, now and whenever it is repeated.
+
+    Attributes:
+        nonce: Nonce of the lease it was committed under.
+        client: Name of the client.
+        round_number: Round that it counts in, from 1.
+        attempt: Attempt, from 0.
+        slot: Slot of the lease.
+        message_id: Identifier of the sealed message, 16 bytes.
+        staleness: Releases made between its lease and that round, τ; 0 in synchronous rounds.
+    """
+
+    nonce: bytes
+    client: str
+    round_number: int
+    attempt: int
+    slot: int
+    message_id: bytes
+    staleness: int = 0
+
+    @property
+    def base_round(self) -> int:
+        """Return the round whose lease it was committed under."""
+        return self.round_number - self.staleness
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseGiven:
+    """Answer a check-in with a lease, new or the one the client already had."""
+
+    lease: Lease
+
+
+@dataclass(frozen=True, slots=True)
+class ComeBack:
+    """Answer a check-in with a time.
+
+    Attributes:
+        reason: Why there is no lease.
+        seconds: When to ask again if nobody calls before, in seconds, at least 1.
+    """
+
+    reason: ComeBackReason
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class CommitBegun:
+    """Answer the start of a commit: make the update durable, then finish the commit.
+
+    Attributes:
+        lease: What it is committed under.
+        round_number: Round that it will count in, from 1: a later one than the lease's where
+            rounds are buffered.
+        attempt: Attempt of that round, from 0.
+    """
+
+    lease: Lease
+    round_number: int
+    attempt: int
+
+    @property
+    def staleness(self) -> int:
+        """Return how many releases were made since the lease was given, τ."""
+        return staleness_of(self.lease.round_number, self.round_number)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """Answer a commit.
+
+    Attributes:
+        receipt: What was committed.
+        repeated: Whether it had been committed before.
+    """
+
+    receipt: Receipt
+    repeated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Answer with a refusal; nothing has changed."""
+
+    code: RefusalCode
+
+    @property
+    def text(self) -> str:
+        """Return one line that says what to do."""
+        return TEXTS[self.code]
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Order the close of a round.
+
+    Attributes:
+        round_number: Round, from 1.
+        attempt: Attempt, from 0.
+        slot_count: Places of the aggregation rule.
+        receipts: What was committed, in slot order.
+    """
+
+    round_number: int
+    attempt: int
+    slot_count: int
+    receipts: tuple[Receipt, ...]
+
+    def staleness(self) -> dict[str, float]:
+        """Return figures of how stale the updates are, in releases; none where all are fresh."""
+        ages = [receipt.staleness for receipt in self.receipts]
+        if not any(ages):
+            return {}
+        return {"mean_staleness": fmean(ages), "largest_staleness": max(ages)}
+
+    def places(self) -> dict[str, int]:
+        """Return each contributor's place in the aggregation, by client name, in [0, slot_count).
+
+        In a drawn cohort the place is the slot. With leases to spare it is the rank among those
+        who committed, because a spare lease that came to nothing is not an empty place.
+        """
+        ranked = max((receipt.slot for receipt in self.receipts), default=0) >= self.slot_count
+        return {
+            receipt.client: rank if ranked else receipt.slot
+            for rank, receipt in enumerate(self.receipts)
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """Say that an attempt ended without a model; its updates have expired.
+
+    Attributes:
+        round_number: Round, from 1.
+        attempt: Attempt that ended, from 0.
+        reason: One line for the store and the operator.
+        receipts: Acknowledged updates that expire with that reason, in slot order.
+        gives_up: Whether the retries are used up.
+    """
+
+    round_number: int
+    attempt: int
+    reason: str
+    receipts: tuple[Receipt, ...]
+    gives_up: bool

@@ -1,0 +1,37 @@
+"""Make the machine of one evaluation by devices: whom it asks, and when it is over.
+
+Coordinator and simulation draw with this very machine.
+"""
+
+import msgspec
+
+from server.config.evaluation import EvaluationSettings
+from server.config.evaluation_rules import draws_by_coins
+from server.config.rounds import RoundSettings
+from server.machine.cohort import EntropySource
+from server.machine.synchronous import RoundMachine
+
+
+def evaluation_machine(
+    evaluation: EvaluationSettings, rounds: RoundSettings, source: EntropySource
+) -> RoundMachine:
+    """Return a machine whose one round is the evaluation.
+
+    Args:
+        evaluation: Whom it asks, and for how long.
+        rounds: How the rounds' cohorts are drawn: secret coins draw these devices too.
+        source: Draws them.
+    """
+    exchange = evaluation.exchange()
+    if not draws_by_coins(evaluation, rounds):
+        return RoundMachine(exchange, source)
+    population = rounds.population_size or 0
+    coins = msgspec.structs.replace(
+        exchange,
+        selection="sampled",
+        cohort_size=None,
+        participation_rate=(evaluation.cohort_size or 0) / population,
+        population_size=population,
+        close_early=False,
+    )
+    return RoundMachine(coins, source, sampled_places=population)

@@ -1,0 +1,300 @@
+"""Run the rounds of a federation, without clock, socket or disk.
+
+The machine is told what happens and when, and answers what to do. The coordinator's service and
+the simulation drive this very class, so a simulated round and a deployed one cannot differ in who
+takes part, which slot a client has, or when a round closes.
+
+A round goes ``WAITING -> OPEN -> CLOSING -> WAITING``: ``open_round`` fixes the cohort,
+``check_in`` gives leases, ``begin_commit`` and ``finish_commit`` take updates, ``tick`` says when
+to close or abort, and ``released`` moves to the next round. A commit has two halves because an
+update must be durable before it is acknowledged: while one is between its halves the round does
+not end.
+
+Times are seconds on any clock that only goes forward.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from protos.refusals import RefusalCode
+from server.config.rounds import RoundSettings
+from server.machine.answers import (
+    Abort,
+    Close,
+    ComeBack,
+    ComeBackReason,
+    CommitBegun,
+    Committed,
+    Lease,
+    LeaseGiven,
+    Phase,
+    Receipt,
+    Refused,
+)
+from server.machine.cohort import (
+    Cohort,
+    DrawnCohort,
+    EntropySource,
+    FirstComeCohort,
+    PopulationTooLargeError,
+    draw_cohort,
+    sample_cohort,
+)
+from server.machine.leases import LeaseBook
+from server.machine.life import COME_BACK, IDLE_SECONDS, RoundLife, RoundStateError
+from server.machine.nonces import NONCE_BYTES, NonceDraw
+
+
+class RoundMachine(RoundLife):
+    """Decide about check-ins, commits and the end of every round.
+
+    Attributes:
+        phase: Where the run stands.
+        round_number: Round that is open, closing, or next; from 1, never falls.
+        attempt: How often this round was started over; from 0.
+    """
+
+    def __init__(
+        self,
+        settings: RoundSettings,
+        source: EntropySource,
+        *,
+        round_number: int = 1,
+        attempt: int = 0,
+        draw_nonce: NonceDraw | None = None,
+        sampled_places: int | None = None,
+        limits_who_comes: bool = False,
+    ) -> None:
+        """Start before a round.
+
+        Args:
+            settings: How rounds run.
+            source: Draws cohorts and nonces.
+            round_number: Next round, from 1; past the cap the run is finished.
+            attempt: Next attempt of that round, from 0.
+            draw_nonce: Draws the nonce of a lease; absent: fresh ones from ``source``.
+            sampled_places: Places M of a round whose cohort is ``sampled``; not needed else.
+            limits_who_comes: Whether a ``first-come`` round is open only to the population that
+                it was opened for.
+
+        Raises:
+            ValueError: If ``sampled_places`` is missing.
+        """
+        if (settings.selection == "sampled") != (sampled_places is not None):
+            raise ValueError("sampled_places must be given for sampled cohorts, and only there")
+        super().__init__(settings, round_number, attempt)
+        self._sampled_places = sampled_places
+        self._limits_who_comes = limits_who_comes
+        self._source = source
+        self._draw_nonce = draw_nonce or (lambda *_: source.bytes(NONCE_BYTES))
+        self._book: LeaseBook | None = None
+        # As for commits, those of the last attempt alone.
+        self._former_leases: dict[bytes, tuple[str, RefusalCode]] = {}
+
+    @property
+    def cohort(self) -> Cohort | None:
+        """Return who takes part in the open or closing round, or None."""
+        return None if self._book is None else self._book.cohort
+
+    @property
+    def next_wakeup(self) -> float | None:
+        """Return the open round's deadline, when ``tick`` is due at the latest, or None."""
+        return self._book.deadline if self._book and self.phase is Phase.OPEN else None
+
+    @property
+    def deadline(self) -> float | None:
+        """Return when the open round closes at the latest, or None."""
+        return self.next_wakeup
+
+    @property
+    def leased_count(self) -> int:
+        """Return how many connected clients hold a lease and have not committed."""
+        present = self._book.present() if self._book else set()
+        return len(present - self._commits.clients)
+
+    @property
+    def going_on(self) -> frozenset[bytes]:
+        """Return the nonces of leases that outlast a round: none here."""
+        return frozenset()
+
+    def open_round(self, population: Sequence[str], now: float) -> bool:
+        """Open the next round, or return False when too few devices are enrolled.
+
+        Args:
+            population: Names of every client that may be drawn: enrolled and not revoked.
+            now: The time.
+
+        Raises:
+            CohortOverflowError: If more were drawn than there are places; no round is open.
+            PopulationTooLargeError: If more are enrolled than ``population_size``.
+            RoundStateError: If the phase is not ``WAITING``.
+        """
+        self._require(Phase.WAITING)
+        cohort = self._draw(population)
+        if cohort is None:
+            return False
+        self._open(cohort, now + self._settings.deadline_s)
+        return True
+
+    def restore(
+        self,
+        members: Sequence[str] | None,
+        receipts: Iterable[Receipt],
+        deadline: float,
+        population: Sequence[str] | None = None,
+    ) -> None:
+        """Take up a round that a stopped process had opened; leases without a commit are gone.
+
+        Args:
+            members: The cohort as it was drawn, or None for ``first-come``.
+            receipts: What had been committed in this attempt.
+            deadline: When the round closes, by this process's clock.
+            population: Who may still come to a ``first-come`` round; None for anybody.
+
+        Raises:
+            RoundStateError: If the phase is not ``WAITING``, or a receipt is of another attempt.
+        """
+        self._require(Phase.WAITING)
+        held = {receipt.nonce: receipt for receipt in receipts}
+        here = (self.round_number, self.attempt)
+        for receipt in held.values():
+            if (found := (receipt.round_number, receipt.attempt)) != here:
+                raise RoundStateError(f"receipts must be of round and attempt {here}, got {found}")
+        size = self._settings.cohort_size_of(0)
+        book = self._open(
+            self._first_come(size, population if self._limits_who_comes else None)
+            if members is None
+            else DrawnCohort(members, self._sampled_places),
+            deadline,
+        )
+        self._commits.receipts.update(held)
+        for receipt in held.values():
+            book.restore(receipt)
+
+    def check_in(self, client: str, now: float) -> LeaseGiven | ComeBack:
+        """Give the client its lease, or say when to ask again.
+
+        A client that was lost gets the same lease back, so that what it has sealed stays valid.
+        """
+        if self._book is None or self.phase is not Phase.OPEN:
+            return ComeBack(COME_BACK.get(self.phase, ComeBackReason.NO_ROUND), IDLE_SECONDS)
+        if now >= self._book.deadline:
+            return ComeBack(ComeBackReason.CLOSING, 1.0)
+        held = self._book.get(client)
+        if held is not None and held.nonce in self._commits.receipts:
+            reason = ComeBackReason.ALREADY_COMMITTED
+        elif client in self._book.declined:
+            reason = ComeBackReason.DECLINED
+        else:
+            lease = self._book.claim(client, self._commits.running)
+            if lease is not None:
+                return LeaseGiven(lease)
+            outsider = self._book.cohort.members is not None
+            reason = ComeBackReason.NOT_IN_COHORT if outsider else ComeBackReason.ROUND_FULL
+        return ComeBack(reason, max(1.0, self._book.deadline - now))
+
+    def awaits(self, client: str) -> bool:
+        """Return whether the open round has a place for the client, which has not committed."""
+        book, commits = self._book, self._commits
+        if book is None or self.phase is not Phase.OPEN or client in book.declined:
+            return False
+        held = book.get(client)
+        if held is not None and held.nonce in commits.receipts:
+            return False
+        return book.has_place_for(client, commits.running)
+
+    def lease_lost(self, client: str) -> None:
+        """Note that the client's stream ended; its place waits for it, or goes to another."""
+        lease = self._book.get(client) if self._book else None
+        if self._book and lease and lease.nonce not in self._commits.receipts:
+            self._book.lose(client)
+
+    def decline(self, client: str) -> None:
+        """Note that the client takes no part (plan refused, revoked), so that nobody waits for it.
+
+        A commit that is running or done stands.
+        """
+        if self._book is not None and not self._commits.holds(self._book.get(client)):
+            self._book.decline(client)
+
+    def lease_of(self, client: str, nonce: bytes, now: float) -> Lease | Refused:
+        """Return the client's lease of that nonce, or why the nonce is no good now."""
+        owner, code = self._former_leases.get(nonce, (None, RefusalCode.UNKNOWN_LEASE))
+        if owner == client:
+            return Refused(code)
+        if self._book is None:
+            return Refused(RefusalCode.UNKNOWN_LEASE)
+        found = self._book.find(client, nonce)
+        ended = self.phase is not Phase.OPEN or now >= self._book.deadline
+        return Refused(RefusalCode.LATE) if isinstance(found, Lease) and ended else found
+
+    def tick(self, now: float) -> Close | Abort | None:
+        """Say whether the round ends now; each order is given once.
+
+        Call it after every commit, after ``decline``, and at ``next_wakeup``.
+        """
+        if self._book is None or self.phase is not Phase.OPEN or self._commits.running:
+            return None
+        if now < self._book.deadline:
+            return self._close() if self._settings.close_early and self._is_complete() else None
+        held, quorum = len(self._commits.receipts), self._settings.quorum
+        # A sampled round closes whoever came: starting over would tell how few were drawn.
+        if held >= quorum or self._sampled_places is not None:
+            return self._close()
+        return self.abort(f"quorum missed: {held} of {quorum} updates at the deadline")
+
+    @property
+    def _places(self) -> int:
+        return self._book.cohort.places if self._book is not None else 0
+
+    def _begin(self, begun: CommitBegun, message_id: bytes) -> CommitBegun | Committed | Refused:
+        return self._commits.begin(begun, message_id, self._places)
+
+    def _count(self, lease: Lease) -> None:
+        if self._book is not None:
+            self._book.keep(lease.client)
+
+    def _draw(self, population: Sequence[str]) -> Cohort | None:
+        """Return the round's cohort, or None if too few devices are enrolled."""
+        settings = self._settings
+        if self._sampled_places is not None:
+            return self._sample(population, self._sampled_places)
+        size = settings.cohort_size_of(len(population))
+        if size > len(population) or size < settings.quorum:
+            return None
+        if settings.selection == "drawn":
+            return draw_cohort(self._source, population, size)
+        return self._first_come(size, population if self._limits_who_comes else None)
+
+    def _sample(self, population: Sequence[str], places: int) -> Cohort:
+        most = self._settings.population_size or 0
+        if len(population) > most:
+            raise PopulationTooLargeError(
+                f"at most {most} devices may be enrolled, rounds.population_size, got "
+                f"{len(population)}; revoke some, or begin a run for more"
+            )
+        return sample_cohort(
+            self._source, population, self._settings.participation_rate or 0, places
+        )
+
+    def _first_come(self, size: int, allowed: Sequence[str] | None) -> FirstComeCohort:
+        return FirstComeCohort(size, self._settings.lease_count_of(size), allowed)
+
+    def _open(self, cohort: Cohort, deadline: float) -> LeaseBook:
+        self._book = LeaseBook(cohort, self.round_number, self.attempt, deadline, self._draw_nonce)
+        self.phase = Phase.OPEN
+        return self._book
+
+    def _is_complete(self) -> bool:
+        """Return whether nobody is left to wait for and the quorum is there."""
+        awaited = self._places
+        if self._book is not None and self._book.cohort.members is not None:
+            awaited -= len(self._book.declined.intersection(self._book.cohort.members))
+        return len(self._commits.receipts) >= max(awaited, self._settings.quorum)
+
+    def _close(self) -> Close:
+        return self._close_with(self._places)
+
+    def _retire(self, code: RefusalCode) -> None:
+        super()._retire(code)
+        self._former_leases = {lease.nonce: (lease.client, code) for lease in self._book or ()}
+        self._book = None

@@ -1,0 +1,201 @@
+"""Do what ``sotto-server``'s commands ask for, without printing anything."""
+
+import dataclasses
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from models.plan.stages import describe_stage
+from models.settings.growth import growth_stage
+from privacy.accounting.accountant import PrivacyReport, report
+from privacy.accounting.ledger_chain import verify_chain
+from privacy.accounting.ledger_file import LedgerFile
+from privacy.identities.party import Identity
+from protos import federation_pb2 as pb
+from protos.version import VERSION
+from server.config.federation import FederationConfig, read_config
+from server.config.guarantee_rules import budget_of
+from server.devices.clients import ClientSummary, list_clients, revoke_client
+from server.devices.forgetting import forget_client
+from server.operating.report import StatusReport, from_answer
+from server.records.attempts import current_attempt, next_attempt
+from server.records.folder import ServerFolder
+from server.records.inbox import Inbox
+from server.records.ledger import ledger_entries
+from server.records.lock import only_one
+from server.records.operator_switch import OperatorSwitch
+from server.records.store import Store, check_run, open_store
+from server.releases.files import ReleaseFolder
+from server.releases.publishing import ReleaseSummary, list_releases
+from server.releases.recovery import finish_release
+from server.services.admin_client import NotRunningError, admin_stub
+
+
+class Federation:
+    """Hold a federation's folder for one command."""
+
+    def __init__(self, root: Path) -> None:
+        """Read its settings.
+
+        Raises:
+            ConfigError: If the folder holds no federation, or its settings cannot be used.
+        """
+        self.folder = ServerFolder(root.absolute())
+        self.config: FederationConfig = read_config(self.folder.config)
+        self.socket = self.folder.root / self.config.listen.admin_socket
+
+    def status(self) -> StatusReport:
+        """Say where the run stands, whether or not it is served now."""
+        with self._store() as (store, run):
+            clients = self._shown_clients(store)
+            try:
+                with admin_stub(self.socket) as stub:
+                    answer = stub.Status(pb.StatusRequest())
+                return from_answer(answer, clients, self._certificates_end_at())
+            except NotRunningError:
+                return self._stopped(store, run)
+
+    def rounds(self, first_round: int) -> list[ReleaseSummary]:
+        """List released rounds, oldest first."""
+        with self._store() as (store, _):
+            return list_releases(store, first_round)
+
+    def pause(self) -> None:
+        """Open no new round, now or at the next start."""
+        try:
+            with admin_stub(self.socket) as stub:
+                stub.Pause(pb.PauseRequest())
+        except NotRunningError:
+            OperatorSwitch(self.folder.pause_mark).pause()
+
+    def resume(self) -> None:
+        """Open rounds again."""
+        try:
+            with admin_stub(self.socket) as stub:
+                stub.Resume(pb.ResumeRequest())
+        except NotRunningError:
+            OperatorSwitch(self.folder.pause_mark).resume()
+
+    def drain(self) -> None:
+        """Let the running coordinator finish its round and stop.
+
+        Raises:
+            NotRunningError: If none runs.
+        """
+        with admin_stub(self.socket) as stub:
+            stub.Drain(pb.DrainRequest())
+
+    def revoke(self, client: str) -> None:
+        """Withdraw a device's certificates and the invites that it has not used.
+
+        Raises:
+            UnknownClientError: If no such device is enrolled or invited.
+            AdminCallError: The same, from a running coordinator.
+        """
+        try:
+            with admin_stub(self.socket) as stub:
+                stub.Revoke(pb.RevokeRequest(client_name=client))
+        except NotRunningError:
+            with self._store() as (store, _):
+                revoke_client(store, client, now=time.time())
+
+    def forget(self, client: str) -> int:
+        """Revoke a device and delete what is known of it; return how many updates that were.
+
+        Raises:
+            UnknownClientError: If there is no such device.
+            AdminCallError: The same, from a running coordinator.
+            AlreadyRunningError: If a coordinator is starting this moment.
+        """
+        try:
+            with admin_stub(self.socket) as stub:
+                answer = stub.Forget(pb.ForgetRequest(client_name=client))
+                return answer.deleted_updates
+        except NotRunningError:
+            return self._forget_here(client)
+
+    def _forget_here(self, client: str) -> int:
+        # Here, because they import torch, which takes a second.
+        from server.releases.erasing import erase_client
+        from server.releases.method_state import method_state_of
+
+        with only_one(self.folder), self._store() as (store, _):
+            inbox, now = Inbox(self.folder.updates), time.time()
+            deleted = forget_client(store, inbox, client, now=now)
+            releases = ReleaseFolder(self.folder.releases)
+            finish_release(store, releases, now)
+            fresh = partial(method_state_of, self.config)
+            erase_client(releases, client, fresh, Identity.load(self.folder.identity))
+            return deleted
+
+    def rotate_keys(self, hostnames: list[str]) -> None:
+        """Replace the coordinator's keys.
+
+        Raises:
+            AlreadyRunningError: If a coordinator serves the folder.
+        """
+        from server.operating.founding import rotate_keys
+
+        with only_one(self.folder):
+            rotate_keys(self.folder, self.config, hostnames)
+
+    def _certificates_end_at(self) -> str:
+        identity = Identity.load(self.folder.identity)
+        pairs = (identity.tls, identity.wrapping, identity.signing)
+        end = min(pair.certified.not_after for pair in pairs)
+        return datetime.fromtimestamp(end, UTC).isoformat(timespec="minutes")
+
+    @contextmanager
+    def _store(self) -> Iterator[tuple[Store, str]]:
+        store = open_store(self.config.store)
+        try:
+            yield store, check_run(store, self.config.seed, self.config.run_digest)
+        finally:
+            store.close()
+
+    def _shown_clients(self, store: Store) -> list[ClientSummary]:
+        """Return the devices as the operator sees them: no count of one under a guarantee."""
+        clients = list_clients(store)
+        if not self.config.privacy.guarantees_privacy:
+            return clients
+        return [dataclasses.replace(client, participation_count=None) for client in clients]
+
+    def ledger(self) -> tuple[LedgerFile, PrivacyReport | None]:
+        """Return the run's ledger, checked, and what it spent; None where nothing is promised.
+
+        Raises:
+            AccountantsDisagreeError: If two accountants differ by more than rounding.
+            LedgerError: If the ledger was changed or belongs to another run.
+        """
+        budget = budget_of(self.config.privacy)
+        with self._store() as (store, run):
+            entries = ledger_entries(store)
+        events = verify_chain(entries, run=run)
+        spent = None if budget is None else report(events, budget.delta)
+        return LedgerFile(run=run, entries=entries), spent
+
+    def _growth(self, round_number: int) -> str:
+        growth = self.config.growth
+        return "" if growth is None else describe_stage(growth, growth_stage(growth, round_number))
+
+    def _stopped(self, store: Store, run: str) -> StatusReport:
+        opened = current_attempt(store)
+        round_number = next_attempt(store)[0] if opened is None else opened.round_number
+        clients = self._shown_clients(store)
+        return StatusReport(
+            run=run,
+            is_running=False,
+            phase="stopped",
+            round_number=round_number,
+            is_paused=OperatorSwitch(self.folder.pause_mark).is_paused,
+            guarantee=self.config.privacy.guarantee,
+            personalisation=self.config.travel,
+            growth=self._growth(round_number),
+            enrolled_clients=sum(client.revoked_at is None for client in clients),
+            software_version=VERSION,
+            certificates_end_at=self._certificates_end_at(),
+            clients=clients,
+        )

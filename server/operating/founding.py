@@ -1,0 +1,234 @@
+"""Found a federation: its folder, its authority, its coordinator's keys, its store, its invites.
+
+A folder is made whole beside its place and then renamed, so a crash leaves a federation or none.
+"""
+
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from privacy.foundation.atomic_files import sync_folder, write_atomically
+from privacy.foundation.secure_source import SecureSource
+from privacy.identities.authority import CertificateAuthority
+from privacy.identities.certificates import hostnames_of
+from privacy.identities.invite import Invite
+from privacy.identities.keys import make_private_folder
+from privacy.identities.party import Identity
+from server.config.federation import FederationConfig, make_plan, parse_config, rooted
+from server.devices.tokens import create_tokens, renew_token
+from server.machine.nonces import SECRET_BYTES
+from server.records.folder import ServerFolder
+from server.records.store import check_run, open_store, start_run
+
+_NAME = "coordinator"
+# Devices learn of new coordinator keys when they renew their own; a year leaves them time.
+_COORDINATOR_DAYS = 365.0
+_RUN_BYTES = 16
+_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 (compared, not bound)
+_LISTEN_TABLE = """
+[listen]
+enrolment = "0.0.0.0:7440"
+devices = "0.0.0.0:7441"
+"""
+
+
+class FoundingError(Exception):
+    """Raised when a federation cannot be founded or extended; the text says why."""
+
+
+def found(
+    root: Path, settings: str, hostnames: Sequence[str], *, source: str = "the settings"
+) -> FederationConfig:
+    """Make the folder of a new federation and return its settings.
+
+    Args:
+        root: Where it goes; absent, or an empty folder.
+        settings: The federation's TOML.
+        hostnames: Further names and addresses under which devices reach the coordinator; those
+            of the settings and the loopback's are certified anyway.
+        source: What error messages call the settings: the name of the file they came from.
+
+    Raises:
+        FoundingError: If the folder is not empty.
+        ReleaseError: If ``start_from`` is no release.
+        StartingModelError: If it is one of another model or of other words.
+        ConfigError: If the settings cannot be used.
+        OSError: If the folder cannot be written.
+        ValueError: If a host name cannot stand in a certificate.
+    """
+    root = root.absolute()
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise FoundingError(f"{root} is not empty; a federation needs a folder of its own")
+    text = _with_host(settings, hostnames, source)
+    config = parse_config(text, source)
+    # Paths in it as they will be: the folder that is being built has another name.
+    founded = rooted(config, root)
+    _check(founded)
+    building = ServerFolder(root.with_name(f".{root.name}.new"))
+    shutil.rmtree(building.root, ignore_errors=True)
+    try:
+        _fill(building, text, config, hostnames)
+        if root.exists():
+            root.rmdir()
+        building.root.rename(root)
+    finally:
+        shutil.rmtree(building.root, ignore_errors=True)
+    sync_folder(root.parent)
+    return founded
+
+
+def _check(config: FederationConfig) -> None:
+    """Refuse, before anything is made, settings that the first round would fail with."""
+    if config.listen.advertised_host in _EVERYWHERE:
+        raise FoundingError(
+            f"devices cannot be told to connect to {config.listen.advertised_host}; "
+            "give the name or address of this machine with --hostname"
+        )
+    config.load_vocabulary()
+    if config.start_from is not None:
+        from server.releases.starting_model import starting_parameters  # Here: it imports torch.
+
+        starting_parameters(config, make_plan(config, "0" * 32, cohort_size=1))
+
+
+def _fill(
+    folder: ServerFolder, settings: str, config: FederationConfig, hostnames: Sequence[str]
+) -> None:
+    make_private_folder(folder.root)
+    write_atomically(folder.config, settings.encode())
+    source = SecureSource()
+    run = source.bytes(_RUN_BYTES).hex()
+    write_atomically(folder.lease_secret, source.bytes(SECRET_BYTES))
+    authority = CertificateAuthority.create(folder.authority, run)
+    _certify(folder, authority, config, hostnames)
+    store = open_store(config.store.rooted(folder.root))
+    try:
+        start_run(store, run, config.seed, config.run_digest, now=time.time())
+    finally:
+        store.close()
+
+
+def rotate_keys(
+    folder: ServerFolder, config: FederationConfig, hostnames: Sequence[str]
+) -> Identity:
+    """Replace the coordinator's keys; the wrapping key before them still opens what is under way.
+
+    Args:
+        folder: The federation's folder; whoever serves it calls this and takes up the new keys.
+        config: Its settings.
+        hostnames: As for ``found``; none keeps those of the certificate before.
+
+    Returns:
+        The new identity.
+
+    Raises:
+        CertificateError: If the authority ends before the new certificates would.
+        KeyFileError: If a key cannot be read.
+        OSError: If the folder cannot be written.
+        ValueError: If a host name cannot stand in a certificate.
+    """
+    before = Identity.load(folder.identity).certificates.tls
+    authority = CertificateAuthority.load(folder.authority)
+    return _certify(folder, authority, config, hostnames or hostnames_of(before))
+
+
+def write_invites(
+    folder: ServerFolder,
+    config: FederationConfig,
+    out: Path,
+    *,
+    count: int = 1,
+    client: str | None = None,
+) -> list[Path]:
+    """Make tokens and write an owner-only invite file for each.
+
+    Args:
+        folder: The federation's folder.
+        config: Its settings.
+        out: Folder for the files; made if missing.
+        count: How many new devices.
+        client: Instead, the name of a known device that enrols again.
+
+    Raises:
+        FoundingError: If the settings name no fixed ports.
+        UnknownClientError: If there is no such client.
+        StoreError: If the store does not fit the settings.
+        OSError: If the files cannot be written.
+    """
+    enrolment, devices = _addresses(config)
+    authority = CertificateAuthority.load(folder.authority)
+    store = open_store(config.store)
+    try:
+        run = check_run(store, config.seed, config.run_digest)
+        source, now = SecureSource(), time.time()
+        if client is None:
+            tokens = create_tokens(store, count, source, now=now)
+        else:
+            tokens = [renew_token(store, client, source, now=now)]
+    finally:
+        store.close()
+    make_private_folder(out)
+    written = []
+    for token in tokens:
+        invite = Invite(
+            run=run,
+            enrolment_address=enrolment,
+            device_address=devices,
+            ca_certificate=authority.certificate,
+            ca_sha256=authority.fingerprint.hex(),
+            token=token.token.hex(),
+            expires_at=token.expires_at,
+        )
+        path = out / f"invite-{token.client}.json"
+        write_atomically(path, invite.encode())
+        written.append(path)
+    return written
+
+
+def _with_host(settings: str, hostnames: Sequence[str], source: str) -> str:
+    """Return the settings with the first host name as ``public_host``, unless they name one."""
+    if not hostnames or parse_config(settings, source).listen.public_host is not None:
+        return settings
+    head, table, tail = settings.partition("[listen]\n")
+    if not table:
+        head, table, tail = (settings + _LISTEN_TABLE).partition("[listen]\n")
+    return f"{head}{table}public_host = {msgspec.json.encode(hostnames[0]).decode()}\n{tail}"
+
+
+def _certify(
+    folder: ServerFolder,
+    authority: CertificateAuthority,
+    config: FederationConfig,
+    hostnames: Sequence[str],
+) -> Identity:
+    names = [config.listen.advertised_host, *hostnames, "localhost", "127.0.0.1", "::1"]
+    requests = Identity.create_requests(folder.identity, _NAME)
+    now = time.time()
+    certificates = authority.issue_all(
+        requests,
+        name=_NAME,
+        role="coordinator",
+        days=_COORDINATOR_DAYS,
+        hostnames=list(dict.fromkeys(names)),
+        now=now,
+    )
+    return Identity.install(
+        folder.identity, certificates, ca=authority.certificate, role="coordinator", now=now
+    )
+
+
+def _addresses(config: FederationConfig) -> tuple[str, str]:
+    """Return where devices find the two listeners."""
+    host = config.listen.advertised_host
+    bracketed = f"[{host}]" if ":" in host else host
+    ports = [
+        address.rpartition(":")[2] for address in (config.listen.enrolment, config.listen.devices)
+    ]
+    if "0" in ports:
+        raise FoundingError(
+            "listen.enrolment and listen.devices must have fixed ports for an invite, got port 0"
+        )
+    return f"{bracketed}:{ports[0]}", f"{bracketed}:{ports[1]}"

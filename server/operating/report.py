@@ -1,0 +1,143 @@
+"""Show an operator where a run stands: as tables for people, as JSON for scripts."""
+
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from protos import federation_pb2 as pb
+from server.devices.clients import ClientSummary
+from server.releases.publishing import ReleaseSummary
+
+
+class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Hold what ``sotto-server status`` tells.
+
+    Attributes:
+        run: Identifier of the run, 32 hex digits.
+        is_running: Whether a coordinator serves it now.
+        phase: Where the round stands; ``stopped`` when nobody serves.
+        round_number: Round that is open or comes next, from 1.
+        is_paused: Whether no new round may open.
+        guarantee: What the noise mode promises, in words.
+        personalisation: The method, and what travels under it.
+        growth: Stage and layers of a model that grows; empty for one that does not.
+        shortage: Why no round can open with whoever is enrolled, and what would change that; empty
+            where one can, or when nobody serves.
+        enrolled_clients: Devices that may be drawn.
+        connected_clients: Devices whose stream is open.
+        leased_clients: Connected devices that work on the round.
+        committed_clients: Devices whose update is in.
+        remaining_s: Seconds until the round closes; 0 when none is open.
+        software_version: Version of the serving process, or of this one.
+        certificates_end_at: When the coordinator's certificates expire, ISO 8601 UTC;
+            ``sotto-server rotate-keys`` makes new ones.
+        clients: Every enrolled device.
+    """
+
+    run: str
+    is_running: bool
+    phase: str
+    round_number: int
+    is_paused: bool
+    guarantee: str
+    personalisation: str
+    growth: str
+    shortage: str = ""
+    enrolled_clients: int
+    connected_clients: int = 0
+    leased_clients: int = 0
+    committed_clients: int = 0
+    remaining_s: float = 0.0
+    software_version: str
+    certificates_end_at: str
+    clients: list[ClientSummary] = []
+
+
+def from_answer(
+    answer: pb.StatusResponse, clients: list[ClientSummary], certificates_end_at: str
+) -> StatusReport:
+    """Return the report of a running coordinator."""
+    return StatusReport(
+        run=answer.run,
+        is_running=True,
+        phase=answer.phase,
+        round_number=answer.round_number,
+        is_paused=answer.paused,
+        guarantee=answer.guarantee,
+        personalisation=answer.personalisation,
+        growth=answer.growth,
+        shortage=answer.shortage,
+        enrolled_clients=answer.enrolled_clients,
+        connected_clients=answer.connected_clients,
+        leased_clients=answer.leased_clients,
+        committed_clients=answer.committed_clients,
+        remaining_s=answer.remaining_ms / 1000,
+        software_version=answer.software_version,
+        certificates_end_at=certificates_end_at,
+        clients=clients,
+    )
+
+
+def print_status(report: StatusReport) -> None:
+    """Print the report as a table, and the devices below it."""
+    table = Table(show_header=False, box=None)
+    for name, value in msgspec.structs.asdict(report).items():
+        if name != "clients" and (name not in ("growth", "shortage") or value):
+            table.add_row(name.replace("_", " "), _text(value))
+    console = Console()
+    console.print(table)
+    if report.clients:
+        console.print(_clients(report.clients))
+
+
+def print_rounds(rounds: list[ReleaseSummary]) -> None:
+    """Print released rounds as a table, with a column for each figure."""
+    names = sorted({name for summary in rounds for name in summary.metrics} - {"contributions"})
+    table = Table()
+    for title in ("round", "attempt", "updates", "seconds", "model", *names):
+        table.add_column(title.replace("_", " "), justify="right")
+    for summary in rounds:
+        table.add_row(
+            str(summary.round_number),
+            str(summary.attempt),
+            _text(summary.contribution_count),
+            f"{summary.duration_s:.2f}",
+            summary.parameters_sha256.hex()[:12],
+            *(_text(summary.metrics.get(name)) for name in names),
+        )
+    Console().print(table)
+
+
+# Any: a flat JSON object.
+def round_as_json(summary: ReleaseSummary) -> dict[str, Any]:
+    """Return a released round as plain values; digests in hex."""
+    return {
+        "round_number": summary.round_number,
+        "attempt": summary.attempt,
+        "contributions": summary.contribution_count,
+        "model_sha256": summary.parameters_sha256.hex(),
+        "duration_s": summary.duration_s,
+        "metrics": summary.metrics,
+    }
+
+
+def _clients(clients: list[ClientSummary]) -> Table:
+    table = Table("device", "rounds", "state")
+    for client in clients:
+        state = "enrolled" if client.revoked_at is None else "revoked"
+        table.add_row(client.name, _text(client.participation_count), state)
+    return table
+
+
+def _text(value: object) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.4g}"
+        case _:
+            return str(value)

@@ -1,0 +1,369 @@
+"""Put a coordinator together from its folder and let it serve until it is told to stop."""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import torch
+
+from models.compression.update_format import update_formats
+from models.plan.plan import Plan
+from models.text.vocabulary import Vocabulary
+from models.vector.schema import SENT
+from privacy.foundation.secure_source import SecureSource
+from privacy.identities.authority import CertificateAuthority
+from privacy.identities.party import Identity
+from privacy.noise.registry import noise_mode
+from privacy.noise.secure_gaussian import NoiseKeys, SystemKeys
+from server.aggregation.measured_update import IntakeSettings
+from server.budget.noised_evaluations import NoisedEvaluations
+from server.budget.round_gate import RoundGate
+from server.config.federation import FederationConfig, make_plan
+from server.config.fitting import fit_kind
+from server.config.guarantee_rules import sampled_places
+from server.coordinating.coordinator import Coordinator
+from server.coordinating.device_evaluation import DeviceEvaluation
+from server.coordinating.fits import Fits
+from server.coordinating.keeper import RoundKeeper
+from server.coordinating.key_renewal import KeyRenewal
+from server.devices.membership import Membership
+from server.downlink.model_shelf import ModelShelf
+from server.downlink.personal_shelf import PersonalShelf
+from server.machine.buffered import RoundsMachine, make_machine
+from server.machine.nonces import derived_nonces
+from server.records.disk_full import naming_the_disk
+from server.records.failpoints import UNARMED, Failpoints
+from server.records.folder import ServerFolder
+from server.records.inbox import Inbox
+from server.records.lock import only_one
+from server.records.operator_switch import OperatorSwitch
+from server.records.store import Store, check_run, open_store
+from server.records.threads import Threads
+from server.records.tree_keys import noise_keys_of
+from server.releases.files import ReleaseFolder
+from server.releases.method_state import method_state_of
+from server.releases.metrics_log import MetricsLog
+from server.releases.public_evaluation import PublicText
+from server.services.admin import AdminService
+from server.services.devices import FederationService
+from server.services.enrolment import EnrolmentService
+from server.services.listeners import ServerTls, open_admin, open_devices, open_enrolment
+from server.uplink.acceptance import Intake
+from server.uplink.receiving import UploadDesk
+from server.uplink.sealed_updates import UpdateOpener
+from server.uplink.slot_order_sum import RoundSum
+from server.uplink.update_buffers import buffer_count_for
+
+_THREADS = 8
+# Streams get this long to end by themselves when the coordinator stops.
+_GRACE_S = 1.0
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Say where the coordinator listens.
+
+    Attributes:
+        enrolment: Port of the listener for enrolment.
+        devices: Port of the listener for devices.
+    """
+
+    enrolment: int
+    devices: int
+
+
+async def serve(
+    folder: ServerFolder,
+    config: FederationConfig,
+    *,
+    failpoints: Failpoints = UNARMED,
+    noise_keys: NoiseKeys | None = None,
+    on_ready: Callable[[Ports], None],
+) -> None:
+    """Serve until the operator drains the coordinator or a signal asks it to stop.
+
+    SIGTERM drains: the running round is finished first. SIGINT, or a second SIGTERM, stops at
+    once, which loses nothing either: the next start goes on with the round.
+
+    Args:
+        folder: The federation's folder.
+        config: Its settings.
+        failpoints: Armed in tests only.
+        noise_keys: Given in tests only, to repeat calibrated noise.
+        on_ready: Called when all listeners are open.
+
+    Raises:
+        AlreadyRunningError: If another process serves this folder.
+        LedgerError: If the privacy ledger was changed or belongs to another run.
+        StoreError: If the store does not fit the settings.
+        KeyFileError: If a key is missing or readable by others.
+        ListenError: If an address is taken.
+        DiskFullError: If the disk is full; the next start goes on with the round.
+    """
+    # One thread an operation: sums are the same to the bit on every machine, and in simulation.
+    torch.set_num_threads(1)
+    with (
+        naming_the_disk(folder.root),
+        only_one(folder),
+        ThreadPoolExecutor(_THREADS) as executor,
+    ):
+        store = await asyncio.to_thread(open_store, config.store)
+        try:
+            run = check_run(store, config.seed, config.run_digest)
+            parts = _Parts(
+                folder,
+                config,
+                run,
+                store=store,
+                noise_keys=noise_keys or noise_keys_of(folder, store, config, run),
+                evaluation_keys=noise_keys or SystemKeys(),
+                threads=Threads(executor),
+                failpoints=failpoints,
+            )
+            await parts.serve(on_ready)
+        finally:
+            store.close()
+
+
+class _Parts:
+    """Hold the parts of one coordinator, made in the order in which they need each other."""
+
+    def __init__(
+        self,
+        folder: ServerFolder,
+        config: FederationConfig,
+        run: str,
+        *,
+        store: Store,
+        noise_keys: NoiseKeys,
+        evaluation_keys: NoiseKeys,
+        threads: Threads,
+        failpoints: Failpoints,
+    ) -> None:
+        self._folder = folder
+        self._config = config
+        self._run = run
+        self._store = store
+        self._threads = threads
+        self._failpoints = failpoints
+        identity = Identity.load(folder.identity)
+        self._renewal = KeyRenewal(folder, config, identity, threads)
+        self._tls = ServerTls(identity)
+        self._vocabulary = config.load_vocabulary()
+        self._inbox = Inbox(folder.updates, failpoints)
+        plan = make_plan(config, run, cohort_size=1, vocabulary=self._vocabulary)
+        arrives_as = update_formats(plan)
+        self._opener = UpdateOpener(
+            arrives_as,
+            identity,
+            measure=intake_settings(config, plan.growth_stage).measure,
+            buffer_count=buffer_count_for(arrives_as.payload_bytes, config.rounds.cohort_size),
+        )
+        self._membership = Membership(
+            store, CertificateAuthority.load(folder.authority), identity, threads
+        )
+        self._switch = OperatorSwitch(folder.pause_mark)
+        self._releases = ReleaseFolder(folder.releases)
+        self._method = method_state_of(config)
+        self._shelf = self._make_shelf()
+        self._personal = PersonalShelf(
+            config,
+            run,
+            method=self._method,
+            releases=self._releases,
+            parts=folder.parts,
+            identity=identity,
+            threads=threads,
+        )
+        for part in (self._tls, self._opener, self._membership, self._shelf, self._personal):
+            self._renewal.tell(part.take_identity)
+        self._gate = RoundGate(config, store, run)
+        self._keeper = RoundKeeper(
+            self._shelf,
+            self._personal,
+            store=store,
+            inbox=self._inbox,
+            releases=self._releases,
+            round_sum=RoundSum(
+                config,
+                store,
+                self._inbox,
+                self._opener,
+                noise_keys=noise_keys,
+                method=self._method,
+                releases=self._releases,
+            ),
+            gate=self._gate,
+            evaluations=NoisedEvaluations(config, store, run, evaluation_keys, failpoints),
+            threads=threads,
+            failpoints=failpoints,
+        )
+
+    async def serve(self, on_ready: Callable[[Ports], None]) -> None:
+        if self._renewal.is_due:
+            await self._renewal.renew()
+        recovered = await self._keeper.start()
+        await self._keeper.announce(recovered.round_number, recovered.attempt)
+        machine = make_machine(
+            self._config.rounds,
+            SecureSource(),
+            round_number=recovered.round_number,
+            attempt=recovered.attempt,
+            draw_nonce=derived_nonces(self._folder.lease_secret.read_bytes()),
+            sampled_places=sampled_places(self._config.rounds, self._config.privacy),
+            limits_who_comes=self._gate.limits_who_comes,
+        )
+        restored = await self._keeper.take_up(machine, recovered)
+        if self._shelf.has_converged and restored is None:
+            machine.finish()
+        coordinator = self._make_coordinator(machine)
+        running = asyncio.create_task(coordinator.run(restored))
+        with _stopping_on_signals(coordinator, running):
+            async with self._listening(coordinator) as ports:
+                on_ready(ports)
+                with contextlib.suppress(asyncio.CancelledError):
+                    await running
+
+    def _make_shelf(self) -> ModelShelf:
+        return ModelShelf(
+            self._config,
+            self._run,
+            self._vocabulary,
+            store=self._store,
+            releases=self._releases,
+            metrics=MetricsLog(self._folder.metrics),
+            identity=self._renewal.identity,
+            method=self._method,
+            public_text=_public_text(self._config, self._vocabulary),
+            threads=self._threads,
+            failpoints=self._failpoints,
+            on_stage=self._take_stage,
+        )
+
+    def _take_stage(self, plan: Plan) -> None:
+        """Take in the updates of a model with more layers from now on."""
+        arrives_as = update_formats(plan)
+        self._opener.take_format(
+            arrives_as,
+            measure=intake_settings(self._config, plan.growth_stage).measure,
+            buffer_count=buffer_count_for(
+                arrives_as.payload_bytes, self._config.rounds.cohort_size
+            ),
+        )
+
+    def _make_coordinator(self, machine: RoundsMachine) -> Coordinator:
+        changed = asyncio.Event()
+        intake = Intake(
+            machine,
+            store=self._store,
+            inbox=self._inbox,
+            uploads=UploadDesk(self._folder.uploads, self._threads),
+            opener=self._opener,
+            membership=self._membership,
+            threads=self._threads,
+            failpoints=self._failpoints,
+            changed=changed,
+        )
+        return Coordinator(
+            machine,
+            shelf=self._shelf,
+            keeper=self._keeper,
+            intake=intake,
+            evaluation=DeviceEvaluation(
+                self._config.evaluation,
+                SecureSource(),
+                rounds=self._config.rounds,
+                privacy=self._config.privacy,
+            ),
+            fits=self._make_fits(),
+            membership=self._membership,
+            renewal=self._renewal,
+            switch=self._switch,
+            failpoints=self._failpoints,
+            changed=changed,
+            quorum=self._config.rounds.quorum,
+        )
+
+    def _make_fits(self) -> Fits | None:
+        fitting = self._config.fitting
+        if fitting is None:
+            return None
+        kind = fit_kind(self._config.personalisation)
+        fits = Fits(
+            fitting.deadline_s,
+            SecureSource().bytes,
+            self._renewal.identity,
+            has_embedding=self._keeper.has_embedding if kind == "fit_embedding" else None,
+            keep=self._keeper.adopt,
+            signing_keys=self._membership.signing_keys,
+        )
+        self._renewal.tell(fits.take_identity)
+        return fits
+
+    @contextlib.asynccontextmanager
+    async def _listening(self, coordinator: Coordinator) -> AsyncIterator[Ports]:
+        listen = self._config.listen
+        service = FederationService(coordinator, self._membership, self._config, self._vocabulary)
+        enrolment = EnrolmentService(self._membership, self._run)
+        admin = AdminService(coordinator, self._store, self._threads, self._run)
+        opened: list[grpc.aio.Server] = []
+        try:
+            grpc_server, devices_port = await open_devices(service, listen.devices, self._tls)
+            opened.append(grpc_server)
+            grpc_server, enrolment_port = await open_enrolment(
+                enrolment, listen.enrolment, self._tls
+            )
+            opened.append(grpc_server)
+            opened.append(await open_admin(admin, self._folder.root / listen.admin_socket))
+            yield Ports(enrolment=enrolment_port, devices=devices_port)
+        finally:
+            await asyncio.gather(*(grpc_server.stop(_GRACE_S) for grpc_server in opened))
+
+
+def intake_settings(config: FederationConfig, growth_stage: int | None = None) -> IntakeSettings:
+    """Return how a round measures updates, so that none is acknowledged which its close refuses.
+
+    Args:
+        config: The federation.
+        growth_stage: Of the round's model; None where it does not grow.
+    """
+    schema = config.schema_at(growth_stage).with_roles(*SENT)
+    return IntakeSettings(
+        schema=schema,
+        slot_count=1,  # Measuring is the same for any number.
+        clipping_norm=config.privacy.clipping_norm,
+        arrival=noise_mode(config.privacy).arrival,
+        tensor_clips=config.privacy.tensor_clips(len(schema.tensors)),
+        tells_fit=config.privacy.tells_fit,
+    )
+
+
+def _public_text(config: FederationConfig, vocabulary: Vocabulary | None) -> PublicText | None:
+    path = config.evaluation.public_text
+    # The settings see to it that only a task with words has a public text.
+    return None if path is None or vocabulary is None else PublicText(Path(path), vocabulary)
+
+
+@contextlib.contextmanager
+def _stopping_on_signals(coordinator: Coordinator, running: "asyncio.Task[None]") -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    drained: list[bool] = []
+
+    def terminate() -> None:
+        if drained:
+            running.cancel()
+        drained.append(True)
+        coordinator.drain()
+
+    loop.add_signal_handler(signal.SIGTERM, terminate)
+    loop.add_signal_handler(signal.SIGINT, running.cancel)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+        loop.remove_signal_handler(signal.SIGINT)

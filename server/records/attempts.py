@@ -1,0 +1,174 @@
+"""Record the attempts at each round: who was drawn, when it closes, how it ended.
+
+An attempt is recorded before its first lease is given, so that a restart goes on with the same
+cohort instead of drawing another. Who was drawn is wiped when the attempt ends.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Row, and_, func, select, update
+
+from privacy.accounting.ledger_chain import LedgerEntry
+from server.records.ledger import write_entry
+from server.records.store import Store
+from server.records.tables import attempts, contributions, releases
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAttempt:
+    """Hold the attempt that is running.
+
+    Attributes:
+        round_number: Round, from 1.
+        attempt: Attempt, from 0.
+        members: The cohort by name, or None for ``first-come``.
+        base_sha256: Digest of the parameters that the cohort starts from, 32 bytes.
+        opened_at: Seconds since 1970 UTC.
+        deadline_ms: When it closes, milliseconds since 1970 UTC; bound into sealed updates.
+        terms_sha256: Digest of its plan and of what it costs, 32 bytes; None if it was not noted.
+    """
+
+    round_number: int
+    attempt: int
+    members: tuple[str, ...] | None
+    base_sha256: bytes
+    opened_at: float
+    deadline_ms: int
+    terms_sha256: bytes | None = None
+
+
+def open_attempt(store: Store, opened: OpenAttempt, entry: LedgerEntry | None = None) -> None:
+    """Record an attempt, durably, before its first lease is given.
+
+    Args:
+        store: The store.
+        opened: The attempt.
+        entry: What it adds to the privacy ledger; None where only its release adds something.
+
+    Raises:
+        LedgerError: If another entry was written meanwhile.
+        sqlalchemy.exc.IntegrityError: If this attempt was recorded before.
+    """
+    members = None if opened.members is None else msgspec.json.encode(opened.members).decode()
+    with store.write() as connection:
+        if entry is not None:
+            write_entry(connection, entry)
+        connection.execute(
+            attempts.insert().values(
+                round_number=opened.round_number,
+                attempt=opened.attempt,
+                state="open",
+                members=members,
+                base_sha256=opened.base_sha256,
+                opened_at=opened.opened_at,
+                deadline_ms=opened.deadline_ms,
+                terms_sha256=opened.terms_sha256,
+            )
+        )
+
+
+def current_attempt(store: Store) -> OpenAttempt | None:
+    """Return the attempt that is open, or None."""
+    with store.read() as connection:
+        row = connection.execute(select(attempts).where(attempts.c.state == "open")).first()
+    return None if row is None else _opened(row)
+
+
+def released_attempt(store: Store, round_number: int) -> OpenAttempt:
+    """Return the attempt that a release came of, as it was opened; who was drawn is not known.
+
+    Raises:
+        LookupError: If the round was not released.
+    """
+    with store.read() as connection:
+        row = connection.execute(
+            select(attempts).where(
+                attempts.c.round_number == round_number, attempts.c.state == "released"
+            )
+        ).first()
+    if row is None:
+        raise LookupError(f"round {round_number} was not released")
+    return _opened(row)
+
+
+def next_attempt(store: Store) -> tuple[int, int]:
+    """Return the round and the attempt to open next: after the last release, never used before."""
+    with store.read() as connection:
+        last_round = connection.execute(select(func.max(releases.c.round_number))).scalar()
+        round_number = (last_round or 0) + 1
+        last_attempt = connection.execute(
+            select(func.max(attempts.c.attempt)).where(attempts.c.round_number == round_number)
+        ).scalar()
+    return round_number, 0 if last_attempt is None else last_attempt + 1
+
+
+def abort_attempt(
+    store: Store, round_number: int, attempt: int, reason: str, *, now: float
+) -> None:
+    """End an attempt without a model; its acknowledged updates expire with the reason.
+
+    Args:
+        store: The store.
+        round_number: Round, from 1.
+        attempt: Attempt, from 0.
+        reason: One line.
+        now: Seconds since 1970 UTC.
+    """
+    with store.write() as connection:
+        end_attempt(connection, round_number, attempt, state="aborted", now=now, reason=reason)
+        connection.execute(
+            update(contributions)
+            .where(
+                contributions.c.round_number == round_number,
+                contributions.c.attempt == attempt,
+                contributions.c.state == "committed",
+            )
+            .values(state="expired", reason=reason, example_count=None)
+        )
+
+
+def end_attempt(
+    connection: Connection,
+    round_number: int,
+    attempt: int,
+    *,
+    state: str,
+    now: float,
+    reason: str | None = None,
+) -> None:
+    """Set how an attempt ended and wipe who was drawn.
+
+    Args:
+        connection: A write transaction.
+        round_number: Round, from 1.
+        attempt: Attempt, from 0.
+        state: ``aborted`` or ``released``.
+        now: Seconds since 1970 UTC.
+        reason: One line, or None.
+    """
+    connection.execute(
+        update(attempts)
+        .where(this_attempt(round_number, attempt))
+        .values(state=state, members=None, ended_at=now, reason=reason)
+    )
+
+
+# Any: the clause's type is the driver's.
+def this_attempt(round_number: int, attempt: int) -> Any:
+    """Return the clause that picks one row of ``attempts``."""
+    return and_(attempts.c.round_number == round_number, attempts.c.attempt == attempt)
+
+
+def _opened(row: Row[Any]) -> OpenAttempt:
+    members = None if row.members is None else tuple(msgspec.json.decode(row.members))
+    return OpenAttempt(
+        row.round_number,
+        row.attempt,
+        members,
+        row.base_sha256,
+        row.opened_at,
+        row.deadline_ms,
+        row.terms_sha256,
+    )

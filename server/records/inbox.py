@@ -1,0 +1,85 @@
+"""Keep acknowledged updates on disk, sealed as they came, until their round closes.
+
+A file is complete before it has its name: it is flushed, renamed and the folder flushed, and only
+then does a row in the store point to it. A file without a row was never acknowledged and is
+deleted at the next start.
+"""
+
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+
+from privacy.foundation.atomic_files import sync_file, sync_folder
+from server.machine.answers import Lease
+from server.records.failpoints import UNARMED, Failpoint, Failpoints
+
+
+class Inbox:
+    """Hold the sealed updates of the open round."""
+
+    def __init__(self, folder: Path, failpoints: Failpoints = UNARMED) -> None:
+        """Use a folder; it is made, owner-only, if missing.
+
+        Args:
+            folder: Where sealed updates lie; on the same file system as the uploads.
+            failpoints: Armed in tests only.
+        """
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder = folder
+        self._failpoints = failpoints
+
+    @property
+    def folder(self) -> Path:
+        """Return where the files lie, owner-only."""
+        return self._folder
+
+    def path(self, blob: str) -> Path:
+        """Return where a sealed update lies, by its name in the store."""
+        return self._folder / blob
+
+    def keep(self, partial: Path, lease: Lease, message_id: bytes) -> str:
+        """Move a complete upload to its place, durably, and return its name for the store.
+
+        The name holds lease and message, so that no upload ever replaces another.
+
+        Args:
+            partial: The upload, every byte of it written.
+            lease: What it is committed under.
+            message_id: Identifier of the sealed message, 16 bytes.
+
+        Raises:
+            OSError: If the disk is full; the upload stays where it was.
+        """
+        attempt = _attempt_folder(lease.round_number, lease.attempt)
+        blob = f"{attempt}/{lease.slot:06d}-{lease.nonce.hex()}-{message_id.hex()}.sealed"
+        target = self._folder / blob
+        sync_file(partial)
+        if not target.parent.exists():
+            target.parent.mkdir(mode=0o700, exist_ok=True)
+            sync_folder(self._folder)
+        partial.replace(target)
+        sync_folder(target.parent)
+        self._failpoints.reach(Failpoint.BLOB_RENAMED)
+        return blob
+
+    def clear(self, round_number: int, attempt: int) -> None:
+        """Delete every sealed update of an attempt that ended."""
+        shutil.rmtree(self._folder / _attempt_folder(round_number, attempt), ignore_errors=True)
+
+    def clear_all_but(self, blobs: Collection[str]) -> int:
+        """Delete every file that is not among these names; return how many there were."""
+        orphans = [
+            path
+            for path in self._folder.rglob("*")
+            if path.is_file() and path.relative_to(self._folder).as_posix() not in blobs
+        ]
+        for path in orphans:
+            path.unlink()
+        for folder in self._folder.iterdir():
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
+        return len(orphans)
+
+
+def _attempt_folder(round_number: int, attempt: int) -> str:
+    return f"{round_number:06d}-{attempt:03d}"

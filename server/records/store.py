@@ -1,0 +1,196 @@
+"""Open the coordinator's store: SQLite by default, PostgreSQL by URL, through the same code.
+
+Every change is one transaction that is on the disk when it returns: SQLite runs with a
+write-ahead log and ``synchronous=FULL``. Migrations run when the store is opened, so a newer
+coordinator brings an older store up to date, and an older one refuses a newer store.
+
+All functions here block; a service calls them from a thread.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from alembic.util.exc import CommandError
+from sqlalchemy import Connection, Engine, create_engine, event, select
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
+
+from server.config.store import StoreSettings
+from server.records.tables import runs
+
+_MIGRATIONS = Path(__file__).parent / "migrations"
+_BUSY_MS = 30_000
+_WRITE = "sotto_write"
+# Any number that no other program uses in the same database.
+_POSTGRESQL_LOCK = 0x736F74746F
+
+
+class StoreError(RuntimeError):
+    """Raised when the store cannot be opened or does not belong to this run."""
+
+
+class StoreFullError(StoreError):
+    """Raised when the disk has no room for a transaction; nothing of it is kept."""
+
+
+class Store:
+    """Give transactions on the coordinator's tables."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Use an engine whose tables are up to date; ``open_store`` makes one."""
+        self._engine = engine
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """Run one durable transaction; it commits when the block ends and not if it raises.
+
+        Writers take turns, so what a transaction reads stays true until it commits.
+
+        Raises:
+            StoreFullError: If the disk is full.
+        """
+        options = {_WRITE: True}
+        try:
+            with (
+                self._engine.connect().execution_options(**options) as connection,
+                connection.begin(),
+            ):
+                yield connection
+        except OperationalError as error:
+            if getattr(error.orig, "sqlite_errorname", None) != "SQLITE_FULL":
+                raise
+            raise StoreFullError("the disk is full; free some space and start again") from None
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Read what is committed; one statement sees one state."""
+        with self._engine.connect() as connection, connection.begin():
+            yield connection
+
+    def close(self) -> None:
+        """Close every connection; the write-ahead log is folded into the file."""
+        self._engine.dispose()
+
+
+def open_store(settings: StoreSettings) -> Store:
+    """Open the store and bring its tables up to date.
+
+    Raises:
+        StoreError: If it cannot be opened, or was written by a newer version of sotto.
+    """
+    try:
+        engine = _make_engine(settings)
+        with engine.connect() as connection:
+            _migrate(connection)
+            connection.commit()
+    except ModuleNotFoundError as error:
+        raise StoreError(f"store.url needs a driver: {error}; install it beside sotto") from None
+    except (ArgumentError, NoSuchModuleError) as error:
+        raise StoreError(f"store.url cannot be used: {error}") from None
+    except DBAPIError as error:
+        raise StoreError(f"the store cannot be opened: {error.orig}") from None
+    except OSError as error:
+        raise StoreError(f"the store cannot be opened: {error}") from None
+    return Store(engine)
+
+
+def start_run(store: Store, run: str, seed: int, run_digest: bytes, *, now: float) -> None:
+    """Tie an empty store to its run.
+
+    Args:
+        store: A store without a run.
+        run: Identifier of the run, 32 hex digits.
+        seed: Seed of the run.
+        run_digest: ``FederationConfig.run_digest``, 32 bytes: what may not change while it lasts.
+        now: Seconds since 1970 UTC.
+
+    Raises:
+        StoreError: If the store already has a run.
+    """
+    with store.write() as connection:
+        if connection.execute(select(runs.c.run)).first() is not None:
+            raise StoreError("the store already belongs to a run; choose an empty folder")
+        connection.execute(
+            runs.insert().values(run=run, seed=seed, schema_sha256=run_digest, created_at=now)
+        )
+
+
+def check_run(store: Store, seed: int, run_digest: bytes) -> str:
+    """Return the run's identifier after checking that the settings still fit it.
+
+    Raises:
+        StoreError: If there is no run, or the seed, the model or the roles of its tensors were
+            changed since it began.
+    """
+    with store.read() as connection:
+        row = connection.execute(select(runs)).first()
+    if row is None:
+        raise StoreError("the store has no run; make one with `sotto-server init`")
+    if row.seed != seed:
+        raise StoreError(f"seed must stay {row.seed} while the run lasts, got {seed}")
+    if row.schema_sha256 != run_digest:
+        raise StoreError(
+            f"the model's schema must stay {row.schema_sha256.hex()[:16]}… while the run lasts, "
+            f"got {run_digest.hex()[:16]}…; undo the change of [model], [growth] or "
+            "[personalisation], or start another run"
+        )
+    return str(row.run)
+
+
+def _make_engine(settings: StoreSettings) -> Engine:
+    path = settings.sqlite_path
+    if path is None:
+        engine = create_engine(settings.url, pool_pre_ping=True)
+        event.listen(engine, "begin", _begin_postgresql)
+        return engine
+    if not path.exists():
+        path.touch(mode=0o600)
+    engine = create_engine(settings.url)
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+# Any: the driver's own connection, which SQLAlchemy does not type.
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    # The driver's own transactions begin too late to cover a read before a write.
+    connection.isolation_level = None
+    for pragma in (
+        "journal_mode=WAL",
+        "synchronous=FULL",
+        "foreign_keys=ON",
+        f"busy_timeout={_BUSY_MS}",
+        # What is deleted is overwritten: a forgotten client is gone from the file too.
+        "secure_delete=ON",
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # A write transaction takes its lock at once; one that began as a reader could be refused later.
+    is_write = connection.get_execution_options().get(_WRITE, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if is_write else "BEGIN")
+
+
+def _begin_postgresql(connection: Connection) -> None:
+    # The same turn-taking as SQLite's lock, kept until the transaction ends.
+    if connection.get_execution_options().get(_WRITE, False):
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_POSTGRESQL_LOCK})")
+
+
+def _migrate(connection: Connection) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    try:
+        command.upgrade(config, "head")
+    except CommandError:
+        newest = ScriptDirectory.from_config(config).get_current_head()
+        raise StoreError(
+            f"the store was written by a newer sotto than this one, which knows migration "
+            f"{newest}; update sotto"
+        ) from None

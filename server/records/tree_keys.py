@@ -1,0 +1,93 @@
+"""Keep the secret that a run's tree of noise is drawn from, sealed in the store.
+
+It is drawn once, before the first round of mode ``ftrl``, and never again: a restart draws every
+node as it was. The store holds it sealed under a key in the coordinator's folder, ``noise.secret``,
+so that a copy of the store alone takes no noise out of a model. It is sealed for the settings that
+decide what a node's noise is; under others it does not open.
+
+A store that went back to an earlier round would draw the same nodes again, on other sums. Backups
+leave ``noise.secret`` out, so that one that was restored does not open its secret either; a new one
+is never drawn where the store holds one.
+"""
+
+import hashlib
+
+import msgspec
+from sqlalchemy import select
+
+from privacy.foundation.atomic_files import write_atomically
+from privacy.foundation.secure_source import SecureSource
+from privacy.noise.calibrated_settings import TreeNoise
+from privacy.noise.secure_gaussian import KEY_BYTES, NoiseKeys, SystemKeys
+from privacy.noise.tree import DerivedKeys
+from privacy.sealing.secret import SEALING_KEY_BYTES, SealedSecretError, open_secret, seal_secret
+from server.config.federation import FederationConfig
+from server.operating.backup import without_noise_secret
+from server.records.folder import ServerFolder
+from server.records.store import Store, StoreError
+from server.records.tables import noise_keys
+
+_TREE = "tree"
+
+
+def noise_keys_of(
+    folder: ServerFolder, store: Store, config: FederationConfig, run: str
+) -> NoiseKeys:
+    """Return where the keys of the coordinator's calibrated noise come from.
+
+    Args:
+        folder: The federation's folder.
+        store: Its store.
+        config: Its settings.
+        run: Identifier of the run, 32 hex digits.
+
+    Raises:
+        StoreError: If the tree's secret does not open: its key is gone, or settings changed.
+        OSError: If the key cannot be written.
+    """
+    if not isinstance(config.privacy, TreeNoise):
+        return SystemKeys()
+    use = _use(config, config.privacy, run)
+    with store.read() as connection:
+        row = connection.execute(
+            select(noise_keys.c.sealed).where(noise_keys.c.name == _TREE)
+        ).first()
+    if row is not None:
+        return DerivedKeys(_opened(folder, row.sealed, use))
+    source = SecureSource()
+    if not folder.noise_secret.exists():
+        write_atomically(folder.noise_secret, source.bytes(SEALING_KEY_BYTES))
+    secret = source.bytes(KEY_BYTES)
+    sealed = seal_secret(secret, folder.noise_secret.read_bytes(), use)
+    with store.write() as connection:
+        connection.execute(noise_keys.insert().values(name=_TREE, sealed=sealed))
+    return DerivedKeys(secret)
+
+
+def _opened(folder: ServerFolder, sealed: bytes, use: bytes) -> bytes:
+    try:
+        return open_secret(sealed, folder.noise_secret.read_bytes(), use)
+    except FileNotFoundError:
+        raise StoreError(
+            f"{folder.noise_secret} is missing, and with it the tree's noise; "
+            + without_noise_secret(folder)
+        ) from None
+    except SealedSecretError:
+        raise StoreError(
+            "the tree's noise was drawn under other settings of privacy, aggregation, model or "
+            f"cohort_size, or {folder.noise_secret.name} was replaced; undo that, or begin a new "
+            "run"
+        ) from None
+
+
+def _use(config: FederationConfig, privacy: TreeNoise, run: str) -> bytes:
+    """Return what a node's noise follows from, beside the secret; a budget may be raised."""
+    fixed = msgspec.structs.replace(privacy, epsilon_budget=1.0, delta=0.5)
+    decides = (
+        run,
+        fixed,
+        config.aggregation,
+        config.rounds.cohort_size,
+        config.schema.sha256.hex(),
+    )
+    return hashlib.sha256(msgspec.json.encode(decides, order="deterministic")).digest()

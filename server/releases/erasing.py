@@ -1,0 +1,90 @@
+"""Erase what a released personalisation state holds of one client.
+
+The state that is written with each release has a row for every client that took part: an
+embedding, learnt from that client's updates. When a client is forgotten its row goes from every
+release that is still kept, and what describes each of them is signed anew. The released models
+stay as they are, and so do their digests and their chain.
+"""
+
+import os
+from collections.abc import Callable
+
+import msgspec
+
+from models.plan.plan import decode_plan
+from models.plan.release_record import (
+    PERSONALISATION_FILE,
+    PLAN_FILE,
+    RECORD_FILE,
+    SIGNATURE_FILE,
+    SIGNER_FILE,
+    ReleaseRecord,
+    decode_release_record,
+    digests_of,
+)
+from privacy.foundation.atomic_files import sync_folder
+from privacy.identities.party import Identity
+from server.releases.files import ReleaseFolder, signature_of, write_flushed
+from server.releases.method_state import MethodState
+
+
+def erase_client(
+    folder: ReleaseFolder,
+    client: str,
+    fresh: Callable[[int | None], MethodState],
+    signer: Identity,
+) -> int:
+    """Erase a client from every kept release; repeating does no harm.
+
+    Args:
+        folder: Holds the releases; nobody publishes one meanwhile.
+        client: Client name.
+        fresh: Makes a server half that has learnt nothing, to read each state with, for a model
+            of this stage of growth.
+        signer: The coordinator.
+
+    Returns:
+        How many releases had a state to erase it from.
+
+    Raises:
+        ReleaseError: If a release's record cannot be read.
+        MethodStateError: If a state is not one of this method and model.
+        OSError: If the disk is full; run it again.
+    """
+    count = 0
+    for path in folder.published():
+        record = decode_release_record((path / RECORD_FILE).read_bytes())
+        if PERSONALISATION_FILE not in record.files:
+            continue
+        state = fresh(decode_plan((path / PLAN_FILE).read_bytes()).growth_stage)
+        state.restore((path / PERSONALISATION_FILE).read_bytes())
+        state.forget(client)
+        replace_state(folder, record, state.encoded() or bytearray(), signer)
+        count += 1
+    return count
+
+
+def replace_state(
+    folder: ReleaseFolder, record: ReleaseRecord, file: bytearray, signer: Identity
+) -> None:
+    """Put a published release with another state in its place, all at once and durably.
+
+    Args:
+        folder: Holds the releases; nobody publishes one meanwhile.
+        record: The release's.
+        file: The other state.
+        signer: The coordinator, who signs the changed record.
+
+    Raises:
+        OSError: If the disk is full; the release stays as it was.
+    """
+    files = record.files | digests_of({PERSONALISATION_FILE: file})
+    encoded = msgspec.structs.replace(record, files=files).encode()
+    changed = {PERSONALISATION_FILE: file, RECORD_FILE: encoded, **signature_of(encoded, signer)}
+    source, building = folder.path(record.round), folder.begin_rewriting(record.round)
+    for path in source.iterdir():
+        if path.name not in {*changed, SIGNATURE_FILE, SIGNER_FILE}:
+            os.link(path, building / path.name)
+    write_flushed(building, changed)
+    sync_folder(building)
+    folder.end_rewriting(record.round)

@@ -1,0 +1,73 @@
+"""Judge models by their figures: which is the best so far, and whether the run has converged."""
+
+import math
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from models.plan.plan import Plan
+from models.plan.release_record import Metric
+from models.tasks.metrics import Counts
+from server.config.convergence import ConvergenceTracker
+from server.config.federation import FederationConfig
+from server.releases.public_evaluation import PublicText
+
+
+class Judge:
+    """Judge the models of one run.
+
+    Attributes:
+        has_converged: Whether the run has met its convergence criterion.
+    """
+
+    def __init__(self, config: FederationConfig, public_text: PublicText | None) -> None:
+        """Begin with nothing judged.
+
+        Args:
+            config: The federation.
+            public_text: What models are evaluated on; None for nothing.
+        """
+        self.has_converged = False
+        self._evaluation = config.evaluation
+        self._public_text = public_text
+        self._tracker = ConvergenceTracker(config.convergence)
+
+    @property
+    def best_round(self) -> int | None:
+        """Return the round of the best model so far; None before the first evaluation."""
+        return self._tracker.best_round
+
+    def evaluate(self, round_number: int, plan: Plan, parameters: Tensor) -> dict[str, Metric]:
+        """Return what a round's model makes of the public text; nothing where none is due."""
+        if self._public_text is None or not self._evaluation.is_due(round_number):
+            return {}
+        return figures_of(self._public_text.score(plan, parameters))
+
+    def observe(self, round_number: int, figures: Mapping[str, Metric]) -> bool:
+        """Take in an evaluation, if there was one; return whether it is the best so far."""
+        if round_number < 1 or "perplexity" not in figures:
+            return False
+        perplexity = figures["perplexity"]
+        # JSON has no infinity: what is missing was too large.
+        value = math.inf if perplexity is None else float(perplexity)
+        verdict = self._tracker.observe(round_number, value)
+        self.has_converged = verdict.has_converged
+        return verdict.is_best
+
+
+def figures_of(counts: Counts) -> dict[str, Metric]:
+    """Return what a release says of what was counted."""
+    perplexity = counts.perplexity
+    return {
+        "perplexity": perplexity if math.isfinite(perplexity) else None,
+        "top1_recall": counts.top1_recall,
+        "top3_recall": counts.top3_recall,
+    }
+
+
+def in_words(figures: Mapping[str, Metric]) -> str:
+    """Return figures for a line of the log."""
+    return ", ".join(
+        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in figures.items()
+    )

@@ -1,0 +1,78 @@
+"""Append one JSON line for each released round to ``metrics.jsonl``, for people and plots.
+
+What a crash or a full disk left out is added at the next start. The lines hold figures of the model
+and of the whole cohort, never of one device, and not those that devices found after the release. A
+restored run writes the lines of the rounds that it trains again once more: the last line of a round
+counts.
+"""
+
+import logging
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from server.releases.publishing import ReleaseSummary
+
+_LOG = logging.getLogger(__name__)
+
+
+class _Line(msgspec.Struct, frozen=True):
+    round: int
+
+
+class MetricsLog:
+    """Append to one file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def write(self, releases: Iterable[ReleaseSummary]) -> None:
+        """Append a line for each release.
+
+        Raises:
+            OSError: If the disk is full.
+        """
+        with self._path.open("ab") as log:
+            log.writelines(msgspec.json.encode(_figures(release)) + b"\n" for release in releases)
+
+    def complete(self, releases: Sequence[ReleaseSummary]) -> None:
+        """Append lines for those of the releases that have none; one that was cut short goes.
+
+        Raises:
+            OSError: If the disk is full.
+        """
+        written = self._whole_lines()
+        missing = [release for release in releases if release.round_number not in written]
+        if missing:
+            self.write(missing)
+            _LOG.info("wrote the figures of %d rounds that %s lacked", len(missing), self._path)
+
+    def _whole_lines(self) -> set[int]:
+        """Cut off a last line without its end, and return the rounds of all the others."""
+        if not self._path.is_file():
+            return set()
+        content = self._path.read_bytes()
+        end = content.rfind(b"\n") + 1
+        if end < len(content):
+            os.truncate(self._path, end)
+        return {number for line in content[:end].splitlines() for number in _round_of(line)}
+
+
+def _figures(release: ReleaseSummary) -> dict[str, object]:
+    return {
+        "round": release.round_number,
+        "attempt": release.attempt,
+        "model_sha256": release.parameters_sha256.hex(),
+        "duration_s": release.duration_s,
+        **release.metrics,
+    }
+
+
+def _round_of(line: bytes) -> tuple[int, ...]:
+    """Return the round that a line tells of; none where the line is somebody else's."""
+    try:
+        return (msgspec.json.decode(line, type=_Line).round,)
+    except msgspec.DecodeError:
+        return ()

@@ -1,0 +1,265 @@
+"""Release a round's model: files first, then one transaction, then the name.
+
+The transaction is the moment the round happened. Before it nothing has left the coordinator, so a
+crash may close the round again; after it the model is never made a second time, only published
+from the files that were flushed before. Rounds rise by one and each release names the digest of
+the one before, which the transaction checks.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, select, update
+
+from models.plan.release_record import Metric, ReleaseRecord
+from privacy.identities.party import Identity
+from server.devices.clients import count_participation
+from server.records.attempts import end_attempt, this_attempt
+from server.records.failpoints import UNARMED, Failpoint, Failpoints
+from server.records.ledger import is_drawn_by_coins, is_newest, write_entry
+from server.records.store import Store
+from server.records.tables import attempts, clients, contributions, releases
+from server.releases.files import NewRelease, ReleaseFolder
+
+NO_PREVIOUS = bytes(32)
+"""What the initial parameters name as the release before them."""
+
+
+class ReleaseChainError(RuntimeError):
+    """Raised when a release does not follow on the one before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseSummary:
+    """Hold what the store knows of a release.
+
+    Attributes:
+        round_number: Round, from 1; 0 for the initial parameters.
+        attempt: Attempt that succeeded, from 0.
+        parameters_sha256: Digest of the parameters, 32 bytes.
+        contribution_count: Updates in it; None where that is a secret of the coins.
+        duration_s: Seconds from the opening of the attempt to the release; to its deadline where
+            coins drew the cohort, since the rest grows with how many came.
+        metrics: Figures of the model and its round.
+        is_published: Whether its files have their name.
+    """
+
+    round_number: int
+    attempt: int
+    parameters_sha256: bytes
+    contribution_count: int | None
+    duration_s: float
+    metrics: dict[str, Metric]
+    is_published: bool
+
+
+def release_round(
+    store: Store,
+    folder: ReleaseFolder,
+    new: NewRelease,
+    signer: Identity | None,
+    *,
+    opened_at: float,
+    now: float,
+    keep_releases: int | None = None,
+    took_part: Sequence[str] = (),
+    failpoints: Failpoints = UNARMED,
+) -> ReleaseRecord:
+    """Write, record and publish the model of a round.
+
+    Args:
+        store: The store.
+        folder: Where releases lie.
+        new: The release.
+        signer: The coordinator; None leaves the release unsigned.
+        opened_at: When the attempt was opened, seconds since 1970 UTC.
+        now: Seconds since 1970 UTC.
+        keep_releases: Newest releases whose files are kept, beside the best; None keeps all.
+        took_part: As ``record_release``.
+        failpoints: Armed in tests only.
+
+    Raises:
+        CodecError: If the parameters do not fit the plan's model or are not finite.
+        ReleaseChainError: If the round or its base is not the one that follows the last release.
+        OSError: If the disk is full; the round can be closed again.
+    """
+    record = folder.build(new, signer)
+    failpoints.reach(Failpoint.NOISED)
+    record_release(store, new, record, opened_at=opened_at, now=now, took_part=took_part)
+    failpoints.reach(Failpoint.RELEASE_RECORDED)
+    publish_release(store, folder, new.round_number, now=now)
+    failpoints.reach(Failpoint.PUBLISHED)
+    if keep_releases is not None:
+        folder.prune(range(new.round_number - keep_releases + 1, new.round_number + 1))
+    return record
+
+
+def record_release(
+    store: Store,
+    new: NewRelease,
+    record: ReleaseRecord,
+    *,
+    opened_at: float,
+    now: float,
+    took_part: Sequence[str] = (),
+) -> float:
+    """Make the round have happened: one transaction over release, ledger, updates and clients.
+
+    Args:
+        store: The store.
+        new: The release.
+        record: What its files say.
+        opened_at: When the attempt was opened, seconds since 1970 UTC.
+        now: Seconds since 1970 UTC.
+        took_part: Clients in it whose updates were never stored, as in a simulation.
+
+    Returns:
+        Seconds that the round took, as ``ReleaseSummary.duration_s``.
+
+    Raises:
+        LedgerError: If the release's entry does not follow the newest of the ledger.
+        ReleaseChainError: If the round or its base is not the one that follows the last release.
+    """
+    with store.write() as connection:
+        _check_chain(connection, new)
+        if new.entry is not None and not is_newest(connection, new.entry):
+            write_entry(connection, new.entry)
+        secret = new.entry is not None and is_drawn_by_coins(new.entry)
+        ended_at = (_planned_close(connection, new) if secret else None) or now
+        count = _settle_contributions(connection, new, secret=secret)
+        count_participation(connection, clients.c.name.in_(took_part), new.round_number)
+        end_attempt(connection, new.round_number, new.attempt, state="released", now=now)
+        connection.execute(
+            releases.insert().values(
+                round_number=new.round_number,
+                attempt=new.attempt,
+                parameters_sha256=bytes.fromhex(record.parameters_sha256),
+                previous_sha256=new.previous_sha256,
+                contribution_count=count,
+                duration_s=ended_at - opened_at,
+                metrics=msgspec.json.encode(new.metrics).decode(),
+                recorded_at=now,
+            )
+        )
+    return ended_at - opened_at
+
+
+def publish_release(store: Store, folder: ReleaseFolder, round_number: int, *, now: float) -> None:
+    """Give a recorded release its name; repeating does no harm.
+
+    Raises:
+        ReleaseError: If its files are gone.
+    """
+    folder.publish(round_number)
+    with store.write() as connection:
+        connection.execute(
+            update(releases)
+            .where(releases.c.round_number == round_number, releases.c.published_at.is_(None))
+            .values(published_at=now)
+        )
+
+
+def add_metrics(store: Store, round_number: int, metrics: dict[str, Metric]) -> None:
+    """Add figures that came after the release, such as an evaluation by devices.
+
+    Raises:
+        LookupError: If the round was not released.
+    """
+    with store.write() as connection:
+        row = connection.execute(_of(round_number)).first()
+        if row is None:
+            raise LookupError(f"round {round_number} was not released")
+        merged = {**msgspec.json.decode(row.metrics), **metrics}
+        connection.execute(
+            update(releases)
+            .where(releases.c.round_number == round_number)
+            .values(metrics=msgspec.json.encode(merged).decode())
+        )
+
+
+def last_release(store: Store) -> ReleaseSummary | None:
+    """Return the newest release, or None before the initial parameters."""
+    with store.read() as connection:
+        row = connection.execute(
+            select(releases).order_by(releases.c.round_number.desc()).limit(1)
+        ).first()
+    return None if row is None else _summary(row)
+
+
+def list_releases(store: Store, first_round: int = 1) -> list[ReleaseSummary]:
+    """Return every release from a round on, oldest first."""
+    with store.read() as connection:
+        rows = connection.execute(
+            select(releases)
+            .where(releases.c.round_number >= first_round)
+            .order_by(releases.c.round_number)
+        ).all()
+    return [_summary(row) for row in rows]
+
+
+def _check_chain(connection: Connection, new: NewRelease) -> None:
+    row = connection.execute(
+        select(releases.c.round_number, releases.c.parameters_sha256)
+        .order_by(releases.c.round_number.desc())
+        .limit(1)
+    ).first()
+    expected = (0, NO_PREVIOUS) if row is None else (row.round_number + 1, row.parameters_sha256)
+    if (new.round_number, new.previous_sha256) != expected:
+        raise ReleaseChainError(
+            f"the next release must be round {expected[0]} on {expected[1].hex()[:16]}…, "
+            f"got round {new.round_number} on {new.previous_sha256.hex()[:16]}…"
+        )
+
+
+def _planned_close(connection: Connection, new: NewRelease) -> float | None:
+    """Return the deadline of a release's attempt, seconds since 1970 UTC; None in a simulation."""
+    which = this_attempt(new.round_number, new.attempt)
+    deadline_ms = connection.execute(select(attempts.c.deadline_ms).where(which)).scalar()
+    return None if deadline_ms is None else float(deadline_ms) / 1000
+
+
+def _settle_contributions(connection: Connection, new: NewRelease, *, secret: bool) -> int | None:
+    """Mark the attempt's updates as aggregated, count them, and wipe what they reported.
+
+    Under a guarantee no row says who took part in which round. Where secret coins drew the
+    cohort, nothing says how many they were either.
+    """
+    here = _of_attempt(new.round_number, new.attempt)
+    updated = connection.execute(
+        update(contributions)
+        .where(here, contributions.c.state == "committed")
+        .values(state="aggregated", example_count=None)
+    )
+    aggregated = and_(here, contributions.c.state == "aggregated")
+    if not secret:
+        names = select(contributions.c.client).where(aggregated)
+        count_participation(connection, clients.c.name.in_(names), new.round_number)
+    if new.plan.privacy.guarantees_privacy:
+        # Also what was set aside, and what earlier attempts at the round were sent.
+        connection.execute(
+            delete(contributions).where(contributions.c.round_number == new.round_number)
+        )
+    return None if secret else updated.rowcount
+
+
+def _of_attempt(round_number: int, attempt: int) -> ColumnElement[bool]:
+    return and_(contributions.c.round_number == round_number, contributions.c.attempt == attempt)
+
+
+# Any: the statement's and the row's types are the table's.
+def _of(round_number: int) -> Any:
+    return select(releases).where(releases.c.round_number == round_number)
+
+
+def _summary(row: Row[Any]) -> ReleaseSummary:
+    return ReleaseSummary(
+        row.round_number,
+        row.attempt,
+        row.parameters_sha256,
+        row.contribution_count,
+        row.duration_s,
+        msgspec.json.decode(row.metrics),
+        row.published_at is not None,
+    )

@@ -1,0 +1,96 @@
+"""Bring store, inbox and releases back together after a process was killed at any moment.
+
+What was acknowledged is kept, what was released is published and never made again, and what lies
+about without a row is deleted. Running it twice changes nothing.
+"""
+
+import logging
+from dataclasses import dataclass
+
+from server.machine.answers import Receipt
+from server.records.attempts import OpenAttempt, current_attempt, next_attempt
+from server.records.contributions import StoredContribution, contributions_of, expire_contribution
+from server.records.inbox import Inbox
+from server.records.store import Store
+from server.releases.files import ReleaseFolder
+from server.releases.publishing import last_release, publish_release
+
+_LOG = logging.getLogger(__name__)
+_MISSING = "its sealed file was missing or cut short after a restart"
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """Say where the run goes on.
+
+    Attributes:
+        round_number: Round to open or to go on with, from 1.
+        attempt: Attempt, from 0.
+        open_attempt: The attempt that was running, or None.
+        receipts: What is committed in it, in slot order.
+    """
+
+    round_number: int
+    attempt: int
+    open_attempt: OpenAttempt | None
+    receipts: tuple[Receipt, ...]
+
+
+def recover(store: Store, inbox: Inbox, folder: ReleaseFolder, *, now: float) -> Recovered:
+    """Repair what a crash left and say where the run goes on.
+
+    Args:
+        store: The store.
+        inbox: Where sealed updates lie.
+        folder: Where releases lie.
+        now: Seconds since 1970 UTC.
+
+    Raises:
+        ReleaseError: If the files of a recorded release are gone.
+    """
+    finish_release(store, folder, now)
+    running = current_attempt(store)
+    held = [] if running is None else _present(store, inbox, running)
+    orphans = inbox.clear_all_but({contribution.blob for contribution in held})
+    if orphans:
+        _LOG.info("deleted %d sealed files that were never acknowledged or are done", orphans)
+    receipts = tuple(contribution.receipt for contribution in held)
+    if running is not None:
+        return Recovered(running.round_number, running.attempt, running, receipts)
+    return Recovered(*next_attempt(store), None, receipts)
+
+
+def finish_release(store: Store, folder: ReleaseFolder, now: float) -> None:
+    """Publish a release that is recorded; delete one that is not: its round is closed again.
+
+    A release of which a client was being erased is replaced, or stays whole.
+
+    Args:
+        store: The store.
+        folder: Where releases lie.
+        now: Seconds since 1970 UTC.
+
+    Raises:
+        ReleaseError: If the files of a recorded release are gone.
+    """
+    folder.repair_rewriting()
+    last = last_release(store)
+    pending = last.round_number if last is not None and not last.is_published else None
+    folder.discard_unpublished(keep=pending)
+    if pending is not None:
+        publish_release(store, folder, pending, now=now)
+        _LOG.info("published round %d, which was recorded before the restart", pending)
+
+
+def _present(store: Store, inbox: Inbox, running: OpenAttempt) -> list[StoredContribution]:
+    present = []
+    for contribution in contributions_of(store, running.round_number, running.attempt):
+        path = inbox.path(contribution.blob)
+        if path.is_file() and path.stat().st_size == contribution.blob_bytes:
+            present.append(contribution)
+            continue
+        expire_contribution(store, contribution.receipt.nonce, _MISSING)
+        _LOG.warning(
+            "an update of round %d expired: %s", contribution.receipt.round_number, _MISSING
+        )
+    return present

@@ -1,0 +1,155 @@
+"""Serve enrolled devices: translate calls into what the coordinator does, and back.
+
+Every call first asks who is calling: the certificate of the connection must be one that this
+federation gave out and has not withdrawn. A refusal leaves through ``answering`` and changes
+nothing.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+
+from models.text.vocabulary import Vocabulary
+from protos import federation_pb2 as pb
+from protos import federation_pb2_grpc as pb_grpc
+from protos.refusals import RefusalCode
+from server.config.federation import FederationConfig
+from server.coordinating.coordinator import Coordinator
+from server.devices.membership import Membership
+from server.devices.refused_calls import RefusedError, answering
+from server.devices.upload_piece import UploadPiece
+from server.services.admission import check_device
+
+# Any: the message types differ for every method, and the certificate is the same for all.
+_PIECE_BYTES = 1 << 20
+_Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class FederationService(pb_grpc.FederationServicer):
+    """Answer devices over mutual TLS."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        membership: Membership,
+        config: FederationConfig,
+        vocabulary: Vocabulary | None,
+    ) -> None:
+        """Serve one federation.
+
+        Args:
+            coordinator: Does what devices ask for.
+            membership: Knows who calls.
+            config: The federation.
+            vocabulary: Its words, for devices that do not have the list; None if it has none.
+        """
+        self._coordinator = coordinator
+        self._membership = membership
+        self._config = config
+        self._vocabulary = vocabulary
+
+    async def CheckIn(  # noqa: N802 (the contract's name, here and below)
+        self, request: pb.CheckInRequest, context: _Context
+    ) -> AsyncIterator[pb.WorkOrder]:
+        """Open the device's stream and push work down it until the device leaves."""
+        async with answering(context):
+            client = await self._caller(context)
+            check_device(request, self._config)
+            session = self._coordinator.join(client, lacks_personal=request.lacks_personal)
+            try:
+                async for order in session.orders():
+                    yield order
+            finally:
+                self._coordinator.leave(session)
+
+    # Override: the listener registers this method for messages that are encoded already.
+    async def FetchModel(  # type: ignore[override]  # noqa: N802
+        self, request: pb.FetchModelRequest, context: _Context
+    ) -> AsyncIterator[bytes]:
+        """Stream a sealed part of the model to the holder of a lease, as encoded messages."""
+        async with answering(context):
+            client = await self._caller(context)
+            pieces = await self._coordinator.model_pieces(client, request)
+            for piece in pieces:
+                yield piece
+
+    async def FetchVocabulary(  # noqa: N802
+        self, request: pb.FetchVocabularyRequest, context: _Context
+    ) -> AsyncIterator[pb.VocabularyChunk]:
+        """Stream the plan's public word list."""
+        async with answering(context):
+            await self._caller(context)
+            words = self._vocabulary
+            if words is None or request.sha256 != words.sha256:
+                raise RefusedError(
+                    RefusalCode.UNKNOWN_VOCABULARY, "no plan of this federation has that word list"
+                )
+            encoded = words.to_bytes()
+            for start in range(0, len(encoded), _PIECE_BYTES):
+                yield pb.VocabularyChunk(data=encoded[start : start + _PIECE_BYTES])
+
+    async def OpenUpload(  # noqa: N802
+        self, request: pb.OpenUploadRequest, context: _Context
+    ) -> pb.OpenUploadResponse:
+        """Start an upload, or say where it stopped."""
+        async with answering(context):
+            client = await self._caller(context)
+            return self._coordinator.intake.open(client, request)
+
+    # Override: the listener registers this method with a reader that copies nothing.
+    async def Upload(  # type: ignore[override]  # noqa: N802
+        self, request_iterator: AsyncIterator[UploadPiece], context: _Context
+    ) -> pb.UploadResponse:
+        """Append to an open upload."""
+        async with answering(context):
+            client = await self._caller(context)
+            offset = await self._coordinator.intake.receive(client, request_iterator)
+        return pb.UploadResponse(offset=offset)
+
+    async def CommitUpload(  # noqa: N802
+        self, request: pb.CommitUploadRequest, context: _Context
+    ) -> pb.CommitUploadResponse:
+        """Count an upload, after it is verified and durable."""
+        async with answering(context):
+            client = await self._caller(context)
+            round_number = await self._coordinator.commit(client, request)
+        return pb.CommitUploadResponse(round_number=round_number)
+
+    async def ReportEvaluation(  # noqa: N802
+        self, request: pb.ReportEvaluationRequest, context: _Context
+    ) -> pb.ReportEvaluationResponse:
+        """Take a device's counts for a plan of kind ``evaluate``."""
+        async with answering(context):
+            client = await self._caller(context)
+            self._coordinator.report_evaluation(client, request)
+        return pb.ReportEvaluationResponse()
+
+    async def SendEmbedding(  # noqa: N802
+        self, request: pb.SendEmbeddingRequest, context: _Context
+    ) -> pb.SendEmbeddingResponse:
+        """Keep the embedding that a device has fitted, after it is verified and durable."""
+        async with answering(context):
+            await self._coordinator.take_embedding(await self._caller(context), request)
+        return pb.SendEmbeddingResponse()
+
+    async def RefusePlan(  # noqa: N802
+        self, request: pb.RefusePlanRequest, context: _Context
+    ) -> pb.RefusePlanResponse:
+        """Release a device from a plan that it will not run, and count its reason."""
+        async with answering(context):
+            self._coordinator.refuse_plan(
+                await self._caller(context), request.lease_nonce, request.code
+            )
+        return pb.RefusePlanResponse()
+
+    async def RenewCertificates(  # noqa: N802
+        self, request: pb.RenewCertificatesRequest, context: _Context
+    ) -> pb.RenewCertificatesResponse:
+        """Exchange a device's certificates before they expire."""
+        async with answering(context):
+            client = await self._caller(context)
+            return await self._membership.renew(client, request.signing_requests)
+
+    async def _caller(self, context: _Context) -> str:
+        return await self._membership.identify(context)

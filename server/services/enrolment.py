@@ -1,0 +1,48 @@
+"""Serve devices that have an invite and no certificate yet."""
+
+import time
+from typing import Any
+
+import grpc
+
+from protos import federation_pb2 as pb
+from protos import federation_pb2_grpc as pb_grpc
+from protos.refusals import RefusalCode
+from server.devices.membership import Membership
+from server.devices.refused_calls import RefusedError, answering
+from server.services.admission import check_protocol
+from server.services.rate_limit import RateLimit
+
+# A person hands out invites; fifty devices behind one address can still be set up in a minute.
+_PER_SECOND = 1.0
+_BURST = 50
+
+
+class EnrolmentService(pb_grpc.EnrolmentServicer):
+    """Answer devices over server TLS; the token is all they have."""
+
+    def __init__(self, membership: Membership, run: str) -> None:
+        self._membership = membership
+        self._run = run
+        self._limit = RateLimit(per_second=_PER_SECOND, burst=_BURST)
+
+    # Any: mypy cannot name the context's two message types for a servicer method.
+    async def Enrol(  # noqa: N802 (the contract's name)
+        self, request: pb.EnrolRequest, context: "grpc.aio.ServicerContext[Any, Any]"
+    ) -> pb.EnrolResponse:
+        """Turn a single-use token into a device identity."""
+        async with answering(context):
+            if not self._limit.allows(_address(context.peer()), time.monotonic()):
+                raise RefusedError(
+                    RefusalCode.RATE_LIMITED,
+                    "too many enrolments from this address; try again in a minute",
+                )
+            check_protocol(request.protocol_version)
+            answer = await self._membership.enrol(request.token, request.signing_requests)
+        answer.run = self._run
+        return answer
+
+
+def _address(peer: str) -> str:
+    """Return the host of a peer such as ``ipv4:10.0.0.7:40000``, without its port."""
+    return peer.rpartition(":")[0]

@@ -1,0 +1,157 @@
+"""The folder of a new federation, and the invites into it."""
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from models.settings.model import schema_of
+from models.text.vocabulary import VocabularyError
+from privacy.identities.invite import read_invite
+from privacy.identities.party import Identity
+from server.cli import main
+from server.config.federation import ConfigError, preset_text, read_config
+from server.devices.tokens import LIFE_S, TokenError, check_token
+from server.operating.founding import FoundingError, found, rotate_keys, write_invites
+from server.records.folder import ServerFolder
+from server.records.store import StoreError, check_run, open_store
+
+TINY = preset_text("keyboard-tiny")
+TRAVEL = (
+    'uplink = "int8"\nentropy = "zstd"',
+    'uplink = "int4"\nerror_feedback = true',
+    'uplink = "none"\nlayer_groups = 2',
+    'uplink = "none"\ndownlink = "delta"\ndownlink_step = 0.5',
+)
+
+
+def test_a_federation_has_keys_a_run_and_a_host(tmp_path: Path) -> None:
+    config = found(tmp_path / "f", TINY, ["sotto.test", "10.0.0.7"])
+
+    folder = ServerFolder(tmp_path / "f")
+    identity = Identity.load(folder.identity)
+    assert (identity.name, identity.role) == ("coordinator", "coordinator")
+    certificate = identity.tls.certified.der
+    # X.509 keeps names as they are and addresses as bytes.
+    assert b"sotto.test" in certificate
+    assert bytes((10, 0, 0, 7)) in certificate
+    assert bytes((127, 0, 0, 1)) in certificate
+    assert config.listen.advertised_host == "sotto.test"
+    (file,) = write_invites(folder, config, tmp_path / "invites")
+    invite = read_invite(file)
+    assert invite.device_address == "sotto.test:7441"
+    assert invite.enrolment_address == "sotto.test:7440"
+    assert invite.ca_certificate == identity.authority
+    store = open_store(config.store)
+    try:
+        assert invite.run == check_run(store, config.seed, schema_of(config.model).sha256)
+        assert check_token(store, bytes.fromhex(invite.token), b"", now=time.time()).startswith(
+            "device-"
+        )
+        with pytest.raises(TokenError):
+            check_token(store, bytes.fromhex(invite.token), b"", now=time.time() + LIFE_S + 1)
+    finally:
+        store.close()
+
+
+def test_how_updates_and_releases_travel_may_change_while_a_run_lasts(tmp_path: Path) -> None:
+    founded = found(tmp_path / "f", TINY, ["sotto.test"])
+    settings, store = ServerFolder(tmp_path / "f").config, open_store(founded.store)
+    text = settings.read_text()
+
+    try:
+        run = check_run(store, founded.seed, founded.run_digest)
+        for table in TRAVEL:
+            settings.write_text(f"{text}\n[compression]\n{table}\n")
+            changed = read_config(settings)
+            assert changed.compression is not None
+            assert check_run(store, changed.seed, changed.run_digest) == run
+    finally:
+        store.close()
+
+
+def test_a_listen_table_gets_the_host_in_place(tmp_path: Path) -> None:
+    text = TINY + '\n[listen]\nenrolment = "0.0.0.0:1000"\ndevices = "0.0.0.0:1001"\n'
+
+    config = found(tmp_path / "f", text, ["sotto.test"])
+
+    assert config.listen.public_host == "sotto.test"
+    assert config.listen.devices == "0.0.0.0:1001"
+
+
+def test_an_address_for_everyone_needs_a_name(tmp_path: Path) -> None:
+    text = TINY + '\n[listen]\nenrolment = "0.0.0.0:1000"\ndevices = "0.0.0.0:1001"\n'
+
+    with pytest.raises(FoundingError, match="--hostname"):
+        found(tmp_path / "f", text, [])
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_in_use_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("mine")
+
+    with pytest.raises(FoundingError, match="is not empty"):
+        found(tmp_path, TINY, [])
+
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+def test_settings_that_cannot_be_used_found_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="quorom"):
+        found(tmp_path / "f", TINY.replace("quorum", "quorom"), [])
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("hosts", [[], ["--hostname", "sotto.test"]], ids=["alone", "with a host"])
+def test_the_command_names_the_file_that_has_the_typo(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], hosts: list[str]
+) -> None:
+    typo = tmp_path / "t.toml"
+    typo.write_text(TINY.replace("quorum", "quorom"))
+
+    assert main(["init", str(tmp_path / "f"), "--config", str(typo), *hosts]) == 1
+
+    assert capsys.readouterr().err.startswith(f"sotto-server: {typo}: ")
+    assert list(tmp_path.iterdir()) == [typo]
+
+
+def test_a_missing_word_list_is_looked_for_where_the_federation_will_lie(tmp_path: Path) -> None:
+    text = TINY.replace('name = "english-10k"', 'path = "words.txt"')
+
+    with pytest.raises(VocabularyError, match=re.escape(str(tmp_path / "f" / "words.txt"))):
+        found(tmp_path / "f", text, [])
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_invites_need_fixed_ports_and_the_same_model(tmp_path: Path) -> None:
+    text = TINY + '\n[listen]\nenrolment = "127.0.0.1:0"\ndevices = "127.0.0.1:0"\n'
+    config = found(tmp_path / "f", text, [])
+    folder = ServerFolder(tmp_path / "f")
+
+    with pytest.raises(FoundingError, match="fixed ports"):
+        write_invites(folder, config, tmp_path / "invites")
+
+    other = found(tmp_path / "g", TINY.replace("hidden_size = 64", "hidden_size = 65"), [])
+    (tmp_path / "g" / "store.sqlite").write_bytes((tmp_path / "f" / "store.sqlite").read_bytes())
+    with pytest.raises(StoreError, match="schema must stay"):
+        write_invites(ServerFolder(tmp_path / "g"), other, tmp_path / "invites")
+
+
+def test_rotated_keys_are_new_and_the_old_wrapping_key_still_opens(tmp_path: Path) -> None:
+    config = found(tmp_path / "f", TINY, [])
+    folder = ServerFolder(tmp_path / "f")
+    before = Identity.load(folder.identity)
+
+    rotate_keys(folder, config, ["further.test"])
+
+    after = Identity.load(folder.identity)
+    assert after.authority == before.authority
+    assert after.signing.certified.sha256 != before.signing.certified.sha256
+    assert [pair.certified.sha256 for pair in after.wrapping_pairs][1] == (
+        before.wrapping.certified.sha256
+    )
+    assert b"further.test" in after.tls.certified.der

@@ -1,0 +1,202 @@
+"""Uploads onto disk, with connections that break and processes that die."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protos.refusals import RefusalCode
+from server.devices.refused_calls import RefusedError
+from server.records.threads import Threads
+from server.uplink.receiving import LARGEST_CHUNK_BYTES, UploadDesk
+
+NONCE, OTHER_NONCE = b"n" * 16, b"o" * 16
+FIRST, SECOND = b"1" * 16, b"2" * 16
+
+
+@pytest.fixture(scope="module")
+def threads() -> Iterator[Threads]:
+    with ThreadPoolExecutor(2) as executor:
+        yield Threads(executor)
+
+
+@pytest.fixture
+def desk(tmp_path: Path, threads: Threads) -> UploadDesk:
+    return UploadDesk(tmp_path / "uploads", threads)
+
+
+async def pieces_of(*pieces: bytes) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
+
+
+def receive(desk: UploadDesk, offset: int, *pieces: bytes, nonce: bytes = NONCE) -> int:
+    return asyncio.run(desk.receive(nonce, offset, pieces_of(*pieces)))
+
+
+def refusal_of(desk: UploadDesk, offset: int, *pieces: bytes) -> RefusalCode:
+    with pytest.raises(RefusedError) as caught:
+        receive(desk, offset, *pieces)
+    return caught.value.code
+
+
+def test_pieces_end_up_in_their_order(desk: UploadDesk) -> None:
+    assert desk.open(NONCE, FIRST, 6) == 0
+
+    assert receive(desk, 0, b"ab", b"c") == 3
+    assert receive(desk, 3, b"def") == 6
+
+    assert desk.completed(NONCE, FIRST).read_bytes() == b"abcdef"
+
+
+def test_whoever_else_takes_the_pieces_gets_those_that_are_written(desk: UploadDesk) -> None:
+    taken: list[bytes] = []
+
+    def take(piece: bytes | bytearray | memoryview) -> None:
+        taken.append(bytes(piece))
+
+    assert desk.beginning(NONCE, 0) is None
+    desk.open(NONCE, FIRST, 4)
+
+    async def receive_all() -> None:
+        await desk.receive(NONCE, 0, pieces_of(b"ab", b"c", b"de"), also=take)
+
+    begun = desk.beginning(NONCE, 0)
+    assert begun is not None
+    assert begun[1] == FIRST
+    with pytest.raises(RefusedError):
+        asyncio.run(receive_all())
+
+    assert taken == [b"ab", b"c"]
+    assert begun[0].read_bytes() == b"abc"
+    # The rest of an upload is not its beginning.
+    assert desk.beginning(NONCE, 3) is None
+    assert desk.beginning(NONCE, 0) is None
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.lists(st.binary(min_size=1, max_size=8), max_size=4), max_size=5))
+def test_any_number_of_broken_connections_leaves_the_same_bytes(
+    threads: Threads, tmp_path_factory: pytest.TempPathFactory, runs: list[list[bytes]]
+) -> None:
+    whole = b"".join(piece for pieces in runs for piece in pieces)
+    desk = UploadDesk(tmp_path_factory.mktemp("uploads"), threads)
+
+    for pieces in runs:
+        offset = desk.open(NONCE, FIRST, len(whole))
+        receive(desk, offset, *pieces)
+
+    desk.open(NONCE, FIRST, len(whole))
+    assert desk.completed(NONCE, FIRST).read_bytes() == whole
+
+
+def test_a_restarted_process_goes_on_where_the_file_ends(
+    desk: UploadDesk, tmp_path: Path, threads: Threads
+) -> None:
+    desk.open(NONCE, FIRST, 6)
+    receive(desk, 0, b"abc")
+
+    again = UploadDesk(tmp_path / "uploads", threads)
+
+    assert again.open(NONCE, FIRST, 6) == 3
+    assert receive(again, 3, b"def") == 6
+    assert again.completed(NONCE, FIRST).read_bytes() == b"abcdef"
+
+
+def test_another_message_takes_the_place_of_the_one_before(
+    desk: UploadDesk, tmp_path: Path, threads: Threads
+) -> None:
+    desk.open(NONCE, FIRST, 6)
+    receive(desk, 0, b"abcdef")
+
+    # In the same process, and in one that only finds the file.
+    for current in (desk, UploadDesk(tmp_path / "uploads", threads)):
+        assert current.open(NONCE, SECOND, 6) == 0
+        assert [path.name for path in (tmp_path / "uploads").iterdir()] == [
+            f"{NONCE.hex()}.{SECOND.hex()}.part"
+        ]
+        with pytest.raises(RefusedError):
+            current.completed(NONCE, FIRST)
+
+
+def test_what_does_not_fit_is_refused_and_what_came_before_is_kept(desk: UploadDesk) -> None:
+    assert refusal_of(desk, 0, b"x") is RefusalCode.WRONG_OFFSET
+    desk.open(NONCE, FIRST, 6)
+
+    assert refusal_of(desk, 1, b"x") is RefusalCode.WRONG_OFFSET
+    assert refusal_of(desk, 0, b"abc", b"") is RefusalCode.CHUNK_SIZE
+    assert desk.open(NONCE, FIRST, 6) == 3
+    assert refusal_of(desk, 3, bytes(LARGEST_CHUNK_BYTES + 1)) is RefusalCode.CHUNK_SIZE
+    assert refusal_of(desk, 3, b"de", b"fg") is RefusalCode.WRONG_SIZE
+    assert desk.open(NONCE, FIRST, 6) == 5
+    assert receive(desk, 5, b"f") == 6
+    assert desk.completed(NONCE, FIRST).read_bytes() == b"abcdef"
+
+
+def test_an_upload_counts_as_complete_with_all_its_bytes_only(desk: UploadDesk) -> None:
+    desk.open(NONCE, FIRST, 6)
+    receive(desk, 0, b"abcde")
+
+    for nonce, message in ((NONCE, FIRST), (NONCE, SECOND), (OTHER_NONCE, FIRST)):
+        with pytest.raises(RefusedError) as caught:
+            desk.completed(nonce, message)
+        assert caught.value.code is RefusalCode.INCOMPLETE_UPLOAD
+
+
+def test_a_newer_stream_takes_over_from_one_that_hangs(desk: UploadDesk) -> None:
+    desk.open(NONCE, FIRST, 6)
+
+    async def take_over() -> RefusalCode:
+        goes_on = asyncio.Event()
+
+        async def hanging() -> AsyncIterator[bytes]:
+            yield b"abc"
+            await goes_on.wait()
+            yield b"def"
+
+        older = asyncio.create_task(desk.receive(NONCE, 0, hanging()))
+        while desk.open(NONCE, FIRST, 6) != 3:
+            # The piece is written when the older stream asks for its next.
+            await asyncio.sleep(0)
+        assert await desk.receive(NONCE, 3, pieces_of(b"def")) == 6
+        goes_on.set()
+        with pytest.raises(RefusedError) as caught:
+            await older
+        return caught.value.code
+
+    assert asyncio.run(take_over()) is RefusalCode.UPLOAD_SUPERSEDED
+    assert desk.completed(NONCE, FIRST).read_bytes() == b"abcdef"
+
+
+def test_a_full_disk_is_told_and_keeps_what_was_written(desk: UploadDesk, tmp_path: Path) -> None:
+    # Every write to this file fails as on a full disk.
+    (tmp_path / "uploads" / f"{NONCE.hex()}.{FIRST.hex()}.part").symlink_to("/dev/full")
+    desk.open(NONCE, FIRST, 6)
+
+    assert refusal_of(desk, 0, b"abc") is RefusalCode.DISK_FULL
+    assert desk.open(NONCE, FIRST, 6) == 0
+
+
+def test_sweeping_keeps_the_uploads_of_live_leases(
+    desk: UploadDesk, tmp_path: Path, threads: Threads
+) -> None:
+    desk.open(NONCE, FIRST, 6)
+    desk.open(OTHER_NONCE, FIRST, 6)
+    again = UploadDesk(tmp_path / "uploads", threads)
+
+    again.sweep([NONCE])
+
+    assert [path.name[:32] for path in (tmp_path / "uploads").iterdir()] == [NONCE.hex()]
+    desk.forget(NONCE)
+    assert not any((tmp_path / "uploads").iterdir())
+
+
+def test_uploads_are_their_owners_alone(desk: UploadDesk, tmp_path: Path) -> None:
+    desk.open(NONCE, FIRST, 6)
+
+    for path in (tmp_path / "uploads", *(tmp_path / "uploads").iterdir()):
+        assert path.stat().st_mode & 0o077 == 0
