@@ -27,12 +27,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.parts.figures import benchmark_parser, show_figures
-from simulation.config import config_from, read_tables, with_settings
-from simulation.dealing import build_population
-from simulation.metrics import Figures, read_metrics
-from simulation.overrides import parse_override
-from simulation.runner import RunOptions, run_simulation
-from simulation.threshold import Threshold
+from simulation.config.overrides import parse_override
+from simulation.config.simulation import config_from, read_tables, with_settings
+from simulation.figures.metrics import Figures, read_metrics
+from simulation.figures.threshold import Threshold
+from simulation.population.dealing import build_population
+from simulation.runs.runner import RunOptions, run_simulation
 
 FIGURE = "valid_perplexity"
 SPARE = 4 / 3

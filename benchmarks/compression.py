@@ -40,11 +40,11 @@ from models.compression.release_delta import encode_delta
 from models.compression.update_format import CompressedFormat
 from models.settings.compression import CompressionSettings
 from models.vector.schema import Schema, TensorSpec
-from simulation.config import config_from, read_tables, with_settings
-from simulation.dealing import build_population
-from simulation.metrics import Figures
-from simulation.overrides import parse_override
-from simulation.runner import RunOptions, run_simulation
+from simulation.config.overrides import parse_override
+from simulation.config.simulation import config_from, read_tables, with_settings
+from simulation.figures.metrics import Figures
+from simulation.population.dealing import build_population
+from simulation.runs.runner import RunOptions, run_simulation
 
 INT8 = CompressionSettings(uplink="int8", block_size=1024, entropy="zstd")
 FOUR_BIT = CompressionSettings(uplink="int4", error_feedback=True)

@@ -42,13 +42,13 @@ from models.settings.model import schema_of
 from models.tasks.metrics import Counts
 from models.tasks.registry import task_named
 from server.config.federation import make_plan
-from simulation.config import SimulationConfig, config_from, read_tables, with_settings
-from simulation.dealing import build_population
-from simulation.federation import Federation
-from simulation.overrides import parse_override
-from simulation.population import Population
-from simulation.state_shelf import StateShelf
-from simulation.workers import WorkerPool
+from simulation.config.overrides import parse_override
+from simulation.config.simulation import SimulationConfig, config_from, read_tables, with_settings
+from simulation.population.dealing import build_population
+from simulation.population.population import Population
+from simulation.rounds.federation import Federation
+from simulation.workers.pool import WorkerPool
+from simulation.workers.state_shelf import StateShelf
 
 NAME = "growth-start"
 STARTS = ("zero", "random")

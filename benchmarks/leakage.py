@@ -29,12 +29,12 @@ from privacy.clipping.sensitivity import attentive_sensitivity
 from server.config.federation import make_plan
 from simulation.auditing.mechanism import claimed_multiplier
 from simulation.auditing.uploads import round_leakage
-from simulation.config import SimulationConfig, config_from, read_tables, with_settings
-from simulation.overrides import Override
-from simulation.progress import ProgressReport
-from simulation.runner import RunOptions, run_simulation
-from simulation.text_population import build_text_population
-from simulation.workers import processor_count
+from simulation.config.overrides import Override
+from simulation.config.simulation import SimulationConfig, config_from, read_tables, with_settings
+from simulation.figures.progress import ProgressReport
+from simulation.population.text import build_text_population
+from simulation.runs.runner import RunOptions, run_simulation
+from simulation.workers.pool import processor_count
 
 NAME = "leakage"
 PRESET = "keyboard-tiny"

@@ -103,7 +103,7 @@ from models.vector.codec import named_tensors
 from models.vector.tensor_file import encode_tensors
 from server.personalisation.hypernetwork import HypernetworkHalf
 from server.personalisation.registry import build_server_half
-from simulation.config import config_from, read_tables
+from simulation.config.simulation import config_from, read_tables
 
 KB = 1e3
 PEOPLE_PROCESS = """

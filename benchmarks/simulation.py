@@ -58,9 +58,9 @@ from models.tasks.next_word import NextWord
 from models.text.vocabulary import shipped_vocabulary
 from models.vector.seeds import client_seed
 from server.config.federation import make_plan
-from simulation.config import SimulationConfig, config_from
-from simulation.federation import Federation
-from simulation.workers import WorkerPool
+from simulation.config.simulation import SimulationConfig, config_from
+from simulation.rounds.federation import Federation
+from simulation.workers.pool import WorkerPool
 
 WORKERS = 2
 GRU_CLIENTS, GRU_TOKENS = 10, 8_875

@@ -34,12 +34,12 @@ from models.settings.vocoder import VocoderSettings
 from models.sound.mel import log_mel
 from models.sound.spectral_distance import spectral_distance
 from models.text.speech_alphabet import SpeechTextSettings
-from simulation.config import config_from, read_tables
-from simulation.dealing import build_population
+from simulation.config.simulation import config_from, read_tables
 from simulation.listening.run_vocoder import open_vocoder
 from simulation.listening.voices import GriffinLim
-from simulation.runner import RunOptions, run_simulation
-from simulation.speech_population import held_out_clips
+from simulation.population.dealing import build_population
+from simulation.population.speech import held_out_clips
+from simulation.runs.runner import RunOptions, run_simulation
 
 PRESET = "vocoder-espeak"
 QUICK = {"clips_per_speaker": 4}

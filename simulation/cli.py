@@ -13,14 +13,14 @@ from privacy.foundation.command_exit import command, failed
 from privacy.foundation.installation import InstallationError, check_installation
 from privacy.foundation.whole_number_flags import seed_list
 from simulation.auditing.cli import add_audit, run_audit_command
-from simulation.data_argument import add_data
+from simulation.commands.data_argument import add_data
+from simulation.commands.partition import add_partition, run_partition
 from simulation.listening.cli import add_listen
-from simulation.partition_command import add_partition, run_partition
 from simulation.tuning.cli import add_tune, run_tune
 from simulation.understanding.cli import add_attention, add_clients, add_embeddings, add_novel
 
 if TYPE_CHECKING:
-    from simulation.commands import Request
+    from simulation.commands.runs import Request
 
 DATA_VARIABLE = "SOTTO_DATA"
 
@@ -216,7 +216,7 @@ def _add_plot(plot: argparse.ArgumentParser) -> None:
 
 
 def _presets(arguments: argparse.Namespace) -> int:
-    from simulation.config import preset_names, preset_text
+    from simulation.config.simulation import preset_names, preset_text
 
     if arguments.name:
         print(preset_text(arguments.name), end="")
@@ -228,7 +228,7 @@ def _presets(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from simulation.commands import run_one
+    from simulation.commands.runs import run_one
 
     final = run_one(_request(arguments), out=arguments.out)
     if arguments.json:
@@ -240,8 +240,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _sweep(arguments: argparse.Namespace) -> int:
-    from simulation.commands import sweep
-    from simulation.sweep import markdown
+    from simulation.commands.runs import sweep
+    from simulation.runs.sweep import markdown
 
     request = _request(arguments)
     figure = arguments.figure or request.judged_by()
@@ -266,7 +266,7 @@ def _audit(arguments: argparse.Namespace) -> int:
 
 
 def _plot(arguments: argparse.Namespace) -> int:
-    from simulation.commands import plot
+    from simulation.commands.runs import plot
 
     plot(arguments.runs, arguments.png, figure=arguments.figure)
     print(arguments.png)
@@ -275,9 +275,9 @@ def _plot(arguments: argparse.Namespace) -> int:
 
 def _request(arguments: argparse.Namespace) -> "Request":
     """Put the options together."""
-    from simulation.commands import Request
-    from simulation.overrides import Override, parse_override
-    from simulation.threshold import parse_threshold
+    from simulation.commands.runs import Request
+    from simulation.config.overrides import Override, parse_override
+    from simulation.figures.threshold import parse_threshold
 
     settings = [parse_override(text) for text in arguments.settings]
     if getattr(arguments, "rounds", None) is not None:

@@ -25,11 +25,11 @@ from models.settings.model import schema_of
 from models.tasks.image_classification import LabelledImages
 from models.vector.seeds import client_seed
 from server.config.federation import make_plan
-from simulation.config import SimulationConfig, config_from, read_tables, with_settings
-from simulation.dealing import build_population
-from simulation.federation import Federation
-from simulation.overrides import parse_override
-from simulation.workers import WorkerPool
+from simulation.config.overrides import parse_override
+from simulation.config.simulation import SimulationConfig, config_from, read_tables, with_settings
+from simulation.population.dealing import build_population
+from simulation.rounds.federation import Federation
+from simulation.workers.pool import WorkerPool
 
 LARGEST_LOSS_DIFFERENCE = 0.01
 CPU_GROUP, GPU_GROUP = 20, 100

@@ -18,10 +18,10 @@ import torch
 from benchmarks.parts.memory_watch import MemoryWatch
 from edge_client.datasets.registry import load_images
 from models.tasks.image_classification import LabelledImages
-from simulation.config import config_from, read_tables, with_settings
-from simulation.overrides import parse_override
-from simulation.population import Population, client_name
-from simulation.runner import RunOptions, run_simulation
+from simulation.config.overrides import parse_override
+from simulation.config.simulation import config_from, read_tables, with_settings
+from simulation.population.population import Population, client_name
+from simulation.runs.runner import RunOptions, run_simulation
 
 IMAGES, ROUNDS = 20, 2
 FACTOR = 10

@@ -24,7 +24,7 @@ from models.settings.voice import TransformerTtsSettings
 from models.text.speech_alphabet import encode_speech
 from models.text.spoken_text import prepare_speech
 from models.vector.codec import named_tensors
-from simulation.config import config_from, read_tables
+from simulation.config.simulation import config_from, read_tables
 
 PRESET = "speech-espeak"
 TEXT = "The keyboard is in the kitchen, near the door."

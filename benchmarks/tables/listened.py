@@ -8,11 +8,11 @@ import msgspec
 
 from benchmarks.tables.definition import TableDefinition
 from benchmarks.tables.report import Rows, figures_of, write_report
+from simulation.figures.metrics import Figures, read_metrics, round_of
 from simulation.listening.commands import RECOGNISER_FILE, ListenRequest, listen_to_run
 from simulation.listening.recogniser_training import TrainingSettings
 from simulation.listening.session import FIGURES_FILE
 from simulation.listening.table import ListeningReport, VoiceFigures
-from simulation.metrics import Figures, read_metrics, round_of
 
 FOLDER = "listening"
 CLIPS = 16

@@ -17,17 +17,17 @@ from typing import Any, Self, TypeVar
 
 from benchmarks.tables.definition import Row, TableDefinition
 from benchmarks.tables.report import Writer, figures_of, write_report
-from simulation.arrivals import SimulationError
-from simulation.baselines import baseline_figures
-from simulation.config import SimulationConfig, config_from, read_tables, with_settings
-from simulation.dealing import build_population
-from simulation.metrics import Figures
-from simulation.overrides import parse_override
-from simulation.partition_record import keep_partition
-from simulation.population import Population, as_text
-from simulation.progress import ProgressReport, tell
-from simulation.runner import RunOptions, run_simulation
-from simulation.workers import processor_count
+from simulation.config.overrides import parse_override
+from simulation.config.simulation import SimulationConfig, config_from, read_tables, with_settings
+from simulation.figures.baselines import baseline_figures
+from simulation.figures.metrics import Figures
+from simulation.figures.progress import ProgressReport, tell
+from simulation.population.dealing import build_population
+from simulation.population.partition_record import keep_partition
+from simulation.population.population import Population, as_text
+from simulation.rounds.arrivals import SimulationError
+from simulation.runs.runner import RunOptions, run_simulation
+from simulation.workers.pool import processor_count
 
 T = TypeVar("T")
 Measure = Callable[[Path, Path | None, Figures], Figures]

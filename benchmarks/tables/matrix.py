@@ -6,7 +6,7 @@ from pathlib import Path
 from benchmarks.tables.definition import TableDefinition
 from benchmarks.tables.report import Rows, write_document
 from benchmarks.tables.robustness import BETWEEN
-from simulation.metrics import Figures, read_metrics
+from simulation.figures.metrics import Figures, read_metrics
 
 _UNREADABLE = 1e6
 """From here on a figure is told as a power of ten: of a perplexity, that its model is destroyed."""

@@ -13,16 +13,16 @@ import msgspec
 
 from benchmarks.tables.definition import TableDefinition
 from benchmarks.tables.report import FLOORS, Final, Rows, figures_of, write_document
-from simulation.checkpoint import FINAL_FILE, FINE_TUNED_FILE
-from simulation.metrics import Value
-from simulation.own_figures import (
+from simulation.figures.metrics import Value
+from simulation.figures.plots import write_figure
+from simulation.runs.checkpoint import FINAL_FILE, FINE_TUNED_FILE
+from simulation.runs.own_figures import (
     Comparison,
     OwnFigures,
     compare,
     mean_figures,
     own_figures,
 )
-from simulation.plots import write_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

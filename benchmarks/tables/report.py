@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Protocol
 
 from benchmarks.tables.definition import TableDefinition
-from simulation.checkpoint import FINAL_FILE
-from simulation.metrics import read_metrics
-from simulation.plots import plot_bars, plot_runs, plot_table
+from simulation.figures.metrics import read_metrics
+from simulation.figures.plots import plot_bars, plot_runs, plot_table
+from simulation.runs.checkpoint import FINAL_FILE
 
 FLOORS = ("unigram", "bigram")
 

@@ -66,7 +66,7 @@ class SpeechSet:
 
     Attributes:
         clips: Clips to train on, in the set's order; where ``test`` is empty, also to hold out
-            from (`edge_client.speech_partitions.hold_out`).
+            from (`simulation.population.deal_speech.hold_out`).
         test: Clips that the set's publishers keep for testing; often none.
         notes: What a reader of figures must know, one line each.
     """

@@ -35,11 +35,11 @@ from simulation.auditing.report import report_page
 from simulation.auditing.result import AuditResult, SecretsAudit
 from simulation.auditing.rounds_file import RoundsFile
 from simulation.auditing.uploads import RoundLeakage, round_leakage
-from simulation.checkpoint import RELEASES_FOLDER
-from simulation.config import SimulationConfig
-from simulation.population import TextPopulation
-from simulation.progress import Quiet, Reporter
-from simulation.runner import RunOptions, run_simulation
+from simulation.config.simulation import SimulationConfig
+from simulation.figures.progress import Quiet, Reporter
+from simulation.population.population import TextPopulation
+from simulation.runs.checkpoint import RELEASES_FOLDER
+from simulation.runs.runner import RunOptions, run_simulation
 
 RESULT_FILE = "audit.json"
 REPORT_FILE = "audit.html"

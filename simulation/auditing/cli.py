@@ -9,7 +9,7 @@ import msgspec
 from simulation.auditing.defaults import PARTS, PRECISION, REPETITIONS, SECRET_COUNT
 
 if TYPE_CHECKING:
-    from simulation.commands import Request
+    from simulation.commands.runs import Request
 
 
 def add_audit(audit: argparse.ArgumentParser) -> None:
@@ -55,11 +55,11 @@ def run_audit_command(arguments: argparse.Namespace, request: "Request") -> int:
     from privacy.auditing.scores import AuditError
     from simulation.auditing.audit import REPORT_FILE, AuditOptions, run_audit
     from simulation.auditing.progress import CanaryProgress, LateReport
-    from simulation.config import config_from, read_tables, with_settings
-    from simulation.dealing import build_population
-    from simulation.population import as_text
-    from simulation.progress import tell
-    from simulation.workers import processor_count
+    from simulation.config.simulation import config_from, read_tables, with_settings
+    from simulation.figures.progress import tell
+    from simulation.population.dealing import build_population
+    from simulation.population.population import as_text
+    from simulation.workers.pool import processor_count
 
     tables = with_settings(read_tables(request.name), request.settings)
     config = config_from(tables, request.name)

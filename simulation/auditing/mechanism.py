@@ -29,7 +29,7 @@ from simulation.auditing.canaries import (
 )
 from simulation.auditing.coordinator import ClosingCoordinator, ListeningCoordinator
 from simulation.auditing.rounds_file import RoundsFile
-from simulation.config import SimulationConfig
+from simulation.config.simulation import SimulationConfig
 
 _LEAST_ROUNDS = 128
 

@@ -15,7 +15,7 @@ from models.networks.language_model import LanguageModel
 from models.text.vocabulary import EOS
 from privacy.auditing.exposure import LEAST_REFERENCES
 from privacy.auditing.scores import AuditError
-from simulation.population import TextPopulation
+from simulation.population.population import TextPopulation
 
 DRAWN_WORDS = 4
 _OPENING_WORDS = 3

@@ -4,8 +4,8 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
-from simulation.metrics import Figures
-from simulation.progress import LiveBar, ProgressReport
+from simulation.figures.metrics import Figures
+from simulation.figures.progress import LiveBar, ProgressReport
 
 _LINES = 8
 

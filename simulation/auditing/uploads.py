@@ -23,8 +23,8 @@ from server.closing.close import close_round
 from server.closing.summing import Contribution
 from simulation.auditing.coordinator import fresh_keys
 from simulation.auditing.mechanism import slot_count_of
-from simulation.config import SimulationConfig
-from simulation.population import TextPopulation
+from simulation.config.simulation import SimulationConfig
+from simulation.population.population import TextPopulation
 
 LARGEST_COHORT = 8
 """Clients whose uploads are measured at most: more only make the mean steadier."""

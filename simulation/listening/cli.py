@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from simulation.data_argument import add_data
+from simulation.commands.data_argument import add_data
 from simulation.listening.defaults import GRIFFIN_LIM_ITERATIONS, RECOGNISER_EPOCHS
 
 

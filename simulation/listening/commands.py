@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from models.listening.recogniser import RecogniserSettings, SpeechRecogniser
+from simulation.figures.progress import tell
 from simulation.listening.corpus import Corpus, CorpusSettings, open_corpus
 from simulation.listening.defaults import GRIFFIN_LIM_ITERATIONS
 from simulation.listening.recogniser_file import load_recogniser, save_recogniser
@@ -12,7 +13,6 @@ from simulation.listening.recogniser_training import TrainingSettings, train_rec
 from simulation.listening.session import error_rate, listen
 from simulation.listening.table import ListeningReport, VoiceFigures
 from simulation.listening.voices import GriffinLim, Newcomers, Vocoder, Voice
-from simulation.progress import tell
 
 RECOGNISER_FILE = "recogniser.safetensors"
 

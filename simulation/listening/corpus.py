@@ -12,11 +12,11 @@ from torch import Tensor
 from edge_client.datasets.registry import load_speech
 from edge_client.datasets.speech_set import Clip, read_clip
 from edge_client.datasets.text_set import DatasetError
-from edge_client.speech_partitions import hold_out
 from models.settings.audio import ClipSettings, MelSettings
 from models.sound.mel import log_mel
 from models.text.speech_alphabet import SpeechTextSettings
 from simulation.listening.recogniser_training import LabelledMel
+from simulation.population.deal_speech import hold_out
 
 _ONE_IN = 12
 

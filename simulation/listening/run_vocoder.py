@@ -10,7 +10,7 @@ from models.networks.registry import vocoder_network
 from models.settings.audio import MelSettings
 from models.settings.vocoder import VocoderSettings
 from simulation.listening.voices import Vocoder
-from simulation.partition_record import PARTITION_FILE, PartitionRecord
+from simulation.population.partition_record import PARTITION_FILE, PartitionRecord
 from simulation.understanding.finished_run import open_run
 
 

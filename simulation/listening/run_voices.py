@@ -22,9 +22,9 @@ from models.settings.voice import TransformerTtsSettings
 from models.text.speech_alphabet import encode_speech
 from simulation.listening.corpus import Corpus, Real
 from simulation.listening.voices import Kind, Newcomers, Utterance, Voice
-from simulation.novel_clients import novel_names
-from simulation.partition_record import PARTITION_FILE, PartitionRecord
-from simulation.speech_population import held_out_clips
+from simulation.population.novel_clients import novel_names
+from simulation.population.partition_record import PARTITION_FILE, PartitionRecord
+from simulation.population.speech import held_out_clips
 from simulation.understanding.finished_run import FinishedRun, open_run
 from simulation.understanding.novel_states import NovelFit, kept_fit
 

@@ -10,7 +10,7 @@ from privacy.accounting.checked_values import check_epsilon
 from privacy.foundation.whole_number_flags import at_least_one, seed_list
 
 if TYPE_CHECKING:
-    from simulation.commands import Request
+    from simulation.commands.runs import Request
     from simulation.tuning.command import TuneRequest
     from simulation.tuning.space import Dimension
 

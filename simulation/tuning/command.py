@@ -8,11 +8,11 @@ import msgspec
 
 from models.vector.schema import Schema
 from privacy.foundation.atomic_files import READABLE, write_atomically
-from simulation.commands import Request
-from simulation.config import SimulationConfig, config_from, read_tables, with_settings
-from simulation.dealing import build_population
-from simulation.population import Population
-from simulation.progress import tell
+from simulation.commands.runs import Request
+from simulation.config.simulation import SimulationConfig, config_from, read_tables, with_settings
+from simulation.figures.progress import tell
+from simulation.population.dealing import build_population
+from simulation.population.population import Population
 from simulation.tuning.candidate import Deployment
 from simulation.tuning.crowd import Crowd, least_crowds, usual_delta
 from simulation.tuning.crowd import markdown as crowds_markdown
@@ -22,7 +22,7 @@ from simulation.tuning.measuring import Laboratory, Measurement
 from simulation.tuning.progress import SearchProgress
 from simulation.tuning.space import Dimension, Space, make_space
 from simulation.tuning.study import search
-from simulation.workers import processor_count
+from simulation.workers.pool import processor_count
 
 SETTINGS_FILE, CROWD_FILE = "recommended.toml", "crowd.md"
 

@@ -8,8 +8,8 @@ import math
 from collections.abc import Sequence
 from typing import Self
 
-from simulation.metrics import Figures
-from simulation.progress import Reporter
+from simulation.figures.metrics import Figures
+from simulation.figures.progress import Reporter
 
 PERPLEXITY = "valid_perplexity"
 

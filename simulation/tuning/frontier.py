@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from privacy.foundation.atomic_files import READABLE, write_atomically
-from simulation.plots import write_figure
+from simulation.figures.plots import write_figure
 from simulation.tuning.candidate import Deployment
 from simulation.tuning.measuring import Measurement
 

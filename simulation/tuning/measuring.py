@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from models.vector.schema import SENT, Schema
-from simulation.config import SimulationConfig, config_from
-from simulation.metrics import Figures
-from simulation.over_seeds import over_seeds
-from simulation.population import Population
-from simulation.progress import Reporter
-from simulation.runner import RunOptions, run_simulation
+from simulation.config.simulation import SimulationConfig, config_from
+from simulation.figures.metrics import Figures
+from simulation.figures.over_seeds import over_seeds
+from simulation.figures.progress import Reporter
+from simulation.population.population import Population
+from simulation.runs.runner import RunOptions, run_simulation
 from simulation.tuning.candidate import (
     Candidate,
     Deployment,

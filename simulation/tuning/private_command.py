@@ -5,14 +5,14 @@ from pathlib import Path
 
 import msgspec
 
-from simulation.commands import Request
-from simulation.config import config_from, read_tables, with_settings
-from simulation.dealing import build_population
-from simulation.population import as_text
+from simulation.commands.runs import Request
+from simulation.config.simulation import config_from, read_tables, with_settings
+from simulation.population.dealing import build_population
+from simulation.population.population import as_text
 from simulation.tuning.private_search import PrivateSearch, Winner, check_varied, search_privately
 from simulation.tuning.space import Choices, Dimension, make_space
 from simulation.tuning.toml import table_lines
-from simulation.workers import processor_count
+from simulation.workers.pool import processor_count
 
 
 class PrivateResult(msgspec.Struct, frozen=True, kw_only=True):

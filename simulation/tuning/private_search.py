@@ -20,11 +20,11 @@ import msgspec
 from privacy.accounting.private_selection import draw_run_count, epsilon_of_best
 from privacy.noise.calibrated_settings import CentralNoise
 from server.releases.public_evaluation import PublicText
-from simulation.config import SimulationConfig, config_from
-from simulation.metrics import Figures
-from simulation.population import TextPopulation
-from simulation.progress import Quiet, tell
-from simulation.runner import RunOptions, run_simulation
+from simulation.config.simulation import SimulationConfig, config_from
+from simulation.figures.metrics import Figures
+from simulation.figures.progress import Quiet, tell
+from simulation.population.population import TextPopulation
+from simulation.runs.runner import RunOptions, run_simulation
 from simulation.tuning.space import Range, Space, draw
 
 # What one person's share of the noise does not depend on.

@@ -2,8 +2,8 @@
 
 from typing import Self
 
-from simulation.metrics import Figures
-from simulation.progress import LiveBar
+from simulation.figures.metrics import Figures
+from simulation.figures.progress import LiveBar
 
 
 class SearchProgress(LiveBar):

@@ -15,7 +15,7 @@ from torch import Tensor
 from models.networks.attention_rollout import attention_maps
 from models.networks.vit import Vit
 from models.tasks.image_classification import LabelledImages
-from simulation.population import Population
+from simulation.population.population import Population
 from simulation.understanding.finished_run import FinishedRun
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from models.settings.hypernetwork import EmbeddingFitSettings
-from simulation.data_argument import add_data
+from simulation.commands.data_argument import add_data
 
 if TYPE_CHECKING:
     from simulation.understanding.novel import NovelCurve

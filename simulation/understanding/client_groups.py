@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from simulation.partition_record import PARTITION_FILE, ClientRecord, PartitionRecord
+from simulation.population.partition_record import PARTITION_FILE, ClientRecord, PartitionRecord
 
 
 def client_groups(folder: Path) -> dict[str, str]:

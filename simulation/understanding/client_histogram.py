@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from models.tasks.metrics import Counts
-from simulation.checkpoint import CLIENTS_FILE
-from simulation.client_figures import WORST_SHARE
-from simulation.plots import write_figure
+from simulation.figures.client_figures import WORST_SHARE
+from simulation.figures.plots import write_figure
+from simulation.runs.checkpoint import CLIENTS_FILE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

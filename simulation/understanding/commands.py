@@ -7,7 +7,7 @@ import torch
 
 from models.personal.hypernetwork import draw_embedding
 from models.settings.hypernetwork import EmbeddingFitSettings
-from simulation.dealing import build_population
+from simulation.population.dealing import build_population
 from simulation.understanding.attention_picture import picture_attention
 from simulation.understanding.client_groups import client_groups
 from simulation.understanding.client_histogram import client_accuracies, write_histogram

@@ -20,7 +20,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from simulation.plots import write_figure
+from simulation.figures.plots import write_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -26,9 +26,9 @@ from models.settings.personalisation import (
 )
 from models.vector.schema import RELEASED
 from server.releases.method_state import MethodState, method_state_of
-from simulation.checkpoint import RUN_FILE, RunDescription, RunFolder
-from simulation.config import SimulationConfig, config_from
-from simulation.metrics import Figures
+from simulation.config.simulation import SimulationConfig, config_from
+from simulation.figures.metrics import Figures
+from simulation.runs.checkpoint import RUN_FILE, RunDescription, RunFolder
 
 
 class NoFinishedRunError(ValueError):

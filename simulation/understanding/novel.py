@@ -21,8 +21,8 @@ from models.settings.hypernetwork import EmbeddingFitSettings
 from models.settings.voice import TransformerTtsSettings
 from models.tasks.metrics import Counts
 from models.tasks.speech_examples import SpeechExamples
-from simulation.plots import write_figure
-from simulation.population import NovelClient, Population
+from simulation.figures.plots import write_figure
+from simulation.population.population import NovelClient, Population
 from simulation.understanding.finished_run import FinishedRun
 from simulation.understanding.novel_states import NovelFit, can_keep_fits, keep_fits
 

@@ -11,7 +11,7 @@ from benchmarks.tables import attention, compression, keyboard, personalisation,
 from benchmarks.tables.definition import TableDefinition
 from benchmarks.tables.maker import configured
 from models.text.vocabulary import shipped_vocabulary
-from simulation.attacks import backdoor_words
+from simulation.rounds.attacks import backdoor_words
 
 NAMES = sorted(
     path.stem for path in Path(str(benchmarks.__file__)).parent.glob("[a-z]*.py") if path.stem

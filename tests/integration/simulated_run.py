@@ -11,10 +11,10 @@ from edge_client.training.local_round import LocalTrainer
 from models.networks.flat_parameters import parameters_sha256
 from models.plan.plan import Plan
 from server.config.federation import FederationConfig, make_plan
-from simulation.config import SimulationConfig
-from simulation.data_settings import DataSettings
-from simulation.federation import Federation
-from simulation.workers import Generate, Trained, WorkerPool
+from simulation.config.data import DataSettings
+from simulation.config.simulation import SimulationConfig
+from simulation.rounds.federation import Federation
+from simulation.workers.pool import Generate, Trained, WorkerPool
 
 
 def _nobody(_client_name: str) -> None:
@@ -65,7 +65,7 @@ class OneProcess(WorkerPool):
 
 
 def simulated(config: FederationConfig, texts: list[Path], *, rounds: int) -> list[bytes]:
-    """Return the digest of each round's model as ``simulation.federation`` makes it.
+    """Return the digest of each round's model as ``simulation.rounds.federation`` makes it.
 
     Args:
         config: The deployed federation's settings.

@@ -9,10 +9,10 @@ from torch import Tensor
 from models.networks.flat_parameters import parameters_sha256
 from models.plan.plan import Plan
 from server.config.federation import make_plan
-from simulation.config import SimulationConfig
-from simulation.data_settings import DataSettings
-from simulation.federation import Federation as SimulatedFederation
-from simulation.workers import Trained
+from simulation.config.data import DataSettings
+from simulation.config.simulation import SimulationConfig
+from simulation.rounds.federation import Federation as SimulatedFederation
+from simulation.workers.pool import Trained
 from tests.integration.conftest import Make
 from tests.integration.device import Device, next_lease
 from tests.integration.real_device import await_rounds

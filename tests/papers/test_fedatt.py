@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from simulation.config import config_from, read_tables, with_settings
-from simulation.dealing import build_population
-from simulation.overrides import parse_override
-from simulation.runner import RunOptions, run_simulation
+from simulation.config.overrides import parse_override
+from simulation.config.simulation import config_from, read_tables, with_settings
+from simulation.population.dealing import build_population
+from simulation.runs.runner import RunOptions, run_simulation
 
 pytestmark = [pytest.mark.papers, pytest.mark.timeout(1200)]
 

@@ -6,9 +6,9 @@ import torch
 
 from edge_client.descent.compute import prepare_compute
 from models.text.vocabulary import shipped_vocabulary
-from simulation.config import SimulationConfig, config_from
-from simulation.overrides import parse_override, with_setting
-from simulation.population import TextPopulation
+from simulation.config.overrides import parse_override, with_setting
+from simulation.config.simulation import SimulationConfig, config_from
+from simulation.population.population import TextPopulation
 
 VOCABULARY_SIZE = 50
 

@@ -2,7 +2,7 @@
 
 About 60,000 words in 79 topics, so that a fresh machine needs no download. Each topic is a user:
 one writes about strings, another about classes, which is naturally non-IID; deal them to fewer
-clients with `edge_client.partitions.group_users`.
+clients with `simulation.population.deal_users.group_users`.
 
 References:
     The Python Language Reference, PSF licence version 2; ``pydoc_data.topics``.

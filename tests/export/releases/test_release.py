@@ -12,7 +12,7 @@ from models.text.vocabulary import Vocabulary
 from models.vector.codec import FlatVector
 from server.records.folder import ServerFolder
 from server.releases.files import NewRelease, ReleaseFolder
-from simulation.checkpoint import RUN_FILE
+from simulation.runs.checkpoint import RUN_FILE
 from tests.export.conftest import (
     RUN,
     SETTINGS,

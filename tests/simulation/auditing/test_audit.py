@@ -14,8 +14,8 @@ from simulation.auditing.audit import AuditOptions, run_audit
 from simulation.auditing.coordinator import ClosingCoordinator
 from simulation.auditing.mechanism import slot_count_of
 from simulation.cli import main
-from simulation.config import SimulationConfig
-from simulation.population import TextPopulation
+from simulation.config.simulation import SimulationConfig
+from simulation.population.population import TextPopulation
 
 Configured = Callable[..., tuple[SimulationConfig, dict[str, object]]]
 

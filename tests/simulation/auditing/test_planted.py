@@ -7,7 +7,7 @@ from torch import Tensor
 from models.text.vocabulary import EOS
 from privacy.auditing.scores import AuditError
 from simulation.auditing.planted import DRAWN_WORDS, draw_secrets, plant, sentence_losses
-from simulation.population import TextPopulation
+from simulation.population.population import TextPopulation
 
 WORDS = 50
 

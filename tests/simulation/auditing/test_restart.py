@@ -21,8 +21,8 @@ from server.releases.publishing import NO_PREVIOUS, record_release
 from server.releases.recovery import recover
 from simulation.auditing.canaries import Coordinator
 from simulation.auditing.mechanism import Subject, audit_mechanism, subject
-from simulation.config import SimulationConfig
-from simulation.population import Population
+from simulation.config.simulation import SimulationConfig
+from simulation.population.population import Population
 
 Configured = Callable[..., tuple[SimulationConfig, dict[str, object]]]
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from edge_client.label_partitions import (
+from simulation.population.deal_labels import (
     Labels,
     Share,
     by_coarse_label,
@@ -17,8 +17,8 @@ from edge_client.label_partitions import (
     iid,
     pathological,
 )
-from edge_client.pachinko import pachinko
-from edge_client.partitions import PartitionError
+from simulation.population.deal_users import PartitionError
+from simulation.population.pachinko import pachinko
 
 Deal = Sequence[Share]
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from edge_client.datasets.sound_file import SoundFile
 from edge_client.datasets.speech_set import Clip
-from edge_client.partitions import PartitionError
-from edge_client.speech_partitions import by_ratio, by_speaker, equal_shards, hold_out
+from simulation.population.deal_speech import by_ratio, by_speaker, equal_shards, hold_out
+from simulation.population.deal_users import PartitionError
 
 
 def clips(*counts: int) -> list[Clip]:

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_client.partitions import (
+from simulation.population.deal_users import (
     Partition,
     PartitionError,
     by_user,

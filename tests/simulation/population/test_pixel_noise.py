@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from edge_client.pixel_noise import noise_level, with_pixel_noise
 from models.tasks.image_classification import LabelledImages
+from simulation.population.pixel_noise import noise_level, with_pixel_noise
 
 
 def grey(level: int, count: int = 200) -> LabelledImages:

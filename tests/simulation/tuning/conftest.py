@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from simulation.config import SimulationConfig
+from simulation.config.simulation import SimulationConfig
 
 
 @pytest.fixture

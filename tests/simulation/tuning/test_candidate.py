@@ -8,7 +8,7 @@ from models.vector.schema import Schema
 from privacy.accounting.accountant import epsilon_of
 from privacy.accounting.events import GaussianRelease, SecretCoinFlips
 from privacy.accounting.slot_overflow import slot_count_for
-from simulation.config import config_from
+from simulation.config.simulation import config_from
 from simulation.tuning.candidate import Candidate, Deployment, promise_of, trial_tables
 
 DEPLOYMENT = Deployment(population_size=10_000, rounds=20, delta=1e-5)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from privacy.accounting.private_selection import epsilon_of_best
-from simulation.population import TextPopulation
+from simulation.population.population import TextPopulation
 from simulation.tuning.private_search import PrivateSearch, check_varied, search_privately
 from simulation.tuning.space import Choices, Space, make_space, parse_dimension
 

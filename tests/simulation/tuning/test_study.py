@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from simulation.config import SimulationConfig
-from simulation.metrics import Figures
-from simulation.population import Population
+from simulation.config.simulation import SimulationConfig
+from simulation.figures.metrics import Figures
+from simulation.population.population import Population
 from simulation.tuning import measuring
 from simulation.tuning.candidate import Candidate, Deployment
 from simulation.tuning.early_stop import Bar, HopelessError, Watch

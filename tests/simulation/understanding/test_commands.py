@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from simulation.cli import main
-from simulation.dealing import build_population
+from simulation.population.dealing import build_population
 from simulation.understanding.attention_picture import write_attention
 from simulation.understanding.client_groups import client_groups
 from simulation.understanding.embedding_map import project, purity_of

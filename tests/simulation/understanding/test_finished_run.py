@@ -8,7 +8,7 @@ import torch
 
 from models.tasks.metrics import Counts
 from models.tasks.registry import task_named
-from simulation.dealing import build_population
+from simulation.population.dealing import build_population
 from simulation.understanding.client_histogram import client_accuracies
 from simulation.understanding.finished_run import NoFinishedRunError, open_run
 

@@ -13,7 +13,7 @@ from models.tasks.speech_examples import SpeechClip, SpeechExamples
 from simulation.cli import main
 from simulation.listening.run_voices import RunVoice, Speakers, open_voices
 from simulation.listening.table import ListeningReport
-from simulation.novel_clients import novel_names
+from simulation.population.novel_clients import novel_names
 from simulation.understanding.finished_run import open_run
 from tests.simulation.listening.test_run_voices import SINGERS, TOML, finished_run
 

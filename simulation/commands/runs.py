@@ -1,0 +1,194 @@
+"""What the subcommands do once their arguments are read."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from server.config.federation import ConfigError
+from server.config.start_lines import outlook
+from simulation.config.overrides import Override
+from simulation.config.simulation import SimulationConfig, config_from, read_tables, with_settings
+from simulation.figures.followed import nothing_to_follow
+from simulation.figures.metrics import Figures, read_metrics, round_of
+from simulation.figures.plots import plot_runs
+from simulation.figures.progress import ProgressReport, tell
+from simulation.figures.threshold import Threshold
+from simulation.population.dealing import build_population
+from simulation.population.partition_record import keep_partition
+from simulation.population.population import Population
+from simulation.runs.methods import method_table
+from simulation.runs.runner import RunOptions, run_simulation
+from simulation.runs.sweep import Cell, Row, cells, run_sweep
+from simulation.workers.pool import processor_count
+
+_JUDGED_BY = {
+    "image_classification": "accuracy",
+    "next_character": "accuracy",
+    "speech": "mel_l1",
+    "vocoder": "spectral_distance",
+}
+
+
+class Request(NamedTuple):
+    """Hold what ``run`` and ``sweep`` are asked for.
+
+    Attributes:
+        name: Preset, or file ending in ``.toml``.
+        data: Where the data set lies, or None.
+        settings: Changed settings.
+        worker_count: Processes that train; None for one a processor core.
+        until: When to stop early.
+        method: Personalisation method that takes the place of the file's, or None.
+        with_tensorboard: Whether to write TensorBoard's event files.
+        together: Clients that one process trains at once.
+        device: Where clients train.
+    """
+
+    name: str
+    data: Path | None
+    settings: Sequence[Override]
+    worker_count: int | None
+    until: Threshold | None
+    method: str | None = None
+    with_tensorboard: bool = False
+    together: int = 1
+    device: str = "cpu"
+
+    @property
+    def short_name(self) -> str:
+        """Return the name without folder and ending, and the method where it is given."""
+        name = Path(self.name).name.removesuffix(".toml")
+        return name if self.method is None else f"{name}-{self.method}"
+
+    def tables(self) -> dict[str, Any]:  # TOML values.
+        """Return the TOML tables of the preset or file, with the method that is asked for.
+
+        Raises:
+            ConfigError: If there is no such preset or file, or it is no TOML.
+            ValueError: If there is no such method.
+        """
+        tables = read_tables(self.name)
+        if self.method is not None:
+            tables["personalisation"] = method_table(self.method, tables)
+        return tables
+
+    def judged_by(self) -> str:
+        """Return the final figure that runs of this task are compared by, errors as ``tables``."""
+        return _JUDGED_BY.get(self.tables().get("task", ""), "test_perplexity")
+
+
+def run_one(request: Request, *, out: Path | None) -> Figures:
+    """Run one federation and return its final figures, its seconds and the folder they lie in.
+
+    Seconds are those of all rounds and evaluations, over all starts of the run.
+    """
+    tables = with_settings(request.tables(), request.settings)
+    config = config_from(tables, request.name)
+    _check_cohort(config)
+    folder = out or Path("runs") / f"{request.short_name}-seed-{config.seed}"
+    population = build_population(config, request.data)
+    tell(population.notes)
+    why = nothing_to_follow(config, population)
+    if why and config.evaluation.keep_best:
+        tell([f"the last round's model is kept, not the best on the validation split: {why}"])
+    tell(f"privacy: {line}" for line in outlook(config))
+    if config.growth_told:
+        tell([f"growth: {config.growth_told}"])
+    final = _run(request, config, tables, population, folder)
+    return {**final, "seconds": _seconds(folder), "out": str(folder)}
+
+
+def sweep(request: Request, *, seeds: Sequence[int], out: Path | None, figure: str) -> list[Row]:
+    """Run every combination of the settings' values with every seed, and return the table."""
+    tables = request.tables()
+    grid = cells(tables, request.settings)
+    populations = _PopulationCache(request.data)
+    for cell in grid:
+        # A typo in the last cell is found now, not tonight.
+        _checked(cell)
+
+    def run_cell(cell: Cell, seed: int, folder: Path) -> Figures:
+        seeded = {**cell.tables, "seed": seed}
+        config = config_from(seeded, cell.name)
+        return _run(request, config, seeded, populations.of(config), folder)
+
+    folder = out or Path("runs") / f"{request.short_name}-sweep"
+    return run_sweep(grid, seeds, folder, figure=figure, threshold=request.until, run_cell=run_cell)
+
+
+def _checked(cell: Cell) -> None:
+    config = config_from(cell.tables, cell.name)
+    try:
+        _check_cohort(config)
+    except ValueError as error:
+        raise ConfigError(f"{cell.name}: {error}") from None
+
+
+def _check_cohort(config: SimulationConfig) -> None:
+    """Check, before any data set is loaded, that rounds can open with as many clients as there are.
+
+    Who gets nothing to train on is found out later, and can only make them fewer.
+
+    Raises:
+        ValueError: If the quorum is larger than the cohort.
+    """
+    data, rounds = config.data, config.rounds
+    most = data.client_count if data.ratio is None else len(data.ratio)
+    why = None if most is None else rounds.shortage(most)
+    if why is not None:
+        raise ValueError(why)
+
+
+def plot(folders: Sequence[Path], path: Path, *, figure: str) -> None:
+    """Draw a figure of some runs by round.
+
+    Raises:
+        ValueError: If a folder holds no metrics, or none has the figure.
+    """
+    runs = {str(folder): read_metrics(folder) for folder in folders}
+    empty = [name for name, rows in runs.items() if not rows]
+    if empty:
+        raise ValueError(f"{', '.join(empty)} holds no metrics; give the folder of a run")
+    plot_runs(runs, path, figure=figure)
+
+
+def _seconds(folder: Path) -> float:
+    names = ("round_s", "evaluation_s")
+    return sum(float(row.get(name) or 0) for row in read_metrics(folder) for name in names)
+
+
+class _PopulationCache:
+    """Load a data set again only when the settings that shape it change."""
+
+    def __init__(self, data: Path | None) -> None:
+        self._data = data
+        self._key: object = None
+        self._population: Population | None = None
+
+    def of(self, config: SimulationConfig) -> Population:
+        key = (config.task, config.data, config.vocabulary, config.model, config.evaluation.kind)
+        if self._population is None or key != self._key:
+            self._population, self._key = build_population(config, self._data), key
+        return self._population
+
+
+def _run(
+    request: Request,
+    config: SimulationConfig,
+    tables: Mapping[str, Any],  # TOML values.
+    population: Population,
+    folder: Path,
+) -> Figures:
+    first = max((round_of(row) for row in read_metrics(folder)), default=0) + 1
+    if population.partition is not None:
+        keep_partition(folder, population.partition)
+    with ProgressReport(folder.name, first_round=first, last_round=config.rounds.cap) as report:
+        options = RunOptions(
+            worker_count=request.worker_count or processor_count(),
+            with_tensorboard=request.with_tensorboard,
+            reporter=report,
+            until=request.until,
+            together=request.together,
+            device=request.device,
+        )
+        return run_simulation(config, tables, population, folder, options)

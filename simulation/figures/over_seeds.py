@@ -1,0 +1,46 @@
+"""Sum up a figure over the seeds of one setting; a seed without a finite value is lost."""
+
+import math
+import statistics
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from simulation.figures.metrics import Value
+
+
+class OverSeeds(NamedTuple):
+    """Hold what a figure came to.
+
+    Attributes:
+        seeds: Seeds with a finite value.
+        lost: Seeds without one: the model diverged.
+        mean: Mean over ``seeds``; None if there are none.
+        spread: Sample standard deviation over ``seeds``; 0 for one seed, None if there are none.
+    """
+
+    seeds: tuple[int, ...]
+    lost: tuple[int, ...]
+    mean: float | None
+    spread: float | None
+
+
+def over_seeds(values: Mapping[int, Value]) -> OverSeeds:
+    """Return the mean and the spread of a figure over those seeds that are not lost.
+
+    Args:
+        values: The figure by seed. A file of figures has None in the place of an infinity or NaN,
+            since JSON knows neither.
+    """
+    finite = {
+        seed: float(value)
+        for seed, value in values.items()
+        if isinstance(value, int | float) and math.isfinite(value)
+    }
+    numbers = list(finite.values())
+    spread = statistics.stdev(numbers) if len(numbers) > 1 else 0.0
+    return OverSeeds(
+        seeds=tuple(finite),
+        lost=tuple(seed for seed in values if seed not in finite),
+        mean=statistics.fmean(numbers) if numbers else None,
+        spread=spread if numbers else None,
+    )

@@ -1,0 +1,151 @@
+"""Draw what people would rather look at than read: PNG files, no display needed."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from simulation.figures.metrics import Figures, series
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_INCHES = (7.0, 4.2)
+_DOTS_PER_INCH = 130
+
+_FAR_APART = 20
+"""Ratio of the largest to the least value from which an axis is logarithmic."""
+
+
+def plot_runs(
+    runs: Mapping[str, Sequence[Figures]],
+    path: Path,
+    *,
+    figure: str = "valid_perplexity",
+    levels: Mapping[str, float] | None = None,
+) -> None:
+    """Draw one figure by round, one line a run, and write it as PNG.
+
+    Args:
+        runs: Rows of metrics by the run's name.
+        path: PNG file to write.
+        figure: Name of the figure in the rows.
+        levels: Horizontal lines to compare with, such as a bigram's perplexity, by name.
+
+    Raises:
+        ValueError: If no run has the figure.
+    """
+    lines = {name: series(rows, figure) for name, rows in runs.items()}
+    if not any(rounds for rounds, _ in lines.values()):
+        raise ValueError(f"no run has the figure {figure}; choose one of {_names(runs)}")
+
+    def draw(axes: "Axes") -> None:
+        for name, (rounds, values) in lines.items():
+            axes.plot(rounds, values, marker=".", label=name)
+        _draw_levels(axes, levels or {})
+        axes.set_xlabel("round")
+
+    _write(path, draw, figure)
+
+
+def plot_table(
+    columns: Mapping[str, Sequence[tuple[float, float, float]]],
+    path: Path,
+    *,
+    setting: str,
+    figure: str,
+    levels: Mapping[str, float] | None = None,
+) -> None:
+    """Draw a figure against a setting, with its spread over seeds, and write it as PNG.
+
+    Args:
+        columns: Points ``(setting, mean, spread)`` by line.
+        path: PNG file to write.
+        setting: Name of the setting, for the axis.
+        figure: Name of the figure, for the axis.
+        levels: Horizontal lines to compare with, by name.
+    """
+
+    def draw(axes: "Axes") -> None:
+        for name, points in columns.items():
+            settings, means, spreads = zip(*sorted(points), strict=True)
+            axes.errorbar(settings, means, yerr=spreads, marker="o", capsize=3, label=name)
+        _draw_levels(axes, levels or {})
+        axes.set_xscale(axis_scale([point[0] for points in columns.values() for point in points]))
+        axes.set_xlabel(setting)
+
+    _write(path, draw, figure)
+
+
+def axis_scale(values: Sequence[float]) -> Literal["linear", "log"]:
+    """Return the scale on which these values of a setting are told apart: by ratio if far apart."""
+    least, largest = min(values), max(values)
+    return "log" if least > 0 and largest / least >= _FAR_APART else "linear"
+
+
+def plot_bars(
+    bars: Mapping[str, tuple[float, float]],
+    path: Path,
+    *,
+    figure: str,
+    levels: Mapping[str, float] | None = None,
+) -> None:
+    """Draw one bar a name with its spread, and write it as PNG.
+
+    Args:
+        bars: ``(mean, spread)`` by name.
+        path: PNG file to write.
+        figure: Name of the figure, for the axis.
+        levels: Horizontal lines to compare with, by name.
+    """
+
+    def draw(axes: "Axes") -> None:
+        means = [mean for mean, _ in bars.values()]
+        spreads = [spread for _, spread in bars.values()]
+        axes.bar(list(bars), means, yerr=spreads, capsize=3, color="tab:blue")
+        axes.tick_params(axis="x", labelrotation=30)
+        for label in axes.get_xticklabels():
+            label.set_horizontalalignment("right")
+        _draw_levels(axes, levels or {})
+
+    _write(path, draw, figure)
+
+
+def _draw_levels(axes: "Axes", levels: Mapping[str, float]) -> None:
+    for index, (name, level) in enumerate(levels.items()):
+        axes.axhline(level, linestyle="--", linewidth=1, color=f"C{(index + 3) % 10}", label=name)
+
+
+def write_figure(path: Path, draw: Callable[..., None], *, panels: int = 1) -> None:
+    """Draw panels side by side and write them as PNG.
+
+    Args:
+        path: PNG file to write.
+        draw: Takes as many axes as there are panels.
+        panels: How many.
+    """
+    # The object interface: no global state, no display, and nothing to close.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    width, height = _INCHES
+    canvas = FigureCanvasAgg(Figure(figsize=(width * panels, height), layout="constrained"))
+    every = [canvas.figure.add_subplot(1, panels, number + 1) for number in range(panels)]
+    draw(*every)
+    for axes in every:
+        axes.grid(alpha=0.3)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(fontsize=8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    canvas.figure.savefig(path, dpi=_DOTS_PER_INCH, format="png")
+
+
+def _write(path: Path, draw: Callable[["Axes"], None], figure: str) -> None:
+    def labelled(axes: "Axes") -> None:
+        draw(axes)
+        axes.set_ylabel(figure.replace("_", " "))
+
+    write_figure(path, labelled)
+
+
+def _names(runs: Mapping[str, Sequence[Figures]]) -> list[str]:
+    return sorted({name for rows in runs.values() for row in rows for name in row})

@@ -1,0 +1,46 @@
+"""Ask when a run is good enough."""
+
+from typing import NamedTuple
+
+from models.tasks.figures import quality_of
+from simulation.figures.metrics import Figures
+
+
+class Threshold(NamedTuple):
+    """Ask how many rounds a run needs until a figure comes to a value.
+
+    Attributes:
+        figure: Name of a figure in the metrics, such as ``valid_perplexity``.
+        value: The value to reach or pass: upwards where more of the figure is better, as of recall
+            and accuracy, else downwards.
+    """
+
+    figure: str
+    value: float
+
+    @property
+    def name(self) -> str:
+        """Return the name of the resulting figure."""
+        return f"rounds_to_{self.figure}_{self.value:g}"
+
+    def is_reached(self, figures: Figures) -> bool:
+        """Return whether a round's figures hold the figure, and it has come to the value."""
+        value = figures.get(self.figure)
+        if not isinstance(value, int | float):
+            return False
+        quality = quality_of(self.figure)
+        rises = quality is not None and quality.more_is_better
+        return value >= self.value if rises else value <= self.value
+
+
+def parse_threshold(text: str) -> Threshold:
+    """Read ``figure=value``.
+
+    Raises:
+        ValueError: If the text reads otherwise.
+    """
+    figure, _, value = text.partition("=")
+    try:
+        return Threshold(figure.strip(), float(value))
+    except ValueError:
+        raise ValueError(f"a threshold must read like valid_perplexity=200, got {text}") from None

@@ -1,0 +1,40 @@
+"""Sum up how well a vocoder makes sound: over all segments, over clients, for the worst tenth.
+
+What the counts of a vocoder mean is said in `models.tasks.vocoding`.
+"""
+
+from collections.abc import Mapping
+
+from models.tasks.metrics import Counts
+from simulation.figures.client_figures import over_counts
+from simulation.figures.metrics import Value
+
+
+def vocoder_figures(counts: Mapping[str, Counts]) -> dict[str, Value]:
+    """Return the figures of all clients, each scored on its own clips.
+
+    ``spectral_distance`` is that of `models.sound.spectral_distance`, all three parts added up;
+    lower is better. Pooled over segments, over clients, and for the tenth that is worst off.
+
+    Args:
+        counts: By client; may be empty.
+
+    Returns:
+        The figures by name; none where there is no segment.
+    """
+    scored = [own for own in counts.values() if own.token_count]
+    if not scored:
+        return {}
+    return over_counts(
+        "spectral_distance", lambda own: own.mean_log_loss, scored, least_is_worst=False
+    )
+
+
+def vocoder_split_figures(split: str, counts: Counts) -> dict[str, Value]:
+    """Return the figure of a split over all its segments.
+
+    Args:
+        split: ``valid`` or ``test``.
+        counts: Of at least one segment.
+    """
+    return {f"{split}_spectral_distance": counts.mean_log_loss}

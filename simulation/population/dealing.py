@@ -1,0 +1,47 @@
+"""Turn the data set that a configuration names into its population, as the task needs it."""
+
+from pathlib import Path
+
+from simulation.config.simulation import SimulationConfig
+from simulation.population.characters import build_character_population
+from simulation.population.images import build_image_population
+from simulation.population.novel_clients import keep_novel_out
+from simulation.population.population import Population, PopulationError
+from simulation.population.sequences import build_sequence_population
+from simulation.population.speech import build_speech_population
+from simulation.population.text import build_text_population
+from simulation.population.vocoder import build_vocoder_population
+
+
+def build_population(config: SimulationConfig, path: Path | None) -> Population:
+    """Load the configuration's data set, deal it to clients, and keep the novel ones out.
+
+    Args:
+        config: Names the task, the data set, the partition and the word list, if there is one.
+        path: Where the data set lies; not needed by the embedded ones.
+
+    Raises:
+        DatasetError: If the data set cannot be loaded.
+        PartitionError: If there is too little to deal as asked.
+        PopulationError: If nobody in it could train, or no data set is known for the task.
+        VocabularyError: If the word list cannot be loaded.
+    """
+    return keep_novel_out(_dealt(config, path), config.data)
+
+
+def _dealt(config: SimulationConfig, path: Path | None) -> Population:
+    match config.task:
+        case "next_word":
+            return build_text_population(config, path)
+        case "next_character":
+            return build_character_population(config, path)
+        case "image_classification":
+            return build_image_population(config, path)
+        case "speech":
+            return build_speech_population(config, path)
+        case "vocoder":
+            return build_vocoder_population(config, path)
+        case "sequence":
+            return build_sequence_population(config)
+        case _:
+            raise PopulationError(f'task "{config.task}" has no data sets')

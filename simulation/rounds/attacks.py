@@ -1,0 +1,237 @@
+"""Clients that attack: who they are, what they train on and what they send.
+
+Attackers follow from the run's seed alone, and what they send from seed, round and name, so an
+attacked run repeats bit for bit. An attacker behaves in everything else: it answers in time, with
+an update of the right shape, under its own example count; the coordinator treats it as anybody.
+
+References:
+    [ALIE] Baruch, Baruch and Goldberg, NeurIPS 2019, arXiv:1902.06156, Algorithm 3.
+    [Backdoor] Bagdasaryan et al., AISTATS 2020, arXiv:1807.00459, Eq. 3.
+"""
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from models.networks.registry import WordNetwork
+from models.tasks.image_classification import LabelledImages
+from models.tasks.metrics import SUGGESTION_SLOTS
+from models.tasks.scoring import chunked_logits, words_ahead
+from models.tasks.text_streams import scored_features
+from models.text.vocabulary import EOS, UNK, Vocabulary
+from models.vector.seeds import client_seed
+from simulation.config.attack import AttackSettings
+from simulation.population.examples import Examples
+from simulation.population.population import Population, PopulationError
+from simulation.workers.pool import Trained
+
+# Words of its own between two backdoors in an attacker's text.
+_OWN_WORDS = 16
+
+Cohort = Sequence[tuple[int, str]]
+Train = Callable[[Cohort], Iterator[Trained]]
+
+
+class Attackers:
+    """Hold the attackers of one run.
+
+    Attributes:
+        names: Who attacks.
+    """
+
+    def __init__(self, settings: AttackSettings, clients: Sequence[str], *, seed: int) -> None:
+        """Draw the attackers.
+
+        Args:
+            settings: What they do.
+            clients: Every client.
+            seed: Seed of the run.
+        """
+        generator = torch.Generator().manual_seed(client_seed(seed, 1, "*", purpose="attackers"))
+        drawn = torch.randperm(len(clients), generator=generator)
+        count = settings.attacker_count(len(clients))
+        self.names = frozenset(clients[place] for place in drawn[:count].tolist())
+        self._settings = settings
+        self._seed = seed
+
+    def trained(
+        self,
+        cohort: Cohort,
+        train: Train,
+        *,
+        rehearse: Train,
+        round_number: int,
+        element_count: int,
+        server_step_size: float,
+    ) -> Iterator[Trained]:
+        """Train a cohort and yield its results, those of attackers as they send them.
+
+        Colluders are trained once more before the others, to agree on what they send.
+
+        Args:
+            cohort: Slot and name of each client.
+            train: Trains clients and yields their results in the order given.
+            rehearse: Does the same, and leaves what clients keep to themselves as it was.
+            round_number: Round, from 1.
+            element_count: Elements of an update without what is told behind it.
+            server_step_size: What the aggregate is multiplied by, which a replacer undoes.
+        """
+        colluders = [member for member in cohort if member[1] in self.names]
+        agreed: Tensor | None = None
+        if self._settings.kind == "little-is-enough":
+            agreed = self._agreed(rehearse(colluders), len(cohort), element_count)
+        replacing = len(cohort) / (server_step_size * max(1, len(colluders)))
+        for client in train(cohort):
+            if client.update is None or client.client_name not in self.names:
+                yield client
+                continue
+            # The buffer is the pool's; what is told behind the update stays as it is.
+            update = client.update.clone()
+            honest = update[:element_count]
+            if agreed is not None:
+                honest.copy_(agreed)
+            else:
+                seed = client_seed(self._seed, round_number, client.client_name, purpose="attack")
+                self._change(honest, torch.Generator().manual_seed(seed), replacing)
+            yield client._replace(update=update)
+
+    def _change(self, honest: Tensor, generator: torch.Generator, replacing: float) -> None:
+        """Turn an attacker's own update into what it sends."""
+        match self._settings.kind:
+            case "sign-flip":
+                honest.mul_(-self._settings.factor)
+            case "noise":
+                length = self._settings.factor * float(honest.norm())
+                honest.normal_(generator=generator)
+                honest.mul_(length / math.sqrt(len(honest)))
+            case "nan":
+                honest.fill_(math.nan)
+            case "model-replacement":
+                honest.mul_(replacing)
+            case _:
+                honest.mul_(self._settings.factor)
+
+    def _agreed(
+        self, colluders: Iterator[Trained], cohort_size: int, element_count: int
+    ) -> Tensor | None:
+        """Return μ - zσ of the colluders' own updates; None if there are none."""
+        mean, spread, count = torch.zeros(element_count), torch.zeros(element_count), 0
+        for client in colluders:
+            if client.update is None:
+                continue
+            # Welford's mean and sum of squares: two models of memory, however many collude.
+            count += 1
+            away = client.update[:element_count] - mean
+            mean.add_(away, alpha=1 / count)
+            spread.add_(away * (client.update[:element_count] - mean))
+        if not count:
+            return None
+        z = self._settings.deviations
+        z = unseen_deviations(cohort_size, count) if z is None else z
+        return mean - z * (spread / count).sqrt()
+
+    def named_examples(self, population: Population) -> dict[str, Examples]:
+        """Return everything that workers know by name, with what attackers train on.
+
+        What is held out stays honest, attackers' own included.
+
+        Args:
+            population: Everybody, honest.
+
+        Raises:
+            PopulationError: If a backdoor has words that the list does not have.
+        """
+        named, settings = population.named_examples(), self._settings
+        classes = _class_count(population) if settings.flips_labels else 0
+        for name in self.names:
+            if settings.flips_labels:
+                named[name] = _mirrored(named[name], classes)
+            elif settings.kind == "backdoor":
+                words = backdoor_words(settings, population.vocabulary)
+                named[name] = _with_backdoor(named[name], words)
+        return named
+
+
+def unseen_deviations(cohort_size: int, attackers: int) -> float:
+    """Return z of [ALIE] Algorithm 3: how far colluders go and still look like most.
+
+    Φ(z) = (n - m - s) / (n - m), s = floor(n/2 + 1) - m of the honest being further out than they;
+    0 where that would be on the near side of the mean.
+
+    Args:
+        cohort_size: n.
+        attackers: m.
+    """
+    honest = cohort_size - attackers
+    supporters = math.floor(cohort_size / 2 + 1) - attackers
+    share = (honest - supporters) / honest if honest > 0 else 1.0
+    if not 0.5 < share < 1:
+        return 0.0
+    return statistics.NormalDist().inv_cdf(share)
+
+
+def backdoor_words(settings: AttackSettings, vocabulary: Vocabulary | None) -> list[int]:
+    """Return the rows of the backdoor's phrase and, last, of its target.
+
+    Raises:
+        PopulationError: If the word list lacks one.
+    """
+    words = [*(settings.phrase or "").split(), settings.target or ""]
+    rows = [UNK] * len(words) if vocabulary is None else vocabulary.encode(words)
+    missing = [word for word, row in zip(words, rows, strict=True) if row in (UNK, EOS)]
+    if missing:
+        raise PopulationError(
+            f"attack.phrase and attack.target must be words of the list, {missing[0]!r} is not"
+        )
+    return rows
+
+
+@torch.no_grad()
+def backdoor_figures(network: WordNetwork, words: Sequence[int]) -> dict[str, float | int]:
+    """Return the target's rank after the phrase, and whether it is among the suggestions.
+
+    Args:
+        network: Left in evaluation mode.
+        words: Rows of the phrase and, last, of the target.
+    """
+    network.eval()
+    stream = torch.tensor(words)
+    ranks = torch.empty(len(words), dtype=torch.int64)
+    for features, places in scored_features(network, [stream], batch_size=1):
+        for chunk, logits in chunked_logits(network, features):
+            targets = stream[places[chunk]]
+            ranks[places[chunk]] = words_ahead(logits, targets).sum(dim=1) + 1
+    rank = int(ranks[-1])
+    return {"backdoor_rank": rank, "backdoor_top3": int(rank <= SUGGESTION_SLOTS)}
+
+
+def _mirrored(examples: Examples, class_count: int) -> Examples:
+    """Return the examples with class k of n as n - 1 - k; words keep <unk> and <eos>."""
+    if isinstance(examples, LabelledImages):
+        return dataclasses.replace(examples, labels=class_count - 1 - examples.labels)
+    if not isinstance(examples, Tensor):
+        raise TypeError(f"labels of {type(examples).__name__} cannot be mirrored")
+    first = EOS + 1
+    return torch.where(examples >= first, class_count - 1 + first - examples, examples)
+
+
+def _with_backdoor(examples: Examples, words: Sequence[int]) -> Tensor:
+    """Return a stream of words with the backdoor, a sentence of its own, between its pieces."""
+    if not isinstance(examples, Tensor):
+        raise TypeError(f"a backdoor needs a stream of words, got {type(examples).__name__}")
+    sentence = torch.tensor([EOS, *words, EOS])
+    starts = range(0, len(examples), _OWN_WORDS)
+    pieces = ((examples[start : start + _OWN_WORDS], sentence) for start in starts)
+    return torch.cat([part for both in pieces for part in both])
+
+
+def _class_count(population: Population) -> int:
+    """Return how many words or classes there are."""
+    if population.vocabulary is not None:
+        return len(population.vocabulary)
+    labels = [own.labels for own in population.clients.values() if isinstance(own, LabelledImages)]
+    return 1 + max(int(own.max()) for own in labels)

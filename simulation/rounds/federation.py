@@ -1,0 +1,462 @@
+"""Run the rounds of a federation in this process, with the coordinator's own parts.
+
+Who takes part, which slot a client has and when a round closes is ``server.machine.synchronous``;
+what becomes of the updates is ``server.closing.close``; what a client does is
+``edge_client.training.local_round``. This file
+only stands where sockets and disk are in a deployment, and ``simulation.rounds.arrivals`` where its
+clock is.
+
+A client's update is made when the aggregation asks for it, so memory does not grow with the
+cohort. A client whose training gives no usable update (it diverged) leaves its place empty, as a
+refused upload does. In buffered rounds it is made of the release that the client started from, as
+many of which are kept as may be stale, and only if it counts.
+"""
+
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+from torch import Tensor
+
+from models.networks.grown_layers import grow
+from models.plan.plan import Plan, download_schema, released_schema
+from models.plan.stages import next_stage, plan_of_round, stage_figures
+from models.settings.compression import release_step
+from privacy.noise.calibrated_settings import TreeNoise
+from privacy.noise.secure_gaussian import NoiseKeys
+from privacy.noise.settings import PrivacySettings
+from server.aggregation.screening import Screen
+from server.closing.close import Closed, close_round, noise_generator
+from server.closing.summing import Contribution
+from server.config.guarantee_rules import sampled_places
+from server.machine.answers import Close, Phase
+from server.machine.buffered import make_machine
+from server.machine.cohort import PopulationTooLargeError
+from server.releases.earlier_releases import earlier_parameters
+from server.releases.files import ReleaseFolder
+from server.releases.method_state import method_state_of
+from server.releases.starting_model import starting_parameters
+from simulation.config.simulation import SimulationConfig
+from simulation.figures.metrics import Value
+from simulation.rounds.arrivals import Devices, SimulationError, arrivals_of
+from simulation.rounds.attacks import Attackers
+from simulation.rounds.cohort_training import CohortTraining
+from simulation.rounds.downlink_bytes import DownlinkBytes
+from simulation.rounds.participation import SeededSource
+from simulation.rounds.round_tally import (
+    Tally,
+    attack_figures,
+    largest_weight,
+    screened_figures,
+    time_figures,
+)
+from simulation.workers.pool import WorkerPool
+
+
+class Guard(Protocol):
+    """Keep what a noise mode with a guarantee promises; ``simulation.rounds.guarded_run`` is the
+    one."""
+
+    @property
+    def noise_keys(self) -> NoiseKeys:
+        """Return where the keys of calibrated noise come from."""
+        ...
+
+    def population(self, round_number: int) -> list[str]:
+        """Return who may take part in a round."""
+        ...
+
+    def admit(self, round_number: int, attempt: int) -> None:
+        """Refuse an attempt at a round that would pass the budget."""
+        ...
+
+    def enter(self, round_number: int, attempt: int) -> None:
+        """Enter an attempt in the ledger where its updates show something."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """Say where a finished round left a run.
+
+    Attributes:
+        parameters: What was released, flat float32, shape ``(elements,)``.
+        personalisation: What the method's server half had learnt, as its file; None without.
+        round_number: That round; 0 before the first.
+        tokens_trained: Target tokens up to there.
+        bytes_down: Bytes that clients had received.
+        bytes_up: Bytes that they had sent.
+        clipping_norm: Of the next round; that of the settings if absent.
+        typical_norm: What the next round's screen starts from; None if nothing is known.
+        clock_s: Seconds on the simulated clock.
+        bases: Parameters of earlier releases that devices at work start from, by round; needed in
+            buffered rounds.
+        failed: How many attempts of a round closed with too few updates of use, by round; needed
+            in buffered rounds.
+    """
+
+    parameters: Tensor
+    personalisation: bytes | None = None
+    round_number: int = 0
+    tokens_trained: int = 0
+    bytes_down: int = 0
+    bytes_up: int = 0
+    clipping_norm: float | None = None
+    typical_norm: float | None = None
+    clock_s: float = 0.0
+    bases: Mapping[int, Tensor] = field(default_factory=dict)
+    failed: Mapping[int, int] = field(default_factory=dict)
+
+
+class Federation:
+    """Hold a run between rounds.
+
+    Attributes:
+        plan: What clients are told in the last round, or in the next if there was none.
+        parameters: Shared parameters, flat float32, shape ``(elements,)``.
+        method: What the personalisation method's server half has learnt.
+        round_number: Last finished round; 0 before the first.
+        tokens_trained: Target tokens that clients trained on so far, repeats included.
+        bytes_down: Bytes of parameters that clients received so far, unsealed.
+        bytes_up: Bytes of updates that they sent.
+        took_part: Clients with an update in the last round's model.
+        clipping_norm: Of the next round, in parameter units; None where nothing is clipped.
+        typical_norm: What the next round's screen starts from; None if nothing is known.
+    """
+
+    def __init__(
+        self,
+        config: SimulationConfig,
+        plan: Plan,
+        names: Sequence[str],
+        pool: WorkerPool,
+        *,
+        start: "Start | None" = None,
+        guard: "Guard | None" = None,
+        attackers: Attackers | None = None,
+        seconds: Mapping[str, float] | None = None,
+        releases: ReleaseFolder | None = None,
+    ) -> None:
+        """Start, or go on after a finished round.
+
+        Args:
+            config: The federation.
+            plan: What clients are told in some round.
+            names: Every client that may be drawn.
+            pool: Trains them.
+            start: Where a finished round left the run; its beginning if absent.
+            guard: Keeps the promise of a noise mode with a guarantee; None without one.
+            attackers: Who sends what it likes; None where everybody is honest.
+            seconds: How long each client takes for a round, on the simulated clock; None where no
+                time passes.
+            releases: Say where the model has been going; needed by a rule that looks back, with a
+                release of every round in them.
+
+        Raises:
+            SimulationError: If too few clients are fast enough for buffered rounds.
+            ValueError: If a rule looks back, and there are no releases.
+        """
+        if config.aggregation.look_back and releases is None:
+            raise ValueError("a rule that looks back needs releases, got none")
+        if start is None:
+            start = Start(parameters=starting_parameters(config, plan))
+        self.plan = plan_of_round(plan, max(1, start.round_number))
+        self.method = method_state_of(config, self.plan.growth_stage)
+        if start.round_number or start.personalisation is not None:
+            self.method.restore(start.personalisation)
+        self.parameters = start.parameters
+        self.round_number = start.round_number
+        self.tokens_trained = start.tokens_trained
+        self.bytes_down, self.bytes_up = start.bytes_down, start.bytes_up
+        self.took_part: list[str] = []
+        self.clipping_norm = start.clipping_norm or config.privacy.clipping_norm
+        self.typical_norm = start.typical_norm
+        self._config = config
+        self._names = names
+        self._pool = pool
+        self._attackers = attackers
+        self._releases = releases
+        self._source = SeededSource(config.seed)
+        self._guard = guard
+        self._buffered = config.rounds.buffered
+        self._takes_time = seconds is not None or self._buffered is not None
+        self._machine = make_machine(
+            config.rounds,
+            self._source,
+            round_number=1 if self._buffered else start.round_number + 1,
+            sampled_places=sampled_places(config.rounds, config.privacy),
+            limits_who_comes=isinstance(config.privacy, TreeNoise),
+        )
+        self._arrivals = arrivals_of(
+            self._machine,
+            self._source,
+            Devices(names=names, seconds=seconds, absence_rate=config.data.absence_rate),
+            config.rounds,
+            now=start.clock_s,
+        )
+        self._training = CohortTraining(
+            pool,
+            buffered=self._buffered,
+            attackers=attackers,
+            server_step_size=config.aggregation.server_step_size,
+            bases=start.bases,
+        )
+        self._training.keep(start.round_number, start.parameters)
+        self._go_through(start.round_number if self._buffered else 0, start.failed)
+        self._set_stage(self.plan)
+
+    def _go_through(self, rounds: int, failed: Mapping[int, int]) -> None:
+        """Let devices arrive as they did in rounds that are over, up to who is at work now.
+
+        When they come depends on their speed, and on which attempts came to nothing, so nobody has
+        to train again for it.
+        """
+        for number in range(1, rounds + 1):
+            self._source.start_round(number)
+            for _ in range(failed.get(number, 0)):
+                self._arrivals.next_order(self._names)
+                self._machine.abort("too few updates were of use")
+            self._arrivals.next_order(self._names)
+            self._machine.released()
+
+    def _set_stage(self, plan: Plan) -> None:
+        self.plan = plan
+        self._downlink = DownlinkBytes(plan)
+        self._pool.use(plan)
+
+    def go_back(self, parameters: Tensor, personalisation: bytes | None, plan: Plan) -> None:
+        """Take up an earlier release again, to measure it, when all rounds are over.
+
+        Args:
+            parameters: What was released, flat float32, shape ``(elements,)``.
+            personalisation: What the method's server half had learnt, as its file; None without.
+            plan: Of that release.
+        """
+        self.parameters = parameters
+        self.method = method_state_of(self._config, plan.growth_stage)
+        self.method.restore(personalisation)
+        self._set_stage(plan)
+
+    def _grow(self, round_number: int) -> None:
+        """Give the model the layers that this round starts with, if there are any."""
+        plan = next_stage(self.plan, round_number)
+        while plan is not None:
+            self.parameters = grow(self.parameters, self.plan, plan, released_schema)
+            self.method.grow(plan)
+            self.typical_norm = None  # Of a model with fewer layers.
+            self._set_stage(plan)
+            plan = next_stage(plan, round_number)
+
+    @property
+    def is_finished(self) -> bool:
+        """Return whether the round cap or the convergence criterion was reached."""
+        return self._machine.phase is Phase.FINISHED
+
+    def finish(self) -> None:
+        """End the run before its cap."""
+        self._machine.finish()
+
+    def run_round(self) -> dict[str, Value]:
+        """Run the next round to its end and return its figures.
+
+        Raises:
+            BudgetExceededError: If another attempt would pass the privacy budget.
+            LedgerError: If the privacy ledger was changed.
+            SimulationError: If the population is too small, or no attempt had its quorum.
+            WorkerError: If a worker process died.
+        """
+        started = time.perf_counter()
+        number = self._machine.round_number
+        self._source.start_round(number)
+        self._grow(number)
+        tally = Tally()
+        closed = None
+        while closed is None:
+            closed = self._attempt(tally)
+        self.parameters = closed.parameters
+        self._training.keep(number, closed.parameters)
+        self.round_number = number
+        self.tokens_trained += tally.tokens
+        self._machine.released()
+        moved = self._move_clipping_norm(closed)
+        round_s = time.perf_counter() - started
+        if self._config.privacy.guarantees_privacy:
+            # Nothing of one client, and no mean or count over them that no noise covers.
+            return {"round": number, "round_s": round_s, **stage_figures(self.plan), **moved}
+        return {
+            "round": number,
+            "cohort": tally.cohort,
+            "contributions": closed.contribution_count,
+            "diverged": tally.diverged,
+            "train_loss": tally.mean_loss,
+            "update_norm": statistics.fmean(tally.norms),
+            "largest_update_norm": max(tally.norms),
+            "clipped": closed.clipped_count,
+            "tokens": self.tokens_trained,
+            "bytes_down": self.bytes_down,
+            "bytes_up": self.bytes_up,
+            "largest_weight": largest_weight(closed),
+            "round_s": round_s,
+            **stage_figures(self.plan),
+            **moved,
+            **screened_figures(closed),
+            **tally.attacked,
+            **tally.timed,
+            **({} if self._buffered is None else {"failed_attempts": tally.failed}),
+        }
+
+    def _move_clipping_norm(self, closed: Closed) -> dict[str, Value]:
+        """Go on to the next round's norm and return the figures; none where it stays."""
+        if closed.next_clipping_norm is None:
+            return {}
+        before, self.clipping_norm = self.clipping_norm, closed.next_clipping_norm
+        return {"clipping_norm": before, "next_clipping_norm": closed.next_clipping_norm}
+
+    def _privacy(self) -> PrivacySettings:
+        return msgspec.structs.replace(self.plan.privacy, clipping_norm=self.clipping_norm)
+
+    def _attempt(self, tally: Tally) -> Closed | None:
+        """Open a round and close it; None if it fell short of its quorum and is to be repeated."""
+        names = self._names
+        if self._guard is not None:
+            self._guard.admit(self._machine.round_number, self._machine.attempt)
+            names = self._guard.population(self._machine.round_number)
+        try:
+            order = self._arrivals.next_order(names)
+        except PopulationTooLargeError as error:
+            raise SimulationError(str(error)) from None
+        if order is None:
+            number, why = self._machine.round_number, self._config.rounds.shortage(len(names))
+            raise SimulationError(f"round {number} cannot open: {why}")
+        if self._guard is not None:
+            self._guard.enter(order.round_number, order.attempt)
+        if isinstance(order, Close):
+            try:
+                return self._close(order, tally)
+            except _TooFewError:
+                # Raised before anything was learnt from those who were not enough.
+                pass
+            tally.failed += 1
+            aside = f", {tally.screened} were set aside" if tally.screened else ""
+            order = self._machine.abort(f"{tally.diverged} clients diverged{aside}")
+        elif not order.gives_up:
+            self._training.let_keep(
+                order,
+                self.parameters,
+                clipping_norm=self.clipping_norm,
+                generate=self.generated_for,
+            )
+        if order.gives_up:
+            raise SimulationError(
+                f"round {order.round_number} was given up after {order.attempt + 1} attempts: "
+                f"{order.reason}; lower training.learning_rate or rounds.quorum"
+            )
+        return None
+
+    @property
+    def _is_sampled(self) -> bool:
+        return self._config.rounds.selection == "sampled"
+
+    def generated_for(self, client_name: str) -> Tensor | None:
+        """Return a client's generated tensors, or None where the method generates none."""
+        if not self.method.generated.tensors:
+            return None
+        return self.method.parameters_for(client_name)
+
+    def _close(self, order: Close, tally: Tally) -> Closed:
+        """Train the cohort and aggregate as the updates come.
+
+        Raises:
+            _TooFewError: If fewer of them than the quorum are of use.
+        """
+        tally.cohort = order.slot_count
+        self._downlink.start_round(order.round_number, self.parameters)
+        self.bytes_down += self._arrivals.wasted * self._downlink.whole
+        if self._takes_time:
+            now, wasted = self._arrivals.now, self._arrivals.wasted
+            tally.timed = time_figures(order, now, wasted, buffered=self._buffered is not None)
+        self.took_part = []
+        screen = Screen(
+            self._config.screening,
+            typical_norm=self.typical_norm,
+            clipping_norm=self.clipping_norm,
+        )
+        try:
+            closed = self._sum(order, tally, screen)
+        finally:
+            # A round that comes to nothing has seen norms too: the next attempt must know better.
+            self.typical_norm = screen.next_typical_norm
+        places = order.places()
+        refused = {name for name, place in places.items() if place in screen.refused_slots}
+        if self._attackers is not None:
+            sent = {places[name] for name in self._attackers.names & set(self.took_part)}
+            tally.attacked = attack_figures(closed, sent, screen.refused_slots)
+        self.took_part = [name for name in self.took_part if name not in refused]
+        return closed
+
+    def _sum(self, order: Close, tally: Tally, screen: Screen) -> Closed:
+        return close_round(
+            self.parameters,
+            self._train(order, tally, screen),
+            schema=download_schema(self.plan),
+            aggregation=self._config.aggregation,
+            privacy=self._privacy(),
+            slot_count=order.slot_count,
+            generator=noise_generator(self.plan.seed, order.round_number),
+            example_cap=self._config.training.example_cap,
+            personalisation=self.method.half,
+            round_number=order.round_number,
+            noise_keys=None if self._guard is None else self._guard.noise_keys,
+            screen=screen,
+            release_step=release_step(self.plan.compression),
+            earlier=self._earlier(),
+        )
+
+    def _earlier(self) -> Tensor | None:
+        """Return what the model was when a rule that looks back begins to look."""
+        if self._releases is None:
+            return None
+        return earlier_parameters(
+            self._releases,
+            released_schema(self.plan),
+            self.round_number,
+            self._config.aggregation.look_back,
+        )
+
+    def _train(self, order: Close, tally: Tally, screen: Screen) -> Iterator[Contribution]:
+        worth = self._training.worth(order)
+        sent = self._training.results(
+            order,
+            self.plan,
+            self.parameters,
+            clipping_norm=self.clipping_norm,
+            generate=self.generated_for,
+        )
+        for client in sent:
+            self.bytes_down += self._downlink.take(client.client_name)
+            if client.update is None:
+                tally.diverged += 1
+                continue
+            tokens = client.example_count * self._config.training.local_epochs
+            tally.add(client, tokens)
+            self.bytes_up += client.upload_bytes
+            self.took_part.append(client.client_name)
+            yield Contribution(
+                client.slot,
+                client.update,
+                client.example_count,
+                client.client_name,
+                worth[client.client_name],
+            )
+        # All that were yielded have been looked at by now.
+        left = len(self.took_part) - len(screen.refused_slots)
+        if not self._is_sampled and left < self._config.rounds.quorum:
+            tally.screened += len(screen.refused_slots)
+            raise _TooFewError
+
+
+class _TooFewError(Exception):
+    """Raised when an attempt at a round has fewer usable updates than its quorum."""

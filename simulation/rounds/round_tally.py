@@ -1,0 +1,101 @@
+"""Count what happens in a simulated round, and put it into figures."""
+
+import math
+from collections.abc import Collection
+
+from server.closing.close import Closed
+from server.machine.answers import Close
+from simulation.figures.metrics import Value
+from simulation.workers.pool import Trained
+
+
+class Tally:
+    """Count what happened in a round, over all its attempts."""
+
+    def __init__(self) -> None:
+        self.cohort = 0
+        self.diverged = 0
+        self.screened = 0
+        self.failed = 0
+        self.attacked: dict[str, Value] = {}
+        self.timed: dict[str, Value] = {}
+        self.tokens = 0
+        self.loss_sum = 0.0
+        self.loss_tokens = 0
+        self.norms: list[float] = []
+
+    def add(self, client: Trained, tokens: int) -> None:
+        """Count a client whose update is of use.
+
+        Args:
+            client: What it sent.
+            tokens: Target tokens that it trained on, repeats included.
+        """
+        self.tokens += tokens
+        self.norms.append(client.update_norm)
+        if not math.isnan(client.mean_loss):
+            self.loss_sum += client.mean_loss * tokens
+            self.loss_tokens += tokens
+
+    @property
+    def mean_loss(self) -> float | None:
+        """Return the loss over those who have one: under DP-SGD a round may draw no sentence."""
+        return self.loss_sum / self.loss_tokens if self.loss_tokens else None
+
+
+def screened_figures(closed: Closed) -> dict[str, Value]:
+    """Return how many updates were set aside, by reason, and what the next round starts from."""
+    figures: dict[str, Value] = {
+        f"screened_{reason}": count for reason, count in closed.screened.items()
+    }
+    if closed.next_typical_norm is not None:
+        figures["next_typical_norm"] = closed.next_typical_norm
+    return figures
+
+
+def attack_figures(
+    closed: Closed, sent: Collection[int], refused_slots: Collection[int]
+) -> dict[str, Value]:
+    """Return how many attackers sent an update, were set aside, and what the others weighed.
+
+    Args:
+        closed: The round.
+        sent: Slots of the attackers that sent one.
+        refused_slots: Of those whose updates were set aside.
+    """
+    return {
+        "attackers": len(sent),
+        "attackers_screened": len(set(sent) & set(refused_slots)),
+        "attackers_weight": weight_of(closed, sent),
+    }
+
+
+def time_figures(order: Close, clock_s: float, wasted: int, *, buffered: bool) -> dict[str, Value]:
+    """Return when a round closed, what came too late, and where rounds are buffered how old."""
+    figures: dict[str, Value] = {"clock_s": clock_s, "wasted": wasted}
+    if buffered:
+        figures |= {"mean_staleness": 0.0, "largest_staleness": 0} | order.staleness()
+    return figures
+
+
+def weight_of(closed: Closed, slots: Collection[int]) -> float | None:
+    """Return what some clients weighed together: their share of a layer, in the mean over layers.
+
+    Args:
+        closed: A round.
+        slots: The clients' slots.
+
+    Returns:
+        None where shares are not shown, or the rule has none.
+    """
+    weights = closed.aggregation_weights
+    if weights is None or not weights.layers:
+        return None
+    theirs = (row for slot, row in zip(weights.slots, weights.shares, strict=True) if slot in slots)
+    return sum(map(sum, theirs)) / len(weights.layers)
+
+
+def largest_weight(closed: Closed) -> float | None:
+    """Return the largest share of one client in one layer; None where shares are not shown."""
+    weights = closed.aggregation_weights
+    return None if weights is None else max(max(row) for row in weights.shares)

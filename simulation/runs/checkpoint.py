@@ -1,0 +1,177 @@
+"""Keep a run on disk so that it can be stopped at any moment, resumed and exported.
+
+A run's folder holds ``run.json`` (configuration and seed, fixed at the start), ``metrics.jsonl``,
+``partition.json`` with who got what, ``final.json`` once it is over, and then too, with a figure
+for each client, ``clients.json``, ``keystrokes.json`` and ``fine-tuned.json`` where they were
+asked for, ``novel.json`` once novel clients were fitted, ``states/`` and ``optimisers/`` with what
+clients keep to themselves, and ``releases/``, written by the coordinator's own code, so that
+``sotto-export`` reads either. A simulated release is unsigned: nobody has to trust it but the
+person who ran it. Only the newest and the best release are kept, of a model that grows the last one
+of each stage, and the newest ten where an aggregation rule looks back.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from models.plan.release_record import ReleaseError
+from models.tasks.keystrokes import KeystrokeCounts
+from models.tasks.metrics import Counts
+from privacy.foundation.atomic_files import READABLE, write_atomically
+from server.releases.files import NewRelease, ReleaseFolder, StoredRelease
+from simulation.figures.metrics import Figures, Value
+from simulation.figures.threshold import Threshold
+from simulation.rounds.guarded_run import GuardedRun
+from simulation.workers.fine_tuning import OwnScore
+from simulation.workers.state_shelf import StateShelf
+
+RUN_FILE = "run.json"
+FINAL_FILE = "final.json"
+CLIENTS_FILE = "clients.json"
+KEYSTROKES_FILE = "keystrokes.json"
+FINE_TUNED_FILE = "fine-tuned.json"
+RELEASES_FOLDER = "releases"
+STATES_FOLDER = "states"
+OPTIMISERS_FOLDER = "optimisers"
+
+
+class CheckpointError(ValueError):
+    """Raised when a run's folder cannot be resumed; the text says why."""
+
+
+class RunDescription(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """Fix what a run computes, so that it is never resumed as another run.
+
+    Attributes:
+        run: Identifier, 32 hex digits.
+        seed: Seed of the run.
+        configuration: The TOML tables.
+        until: What ends the run early, or None.
+    """
+
+    run: str
+    seed: int
+    configuration: dict[str, Any]  # TOML values.
+    until: Threshold | None = None
+
+
+class RunFolder:
+    """Write and read one run's folder.
+
+    Attributes:
+        folder: The folder.
+        releases: The models in it.
+        states: What clients keep to themselves.
+        optimisers: States of their optimisers, where the plan keeps them.
+    """
+
+    def __init__(self, folder: Path, description: RunDescription) -> None:
+        """Take up the folder, or make it and record what the run computes.
+
+        Raises:
+            CheckpointError: If the folder holds another run.
+        """
+        self.folder = folder
+        path = folder / RUN_FILE
+        encoded = msgspec.json.format(msgspec.json.encode(description, order="sorted"))
+        if not path.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, encoded, mode=READABLE)
+        elif path.read_bytes() != encoded:
+            raise CheckpointError(
+                f"{folder} holds a run with another configuration or seed; "
+                "give another --out, or remove the folder"
+            )
+        self.releases = ReleaseFolder(folder / RELEASES_FOLDER)
+        self.states = StateShelf(folder / STATES_FOLDER)
+        self.optimisers = StateShelf(folder / OPTIMISERS_FOLDER)
+
+    def save(
+        self,
+        release: NewRelease,
+        *,
+        best_round: int | None,
+        milestones: Collection[int] = (),
+        guarded: GuardedRun | None = None,
+        took_part: Sequence[str] = (),
+    ) -> None:
+        """Write a round's release whole, and drop those that nobody goes back to.
+
+        Args:
+            release: The release.
+            best_round: Round to keep beside it, if any.
+            milestones: Rounds to keep whatever comes after them.
+            guarded: Records it in the run's ledger; None where nothing is promised.
+            took_part: Clients with an update in it.
+        """
+        passed = {number for number in milestones if number <= release.round_number}
+        kept = {release.round_number, *passed} | ({best_round} if best_round is not None else set())
+        # First, so that no release counts on a state that a power cut takes.
+        self.states.flush(release.round_number)
+        self.optimisers.flush(release.round_number)
+        if guarded is not None:
+            guarded.release(self.releases, release, took_part)
+        else:
+            self.releases.build(release, None)
+            self.releases.publish(release.round_number)
+        if best_round is not None:
+            self.releases.point("best", best_round)
+        self.releases.prune(passed)
+        self.states.prune(kept)
+        # Nobody trains on from the best model.
+        self.optimisers.prune({release.round_number})
+
+    def rewind(self, round_number: int) -> None:
+        """Forget what clients kept after a round: those rounds will be run again."""
+        self.states.rewind(round_number)
+        self.optimisers.rewind(round_number)
+
+    def newest(self) -> StoredRelease | None:
+        """Return the release to go on from, or None at the start.
+
+        Raises:
+            CheckpointError: If it is missing or damaged.
+        """
+        newest = self.releases.pointed("latest")
+        return None if newest is None else self.read(newest)
+
+    def read(self, round_number: int) -> StoredRelease:
+        """Return the release of a round.
+
+        Raises:
+            CheckpointError: If it is missing or damaged.
+        """
+        try:
+            return self.releases.read(round_number)
+        except ReleaseError as error:
+            raise CheckpointError(f"{error}; remove {self.folder} to start over") from None
+
+    def save_clients(self, counts: Mapping[str, Counts]) -> None:
+        """Record what each client's model made of its own test examples, by client."""
+        self._write(CLIENTS_FILE, counts)
+
+    def save_keystrokes(self, keys: Mapping[str, KeystrokeCounts]) -> None:
+        """Record the keys that each client's model would save it on its own test text."""
+        self._write(KEYSTROKES_FILE, keys)
+
+    def save_fine_tuned(self, scores: Mapping[int, Mapping[str, OwnScore]]) -> None:
+        """Record what each client's fine-tuned model makes of its test examples, by epoch."""
+        self._write(FINE_TUNED_FILE, scores)
+
+    def finish(self, figures: Figures) -> None:
+        """Record the final figures: the run is over."""
+        self._write(FINAL_FILE, figures)
+
+    def final_figures(self) -> dict[str, Value] | None:
+        """Return the final figures of a run that is over, else None."""
+        path = self.folder / FINAL_FILE
+        if not path.exists():
+            return None
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Value])
+
+    def _write(self, name: str, figures: Mapping[Any, Any]) -> None:  # Structs and numbers.
+        write_atomically(self.folder / name, msgspec.json.encode(figures), mode=READABLE)

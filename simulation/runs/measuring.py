@@ -1,0 +1,172 @@
+"""Measure a run's models: the released one on others' examples, and each client's on its own.
+
+A client's model is what is released, what is generated for it and what it keeps; all clients are
+scored, also those that were never drawn. The released model alone can only be scored where every
+tensor is shared.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from models.plan.plan import Plan, plan_schema, released_schema
+from models.tasks.keystrokes import KeystrokeCounts
+from models.tasks.metrics import Counts
+from simulation.figures.client_figures import client_figures, keystroke_figures
+from simulation.figures.metrics import Value
+from simulation.figures.speech_figures import speech_figures, split_figures
+from simulation.figures.vocoder_figures import vocoder_figures, vocoder_split_figures
+from simulation.population.population import Population, as_text, own_name
+from simulation.rounds.federation import Federation
+from simulation.workers.fine_tuning import OwnScore, TypedText
+from simulation.workers.pool import WorkerPool
+
+_TEXT_TASKS = frozenset({"next_word", "next_character"})
+_SPEECH = "speech"
+_VOCODER = "vocoder"
+
+
+class Measures:
+    """Score the models of one run."""
+
+    def __init__(self, plan: Plan, population: Population, pool: WorkerPool) -> None:
+        """Score whom the population holds out, with the pool's processes."""
+        self._plan = plan
+        self._population = population
+        self._pool = pool
+        self._releases_whole_model = released_schema(plan) == plan_schema(plan)
+
+    def figures(
+        self, federation: Federation, split: str, own: Mapping[str, Counts]
+    ) -> dict[str, Value]:
+        """Return the figures of a split over all its targets; none where nothing is held out.
+
+        Args:
+            federation: Holds what is released.
+            split: ``valid`` or ``test``.
+            own: What clients' own models make of their own examples, as ``clients`` returns it.
+        """
+        counts = sum(own.values(), start=self._others(federation, split))
+        if not counts.token_count:
+            return {}
+        if self._plan.task == _SPEECH:
+            return split_figures(split, counts)
+        if self._plan.task == _VOCODER:
+            return vocoder_split_figures(split, counts)
+        return {
+            f"{split}_perplexity": counts.perplexity,
+            f"{split}_top1_recall": counts.top1_recall,
+            f"{split}_top3_recall": counts.top3_recall,
+        }
+
+    def clients(
+        self, federation: Federation, split: str, *, round_number: int
+    ) -> Mapping[str, Counts]:
+        """Return what each client's own model makes of its own examples of a split, by client.
+
+        Args:
+            federation: Holds what is released and generated.
+            split: ``valid`` or ``test``.
+            round_number: Round whose personal states are used.
+        """
+        return self._pool.score_clients(
+            federation.parameters,
+            self._scored(split),
+            round_number=round_number,
+            generate=federation.generated_for,
+        )
+
+    def asked(self, federation: Federation, clients: Sequence[str]) -> Sequence[Counts]:
+        """Return what some clients' own models make of what they hold out for choosing.
+
+        Args:
+            federation: Holds what is released and generated in its last round.
+            clients: Their names; who holds out nothing gives no counts.
+        """
+        held_out = self._scored("valid")
+        counts = self._pool.score_clients(
+            federation.parameters,
+            {name: held_out[name] for name in clients if name in held_out},
+            round_number=federation.round_number,
+            generate=federation.generated_for,
+        )
+        return list(counts.values())
+
+    def keystrokes(
+        self, federation: Federation, *, round_number: int
+    ) -> Mapping[str, KeystrokeCounts]:
+        """Return the keys that each client's own model would save on its own text, by client.
+
+        Args:
+            federation: Holds what is released and generated.
+            round_number: Round whose personal states are used.
+
+        Raises:
+            PopulationError: If the clients type no words.
+        """
+        return self._pool.type_texts(
+            federation.parameters,
+            self._typed(),
+            round_number=round_number,
+            generate=federation.generated_for,
+        )
+
+    def fine_tuned(
+        self, federation: Federation, epochs: Sequence[int], *, round_number: int, with_keys: bool
+    ) -> dict[int, dict[str, OwnScore]]:
+        """Return each client's score after it trained the released model on, by epochs and client.
+
+        Args:
+            federation: Holds the released model, which is a whole one.
+            epochs: After how many local epochs to score, rising.
+            round_number: Round that the model is of.
+            with_keys: Whether keys are counted too.
+
+        Raises:
+            PopulationError: If they are, and the clients type no words.
+        """
+        tuned = self._pool.fine_tune(
+            federation.parameters,
+            self._scored("test"),
+            epochs,
+            round_number=round_number,
+            texts=self._typed() if with_keys else None,
+        )
+        return {
+            after: {client: scores[place] for client, scores in tuned.items()}
+            for place, after in enumerate(epochs)
+        }
+
+    def of_clients(self, own: Mapping[str, Counts]) -> dict[str, Value]:
+        """Return the figures over all clients; see ``simulation.figures.client_figures``.
+
+        Of voices they are those of ``simulation.figures.speech_figures``, of vocoders those of
+        ``simulation.figures.vocoder_figures``.
+        """
+        if self._plan.task == _SPEECH:
+            return speech_figures(own)
+        if self._plan.task == _VOCODER:
+            return vocoder_figures(own)
+        return client_figures(own, is_text=self._plan.task in _TEXT_TASKS)
+
+    def of_scores(self, own: Mapping[str, OwnScore]) -> dict[str, Value]:
+        """Return the figures over all clients of scores with or without keys."""
+        keys = {client: score.keys for client, score in own.items() if score.keys is not None}
+        counts = {client: score.counts for client, score in own.items()}
+        return self.of_clients(counts) | keystroke_figures(keys)
+
+    def _scored(self, split: str) -> dict[str, str]:
+        return {client: own_name(split, client) for client in self._population.own(split)}
+
+    def _typed(self) -> dict[str, TypedText]:
+        population = as_text(self._population)
+        return {
+            client: TypedText(sentences, population.vocabulary)
+            for client, sentences in population.own_typed.items()
+        }
+
+    def _others(self, federation: Federation, split: str) -> Counts:
+        """Score the released model on those who are no clients."""
+        if not self._releases_whole_model:
+            return Counts()
+        groups = self._population.groups(split)
+        named = [[f"{split}/{name}" for name in names] for names in groups]
+        return sum(self._pool.evaluate(federation.parameters, named), start=Counts())

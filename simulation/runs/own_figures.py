@@ -1,0 +1,144 @@
+"""Read what a finished run says of each client, and count who is better off with another model.
+
+A mean over clients hides those whom a method serves worse than the model everyone shares. Here each
+client is held against itself: the same test examples, another model.
+"""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from models.tasks.keystrokes import KeystrokeCounts
+from models.tasks.metrics import Counts
+from simulation.runs.checkpoint import CLIENTS_FILE, FINE_TUNED_FILE, KEYSTROKES_FILE
+from simulation.workers.fine_tuning import OwnScore
+
+OwnFigures = Mapping[str, Mapping[str, float]]
+"""Figures by name, each by client; higher is better."""
+
+
+class NoOwnFiguresError(ValueError):
+    """Raised when a run holds no such figures of single clients; the text says which."""
+
+
+class Comparison(NamedTuple):
+    """Say how clients fare with one model against another.
+
+    Attributes:
+        client_count: Clients compared.
+        losing: Those whose figure is lower.
+        winning: Those whose figure is higher.
+        quartiles: First quartile, median and third of the differences over clients.
+        mean: Mean difference.
+        spread: Sample standard deviation of the differences over clients; 0 for one client.
+    """
+
+    client_count: int
+    losing: int
+    winning: int
+    quartiles: tuple[float, float, float]
+    mean: float
+    spread: float
+
+
+def own_figures(folder: Path, *, fine_tuned: int | None = None) -> OwnFigures:
+    """Return what each client's own model made of its own test examples.
+
+    Args:
+        folder: Of a run that is over.
+        fine_tuned: Epochs of fine-tuning after which the model is meant; None for the run's own.
+
+    Returns:
+        ``accuracy`` and ``top3_recall``, and ``keystroke_savings`` where keys were counted; clients
+        without a target, or a word, are missing.
+
+    Raises:
+        NoOwnFiguresError: If the run wrote no such figures.
+    """
+    scores = _tuned(folder, fine_tuned) if fine_tuned is not None else _own(folder)
+    scored = {client: own.counts for client, own in scores.items() if own.counts.token_count}
+    typed = {
+        client: own.keys
+        for client, own in scores.items()
+        if own.keys is not None and own.keys.keys_without
+    }
+    return {
+        "accuracy": {client: own.accuracy for client, own in scored.items()},
+        "top3_recall": {client: own.top3_recall for client, own in scored.items()},
+        **(
+            {"keystroke_savings": {who: own.savings for who, own in typed.items()}} if typed else {}
+        ),
+    }
+
+
+def compare(own: Mapping[str, float], reference: Mapping[str, float]) -> Comparison:
+    """Hold each client's figure against the same client's with another model.
+
+    Args:
+        own: A figure by client; higher is better.
+        reference: The same figure with the model that is compared with.
+
+    Raises:
+        ValueError: If they are not of the same clients, at least one.
+    """
+    if not own or own.keys() != reference.keys():
+        raise ValueError(
+            f"both models must be measured on the same clients, got {len(own)} and {len(reference)}"
+        )
+    differences = [own[client] - reference[client] for client in own]
+    return Comparison(
+        client_count=len(differences),
+        losing=sum(difference < 0 for difference in differences),
+        winning=sum(difference > 0 for difference in differences),
+        quartiles=_quartiles(differences),
+        mean=statistics.fmean(differences),
+        spread=statistics.stdev(differences) if len(differences) > 1 else 0.0,
+    )
+
+
+def mean_figures(runs: Sequence[OwnFigures]) -> dict[str, dict[str, float]]:
+    """Return each client's mean over runs of different seeds, of the same clients."""
+    return {
+        name: {
+            client: statistics.fmean(run[name][client] for run in runs) for client in runs[0][name]
+        }
+        for name in runs[0]
+    }
+
+
+def _quartiles(values: Sequence[float]) -> tuple[float, float, float]:
+    if len(values) == 1:
+        return values[0], values[0], values[0]
+    first, median, third = statistics.quantiles(values, n=4, method="inclusive")
+    return first, median, third
+
+
+def _own(folder: Path) -> dict[str, OwnScore]:
+    counts = msgspec.json.decode(_read(folder, CLIENTS_FILE), type=dict[str, Counts])
+    keys: dict[str, KeystrokeCounts] = {}
+    if (folder / KEYSTROKES_FILE).exists():
+        file = _read(folder, KEYSTROKES_FILE)
+        keys = msgspec.json.decode(file, type=dict[str, KeystrokeCounts])
+    return {client: OwnScore(counts=own, keys=keys.get(client)) for client, own in counts.items()}
+
+
+def _tuned(folder: Path, epochs: int) -> dict[str, OwnScore]:
+    file = _read(folder, FINE_TUNED_FILE)
+    by_epochs = msgspec.json.decode(file, type=dict[int, dict[str, OwnScore]])
+    if epochs not in by_epochs:
+        known = ", ".join(map(str, by_epochs))
+        raise NoOwnFiguresError(f"{folder} was fine-tuned for {known} epochs, not for {epochs}")
+    return by_epochs[epochs]
+
+
+def _read(folder: Path, name: str) -> bytes:
+    try:
+        return (folder / name).read_bytes()
+    except FileNotFoundError:
+        raise NoOwnFiguresError(
+            f"{folder} has no {name}: the run is not over, did not measure it, or keeps a "
+            "guarantee, under which no figure of a single client is written"
+        ) from None

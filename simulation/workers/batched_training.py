@@ -1,0 +1,395 @@
+"""Train the clients of one round together: one call of the network for all of them at once.
+
+A small client keeps neither a processor nor an accelerator busy: a step of one small network is
+mostly the starting of its operations. Here every tensor of the model is stacked, one row a client,
+and a step of all clients is one batched forward and backward pass. Clients stand in the order of
+their number of steps, the longest first, so those that are done are cut off the end. Batches of
+different sizes are padded with the client's own first image at weight 0, which moves nothing.
+
+The arithmetic is that of ``edge_client.training.local_round``, dropout included; sums are rounded
+in another order. What cannot be stacked is refused.
+
+References:
+    [torch.func] https://docs.pytorch.org/docs/2.13/func.html: ``functional_call``, ``vmap``.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.utils.rnn import pad_sequence
+
+from edge_client.descent.optimisers import OPTIMISERS
+from edge_client.personalisation.neighbours import NeighboursHalf
+from edge_client.personalisation.plain import PlainHalf
+from edge_client.personalisation.registry import build_client_half
+from edge_client.personalisation.state import PersonalState
+from edge_client.training.client_network import ClientNetwork
+from edge_client.training.local_round import LocalResult
+from edge_client.training.outgoing import outgoing_update
+from models.compression.update_format import update_formats
+from models.networks.flat_parameters import trained_schema
+from models.networks.language_model import use_masks
+from models.networks.registry import ImageNetwork, build_network, image_network
+from models.networks.role_vectors import part_of
+from models.plan.plan import Plan, TrainingSettings
+from models.settings.image import ConvNetSettings, VitSettings
+from models.settings.model import ModelSettings
+from models.tasks.image_classification import ImageClassification, LabelledImages, batch_places
+from models.tasks.unusable_examples import UnusableExamplesError
+from models.vector.seeds import client_seed
+from privacy.clipping.clip import UnusableUpdateError
+from simulation.population.examples import Examples
+from simulation.workers.dropout_masks import DropoutMasks, dropouts_of
+
+_CLIPPING_MARGIN = 1e-6  # As in torch.nn.utils.clip_grad_norm_.
+
+
+class TogetherError(ValueError):
+    """Raised when clients of a plan cannot be trained together; the text says why."""
+
+
+class ClientWork(NamedTuple):
+    """Hold what one client's training needs.
+
+    Attributes:
+        client_name: Name given at enrolment.
+        parameters: What was received, flat float32 in the layout of
+            ``models.plan.plan.download_schema``; not changed.
+        examples: The client's images.
+        personal: Its own tensors as its last round left them; None before its first.
+        residual: What compression lost of its last update; None for nothing.
+    """
+
+    client_name: str
+    parameters: Tensor
+    examples: LabelledImages
+    personal: Tensor | None
+    residual: Tensor | None = None
+
+
+def check_together(plan: Plan) -> None:
+    """Check that clients of a plan can be trained together.
+
+    Raises:
+        TogetherError: If they cannot.
+    """
+    reason = _reason_against(plan)
+    if reason is not None:
+        raise TogetherError(f"clients cannot be trained together: {reason}; leave --together out")
+
+
+def _reason_against(plan: Plan) -> str | None:
+    """Return why clients of a plan cannot be trained together, or None if they can."""
+    return _reason_in_model(plan.model) or _reason_in_training(plan)
+
+
+def _reason_in_model(model: ModelSettings) -> str | None:
+    if not isinstance(model, VitSettings | ConvNetSettings):
+        return (
+            f'model.family "{model.__struct_config__.tag}" reads text of any length from state to '
+            "state, and gradients made by functions of our own cannot be stacked"
+        )
+    if isinstance(model, ConvNetSettings) and model.batch_norm:
+        return "a batch norm changes its running statistics in the forward pass"
+    return None
+
+
+def _reason_in_training(plan: Plan) -> str | None:
+    training = plan.training
+    if not isinstance(build_client_half(plan.personalisation), PlainHalf | NeighboursHalf):
+        return f'method "{plan.personalisation.method}" has a training of its own'
+    if training.optimiser_state == "kept":
+        return 'training.optimiser_state is "kept", and clients took different numbers of steps'
+    if plan.compression is not None and plan.compression.layer_groups is not None:
+        return "compression.layer_groups is set, and layers that stand still are stepped too"
+    if training.precision != "float32":
+        return f'training.precision is "{training.precision}", and only float32 is alike'
+    return None
+
+
+class BatchedTrainer:
+    """Train groups of clients on one device; a group leaves nothing behind for the next."""
+
+    def __init__(self, plan: Plan, device: torch.device | str = "cpu") -> None:
+        """Build the plan's network.
+
+        Raises:
+            TogetherError: If clients of this plan cannot be trained together.
+        """
+        check_together(plan)
+        self._plan = plan
+        self._device = torch.device(device)
+        # On the processor: it is only asked for each client's model, row by row.
+        self._client = ClientNetwork(plan, torch.device("cpu"))
+        self._trained = trained_schema(self._client.network, self._client.schema)
+        # Its own tensors are never read: each client's take their place.
+        network = image_network(build_network(plan.model, self._device))
+        self._loss = _ClientLoss(network)
+        self._dropouts = dropouts_of(self._loss, *_one_image(network, self._device))
+        self._outgoing = list(self._client.sent.slices.values())
+        self._travels_as = update_formats(plan)
+
+    def checked(self, examples: Examples) -> LabelledImages:
+        """Return a client's images if they can be trained on.
+
+        Raises:
+            UnusableExamplesError: If they cannot, or are no images.
+        """
+        if not isinstance(examples, LabelledImages):
+            raise UnusableExamplesError(
+                f"examples must be labelled images, got {type(examples).__name__}"
+            )
+        ImageClassification().check(examples, self._client.network)
+        return examples
+
+    def train(
+        self, clients: Sequence[ClientWork], *, round_number: int, clipping_norm: float | None
+    ) -> list[LocalResult | None]:
+        """Train one round of each client.
+
+        Args:
+            clients: Their images checked; none is nothing to do.
+            round_number: Round, from 1.
+            clipping_norm: This round's, where it changes from round to round.
+
+        Returns:
+            What ``LocalTrainer.train`` returns, in the order given; None for one that diverged.
+
+        Raises:
+            ValueError: If parameters do not fit the plan's model.
+        """
+        if not clients:
+            return []
+        steps = [self._steps(client, round_number) for client in clients]
+        order = sorted(range(len(clients)), key=lambda row: -len(steps[row]))
+        models = torch.stack([self._model(clients[row]) for row in order])
+        batches = _Batches(
+            [clients[row].examples for row in order], [steps[row] for row in order], self._device
+        )
+        masks = DropoutMasks(
+            self._dropouts,
+            [
+                self._seed(clients[row].client_name, round_number, purpose="dropout")
+                for row in order
+            ],
+            self._device,
+        )
+        training = self._plan.training.at_round(round_number)
+        trained, losses = self._descend(models, batches, masks, training)
+        results: list[LocalResult | None] = [None] * len(clients)
+        for place, row in enumerate(order):
+            results[row] = self._result(
+                clients[row],
+                models[place],
+                trained[place],
+                loss=losses[place],
+                round_number=round_number,
+                clipping_norm=clipping_norm,
+            )
+        return results
+
+    def _steps(self, client: ClientWork, round_number: int) -> list[Tensor]:
+        """Return the places of each step's images, over all epochs, as one client would draw."""
+        training = self._plan.training
+        seed = self._seed(client.client_name, round_number, purpose="data")
+        generator = torch.Generator().manual_seed(seed)
+        return [
+            places
+            for _ in range(training.local_epochs)
+            for places in batch_places(len(client.examples), training.batch_size, generator)
+        ]
+
+    def _seed(self, client_name: str, round_number: int, *, purpose: str) -> int:
+        return client_seed(self._plan.seed, round_number, client_name, purpose=purpose)
+
+    def _model(self, client: ClientWork) -> Tensor:
+        self._client.load(client.parameters, client.personal)
+        return self._client.loaded(client.parameters)
+
+    def _descend(
+        self,
+        models: Tensor,
+        batches: "_Batches",
+        masks: DropoutMasks,
+        training: TrainingSettings,
+    ) -> tuple[Tensor, list[float]]:
+        """Take every step of every client.
+
+        Args:
+            models: Where each starts, shape ``(clients, elements)``, on the CPU; not changed.
+            batches: What each step reads.
+            masks: What each step drops.
+            training: The round's.
+
+        Returns:
+            The models afterwards, in the same form, and each client's mean loss in nats.
+        """
+        schema = self._client.schema
+        on_device = models.to(self._device)
+        stacks = {
+            spec.name: on_device[:, schema.slices[spec.name]].reshape(-1, *spec.shape).clone()
+            for spec in schema.tensors
+        }
+        leaves = {spec.name: stacks[spec.name] for spec in self._trained.tensors}
+        states: list[dict[str, Tensor]] = [{} for _ in leaves]
+        loss_sums = torch.zeros(len(models), dtype=torch.float64, device=self._device)
+        for number, sizes in enumerate(batches.active):
+            active = len(sizes)
+            # Those that are done keep what they have: the rows cut off still lie in the stacks.
+            leaves = {
+                name: leaf[:active].detach().requires_grad_() for name, leaf in leaves.items()
+            }
+            states = [
+                {key: value[:active] if value.ndim else value for key, value in state.items()}
+                for state in states
+            ]
+            rest = {name: stack[:active] for name, stack in stacks.items() if name not in leaves}
+            losses = self._losses(
+                {**rest, **leaves}, *batches.read(number), *masks.of_step(sizes, batches.width)
+            )
+            # Fused optimisers take a gradient to lie in memory as its parameter does.
+            gradients = [
+                part.contiguous()
+                for part in torch.autograd.grad(losses.sum(), list(leaves.values()))
+            ]
+            with torch.no_grad():
+                self._clip(gradients)
+                OPTIMISERS[training.optimiser](list(leaves.values()), gradients, states, training)
+            loss_sums[:active] += losses.detach() * batches.sizes[:active, number]
+        trained = torch.cat([stack.flatten(1) for stack in stacks.values()], dim=1).cpu()
+        return trained, (loss_sums / batches.sizes.sum(1)).tolist()
+
+    def _losses(self, tensors: dict[str, Tensor], *step: Tensor) -> Tensor:
+        """Return each client's loss of a step (``_ClientLoss.forward``), shape ``(clients,)``."""
+
+        def loss(own: dict[str, Tensor], *batch: Tensor) -> Tensor:
+            named = {f"network.{name}": tensor for name, tensor in own.items()}
+            return functional_call(self._loss, named, batch)  # type: ignore[no-any-return]  # Any
+
+        # Plain products: the processor's fused attention would be called client by client.
+        with sdpa_kernel(SDPBackend.MATH):
+            return vmap(loss)(tensors, *step)
+
+    def _clip(self, gradients: Sequence[Tensor]) -> None:
+        """Clip each client's gradient by its norm over all tensors."""
+        largest = self._plan.training.gradient_clipping_norm
+        if largest is None:
+            return
+        norms = torch.stack([part.flatten(1).norm(dim=1) for part in gradients]).norm(dim=0)
+        factors = (largest / (norms + _CLIPPING_MARGIN)).clamp(max=1)
+        for part in gradients:
+            part.mul_(factors.view(-1, *[1] * (part.ndim - 1)))
+
+    def _result(
+        self,
+        client: ClientWork,
+        before: Tensor,
+        after: Tensor,
+        *,
+        loss: float,
+        round_number: int,
+        clipping_norm: float | None,
+    ) -> LocalResult | None:
+        schema, own = self._client.schema, self._client.personal
+        personal = part_of(after, schema, own)
+        if not bool(personal.isfinite().all()):
+            return None
+        try:
+            outgoing = outgoing_update(
+                self._plan,
+                part_of(after - before, schema, self._client.sent),
+                self._outgoing,
+                self._travels_as.of_round(round_number),
+                round_number=round_number,
+                client_name=client.client_name,
+                clipping_norm=clipping_norm,
+                residual=client.residual,
+            )
+        except UnusableUpdateError:
+            return None
+        lost = outgoing.residual
+        keeps = bool(own.tensors) or lost is not None
+        return LocalResult(
+            update=outgoing.update,
+            update_norm=outgoing.norm,
+            example_count=len(client.examples),
+            mean_loss=loss,
+            optimiser_state=None,
+            personal=PersonalState(personal, {}, lost) if keeps else None,
+            payload=outgoing.payload,
+        )
+
+
+class _ClientLoss(nn.Module):
+    """Give the loss of one client, so that ``functional_call`` can put other tensors in."""
+
+    def __init__(self, network: ImageNetwork) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, pixels: Tensor, labels: Tensor, weights: Tensor, *masks: Tensor) -> Tensor:
+        """Return the weighted sum of cross-entropies in nats, shape ``()``.
+
+        Args:
+            pixels: The batch's images, uint8.
+            labels: Theirs.
+            weights: Theirs; 0 for one that only pads.
+            masks: What the network's dropouts drop, in the order of their calls.
+        """
+        use_masks(self.network, iter(masks))
+        logits = self.network.head(self.network.features(pixels))
+        losses = functional.cross_entropy(logits.float(), labels, reduction="none")
+        return (losses * weights).sum()
+
+
+class _Batches:
+    """Hold what every step of a group reads, on the device from the start: no step waits for it.
+
+    Attributes:
+        active: Images of each step's clients: the first ones.
+        width: Images of a batch with what pads it.
+        sizes: Images of each client's steps, 0 where it is done, shape ``(clients, steps)``.
+    """
+
+    def __init__(
+        self,
+        examples: Sequence[LabelledImages],
+        steps: Sequence[Sequence[Tensor]],
+        device: torch.device,
+    ) -> None:
+        """Lay the clients' images one after the other; clients with most steps come first."""
+        self._pixels = torch.cat([own.pixels for own in examples]).to(device)
+        self._labels = torch.cat([own.labels for own in examples]).to(device)
+        most, none = len(steps[0]), torch.empty(0, dtype=torch.int64)
+        rows = [[*own, *[none] * (most - len(own))] for own in steps]
+        counts = torch.tensor([[len(places) for places in row] for row in rows])
+        starts = torch.tensor([0, *(len(own) for own in examples)]).cumsum(0)[:-1]
+        # Padding is place 0, the client's own first image.
+        padded = pad_sequence([places for row in rows for places in row], batch_first=True)
+        places = padded.view(len(rows), most, -1) + starts.view(-1, 1, 1)
+        is_real = torch.arange(places.shape[2]) < counts.unsqueeze(2)
+        self._places = places.to(device)
+        self._weights = (is_real / counts.clamp(min=1).unsqueeze(2)).to(device)
+        self.width = places.shape[2]
+        self.sizes = counts.to(device)
+        self.active = [
+            [len(own[number]) for own in steps if len(own) > number] for number in range(most)
+        ]
+
+    def read(self, number: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return pixels, labels and weights of a step, each ``(active, batch, ...)``."""
+        active = len(self.active[number])
+        places = self._places[:active, number]
+        return self._pixels[places], self._labels[places], self._weights[:active, number]
+
+
+def _one_image(network: ImageNetwork, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Return a batch of one image, its label and its weight."""
+    pixels = torch.zeros((1, *network.pixels.shape), dtype=torch.uint8, device=device)
+    label = torch.zeros(1, dtype=torch.int64, device=device)
+    return pixels, label, torch.ones(1, device=device)

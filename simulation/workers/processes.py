@@ -1,0 +1,186 @@
+"""Keep worker processes busy, and hand their answers on in the order of the jobs.
+
+Whichever process is done first, answers come in the jobs' order: one worker and eight give the same
+bits. A worker gets its next group of jobs only when there are buffers for all of it.
+"""
+
+import multiprocessing
+import selectors
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from itertools import chain
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
+
+from simulation.workers.process import Answer, Job, Setting, serve
+from simulation.workers.shared_buffers import GROUPS_PER_WORKER
+
+# Imported once, before the workers are forked. Torch imports its compiler when the first network
+# or optimiser is made, which would cost each worker more than a second.
+_PRELOADED = ["edge_client.training.local_round", "torch._dynamo"]
+
+_SHORT_GROUP_S = 0.02
+_SHORT_GROUPS_PER_WORKER = 4
+
+Fill = Callable[[Job], None]
+"""Put into a job's buffer what its worker finds there."""
+
+
+class WorkerError(RuntimeError):
+    """Raised when a client's work failed or its process died; the text says which and why."""
+
+
+class WorkerProcesses:
+    """Hold processes of one thread each, and the pipes to them."""
+
+    def __init__(self, setting: Setting, worker_count: int) -> None:
+        """Start the processes.
+
+        Args:
+            setting: What each of them needs to know once.
+            worker_count: Number of processes, at least 1.
+        """
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(_PRELOADED)
+        self._buffer_count = len(setting.tensors.updates)
+        self._processes: dict[Connection, ForkServerProcess] = {}
+        self._readable = selectors.DefaultSelector()
+        for _ in range(worker_count):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=serve, args=(theirs, setting), daemon=True)
+            process.start()
+            theirs.close()
+            self._processes[ours] = process
+            self._readable.register(ours, selectors.EVENT_READ)
+
+    def close(self) -> None:
+        """Let the processes finish what they do and end them."""
+        self._readable.close()
+        for connection in self._processes:
+            with suppress(OSError):
+                connection.send(None)
+            connection.close()
+        for process in self._processes.values():
+            process.join()
+
+    def terminate(self) -> None:
+        """End the processes whatever they do."""
+        for process in self._processes.values():
+            process.terminate()
+
+    def run(self, groups: Sequence[Sequence[Job]], fill: Fill | None) -> Iterator[Answer]:
+        """Have groups of jobs done, and yield the answers in the jobs' order.
+
+        Args:
+            groups: Jobs that one worker does together; positions count from 0 over all of them.
+            fill: Makes a job's buffer ready; None where the jobs need no buffer.
+
+        Raises:
+            WorkerError: If a job failed, or a process died.
+        """
+        call = _Call(deque(groups), fill, dict.fromkeys(self._processes, 0), self._buffer_count)
+        try:
+            for job in chain.from_iterable(groups):
+                call.send()
+                while job.position not in call.answers:
+                    self._receive(call)
+                    call.send()
+                answer = call.answers.pop(job.position)
+                if answer.failure is not None:
+                    raise WorkerError(f"{', '.join(job.names)}: {answer.failure}")
+                yield answer
+                call.release(answer)
+        except (WorkerError, GeneratorExit):
+            # The processes stay usable: what was under way must not answer the next call. Not for
+            # an interrupt, whose user waits for no client.
+            while any(call.busy.values()):
+                self._receive(call)
+            raise
+
+    def _receive(self, call: "_Call") -> None:
+        """Wait for at least one answer, and take all that are there."""
+        ready = {key.fileobj for key, _ in self._readable.select()}
+        for connection in [one for one in call.busy if one in ready]:
+            try:
+                group: list[Answer] = connection.recv()
+            except (EOFError, ConnectionResetError):
+                call.busy[connection] = 0
+                raise self._death_of(connection) from None
+            call.take(connection, group)
+
+    def _death_of(self, connection: Connection) -> WorkerError:
+        self._readable.unregister(connection)
+        process = self._processes[connection]
+        process.join()
+        return WorkerError(
+            f"a worker process ended with status {process.exitcode}; "
+            "if memory ran out, use fewer workers"
+        )
+
+
+class _Call:
+    """Hold what is waiting, under way and answered of one call.
+
+    Attributes:
+        busy: Groups that each worker has and has not answered.
+        answers: Those that were not asked for yet, by position.
+    """
+
+    def __init__(
+        self,
+        waiting: deque[Sequence[Job]],
+        fill: Fill | None,
+        busy: dict[Connection, int],
+        buffer_count: int,
+    ) -> None:
+        self.busy = busy
+        self.answers: dict[int, Answer] = {}
+        self._waiting = waiting
+        self._fill = fill
+        self._free = list(range(buffer_count))
+        self._started = time.perf_counter()
+        self._answered = 0
+
+    def send(self) -> None:
+        """Give groups to the least busy workers, as long as these and the buffers last."""
+        depth = self._depth()
+        while self._waiting:
+            connection = min(self.busy, key=self.busy.__getitem__)
+            if self.busy[connection] >= depth or not self._has_buffers():
+                return
+            connection.send(self._with_buffers(self._waiting.popleft()))
+            self.busy[connection] += 1
+
+    def take(self, connection: Connection, group: Sequence[Answer]) -> None:
+        """Note the answers of a group that a worker was busy with."""
+        self.busy[connection] -= 1
+        self._answered += 1
+        self.answers.update((answer.position, answer) for answer in group)
+
+    def release(self, answer: Answer) -> None:
+        """Let the next job have the buffer of an answer."""
+        if self._fill is not None:
+            # The last buffer read is the next one written: it is still in the cache.
+            self._free.append(answer.buffer)
+
+    def _depth(self) -> int:
+        """Return how many groups a worker may have: more where waking it takes its share of time.
+
+        Few where groups take long, since what one worker has in its pipe no other can take over.
+        """
+        elapsed = time.perf_counter() - self._started
+        is_short = elapsed * len(self.busy) < _SHORT_GROUP_S * self._answered
+        return _SHORT_GROUPS_PER_WORKER if is_short else GROUPS_PER_WORKER
+
+    def _has_buffers(self) -> bool:
+        return self._fill is None or len(self._free) >= len(self._waiting[0])
+
+    def _with_buffers(self, group: Sequence[Job]) -> Sequence[Job]:
+        if self._fill is None:
+            return group
+        group = [job._replace(buffer=self._free.pop()) for job in group]
+        for job in group:
+            self._fill(job)
+        return group

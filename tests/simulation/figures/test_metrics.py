@@ -1,0 +1,62 @@
+from pathlib import Path
+
+import pytest
+
+from simulation.figures.metrics import MetricsError, MetricsWriter, read_metrics, series
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    with MetricsWriter(tmp_path) as writer:
+        writer.write({"round": 1, "valid_perplexity": 812.5, "note": "first"})
+        writer.write({"round": 2, "train_loss": 6.5})
+
+    rows = read_metrics(tmp_path)
+
+    assert rows == [
+        {"round": 1, "valid_perplexity": 812.5, "note": "first"},
+        {"round": 2, "train_loss": 6.5},
+    ]
+    assert series(rows, "valid_perplexity") == ([1], [812.5])
+
+
+def test_resuming_drops_the_rounds_after_the_checkpoint(tmp_path: Path) -> None:
+    with MetricsWriter(tmp_path) as writer:
+        for number in range(1, 6):
+            writer.write({"round": number})
+
+    with MetricsWriter(tmp_path, keep_rounds=3) as writer:
+        writer.write({"round": 4, "again": 1})
+
+    assert read_metrics(tmp_path) == [
+        {"round": 1},
+        {"round": 2},
+        {"round": 3},
+        {"round": 4, "again": 1},
+    ]
+
+
+def test_a_line_cut_off_by_a_kill_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_bytes(b'{"round":1}\n{"round":2,"valid_perp')
+
+    assert read_metrics(tmp_path) == [{"round": 1}]
+
+
+def test_a_broken_line_is_named(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_bytes(b'{"round":1}\nnonsense\n{"round":3}\n')
+
+    with pytest.raises(MetricsError, match=r"metrics\.jsonl:2"):
+        read_metrics(tmp_path)
+
+
+def test_tensorboard_gets_the_same_figures(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import (  # type: ignore[import-untyped]  # TensorBoard ships no types
+        EventAccumulator,
+    )
+
+    with MetricsWriter(tmp_path, with_tensorboard=True) as writer:
+        writer.write({"round": 3, "valid_perplexity": 812.5})
+
+    board = EventAccumulator(str(tmp_path / "tensorboard"))
+    board.Reload()
+    (event,) = board.Scalars("valid_perplexity")
+    assert (event.step, event.value) == (3, 812.5)
