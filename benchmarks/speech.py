@@ -21,9 +21,9 @@ import torch
 from benchmarks.parts.figures import benchmark_parser, show_figures
 from edge_client.descent.compute import prepare_compute
 from edge_client.training.local_round import LocalTrainer
+from models.layers.dropout import use_generator
 from models.listening.synthesis import synthesise
 from models.networks.flat_parameters import initial_parameters, load_parameters
-from models.networks.language_model import use_generator
 from models.networks.registry import build_network, voice_network
 from models.networks.role_vectors import part_of
 from models.networks.voice import TransformerTts

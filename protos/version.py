@@ -10,3 +10,20 @@ VERSION = "0.1.0"
 
 PLAN_VERSION = 1
 """Of `models.plan.plan.Plan`; both ends must know it."""
+
+PROTOCOL_VERSION = 1
+"""Of the wire contract that both ends speak."""
+
+
+def version_mismatch(theirs: int, *, us: str, them: str) -> str | None:
+    """Return one line that says which side is older, or None if both speak the same version.
+
+    Args:
+        theirs: The other side's protocol version.
+        us: What to call this side, such as ``the coordinator``.
+        them: What to call the other side.
+    """
+    if theirs == PROTOCOL_VERSION:
+        return None
+    older = us if theirs > PROTOCOL_VERSION else them
+    return f"protocol version must be {PROTOCOL_VERSION}, got {theirs}; {older} is older: update it"

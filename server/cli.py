@@ -22,7 +22,7 @@ from privacy.identities.keys import KeyFileError
 from privacy.noise.calibrated_settings import TreeNoise
 from server.config.federation import ConfigError, preset_names, preset_text, settings_text
 from server.devices.clients import UnknownClientError
-from server.operating.backup import BackupError, create_backup, restore_backup, without_noise_secret
+from server.operating.backup import BackupError, create_backup, restore_backup
 from server.operating.commands import Federation
 from server.operating.founding import FoundingError, found, write_invites
 from server.operating.ledger_report import ledger_as_json, print_ledger
@@ -31,6 +31,7 @@ from server.records.disk_full import DiskFullError
 from server.records.folder import ServerFolder
 from server.records.lock import AlreadyRunningError
 from server.records.store import StoreError
+from server.records.tree_keys import without_noise_secret
 from server.services.admin_client import AdminCallError, NotRunningError
 from server.services.listeners import ListenError
 

@@ -22,8 +22,8 @@ from edge_client.training.client_network import ClientNetwork
 from edge_client.training.example_training import ExampleTraining, SecretDraws
 from edge_client.training.outgoing import outgoing_update
 from models.compression.update_format import update_formats
+from models.layers.dropout import use_generator
 from models.networks.flat_parameters import load_parameters
-from models.networks.language_model import use_generator
 from models.networks.registry import build_network, word_network
 from models.plan.plan import Plan, TrainingSettings, plan_schema
 from models.tasks.keystrokes import KeystrokeCounts, Sentences, keystroke_savings

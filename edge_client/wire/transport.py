@@ -18,13 +18,12 @@ import grpc
 from edge_client.jobs.job import Evaluated
 from edge_client.wire.refusal import UnreachableError, failure_of
 from privacy.foundation.atomic_files import BytesLike
-from privacy.protocol import PROTOCOL_VERSION
 from privacy.sealing.chunk_digest import CHUNK_BYTES
 from privacy.sealing.header import PREFIX_BYTES, TAG_BYTES
 from protos import federation_pb2 as wire
 from protos.data_chunks import large_data, start_of
 from protos.federation_pb2_grpc import EnrolmentStub, FederationStub
-from protos.version import PLAN_VERSION
+from protos.version import PLAN_VERSION, PROTOCOL_VERSION
 
 # One sealed chunk a piece, so that whoever opens it copies nothing; the first has the prefix too.
 PIECE_BYTES = CHUNK_BYTES + TAG_BYTES

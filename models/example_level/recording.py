@@ -17,9 +17,10 @@ from torch.utils.hooks import RemovableHandle
 
 from models.example_level.parameter_uses import AffineUse, LookupUse, ParameterUse, ScaleUse
 from models.layers.attention import SelfAttention
+from models.layers.dropout import Dropout
+from models.layers.output import OutputLayer
 from models.layers.recurrence import Gru
 from models.networks.gru_lm import GruLm
-from models.networks.language_model import Dropout, OutputLayer
 from models.networks.transformer_lm import Block, TransformerLm
 
 # Modules that only pass on what is theirs: their parameters belong to the layers inside them.

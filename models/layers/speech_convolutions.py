@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.layers.batch_norm import BatchNorm
+from models.layers.dropout import Dropout
 from models.layers.he_scaling import HeConvolution, HeLinear
-from models.networks.language_model import Dropout
 from models.settings.voice import (
     KERNEL_SIZE,
     PRENET_CONVOLUTIONS,

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from models.layers.attention import KeysValues
-from models.networks.language_model import use_generator
+from models.layers.dropout import use_generator
 from models.networks.voice import Memory, TooLongError, TransformerTts
 from models.sound.griffin_lim import sound_of_mel
 from models.text.speech_alphabet import encode_speech

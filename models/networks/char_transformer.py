@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from models.layers.attention import SelfAttention
+from models.layers.dropout import Dropout
 from models.layers.initialisation import draw_glorot
 from models.layers.positions import sinusoids
 from models.networks.character_model import check_fits
-from models.networks.language_model import Dropout
 from models.settings.character import CharTransformerSettings
 from models.text.alphabet import ALPHABET
 

@@ -10,8 +10,9 @@ import math
 import torch
 from torch import Tensor, nn
 
+from models.layers.dropout import Dropout
+from models.layers.output import OutputLayer
 from models.layers.recurrence import Gru
-from models.networks.language_model import Dropout, OutputLayer
 from models.settings.model import GruLmSettings
 
 EMBEDDING_RANGE = 0.1

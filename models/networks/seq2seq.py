@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from models.layers.attention import CrossAttention, SelfAttention
+from models.layers.dropout import Dropout
 from models.layers.initialisation import draw_glorot
 from models.layers.positions import sinusoids
-from models.networks.language_model import Dropout
 from models.settings.seq2seq import Seq2SeqSettings
 
 PADDING = 0

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from models.layers.attention import SelfAttention
-from models.networks.language_model import Dropout, OutputLayer
+from models.layers.dropout import Dropout
+from models.layers.output import OutputLayer
 from models.settings.model import TransformerLmSettings
 
 INITIAL_STD = 0.02

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from models.layers.attention import SelfAttention
+from models.layers.dropout import Dropout
 from models.layers.initialisation import draw_layers
 from models.networks.classifier import Pixels
-from models.networks.language_model import Dropout
 from models.settings.image import VitSettings
 
 

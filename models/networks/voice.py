@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.layers.batch_norm import BatchNorm
+from models.layers.dropout import Dropout
 from models.layers.he_scaling import HeLinear, draw_scaled
 from models.layers.positions import sinusoids
 from models.layers.speech_convolutions import Postnet, TextPrenet
-from models.networks.language_model import Dropout
 from models.networks.voice_blocks import DecoderBlock, EncoderBlock
 from models.settings.voice import TransformerTtsSettings
 

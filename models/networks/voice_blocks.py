@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.layers.attention import CrossAttention, KeysValues, SelfAttention
+from models.layers.dropout import Dropout
 from models.layers.he_scaling import HeLinear
-from models.networks.language_model import Dropout
 from models.settings.voice import TransformerTtsSettings
 
 

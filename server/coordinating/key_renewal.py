@@ -13,7 +13,7 @@ from privacy.identities.certificates import CertificateError
 from privacy.identities.keys import KeyFileError
 from privacy.identities.party import Identity
 from server.config.federation import FederationConfig
-from server.operating.founding import rotate_keys
+from server.devices.own_keys import rotate_keys
 from server.records.folder import ServerFolder
 from server.records.threads import Threads
 

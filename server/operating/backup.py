@@ -139,18 +139,6 @@ def restore_backup(archive: Path, root: ServerFolder) -> BackupManifest:
     return manifest
 
 
-def without_noise_secret(root: ServerFolder) -> str:
-    """Say how a run of mode ``ftrl`` goes on whose folder came back without ``noise.secret``."""
-    return (
-        "if no round was released after the backup, as when a run moves to another machine, copy "
-        "noise.secret here from the old folder, and never run that one again; otherwise the same "
-        "noise would hide other sums, and the difference of two models would show them: found a "
-        f'new run with start_from = "{root.releases / "latest"}" in its settings, or with a later '
-        "release of this run. Its ledger begins anew: for one person, its epsilon and delta come "
-        "on top of what this run had spent by its last release"
-    )
-
-
 def _store_name(root: ServerFolder, settings: StoreSettings) -> PurePosixPath:
     path = settings.sqlite_path
     if path is None:

@@ -137,7 +137,7 @@ class Federation:
         Raises:
             AlreadyRunningError: If a coordinator serves the folder.
         """
-        from server.operating.founding import rotate_keys
+        from server.devices.own_keys import rotate_keys
 
         with only_one(self.folder):
             rotate_keys(self.folder, self.config, hostnames)

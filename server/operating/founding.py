@@ -13,19 +13,15 @@ import msgspec
 from privacy.foundation.atomic_files import sync_folder, write_atomically
 from privacy.foundation.secure_source import SecureSource
 from privacy.identities.authority import CertificateAuthority
-from privacy.identities.certificates import hostnames_of
 from privacy.identities.invite import Invite
 from privacy.identities.keys import make_private_folder
-from privacy.identities.party import Identity
 from server.config.federation import FederationConfig, make_plan, parse_config, rooted
+from server.devices.own_keys import certify_coordinator
 from server.devices.tokens import create_tokens, renew_token
 from server.machine.nonces import SECRET_BYTES
 from server.records.folder import ServerFolder
 from server.records.store import check_run, open_store, start_run
 
-_NAME = "coordinator"
-# Devices learn of new coordinator keys when they renew their own; a year leaves them time.
-_COORDINATOR_DAYS = 365.0
 _RUN_BYTES = 16
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 (compared, not bound)
 _LISTEN_TABLE = """
@@ -103,36 +99,12 @@ def _fill(
     run = source.bytes(_RUN_BYTES).hex()
     write_atomically(folder.lease_secret, source.bytes(SECRET_BYTES))
     authority = CertificateAuthority.create(folder.authority, run)
-    _certify(folder, authority, config, hostnames)
+    certify_coordinator(folder, authority, config, hostnames)
     store = open_store(config.store.rooted(folder.root))
     try:
         start_run(store, run, config.seed, config.run_digest, now=time.time())
     finally:
         store.close()
-
-
-def rotate_keys(
-    folder: ServerFolder, config: FederationConfig, hostnames: Sequence[str]
-) -> Identity:
-    """Replace the coordinator's keys; the wrapping key before them still opens what is under way.
-
-    Args:
-        folder: The federation's folder; whoever serves it calls this and takes up the new keys.
-        config: Its settings.
-        hostnames: As for ``found``; none keeps those of the certificate before.
-
-    Returns:
-        The new identity.
-
-    Raises:
-        CertificateError: If the authority ends before the new certificates would.
-        KeyFileError: If a key cannot be read.
-        OSError: If the folder cannot be written.
-        ValueError: If a host name cannot stand in a certificate.
-    """
-    before = Identity.load(folder.identity).certificates.tls
-    authority = CertificateAuthority.load(folder.authority)
-    return _certify(folder, authority, config, hostnames or hostnames_of(before))
 
 
 def write_invites(
@@ -196,28 +168,6 @@ def _with_host(settings: str, hostnames: Sequence[str], source: str) -> str:
     if not table:
         head, table, tail = (settings + _LISTEN_TABLE).partition("[listen]\n")
     return f"{head}{table}public_host = {msgspec.json.encode(hostnames[0]).decode()}\n{tail}"
-
-
-def _certify(
-    folder: ServerFolder,
-    authority: CertificateAuthority,
-    config: FederationConfig,
-    hostnames: Sequence[str],
-) -> Identity:
-    names = [config.listen.advertised_host, *hostnames, "localhost", "127.0.0.1", "::1"]
-    requests = Identity.create_requests(folder.identity, _NAME)
-    now = time.time()
-    certificates = authority.issue_all(
-        requests,
-        name=_NAME,
-        role="coordinator",
-        days=_COORDINATOR_DAYS,
-        hostnames=list(dict.fromkeys(names)),
-        now=now,
-    )
-    return Identity.install(
-        folder.identity, certificates, ca=authority.certificate, role="coordinator", now=now
-    )
 
 
 def _addresses(config: FederationConfig) -> tuple[str, str]:

@@ -2,10 +2,9 @@
 
 import time
 
-from privacy.protocol import version_mismatch
 from protos import federation_pb2 as pb
 from protos.refusals import RefusalCode
-from protos.version import PLAN_VERSION
+from protos.version import PLAN_VERSION, version_mismatch
 from server.config.federation import FederationConfig
 from server.devices.refused_calls import RefusedError
 

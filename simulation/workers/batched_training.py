@@ -32,8 +32,8 @@ from edge_client.training.client_network import ClientNetwork
 from edge_client.training.local_round import LocalResult
 from edge_client.training.outgoing import outgoing_update
 from models.compression.update_format import update_formats
+from models.layers.dropout import use_masks
 from models.networks.flat_parameters import trained_schema
-from models.networks.language_model import use_masks
 from models.networks.registry import ImageNetwork, build_network, image_network
 from models.networks.role_vectors import part_of
 from models.plan.plan import Plan, TrainingSettings

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from models.networks.language_model import Dropout, draw_mask
+from models.layers.dropout import Dropout, draw_mask
 
 Dropouts = Sequence[tuple[float, tuple[int, ...]]]
 """Every call of a dropout in a forward pass: its probability, and the shape of one example."""

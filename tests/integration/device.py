@@ -35,11 +35,10 @@ from privacy.identities.certificates import (
 from privacy.identities.invite import Invite, read_invite
 from privacy.identities.party import Identity
 from privacy.identities.signing_requests import SigningRequests
-from privacy.protocol import PROTOCOL_VERSION
 from privacy.sealing.envelope import Direction, MessageContext, open_sealed, seal
 from protos import federation_pb2 as pb
 from protos import federation_pb2_grpc as pb_grpc
-from protos.version import PLAN_VERSION
+from protos.version import PLAN_VERSION, PROTOCOL_VERSION
 from server.config.federation import FederationConfig
 
 CHUNK_BYTES = 1 << 20

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 
+import edge_client.descent.descent
 import edge_client.training.local_round
 from edge_client.training.local_round import (
     LocalResult,

@@ -6,10 +6,10 @@ from torch import Tensor
 from torch.nn import functional
 from torch.testing import assert_close
 
+from models.layers.dropout import use_generator
 from models.layers.positions import sinusoids
 from models.networks.character_model import CharacterModel
 from models.networks.flat_parameters import initial_parameters, load_parameters
-from models.networks.language_model import use_generator
 from models.networks.registry import CharacterNetwork, build_network, character_network
 from models.settings.character import CharLstmSettings, CharTransformerSettings
 from models.settings.model import CharacterModelSettings, schema_of

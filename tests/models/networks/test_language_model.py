@@ -2,8 +2,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from models.layers.dropout import Dropout, use_generator
 from models.networks.flat_parameters import initial_parameters, load_parameters
-from models.networks.language_model import Dropout, LanguageModel, use_generator
+from models.networks.language_model import LanguageModel
 from models.networks.registry import WordNetwork, build_network
 from models.settings.model import GruLmSettings, TransformerLmSettings, WordModelSettings, schema_of
 

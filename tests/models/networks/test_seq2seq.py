@@ -6,9 +6,9 @@ from torch import Tensor
 from torch.nn import functional
 from torch.testing import assert_close
 
+from models.layers.dropout import use_generator
 from models.layers.positions import sinusoids
 from models.networks.flat_parameters import initial_parameters, load_parameters
-from models.networks.language_model import use_generator
 from models.networks.registry import build_network, sequence_network
 from models.networks.seq2seq import BEGIN, END, PADDING, Seq2Seq, write
 from models.settings.model import schema_of

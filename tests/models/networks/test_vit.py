@@ -6,9 +6,9 @@ from torch import Tensor
 from torch.nn import functional
 from torch.testing import assert_close
 
+from models.layers.dropout import use_generator
 from models.networks.classifier import Classifier
 from models.networks.flat_parameters import initial_parameters, load_parameters
-from models.networks.language_model import use_generator
 from models.networks.registry import build_network
 from models.networks.vit import Vit, cut_patches
 from models.settings.image import VitSettings

@@ -8,10 +8,10 @@ from torch import Tensor
 from torch.nn import functional
 from torch.testing import assert_close
 
+from models.layers.dropout import use_generator
 from models.layers.he_scaling import runtime_scales
 from models.layers.positions import sinusoids
 from models.networks.flat_parameters import initial_parameters
-from models.networks.language_model import use_generator
 from models.networks.registry import build_network, voice_network
 from models.networks.voice import Prediction, TooLongError, TransformerTts
 from models.settings.model import schema_of

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from models.networks.language_model import use_generator
+from models.layers.dropout import use_generator
 from models.networks.registry import WrongFamilyError, build_network
 from models.plan.plan import TrainingSettings
 from models.settings.seq2seq import Seq2SeqSettings

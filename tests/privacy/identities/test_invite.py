@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy.identities.invite import Invite, InviteError, read_invite
-from privacy.protocol import PROTOCOL_VERSION, version_mismatch
+from protos.version import PROTOCOL_VERSION, version_mismatch
 
 CA = b"a certificate"
 

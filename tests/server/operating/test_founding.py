@@ -12,8 +12,9 @@ from privacy.identities.invite import read_invite
 from privacy.identities.party import Identity
 from server.cli import main
 from server.config.federation import ConfigError, preset_text, read_config
+from server.devices.own_keys import rotate_keys
 from server.devices.tokens import LIFE_S, TokenError, check_token
-from server.operating.founding import FoundingError, found, rotate_keys, write_invites
+from server.operating.founding import FoundingError, found, write_invites
 from server.records.folder import ServerFolder
 from server.records.store import StoreError, check_run, open_store
 

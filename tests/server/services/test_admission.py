@@ -2,10 +2,9 @@
 
 import pytest
 
-from privacy.protocol import PROTOCOL_VERSION
 from protos import federation_pb2 as pb
 from protos.refusals import RefusalCode
-from protos.version import PLAN_VERSION
+from protos.version import PLAN_VERSION, PROTOCOL_VERSION
 from server.config.federation import read_preset
 from server.devices.refused_calls import RefusedError
 from server.services.admission import check_device, check_protocol

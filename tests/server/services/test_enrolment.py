@@ -6,10 +6,10 @@ from typing import cast
 
 import grpc
 
-from privacy.protocol import PROTOCOL_VERSION
 from protos import federation_pb2 as pb
 from protos import federation_pb2_grpc as pb_grpc
 from protos.refusals import RefusalCode
+from protos.version import PROTOCOL_VERSION
 from server.devices.membership import Membership
 from server.services.enrolment import EnrolmentService
 
