@@ -1,0 +1,90 @@
+"""Files that were written before the packages got their districts open as they did then."""
+
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from edge_client.cli import main as client
+from export.cli import main as export
+from server.cli import main as server
+from simulation.cli import main as simulate
+
+FILES = Path(__file__).with_name("earlier") / "files.tar.gz"
+
+
+@pytest.fixture
+def earlier(tmp_path: Path) -> Path:
+    with tarfile.open(FILES) as archive:
+        # The modes of folders with keys count, and the stricter filter drops them.
+        archive.extractall(tmp_path, filter="tar")
+    return tmp_path
+
+
+def test_a_coordinator_knows_its_rounds_and_devices(
+    earlier: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert server(["rounds", str(earlier / "coordinator"), "--json"]) == 0
+    rounds = json.loads(capsys.readouterr().out)
+    assert server(["status", str(earlier / "coordinator"), "--json"]) == 0
+    status = json.loads(capsys.readouterr().out)
+
+    assert sorted(each["round_number"] for each in rounds) == [0, 1, 2]
+    assert status["enrolled_clients"] == 3
+
+
+def test_a_device_publishes_its_own_part(earlier: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    part = earlier / "again.part"
+
+    assert client(["publish", str(earlier / "device"), "--out", str(part), "--agree"]) == 0
+
+    before, after = ((earlier / "person.part").read_bytes(), part.read_bytes())
+    assert len(before) == len(after)
+    # 1,700 float32 that no other device has: a row of 16 and a bias for each of 100 words.
+    assert "2 tensors, signed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["keyboard", "shared.zip", "image.zip"])
+def test_a_bundle_is_verified(earlier: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert export(["verify", str(earlier / name)]) == 0
+    assert "digests: fit" in capsys.readouterr().out
+
+
+def test_a_keyboard_suggests_for_a_person(
+    earlier: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    person = str(earlier / "person")
+
+    assert export(["suggest", str(earlier / "keyboard"), "the", "--person", person]) == 0
+
+    assert capsys.readouterr().out.strip()
+
+
+def test_a_file_of_everybody_is_inspected(
+    earlier: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert export(["inspect", str(earlier / "people")]) == 0
+    assert "fedtp" in capsys.readouterr().out
+
+
+def test_a_release_of_a_finished_run_is_exported_as_it_was(earlier: Path) -> None:
+    out = earlier / "again"
+
+    assert export(["keyboard", str(earlier / "people-run"), "--out", str(out)]) == 0
+
+    assert export(["verify", str(out)]) == 0
+
+
+def test_a_run_that_was_killed_goes_on_to_the_same_bits(earlier: Path) -> None:
+    run = ["run", str(earlier / "run.toml"), "--data", str(earlier / "texts"), "--seed", "1"]
+
+    assert simulate([*run, "--out", str(earlier / "run")]) == 0
+    assert simulate([*run, "--out", str(earlier / "undisturbed")]) == 0
+
+    resumed, undisturbed = (
+        (earlier / name / "releases/latest/parameters.bin").read_bytes()
+        for name in ("run", "undisturbed")
+    )
+    assert len((earlier / "run/metrics.jsonl").read_text().splitlines()) == 12
+    assert resumed == undisturbed
