@@ -36,7 +36,6 @@ from server.aggregation.robust_settings import (
 from server.aggregation.rule import AggregationRule
 from server.aggregation.sensitivity import aggregate_sensitivity
 from server.aggregation.settings import AttentiveSettings
-from server.aggregation.shards import merge_shards
 
 LINE = Schema((TensorSpec(name="line", shape=(1,), layer="line"),))
 PLANE = Schema((TensorSpec(name="plane", shape=(2,), layer="plane"),))
@@ -525,22 +524,6 @@ def test_one_client_moves_a_bounded_rule_by_its_share_at_most(rule: RobustSettin
     # Norms are bounded by the clip of 2; the last of ten differs by 3 from the others before
     # bounding: three steps of τ = 1 at a tenth each, or 2 / 10.
     assert 0 < float(clean - attacked) <= 0.31
-
-
-@ALL_RULES
-def test_shards_give_what_one_stream_gives(rule: RobustSettings) -> None:
-    updates = drawn(6, 9)
-    whole = rule_of(rule, slots=10)
-    shards = [rule_of(rule, slots=10) for _ in range(3)]
-    for slot, update in enumerate(updates):
-        whole.add(slot, update, 1)
-        shards[slot // 3].add(slot, update, 1)
-
-    merged = merge_shards(shards)
-
-    assert merged.contribution_count == 9
-    assert merged.weights() == whole.weights()
-    assert torch.equal(merged.result(), whole.result())
 
 
 @ALL_RULES
