@@ -87,19 +87,6 @@ class IntakeSettings:
             self.schema.element_count + (len(self.schema.tensors) if norms else 0) + self.tells_fit
         )
 
-    def required_clip(self, rule: str) -> float:
-        """Return the clipping norm, which a rule weighs against.
-
-        Raises:
-            ValueError: If there is none; names the rule.
-        """
-        if self.clipping_norm is None:
-            raise ValueError(
-                f"rule {rule} needs a clipping_norm to weigh against, got none; "
-                "set privacy.clipping_norm, or use another rule"
-            )
-        return self.clipping_norm
-
     def clips_of(self, layers: Sequence[Layer], rule: str) -> tuple[float, ...]:
         """Return what each layer is weighed against: the flat clip, or the layer's own.
 
@@ -110,10 +97,14 @@ class IntakeSettings:
         Raises:
             ValueError: If nothing is clipped.
         """
-        norm = self.required_clip(rule)
+        if self.clipping_norm is None:
+            raise ValueError(
+                f"rule {rule} needs a clipping_norm to weigh against, got none; "
+                "set privacy.clipping_norm, or use another rule"
+            )
         if self.tensor_clips is not None:
             return layer_clips(layers, self.tensor_clips)
-        return (norm,) * len(layers)
+        return (self.clipping_norm,) * len(layers)
 
     def measure(self, upload: Tensor) -> Measured:
         """Measure one upload; the coordinator also does so before it acknowledges one.
