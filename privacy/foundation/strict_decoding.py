@@ -1,35 +1,12 @@
 """Decode settings strictly, and say of what is refused what may stand in its place."""
 
-from collections.abc import Mapping
 from typing import TypeVar
 
 import msgspec
 
+from privacy.foundation.removed_settings import check_removed
+
 T = TypeVar("T")
-
-_OTHER_RULES = 'aggregation.rule = "trimmed-attentive" or "geometric-median"'
-# What was removed, by table, key and value, and what to use instead.
-_REMOVED = {
-    ("aggregation", "rule", "centred-clipping"): _OTHER_RULES,
-    ("aggregation", "rule", "norm-bounded"): _OTHER_RULES,
-}
-
-
-def check_removed(tables: object) -> None:
-    """Refuse settings that sotto had once.
-
-    Args:
-        tables: Tables, lists and plain values, as TOML has them.
-
-    Raises:
-        ValidationError: msgspec's, if one is set; names it and what to use instead.
-    """
-    for (table, key, value), instead in _REMOVED.items():
-        settings = tables.get(table) if isinstance(tables, Mapping) else None
-        if isinstance(settings, Mapping) and settings.get(key) == value:
-            raise msgspec.ValidationError(
-                f'{table}.{key} = "{value}" was removed from sotto; use {instead}'
-            )
 
 
 def decoded(tables: object, wanted: type[T]) -> T:

@@ -97,7 +97,7 @@ def test_no_robust_rule_goes_with_a_guarantee(rule: str) -> None:
 @pytest.mark.parametrize("rule", ["centred-clipping", "norm-bounded"])
 def test_a_rule_that_was_removed_is_refused_with_what_to_use_instead(rule: str) -> None:
     assert refused(('rule = "trimmed-attentive"\ntrim_share = 0.2', f'rule = "{rule}"')) == (
-        f'test: aggregation.rule = "{rule}" was removed from sotto; '
+        f'test: aggregation.rule = "{rule}" was removed; '
         'use aggregation.rule = "trimmed-attentive" or "geometric-median"'
     )
 
