@@ -17,8 +17,7 @@ Figures (``--json`` prints them as one object):
     encode_gb_s, decode_gb_s Bytes of float32 written and read a second (10^9), the slower of both
                              forms: rounding, packing and zstd together, one thread. Values are
                              normal draws, on which zstd has most to do and least to gain.
-    SETTING_encode_gb_s, ... Each form by itself, and two more: ``top``, int8 of the largest tenth,
-                             and ``rank``, int8 of factors of eight columns.
+    SETTING_encode_gb_s, ... Each form by itself, and one more: ``top``, int8 of the largest tenth.
     move_ms                  Milliseconds for each million parameters in which a coordinator writes
                              what changed since one release it offers, in steps of 2^-12.
 
@@ -52,7 +51,6 @@ FORMS = {"int8": INT8, "four_bit": FOUR_BIT}
 TIMED = {
     **FORMS,
     "top": CompressionSettings(uplink="int8", error_feedback=True, keep="top", keep_fraction=0.1),
-    "rank": CompressionSettings(uplink="int8", error_feedback=True, rank=8),
 }
 STEP = 2.0**-12
 MOVES = CompressionSettings(uplink="none", downlink="delta", downlink_step=STEP)

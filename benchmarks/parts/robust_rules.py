@@ -12,11 +12,9 @@ from torch import Tensor
 from models.vector.schema import Schema, TensorSpec
 from privacy.noise.settings import NoNoise
 from server.aggregation.robust_settings import (
-    CentredClippingSettings,
     GeometricMedianSettings,
     KrumSettings,
     MedianSettings,
-    NormBoundedSettings,
     TrimmedAttentiveSettings,
     TrimmedMeanSettings,
 )
@@ -33,8 +31,6 @@ RULES: dict[str, AggregationSettings] = {
     "krum": KrumSettings(attackers=20),
     "multi_krum": KrumSettings(attackers=20, kept=70),
     "geometric_median": GeometricMedianSettings(),
-    "centred_clipping": CentredClippingSettings(),
-    "norm_bounded": NormBoundedSettings(),
     "trimmed_attentive": TrimmedAttentiveSettings(),
     "by_direction": TrimmedAttentiveSettings(trim_by="direction", trim_share=0.4),
     "by_history": TrimmedAttentiveSettings(trim_by="history", trim_share=0.4, sybil_cosine=0.95),

@@ -19,7 +19,6 @@ FORMS = {
     "int8, top tenth": (
         'compression={uplink="int8", error_feedback=true, keep="top", keep_fraction=0.1}',
     ),
-    "int8, rank 8": ('compression={uplink="int8", error_feedback=true, rank=8}',),
     MOVES: ('compression={uplink="none", downlink="delta", downlink_step=0.000244140625}',),
 }
 UPWARDS = (PLAIN, "int8, zstd", "int4, fed back")

@@ -4,12 +4,15 @@ The coordinator may be newer, older, misconfigured or captured. Nothing is fetch
 has been understood, agrees with this device's own idea of the model, and lies above the floor.
 """
 
+import msgspec
+
 from edge_client.agent.version_gap import older_side
 from edge_client.owner.floor import Floor, PlanBelowFloorError, check_plan
 from edge_client.owner.traffic import Traffic
 from models.plan.plan import Plan, PlanError, decode_plan, hypernetwork_of, plan_schema
 from models.settings.hypernetwork import hypernetwork_schema
 from models.vector.schema import RELEASED, SENT, Role, Schema
+from privacy.foundation.removed_settings import check_removed
 from protos import federation_pb2 as wire
 
 # Header, signature, slip and codec header of a sealed model take less than this; the tag of each
@@ -33,12 +36,14 @@ def accept_plan(lease: wire.Lease, floor: Floor, traffic: Traffic) -> Plan:
     """Return the lease's plan if this device runs it.
 
     Raises:
-        PlanRefusedError: If the plan cannot be read, describes another model than this device
-            would build, lies below the floor, or moves more bytes than are left today.
+        PlanRefusedError: If the plan cannot be read, asks for what was removed, describes another
+            model than this device would build, lies below the floor, or moves more bytes than are
+            left today.
     """
     try:
         plan = decode_plan(lease.plan)
-    except PlanError as error:
+        check_removed(msgspec.json.decode(lease.plan))
+    except (PlanError, msgspec.ValidationError) as error:
         raise PlanRefusedError("plan_unreadable", str(error)) from None
     schema = plan_schema(plan)
     if schema.sha256.hex() != plan.schema_sha256:

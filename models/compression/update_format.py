@@ -140,14 +140,14 @@ class CompressedFormat:
             schema: What an update holds.
             settings: How it travels.
             told_count: Elements at its end that travel as they are.
+
+        Raises:
+            ValueError: If the settings have a form that was removed.
         """
         self.schema = schema
         self._told_count = told_count
         self._value_count = schema.element_count - told_count
-        values = [
-            spec for spec in schema.tensors if schema.slices[spec.name].stop <= self._value_count
-        ]
-        self._coder = build_value_coder(settings, Schema(tuple(values)))
+        self._coder = build_value_coder(settings)
         self._start = _HEADER.SIZE + told_count * BYTES_PER_ELEMENT
         self._coded_bytes = self._coder.byte_count(self._value_count)
         self._squeezes = settings.entropy == "zstd"
@@ -158,8 +158,7 @@ class CompressedFormat:
             self.least_bytes = self._start
         described = msgspec.json.encode(settings, order="deterministic")
         self._sha256 = hashlib.sha256(schema.sha256 + described).digest()
-        draws_form = settings.keep == "random" or settings.rank is not None
-        self._draws_at_random = not settings.error_feedback or draws_form
+        self._draws_at_random = not settings.error_feedback
 
     def encode(self, update: FlatVector, *, seed: int) -> memoryview:
         """Return an update's payload; see ``UpdateFormat``."""

@@ -14,11 +14,14 @@ MOST_RELEASES = 16
 
 
 class CompressionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say in which form a device sends its update.
+    """The form in which a device sends its update.
+
+    ``float16``, ``random`` and ``rank`` were removed. Plans of releases made before have them and
+    are still read; no update travels so any more (``privacy.foundation.removed_settings``).
 
     Attributes:
-        uplink: Form of a value: ``none`` is float32; ``bfloat16`` and ``float16`` are half of it;
-            ``int8`` and ``int4`` are whole numbers of 8 and 4 bits with a scale for each block.
+        uplink: Form of a value: ``none`` is float32; ``bfloat16`` is half of it; ``int8`` and
+            ``int4`` are whole numbers of 8 and 4 bits with a scale for each block.
         block_size: Values that share a scale, for ``int8`` and ``int4``: a power of two from 16 to
             65,536. A scale takes 4 bytes.
         error_feedback: Whether the device keeps what its last update lost on the way and adds it
@@ -27,12 +30,10 @@ class CompressionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
         entropy: ``zstd`` squeezes what is sent, without loss; needs the extra ``zstd``. The size
             of an update then follows its content, rounded up to a size that many share
             (``models.compression.entropy``); with ``none`` every update of a plan has the same.
-        keep: Which values are sent: ``all``, the ``top`` ones by magnitude, or some at ``random``;
-            the others arrive as 0, and reach the coordinator later by ``error_feedback``, which
-            must be set.
-        keep_fraction: Part of the values that is sent with ``top`` and ``random``, in (0, 1).
-        rank: Sends tensors that get smaller by it as two factors with this many columns; absent
-            sends them whole. Needs ``error_feedback``, like ``keep``, and goes without it.
+        keep: Which values are sent: ``all``, or the ``top`` ones by magnitude; the others arrive as
+            0, and reach the coordinator later by ``error_feedback``, which must be set.
+        keep_fraction: Part of the values that is sent with ``top``, in (0, 1).
+        rank: Always absent. It stays in the digest that begins every update.
         layer_groups: Groups that the layers are shared out into, at least 2: a round trains and
             sends one of them, in turn, and the others stay as they are
             (``models.settings.layer_groups``). Absent trains all of them.
@@ -70,7 +71,6 @@ class CompressionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
                 f'set uplink to "int8" or "int4", got "{self.uplink}"'
             )
         self._check_part()
-        self._check_rank()
         if self.layer_groups is not None and self.layer_groups < 2:
             raise ValueError(f"layer_groups must be >= 2, got {self.layer_groups}")
         self._check_downlink()
@@ -86,31 +86,11 @@ class CompressionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
                 f"downlink_releases must be in [1, {MOST_RELEASES}], got {self.downlink_releases}"
             )
 
-    def _check_rank(self) -> None:
-        if self.rank is None:
-            return
-        if self.rank < 1:
-            raise ValueError(f"rank must be >= 1, got {self.rank}")
-        if self.keep != "all":
-            raise ValueError(
-                f'keep must be "all" with a rank, got "{self.keep}": factors are whole'
-            )
-        if not self.error_feedback:
-            raise ValueError(
-                f"error_feedback must be true with rank = {self.rank}: what factors do not reach "
-                "would be lost for good"
-            )
-        if self.uplink == "int4":
-            raise ValueError(
-                'uplink must not be "int4" with a rank: a number of a factor moves a whole row or '
-                'column; set uplink = "int8"'
-            )
-
     def _check_part(self) -> None:
         fraction = self.keep_fraction
         if (self.keep == "all") != (fraction is None):
             raise ValueError(
-                'keep_fraction belongs to keep = "top" and "random"; '
+                'keep_fraction belongs to keep = "top"; '
                 f'got keep "{self.keep}" and keep_fraction {fraction}'
             )
         if fraction is not None and not 0 < fraction < 1:
@@ -133,10 +113,7 @@ class CompressionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
         if self.uplink in ("int8", "int4"):
             form += f" in blocks of {self.block_size:,}"
         if self.keep_fraction is not None:
-            chosen = {"top": "largest", "random": "drawn"}[self.keep]
-            form += f", the {chosen} {100 * self.keep_fraction:g} %"
-        if self.rank is not None:
-            form += f", large tensors as factors of rank {self.rank}"
+            form += f", the largest {100 * self.keep_fraction:g} %"
         if self.layer_groups is not None:
             form += f", one of {self.layer_groups} groups of layers a round"
         squeezed = ", squeezed by zstd" if self.entropy == "zstd" else ""

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 from msgspec import inspect
 
+from privacy.foundation.removed_settings import REMOVED
+
 _PLACE = re.compile(r" - at `(?P<place>\$[^`]*)`$")
 _STEP = re.compile(r"\.(?P<name>[^.\[]+)|\[(?:\d+|\.\.\.)\]")
 _UNKNOWN_FIELD = re.compile(r"unknown field `(?P<name>[^`]*)`")
@@ -37,7 +39,8 @@ def explained(error: msgspec.ValidationError, tables: object, wanted: type) -> s
         ]
         return f"{text}; {_meant(unknown['name'], known)}" if known else text
     if text.startswith(("Invalid enum value", "Invalid value")):
-        allowed = list(dict.fromkeys(_values(wanted, tables, steps)))
+        values = dict.fromkeys(_values(wanted, tables, steps))
+        allowed = [value for value in values if (*steps, value) not in REMOVED]
         return f"{text}; it must be one of {', '.join(allowed)}" if allowed else text
     return text
 

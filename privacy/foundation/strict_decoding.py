@@ -4,6 +4,8 @@ from typing import TypeVar
 
 import msgspec
 
+from privacy.foundation.removed_settings import check_removed
+
 T = TypeVar("T")
 
 
@@ -15,9 +17,10 @@ def decoded(tables: object, wanted: type[T]) -> T:
         wanted: A type of settings.
 
     Raises:
-        ValidationError: msgspec's, if a setting is unknown, missing, of the wrong type or out of
-            range; names what is allowed where the type says so.
+        ValidationError: msgspec's, if a setting is unknown, removed, missing, of the wrong type or
+            out of range; names what is allowed where the type says so.
     """
+    check_removed(tables)
     try:
         return msgspec.convert(tables, wanted, strict=True)
     except msgspec.ValidationError as error:

@@ -1,9 +1,9 @@
 """Settings of the rules that some bad clients cannot drag along; ``rule`` in TOML picks one.
 
-Each says how many bad updates do no lasting harm (``tolerated``; None where none is named) and how
-few updates it works with (``least_cohort``). No
-rule here has a proved sensitivity, so none goes with a noise mode that needs one. Example counts
-play no part in any of them: a client could claim as many as it likes. An empty place takes no part.
+Each says how many bad updates do no lasting harm (``tolerated``) and how few updates it works with
+(``least_cohort``). No rule here has a proved sensitivity, so none goes with a noise mode that needs
+one. Example counts play no part in any of them: a client could claim as many as it likes. An empty
+place takes no part.
 
 References:
     [Krum] Blanchard et al., "Machine Learning with Adversaries: Byzantine Tolerant Gradient
@@ -12,14 +12,10 @@ References:
         Rates", ICML 2018, arXiv:1803.01498 (coordinate-wise median and trimmed mean).
     [RFA] Pillutla, Kakade and Harchaoui, "Robust Aggregation for Federated Learning", IEEE
         Transactions on Signal Processing 2022, arXiv:1912.13445 (geometric median).
-    [CC] Karimireddy, He and Jaggi, "Learning from History for Byzantine Robust Optimization",
-        ICML 2021, arXiv:2012.10333 (centred clipping).
     [FLTrust] Cao et al., "FLTrust: Byzantine-robust Federated Learning via Trust Bootstrapping",
         NDSS 2021, arXiv:2012.13995 (an update that points away from a trusted one counts nothing).
     [FoolsGold] Fung, Yoon and Beschastnikh, "The Limitations of Federated Learning in Sybil
         Settings", RAID 2020, arXiv:1808.04866 (updates that are too much alike weigh less).
-    [NB] Sun et al., "Can You Really Backdoor Federated Learning?", 2019, arXiv:1911.07963 (norm
-        bounding).
 """
 
 import math
@@ -135,7 +131,8 @@ class GeometricMedianSettings(RuleSettings, frozen=True, kw_only=True, tag="geom
         super().__post_init__()
         if not 0 < self.smoothing < math.inf:
             raise ValueError(f"smoothing must be > 0 and finite, got {self.smoothing}")
-        _check_iterations(self.iterations)
+        if not 1 <= self.iterations <= 10_000:
+            raise ValueError(f"iterations must lie in [1, 10000], got {self.iterations}")
 
     @property
     def least_cohort(self) -> int:
@@ -145,68 +142,6 @@ class GeometricMedianSettings(RuleSettings, frozen=True, kw_only=True, tag="geom
     def tolerated(self, cohort_size: int) -> int:
         """Return the largest minority."""
         return (cohort_size - 1) // 2
-
-
-class CentredClippingSettings(RuleSettings, frozen=True, kw_only=True, tag="centred-clipping"):
-    """Clip what each update differs from the result so far, and repeat ([CC] Eq. CC).
-
-    v ← v + Σ (D_k - v) min(1, τ/|D_k - v|) / n, from v = 0: the first iteration bounds norms, later
-    ones centre. The paper starts from the round before, which would have to be kept; more
-    iterations take its place. Breakdown point: none in count; a client moves the result by τ/n an
-    iteration at most, whatever it sends. The paper proves its error for at most a tenth of bad
-    clients. Cost: as the geometric median.
-
-    Attributes:
-        radius: τ, as a share of the clipping norm, > 0. Smaller stands more and learns slower.
-        iterations: How often v moves.
-    """
-
-    radius: float = 0.5
-    iterations: int = 3
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 < self.radius < math.inf:
-            raise ValueError(f"radius must be > 0 and finite, got {self.radius}")
-        _check_iterations(self.iterations)
-
-    @property
-    def least_cohort(self) -> int:
-        """Return 1: nothing is counted."""
-        return 1
-
-    def tolerated(self, cohort_size: int) -> int | None:
-        """Return None: a client's pull is bounded, not their number."""
-        return None
-
-
-class NormBoundedSettings(RuleSettings, frozen=True, kw_only=True, tag="norm-bounded"):
-    """Average after scaling every update down to a bound that the cohort itself sets.
-
-    [NB] section 4 with M = ``bound`` times the median norm of the round. ``rule = "mean"`` with a
-    clipping norm is the same with a fixed M. Breakdown point: half of the cohort for the bound;
-    below it a client's pull is at most M/n, which adds up over clients of one mind. Cost: two reads
-    of each update.
-
-    Attributes:
-        bound: M as a multiple of the median norm, > 0.
-    """
-
-    bound: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 < self.bound < math.inf:
-            raise ValueError(f"bound must be > 0 and finite, got {self.bound}")
-
-    @property
-    def least_cohort(self) -> int:
-        """Return 3."""
-        return _LEAST
-
-    def tolerated(self, cohort_size: int) -> int | None:
-        """Return None: a client's pull is bounded, not their number."""
-        return None
 
 
 class TrimmedAttentiveSettings(RuleSettings, frozen=True, kw_only=True, tag="trimmed-attentive"):
@@ -274,8 +209,6 @@ RobustSettings = (
     | TrimmedMeanSettings
     | KrumSettings
     | GeometricMedianSettings
-    | CentredClippingSettings
-    | NormBoundedSettings
     | TrimmedAttentiveSettings
 )
 
@@ -326,8 +259,3 @@ def _check_trim(share: float) -> None:
 
 def _least_trimmed(share: float) -> int:
     return max(_LEAST, math.ceil(round(1 / share, 9)))
-
-
-def _check_iterations(iterations: int) -> None:
-    if not 1 <= iterations <= 10_000:
-        raise ValueError(f"iterations must lie in [1, 10000], got {iterations}")

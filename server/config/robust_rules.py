@@ -6,7 +6,6 @@ No torch: a file is checked before torch is needed.
 from models.vector.schema import Role, Schema
 from privacy.noise.settings import PaperNoise, PrivacySettings
 from server.aggregation.robust_settings import (
-    CentredClippingSettings,
     RobustSettings,
     TrimmedAttentiveSettings,
     check_quorum,
@@ -33,10 +32,9 @@ def check_robust(
     """
     name = settings.__struct_config__.tag
     check_quorum(settings, quorum)
-    weighs_by_clip = isinstance(settings, CentredClippingSettings | TrimmedAttentiveSettings)
-    if weighs_by_clip and privacy.clipping_norm is None:
+    if isinstance(settings, TrimmedAttentiveSettings) and privacy.clipping_norm is None:
         raise ValueError(
-            f'aggregation.rule = "{name}" is told in shares of the clipping norm; '
+            f'aggregation.rule = "{name}" weighs against the clipping norm; '
             "set privacy.clipping_norm"
         )
     if isinstance(privacy, PaperNoise) and privacy.score == "clean":

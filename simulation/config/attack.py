@@ -118,7 +118,7 @@ def check_attack(
     if cohort_size is None or not isinstance(aggregation, RobustSettings):
         return
     tolerated, expected = aggregation.tolerated(cohort_size), settings.attacker_count(cohort_size)
-    if tolerated is not None and expected > tolerated:
+    if expected > tolerated:
         raise ValueError(
             f"attack.fraction = {settings.fraction:g} puts some {expected} attackers into a cohort "
             f'of {cohort_size}, and aggregation.rule = "{aggregation.__struct_config__.tag}" '

@@ -1,12 +1,10 @@
-"""Weigh whole updates by their distances from each other: Krum, geometric median, centring.
+"""Weigh whole updates by their distances from each other: Krum and the geometric median.
 
 References:
     [Krum] Blanchard et al., "Machine Learning with Adversaries: Byzantine Tolerant Gradient
         Descent", NeurIPS 2017.
     [RFA] Pillutla, Kakade and Harchaoui, "Robust Aggregation for Federated Learning",
         arXiv:1912.13445, Algorithm 2.
-    [CC] Karimireddy, He and Jaggi, "Learning from History for Byzantine Robust Optimization",
-        ICML 2021, arXiv:2012.10333.
 """
 
 import math
@@ -96,21 +94,4 @@ def geometric_median_weights(gram: Matrix, *, smoothing: float, iterations: int)
         # Of the point, not of the weights: those of far updates are tiny long before it has come.
         if math.sqrt(max(float(step @ gram @ step), 0.0)) <= _STILL * float(np.median(away)):
             break
-    return weights
-
-
-def centred_weights(gram: Matrix, *, radius: float, iterations: int) -> Matrix:
-    """Return the weights of the updates in v after centred clipping from v = 0 ([CC]).
-
-    Args:
-        gram: Inner products of the updates, shape ``(cohort, cohort)``.
-        radius: τ, in parameter units.
-        iterations: How often v moves.
-    """
-    count = len(gram)
-    weights = np.zeros(count)
-    for _ in range(iterations):
-        away = distances_from(gram, weights)
-        scale = np.minimum(1.0, radius / np.maximum(away, np.finfo(float).tiny))
-        weights = weights + (scale - scale.sum() * weights) / count
     return weights

@@ -72,15 +72,6 @@ class ChunkedRule(CountingRule):
         kept.append(taken.values, taken.factor * scale)
         self._norms.append(taken.tensor_norms)
 
-    def merge(self, other: "ChunkedRule") -> None:
-        """Read what a rule of a later slot range has kept behind one's own."""
-        if other._settings != self._settings:
-            raise ValueError("rules must have the same settings to merge, theirs differ")
-        kept, theirs = self._open_kept(), other._open_kept()
-        self._intake.merge(other._intake)
-        kept.extend(theirs)
-        self._norms += other._norms
-
     def result(self) -> Tensor:
         """Return the reduced update, flat float32; ends the rule.
 

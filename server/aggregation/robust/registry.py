@@ -12,21 +12,17 @@ from server.aggregation.measured_update import IntakeSettings
 from server.aggregation.robust.by_distances import (
     Surveyed,
     Weigh,
-    centred_weights,
     geometric_median_weights,
     krum_weights,
 )
 from server.aggregation.robust.chunked_rule import ChunkedRule
 from server.aggregation.robust.coordinate_wise import CoordinateMedian, TrimmedMean
-from server.aggregation.robust.norm_bounded import NormBounded
 from server.aggregation.robust.reduction import Reduction
 from server.aggregation.robust.trimmed_attentive import TrimmedAttentive
 from server.aggregation.robust_settings import (
-    CentredClippingSettings,
     GeometricMedianSettings,
     KrumSettings,
     MedianSettings,
-    NormBoundedSettings,
     RobustSettings,
     TrimmedAttentiveSettings,
     TrimmedMeanSettings,
@@ -72,31 +68,14 @@ def _reduction(
             return CoordinateMedian()
         case TrimmedMeanSettings():
             return TrimmedMean(settings.trim_share)
-        case NormBoundedSettings():
-            return NormBounded(expected.schema, settings.bound)
         case TrimmedAttentiveSettings():
             layers = layers_of(expected.schema, settings.grouping)
             clips = expected.clips_of(layers, "trimmed-attentive")
             return TrimmedAttentive(settings, layers, clips, heading)
-        case _:
-            return Surveyed(expected.schema, _weigh(settings, expected))
-
-
-def _weigh(
-    settings: KrumSettings | GeometricMedianSettings | CentredClippingSettings,
-    expected: IntakeSettings,
-) -> Weigh:
-    match settings:
-        case KrumSettings():
-            return partial(krum_weights, attackers=settings.attackers, kept=settings.kept)
-        case GeometricMedianSettings():
-            return partial(
-                geometric_median_weights,
-                smoothing=settings.smoothing,
-                iterations=settings.iterations,
-            )
-        case CentredClippingSettings():
-            radius = settings.radius * expected.required_clip("centred-clipping")
-            return partial(centred_weights, radius=radius, iterations=settings.iterations)
+        case KrumSettings(attackers=attackers, kept=kept):
+            weigh: Weigh = partial(krum_weights, attackers=attackers, kept=kept)
+        case GeometricMedianSettings(smoothing=smoothing, iterations=iterations):
+            weigh = partial(geometric_median_weights, smoothing=smoothing, iterations=iterations)
         case _:
             assert_never(settings)
+    return Surveyed(expected.schema, weigh)

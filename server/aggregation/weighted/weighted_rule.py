@@ -48,15 +48,6 @@ class WeightedRule(CountingRule):
         weights = self._weighing.weigh(taken, example_count)
         self._sum.add(taken.values, weights, factor=taken.factor * scale)
 
-    def merge(self, other: "WeightedRule") -> None:
-        """Add what a rule of a later slot range has summed; ``other`` stays as it is."""
-        if other._weighing != self._weighing:
-            raise ValueError("rules must have the same settings to merge, theirs differ")
-        self._sum.open_sum()
-        other._sum.open_sum()
-        self._intake.merge(other._intake)
-        self._sum.merge(other._sum)
-
     def result(self) -> Tensor:
         """Return the weighted mean, in the sum's own memory; ends the rule.
 

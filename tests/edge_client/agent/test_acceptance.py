@@ -9,10 +9,13 @@ import pytest
 from edge_client.agent.acceptance import PlanRefusedError, accept_plan
 from edge_client.owner.traffic import Traffic
 from models.plan.roles import assign_roles
+from models.settings.compression import CompressionSettings
 from models.settings.model import TransformerLmSettings, schema_of
 from models.settings.personalisation import FedTpSettings
 from protos import federation_pb2 as wire
 from tests.edge_client.stand_ins import FLOOR, PAYLOAD_BYTES, make_lease, shipped_plan
+
+FLOAT16 = CompressionSettings(uplink="float16")
 
 
 @pytest.fixture
@@ -47,6 +50,7 @@ def test_a_plan_that_the_device_understands_is_accepted(traffic: Traffic) -> Non
     [
         (make_lease(b"{"), "plan_unreadable", "cannot be read"),
         (make_lease(without("privacy")), "plan_unreadable", "privacy"),
+        (make_lease(shipped_plan(compression=FLOAT16)), "plan_unreadable", 'use .*"bfloat16"'),
         (make_lease(older(0)), "plan_unreadable", "the coordinator is older"),
         (make_lease(older(99)), "plan_unreadable", "this device is older"),
         (other_schema("99.0"), "schema_mismatch", r"runs sotto 99\.0 .* this device is older"),

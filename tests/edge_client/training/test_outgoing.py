@@ -157,14 +157,15 @@ def test_what_the_coordinator_clips_off_again_is_fed_back_too() -> None:
     torch.testing.assert_close(outgoing.residual, trained - outgoing.update / length)
 
 
-@pytest.mark.parametrize("keep", ["top", "random"])
-def test_what_is_not_sent_comes_later(keep: Any) -> None:
+def test_what_is_not_sent_comes_later() -> None:
     # One value of two a round, and nothing new after the first: all of it arrives.
-    settings = CompressionSettings(uplink="none", keep=keep, keep_fraction=0.5, error_feedback=True)
+    settings = CompressionSettings(
+        uplink="none", keep="top", keep_fraction=0.5, error_feedback=True
+    )
     plan = msgspec.structs.replace(make_plan(privacy=CLIPPED), compression=settings)
     arrived, residual = torch.zeros(COUNT), None
     left = []
-    for number in range(1, 31):
+    for number in range(1, 3):
         outgoing = outgoing_update(
             plan,
             update() if number == 1 else torch.zeros(COUNT),
@@ -179,30 +180,5 @@ def test_what_is_not_sent_comes_later(keep: Any) -> None:
         left.append(float(residual.norm()))
 
     assert left == sorted(left, reverse=True)
-    # At random, a value is left after 30 rounds with a chance of 2^-30; by size, after 2 never.
-    assert left[1 if keep == "top" else -1] == 0
+    assert left[-1] == 0
     torch.testing.assert_close(arrived, update())
-
-
-def test_what_factors_miss_comes_later() -> None:
-    settings = CompressionSettings(uplink="none", rank=2, error_feedback=True)
-    plan = msgspec.structs.replace(make_plan(privacy=CLIPPED), compression=settings)
-    residual, left = None, [float(update().norm())]
-    for number in range(1, 21):
-        outgoing = outgoing_update(
-            plan,
-            update() if number == 1 else torch.zeros(COUNT),
-            TENSORS,
-            update_format(plan, 1),
-            round_number=number,
-            client_name="a",
-            residual=residual,
-        )
-        residual = outgoing.residual
-        assert residual is not None
-        left.append(float(residual.norm()))
-
-    assert left == sorted(left, reverse=True)
-    # Six columns at most, two new directions a round: three rounds take all but rounding.
-    assert left[1] > 0.1 * left[0]
-    assert left[-1] < 1e-5 * left[0]

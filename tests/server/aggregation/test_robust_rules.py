@@ -22,12 +22,10 @@ from privacy.noise.mode import Arrival
 from server.aggregation.registry import build_rule
 from server.aggregation.robust.kept_updates import CHUNK_ELEMENTS, KeptUpdates
 from server.aggregation.robust_settings import (
-    CentredClippingSettings,
     CohortTooSmallError,
     GeometricMedianSettings,
     KrumSettings,
     MedianSettings,
-    NormBoundedSettings,
     RobustSettings,
     TrimmedAttentiveSettings,
     TrimmedMeanSettings,
@@ -36,7 +34,6 @@ from server.aggregation.robust_settings import (
 from server.aggregation.rule import AggregationRule
 from server.aggregation.sensitivity import aggregate_sensitivity
 from server.aggregation.settings import AttentiveSettings
-from server.aggregation.shards import merge_shards
 
 LINE = Schema((TensorSpec(name="line", shape=(1,), layer="line"),))
 PLANE = Schema((TensorSpec(name="plane", shape=(2,), layer="plane"),))
@@ -60,8 +57,6 @@ RULES: list[RobustSettings] = [
     KrumSettings(attackers=1),
     KrumSettings(attackers=1, kept=3),
     GeometricMedianSettings(),
-    CentredClippingSettings(),
-    NormBoundedSettings(),
     TrimmedAttentiveSettings(),
     TrimmedAttentiveSettings(grouping="layer", attention_strength=-1.0),
     TrimmedAttentiveSettings(trim_by="direction", trim_share=0.4),
@@ -116,12 +111,6 @@ def stacked(updates: list[Tensor]) -> Stack:
         (KrumSettings(attackers=1, kept=2), 1.5),
         # In one dimension every median is a geometric one.
         (GeometricMedianSettings(), 2.0),
-        # The median norm is 2: (0 + 1 + 2 + 2 + 2) / 5.
-        (NormBoundedSettings(), 1.4),
-        # From 0 with τ = 2: norms bounded to 0, 1, 2, 2, 2: v = 1.4, which is what one step gives.
-        (CentredClippingSettings(radius=0.02, iterations=1), 1.4),
-        # Then differences -1.4, -0.4, 0.6, 1.6, 2 (clipped): 1.4 + 2.4 / 5.
-        (CentredClippingSettings(radius=0.02, iterations=2), 1.88),
         # 1000 goes (clipped to 100, it is furthest from 2), and κ = 0 averages the rest.
         (TrimmedAttentiveSettings(attention_strength=0.0), 1.5),
         # Nobody opposes anybody: (0 + 1 + 2 + 3 + 100) / 5.
@@ -181,28 +170,12 @@ def _geometric(stack: Stack) -> Stack:
     return np.asarray(found.x)
 
 
-def _centred(stack: Stack) -> Stack:
-    centre = np.zeros(stack.shape[1])
-    for _ in range(3):
-        away = stack - centre
-        norms = np.linalg.norm(away, axis=1, keepdims=True)
-        centre = centre + (away * np.minimum(1, 3.0 / norms)).mean(axis=0)
-    return centre
-
-
-def _bounded(stack: Stack) -> Stack:
-    norms = np.linalg.norm(stack, axis=1, keepdims=True)
-    return np.asarray((stack * np.minimum(1, np.median(norms) / norms)).mean(axis=0))
-
-
 STACKED: list[tuple[RobustSettings, Callable[[Stack], Stack], float]] = [
     (MedianSettings(), _median, 1e-6),
     (TrimmedMeanSettings(trim_share=0.2), _trimmed, 1e-6),
     (KrumSettings(attackers=1), lambda stack: _krum(stack, 1), 1e-6),
     (KrumSettings(attackers=1, kept=3), lambda stack: _krum(stack, 3), 1e-6),
     (GeometricMedianSettings(iterations=10_000), _geometric, 1e-3),
-    (CentredClippingSettings(radius=0.03), _centred, 1e-5),
-    (NormBoundedSettings(), _bounded, 1e-5),
 ]
 
 
@@ -226,7 +199,7 @@ def test_chunks_give_what_the_stacked_cohort_gives(
     assert_close(result, expected, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("rule", [RULES[0], RULES[1], RULES[2], RULES[7]], ids=repr)
+@pytest.mark.parametrize("rule", [RULES[0], RULES[1], RULES[2], RULES[5]], ids=repr)
 def test_a_model_of_several_chunks_is_reduced_as_one(rule: RobustSettings) -> None:
     updates = drawn(3, 5, LONG)
     # Far in the last element only: distances must run over all chunks.
@@ -479,9 +452,6 @@ def test_an_empty_place_weighs_as_under_attention_and_nothing_elsewhere() -> Non
 
     assert reduced(attentive, updates, LINE, 1.0, slots=10).tolist() == pytest.approx([4 / 6.5])
     assert reduced(MedianSettings(), updates, LINE, 1.0, slots=10).tolist() == [1.0]
-    assert reduced(NormBoundedSettings(), updates, LINE, 1.0, slots=10).tolist() == (
-        pytest.approx([0.6])
-    )
 
 
 @pytest.mark.parametrize(
@@ -506,41 +476,12 @@ def test_as_many_bad_updates_as_are_tolerated_leave_the_result_among_the_good(
     good = [1 + torch.rand(21, generator=generator) - 0.5 for _ in range(7)]
     bad = [torch.full((21,), -size * (k + 1)) for k in range(3)]
     clip = 1e18 if isinstance(rule, TrimmedAttentiveSettings) else None
-    assert (rule.tolerated(10) or 0) >= 3
+    assert rule.tolerated(10) >= 3
 
     result = reduced(rule, [*bad[:1], *good, *bad[1:]], clip=clip)
 
     assert float(result.min()) >= 0.45
     assert float(result.max()) <= 1.55
-
-
-@pytest.mark.parametrize("rule", [CentredClippingSettings(), NormBoundedSettings()], ids=repr)
-def test_one_client_moves_a_bounded_rule_by_its_share_at_most(rule: RobustSettings) -> None:
-    good = points(*[1.0] * 9)
-
-    clean, attacked = (
-        reduced(rule, [*good, torch.tensor([last])], LINE, clip=2.0) for last in (1.0, -1e9)
-    )
-
-    # Norms are bounded by the clip of 2; the last of ten differs by 3 from the others before
-    # bounding: three steps of τ = 1 at a tenth each, or 2 / 10.
-    assert 0 < float(clean - attacked) <= 0.31
-
-
-@ALL_RULES
-def test_shards_give_what_one_stream_gives(rule: RobustSettings) -> None:
-    updates = drawn(6, 9)
-    whole = rule_of(rule, slots=10)
-    shards = [rule_of(rule, slots=10) for _ in range(3)]
-    for slot, update in enumerate(updates):
-        whole.add(slot, update, 1)
-        shards[slot // 3].add(slot, update, 1)
-
-    merged = merge_shards(shards)
-
-    assert merged.contribution_count == 9
-    assert merged.weights() == whole.weights()
-    assert torch.equal(merged.result(), whole.result())
 
 
 @ALL_RULES
@@ -595,7 +536,6 @@ def test_the_result_ends_the_rule(rule: RobustSettings) -> None:
         (KrumSettings(attackers=2), 7),
         (KrumSettings(attackers=2, kept=5), 9),
         (GeometricMedianSettings(), 3),
-        (NormBoundedSettings(), 3),
         (TrimmedAttentiveSettings(trim_share=0.1), 10),
     ],
     ids=repr,
@@ -617,7 +557,6 @@ def test_what_is_tolerated_follows_the_cohort() -> None:
     # 0.3 x 10 is 3, though a float says a hair less.
     assert TrimmedMeanSettings(trim_share=0.3).tolerated(10) == 3
     assert KrumSettings(attackers=2).tolerated(100) == 2
-    assert CentredClippingSettings().tolerated(10) is None
 
 
 @ALL_RULES
@@ -640,10 +579,9 @@ def test_clean_norms_beside_noise_are_refused(rule: RobustSettings) -> None:
         )
 
 
-@pytest.mark.parametrize("rule", [CentredClippingSettings(), TrimmedAttentiveSettings()], ids=repr)
-def test_what_is_told_in_shares_of_the_clip_needs_one(rule: RobustSettings) -> None:
+def test_attention_weighs_against_a_clip() -> None:
     with pytest.raises(ValueError, match="needs a clipping_norm"):
-        rule_of(rule, clip=None)
+        rule_of(TrimmedAttentiveSettings(), clip=None)
 
 
 @pytest.mark.parametrize(
@@ -655,8 +593,6 @@ def test_what_is_told_in_shares_of_the_clip_needs_one(rule: RobustSettings) -> N
         (lambda: KrumSettings(attackers=1, kept=0), "kept must be >= 1, got 0"),
         (lambda: GeometricMedianSettings(smoothing=0.0), "smoothing must be > 0"),
         (lambda: GeometricMedianSettings(iterations=0), "iterations must lie in"),
-        (lambda: CentredClippingSettings(radius=math.inf), "radius must be > 0 and finite"),
-        (lambda: NormBoundedSettings(bound=-1.0), "bound must be > 0 and finite"),
         (lambda: TrimmedAttentiveSettings(attention_strength=51.0), "attention_strength must lie"),
     ],
 )

@@ -122,6 +122,35 @@ def test_a_section_that_makes_no_sense_is_refused(section: str, message: str) ->
         parse_config(SOUND + section, "federation.toml")
 
 
+@pytest.mark.parametrize(
+    ("setting", "remedy"),
+    [
+        ('uplink = "float16"', 'compression.uplink = "bfloat16"'),
+        (
+            'uplink = "int8"\nerror_feedback = true\nkeep_fraction = 0.1\nkeep = "random"',
+            'compression.keep = "top", or compression.uplink = "int8" or "int4"',
+        ),
+        (
+            'uplink = "int8"\nerror_feedback = true\nrank = 8',
+            'compression.keep = "top", or compression.uplink = "int8" or "int4"',
+        ),
+    ],
+)
+def test_a_form_that_was_removed_is_refused_with_what_to_use_instead(
+    setting: str, remedy: str
+) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        parse_config(f"{SOUND}[compression]\n{setting}\n", "here")
+
+    asked = setting.splitlines()[-1]
+    assert str(refusal.value) == f"here: compression.{asked} was removed; use {remedy}"
+
+
+def test_a_misspelt_form_is_not_told_to_be_one_that_was_removed() -> None:
+    with pytest.raises(ConfigError, match=r"must be one of bfloat16, int4, int8, none$"):
+        parse_config(SOUND + '[compression]\nuplink = "int5"', "here")
+
+
 CENTRAL = """mode = "central"
 noise_multiplier = 1.0
 adjacency = "zero-out"

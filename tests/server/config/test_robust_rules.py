@@ -78,12 +78,12 @@ def test_more_attackers_than_the_quorum_stands_are_refused_before_the_run() -> N
     assert "rounds.quorum must be >= 7" in refused(krum)
 
 
-def test_a_rule_told_in_shares_of_the_clip_needs_one() -> None:
+def test_a_rule_that_weighs_against_the_clip_needs_one() -> None:
     assert "set privacy.clipping_norm" in refused(("clipping_norm = 1.0\n", ""))
 
 
 @pytest.mark.parametrize(
-    "rule", ["median", "trimmed-mean", "geometric-median", "norm-bounded", "trimmed-attentive"]
+    "rule", ["median", "trimmed-mean", "geometric-median", "trimmed-attentive"]
 )
 def test_no_robust_rule_goes_with_a_guarantee(rule: str) -> None:
     message = refused(
@@ -92,6 +92,14 @@ def test_no_robust_rule_goes_with_a_guarantee(rule: str) -> None:
     )
 
     assert f'aggregation.rule = "{rule}" has no proved bound' in message
+
+
+@pytest.mark.parametrize("rule", ["centred-clipping", "norm-bounded"])
+def test_a_rule_that_was_removed_is_refused_with_what_to_use_instead(rule: str) -> None:
+    assert refused(('rule = "trimmed-attentive"\ntrim_share = 0.2', f'rule = "{rule}"')) == (
+        f'test: aggregation.rule = "{rule}" was removed; '
+        'use aggregation.rule = "trimmed-attentive" or "geometric-median"'
+    )
 
 
 def test_what_a_hypernetwork_learns_no_rule_guards() -> None:

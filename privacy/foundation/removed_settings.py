@@ -1,0 +1,33 @@
+"""Settings that sotto had once, and what takes their place."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+_OTHER_RULES = 'aggregation.rule = "trimmed-attentive" or "geometric-median"'
+_OTHER_FORMS = 'compression.keep = "top", or compression.uplink = "int8" or "int4"'
+REMOVED: Mapping[tuple[str, str, str | None], str] = {
+    ("aggregation", "rule", "centred-clipping"): _OTHER_RULES,
+    ("aggregation", "rule", "norm-bounded"): _OTHER_RULES,
+    ("compression", "uplink", "float16"): 'compression.uplink = "bfloat16"',
+    ("compression", "keep", "random"): _OTHER_FORMS,
+    ("compression", "rank", None): _OTHER_FORMS,
+}
+"""What to use instead, by table, key and value; None is any value."""
+
+
+def check_removed(tables: object) -> None:
+    """Refuse settings that were removed.
+
+    Args:
+        tables: Tables, lists and plain values, as TOML and JSON have them.
+
+    Raises:
+        ValidationError: msgspec's, if one is set; names it and what to use instead.
+    """
+    for (table, key, value), instead in REMOVED.items():
+        settings = tables.get(table) if isinstance(tables, Mapping) else None
+        found = settings.get(key) if isinstance(settings, Mapping) else None
+        if found is not None and value in (found, None):
+            asked = msgspec.json.encode(found).decode()
+            raise msgspec.ValidationError(f"{table}.{key} = {asked} was removed; use {instead}")
