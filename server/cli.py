@@ -28,10 +28,9 @@ from server.operating.founding import FoundingError, found, write_invites
 from server.operating.ledger_report import ledger_as_json, print_ledger
 from server.operating.report import print_rounds, print_status, round_as_json
 from server.records.disk_full import DiskFullError
-from server.records.folder import ServerFolder
+from server.records.folder import ServerFolder, without_noise_secret
 from server.records.lock import AlreadyRunningError
 from server.records.store import StoreError
-from server.records.tree_keys import without_noise_secret
 from server.services.admin_client import AdminCallError, NotRunningError
 from server.services.listeners import ListenError
 

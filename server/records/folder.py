@@ -73,3 +73,15 @@ class ServerFolder:
     def lock(self) -> Path:
         """Locked by the process that runs the coordinator."""
         return self.root / "lock"
+
+
+def without_noise_secret(root: ServerFolder) -> str:
+    """Say how a run of mode ``ftrl`` goes on whose folder came back without ``noise.secret``."""
+    return (
+        "if no round was released after the backup, as when a run moves to another machine, copy "
+        "noise.secret here from the old folder, and never run that one again; otherwise the same "
+        "noise would hide other sums, and the difference of two models would show them: found a "
+        f'new run with start_from = "{root.releases / "latest"}" in its settings, or with a later '
+        "release of this run. Its ledger begins anew: for one person, its epsilon and delta come "
+        "on top of what this run had spent by its last release"
+    )

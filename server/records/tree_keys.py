@@ -22,7 +22,7 @@ from privacy.noise.secure_gaussian import KEY_BYTES, NoiseKeys, SystemKeys
 from privacy.noise.tree import DerivedKeys
 from privacy.sealing.secret import SEALING_KEY_BYTES, SealedSecretError, open_secret, seal_secret
 from server.config.federation import FederationConfig
-from server.records.folder import ServerFolder
+from server.records.folder import ServerFolder, without_noise_secret
 from server.records.store import Store, StoreError
 from server.records.tables import noise_keys
 
@@ -61,18 +61,6 @@ def noise_keys_of(
     with store.write() as connection:
         connection.execute(noise_keys.insert().values(name=_TREE, sealed=sealed))
     return DerivedKeys(secret)
-
-
-def without_noise_secret(root: ServerFolder) -> str:
-    """Say how a run of mode ``ftrl`` goes on whose folder came back without ``noise.secret``."""
-    return (
-        "if no round was released after the backup, as when a run moves to another machine, copy "
-        "noise.secret here from the old folder, and never run that one again; otherwise the same "
-        "noise would hide other sums, and the difference of two models would show them: found a "
-        f'new run with start_from = "{root.releases / "latest"}" in its settings, or with a later '
-        "release of this run. Its ledger begins anew: for one person, its epsilon and delta come "
-        "on top of what this run had spent by its last release"
-    )
 
 
 def _opened(folder: ServerFolder, sealed: bytes, use: bytes) -> bytes:
