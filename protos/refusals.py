@@ -23,8 +23,6 @@ class RefusalCode(StrEnum):
     ROUND_FULL = "round_full"
     COMMIT_RUNNING = "commit_running"
     NO_ROUND = "no_round"
-    STALE = "stale"
-    BUFFER_CLOSED = "buffer_closed"
 
     # The message itself.
     WRONG_SIZE = "wrong_size"

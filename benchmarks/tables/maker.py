@@ -25,7 +25,7 @@ from simulation.figures.progress import ProgressReport, tell
 from simulation.population.dealing import build_population
 from simulation.population.partition_record import keep_partition
 from simulation.population.population import Population, as_text
-from simulation.rounds.arrivals import SimulationError
+from simulation.rounds.attendance import SimulationError
 from simulation.runs.runner import RunOptions, run_simulation
 from simulation.workers.pool import processor_count
 

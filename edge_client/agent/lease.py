@@ -45,7 +45,6 @@ WAIT_CODES = frozenset(
         RefusalCode.DISK_FULL,
         RefusalCode.RATE_LIMITED,
         RefusalCode.COMMIT_RUNNING,
-        RefusalCode.BUFFER_CLOSED,
     }
 )
 # The lease lives on, and the same text and plan would make the same update again.

@@ -63,7 +63,6 @@ class AggregationRule(Protocol):
         client_update: Tensor,
         example_count: int,
         *,
-        scale: float = 1.0,
         beside: Tensor | None = None,
     ) -> None:
         """Take one client's update, scaled down to the clipping norm if it is above it.
@@ -73,9 +72,6 @@ class AggregationRule(Protocol):
             client_update: Trained minus received parameters, contiguous float32, shape
                 ``(elements,)``, clean norms behind it where they arrive. Not changed, not kept.
             example_count: Target tokens the client trained on, at least 1.
-            scale: What the update is multiplied by, in (0, 1], because it is stale. Norms are
-                measured, clipped, screened and attended to before, all on one scale; nothing is
-                divided by it again, so that a stale update moves the model less.
             beside: What the client sent with it for the method to take; screened as a part of the
                 update.
 

@@ -24,15 +24,12 @@ class Contribution:
         update: Contiguous float32 in the layout of ``models.plan.plan.upload_schema``.
         example_count: Target tokens the client says it trained on.
         client_name: The client, which a method with generated tensors must know.
-        scale: What the update counts beside a fresh one, in (0, 1]; see
-            ``BufferedSettings.worth``. Tensors that are generated know no scale.
     """
 
     slot: int
     update: Tensor
     example_count: int
     client_name: str = ""
-    scale: float = 1.0
 
 
 class UploadSplit:
@@ -120,7 +117,7 @@ class Summing:
         try:
             # Before anything is added: both parts must be usable, or neither counts.
             clipped = None if generated is None else self.split.clip_generated(slot, generated)
-            self.rule.add(slot, shared, count, scale=contribution.scale, beside=generated)
+            self.rule.add(slot, shared, count, beside=generated)
         except UnusableUpdateError as error:
             if self.screen is None:
                 raise

@@ -35,7 +35,6 @@ from privacy.noise.settings import PrivacySettings
 from server.aggregation.robust_settings import RobustSettings
 from server.aggregation.screening_settings import ScreeningSettings, check_screening
 from server.aggregation.settings import AggregationSettings, AttentiveSettings
-from server.config.buffered_rules import check_buffered
 from server.config.convergence import ConvergenceSettings
 from server.config.evaluation import EvaluationSettings
 from server.config.evaluation_rules import check_evaluation
@@ -118,7 +117,6 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             self.privacy,
             self.aggregation,
             compression=self.compression,
-            is_buffered=self.rounds.buffered is not None,
         )
         words = self.vocabulary
         check_words(self.task, self.model, None if words is None else words.size)
@@ -145,14 +143,6 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             self.privacy,
             hides_examples=self.training.example_privacy is not None,
         )
-        if self.rounds.buffered is not None:
-            check_buffered(
-                schema,
-                self.privacy,
-                compression=self.compression,
-                growth=self.growth,
-                evaluation=self.evaluation,
-            )
         if self.fitting is not None:
             check_fitting(self.fitting, self.personalisation, schema, self.privacy)
         if self.convergence is not None and self.evaluation.kind == "none":

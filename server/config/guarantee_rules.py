@@ -165,12 +165,11 @@ def _sampled_slots(rounds: RoundSettings, privacy: PrivacySettings) -> int:
 
 def _check_one_update_an_attempt(rounds: RoundSettings) -> None:
     if rounds.selection != "drawn":
-        buffered = "" if rounds.buffered is None else ", and remove rounds.buffered"
         raise ValueError(
             f'rounds.selection must be "drawn" with privacy.mode = "local", got '
             f'"{rounds.selection}": a device that came first and lost its place may get another in '
             "the same attempt, and sends a second noised update, while an attempt is paid for "
-            f'once; set selection = "drawn"{buffered}'
+            f'once; set selection = "drawn"'
         )
 
 

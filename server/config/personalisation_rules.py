@@ -26,7 +26,6 @@ def check_personalisation(
     aggregation: AggregationSettings,
     *,
     compression: CompressionSettings | None,
-    is_buffered: bool,
 ) -> None:
     """Check that a method goes with the noise mode, the rule, and how updates travel.
 
@@ -36,7 +35,6 @@ def check_personalisation(
         privacy: Clipping and noise.
         aggregation: The rule.
         compression: In which form updates travel.
-        is_buffered: Whether a release takes updates of different ages.
 
     Raises:
         ValueError: If it does not; names the method, the reason and the remedy.
@@ -51,7 +49,7 @@ def check_personalisation(
     fault = (
         "which no clipping norm fits (they count batches) and noise turns into negative variances"
         if clips_or_noises
-        else _fault_in_variances(aggregation, compression, is_buffered=is_buffered)
+        else _fault_in_variances(aggregation, compression)
     )
     if fault:
         _check_statistics(settings, travelling, fault)
@@ -78,7 +76,7 @@ def check_deployable(settings: PersonalisationSettings) -> None:
 
 
 def _fault_in_variances(
-    aggregation: AggregationSettings, compression: CompressionSettings | None, *, is_buffered: bool
+    aggregation: AggregationSettings, compression: CompressionSettings | None
 ) -> str:
     """Return what could make averaged variances negative; nothing where they stay averages.
 
@@ -92,8 +90,6 @@ def _fault_in_variances(
         )
     if compression is not None and compression.loses:
         return "which a compression that loses something turns into negative variances"
-    if is_buffered:
-        return "which rounds.buffered moves once more by old updates, to negative variances"
     return ""
 
 

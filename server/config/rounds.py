@@ -5,8 +5,6 @@ from typing import Literal
 
 import msgspec
 
-from server.config.buffered import BufferedSettings
-
 
 class RoundSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Say who takes part in a round and when it ends.
@@ -15,8 +13,7 @@ class RoundSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         cap: Largest number of rounds; the run ends after it.
         selection: ``drawn``: the coordinator draws the cohort from all enrolled devices before
             anybody checks in. ``first-come``: whoever checks in first takes part.
-        cohort_size: Clients in one round; m. Either this or ``participation_rate``. In buffered
-            rounds the updates that make a release; K.
+        cohort_size: Clients in one round; m. Either this or ``participation_rate``.
         participation_rate: Fraction of the enrolled devices in one round, in (0, 1]; C. Only for
             ``drawn``.
         over_selection: Leases given for each place in the cohort, at least 1; the first
@@ -28,10 +25,6 @@ class RoundSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             modes need false: the moment of closing would tell who was away.
         retry_limit: How often a round that missed its quorum is started over before the run
             waits for its operator.
-        buffered: Makes rounds asynchronous: devices work on while releases are made. Absent is
-            synchronous: all start from one release, and the round waits for them. Buffered, a
-            device has ``deadline_s`` for its work, and a round that is that old closes with its
-            ``quorum`` instead of ``cohort_size``. Only for ``first-come``.
     """
 
     cap: int
@@ -44,7 +37,6 @@ class RoundSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     deadline_s: float
     close_early: bool = True
     retry_limit: int = 3
-    buffered: BufferedSettings | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("cap", 1), ("quorum", 1), ("retry_limit", 0)):
@@ -54,8 +46,6 @@ class RoundSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             raise ValueError(f"deadline_s must be > 0 and finite, got {self.deadline_s}")
         self._check_size()
         self._check_over_selection()
-        if self.buffered is not None:
-            self._check_buffered()
 
     def _check_size(self) -> None:
         size, rate = self.cohort_size, self.participation_rate
@@ -99,17 +89,6 @@ class RoundSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
                 f"got {self.over_selection}; "
                 "a drawn cohort takes nobody in advance: raise cohort_size or lower quorum"
             )
-
-    def _check_buffered(self) -> None:
-        for name, needed, reason in (
-            ("selection", "first-come", "what arrives first makes the next release"),
-            ("over_selection", 1.0, "buffered.concurrency says how many devices work at a time"),
-            ("close_early", True, "a release is made as soon as cohort_size updates have come"),
-        ):
-            got = getattr(self, name)
-            if got != needed:
-                shown = msgspec.json.encode(needed).decode()
-                raise ValueError(f"{name} must be {shown} with buffered, got {got!r}: {reason}")
 
     def cohort_size_of(self, population_size: int) -> int:
         """Return the cohort's size among that many enrolled devices, at least 1."""

@@ -30,8 +30,8 @@ from server.downlink.attempt_in_hand import RoundInHand
 from server.downlink.model_shelf import ModelShelf
 from server.downlink.sealed_once import Downlink
 from server.machine.answers import Abort, Close, Phase, Refused
-from server.machine.buffered import BufferedMachine, RoundsMachine
 from server.machine.cohort import CohortOverflowError, PopulationTooLargeError
+from server.machine.rounds import RoundMachine
 from server.records.failpoints import Failpoints
 from server.records.operator_switch import OperatorSwitch
 from server.uplink.acceptance import COUNTED_AT_UPLOAD, Intake
@@ -49,7 +49,7 @@ class Coordinator:
 
     def __init__(
         self,
-        machine: RoundsMachine,
+        machine: RoundMachine,
         *,
         shelf: ModelShelf,
         keeper: RoundKeeper,
@@ -271,7 +271,7 @@ class Coordinator:
         Raises:
             OSError: If the disk is full while a round is closed; nothing is lost.
         """
-        self._take_up(restored)
+        self.intake.in_hand = restored
         if restored is None:
             self.intake.end_round()
         await self._open_fits()
@@ -281,10 +281,10 @@ class Coordinator:
             self._changed.clear()
             if await self._step():
                 continue
-            if self._switch.is_draining and self._may_end:
+            if self._switch.is_draining and self._machine.phase is not Phase.OPEN:
                 break
             await self._wait()
-        # The next process knows nothing of this one's leases: those of fits and of buffered rounds.
+        # The next process knows nothing of this one's leases: those of fits.
         self._dispatcher.end_leases("draining")
         self._dispatcher.dismiss_all("draining", _DRAINING_RETRY_S)
         await self._shelf.finish()
@@ -306,21 +306,7 @@ class Coordinator:
             await self._close_round(order)
         elif isinstance(order, Abort):
             await self._abort_round(order)
-        elif isinstance(self._machine, BufferedMachine) and self._machine.phase is Phase.OPEN:
-            # Places come free all the time: with commits, and with leases that took too long.
-            self._end_leases("its time was over", self._machine.contributors)
-            self._dispatcher.offer_all()
         return order is not None
-
-    @property
-    def _may_end(self) -> bool:
-        """Return whether no round is open, or one that may lack its quorum for ever.
-
-        The next start goes on with that one.
-        """
-        if isinstance(self._machine, BufferedMachine) and self._machine.lacks_quorum:
-            return True
-        return self._machine.phase is not Phase.OPEN
 
     async def _wait(self) -> None:
         """Sleep until something happens, a deadline passes or certificates are due."""
@@ -360,15 +346,13 @@ class Coordinator:
             self._switch.pause()
             return False
         # Until the new round's model is at hand, nobody gets a lease with the old one.
-        self._take_up(None)
+        self.intake.in_hand = None
         cohort, deadline = self._machine.cohort, self._machine.deadline
-        self._take_up(
-            await self._keeper.open(
-                self._machine.round_number,
-                self._machine.attempt,
-                None if cohort is None else cohort.members,
-                0.0 if deadline is None else deadline - now,
-            )
+        self.intake.in_hand = await self._keeper.open(
+            self._machine.round_number,
+            self._machine.attempt,
+            None if cohort is None else cohort.members,
+            0.0 if deadline is None else deadline - now,
         )
         self._dispatcher.offer_all()
         return True
@@ -381,17 +365,6 @@ class Coordinator:
         if why is not None:
             self._told_short = round_number
             _LOG.warning("round %s cannot open: %s", round_number, why)
-
-    def _take_up(self, in_hand: RoundInHand | None) -> None:
-        """Work on a round from now on; in buffered ones devices work on with what they have."""
-        self.intake.in_hand = in_hand
-        if not isinstance(self._machine, BufferedMachine):
-            return
-        number, out = self._machine.round_number, self._machine.base_rounds
-        bases = self.intake.bases
-        self.intake.bases = {base: bases[base] for base in bases if base in out and base < number}
-        if in_hand is not None:
-            self.intake.bases[number] = in_hand
 
     async def _close_round(self, order: Close) -> None:
         in_hand = self.intake.in_hand
@@ -408,8 +381,6 @@ class Coordinator:
         self._plan_refusals -= of_plans
         self.intake.refusals -= of_uploads
         self._machine.released()
-        self._end_leases("more releases were made meanwhile than an update may be old")
-        self.intake.end_round()
         await self._open_fits()
         if self._evaluation.is_due(order.round_number):
             await self._begin_evaluation(contributors)

@@ -23,7 +23,7 @@ from server.downlink.attempt_in_hand import RoundInHand
 from server.machine.answers import Abort, Close, Lease, LeaseGiven, Phase, Refused
 from server.machine.cohort import EntropySource, PopulationTooLargeError
 from server.machine.evaluation import evaluation_machine
-from server.machine.synchronous import RoundMachine
+from server.machine.rounds import RoundMachine
 
 _LOG = logging.getLogger(__name__)
 

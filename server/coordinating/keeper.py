@@ -23,7 +23,7 @@ from server.downlink.attempt_in_hand import RoundInHand
 from server.downlink.model_shelf import ModelShelf
 from server.downlink.personal_shelf import PersonalShelf
 from server.machine.answers import Abort, Close
-from server.machine.buffered import RoundsMachine
+from server.machine.rounds import RoundMachine
 from server.records.attempts import OpenAttempt, abort_attempt, next_attempt, open_attempt
 from server.records.failpoints import Failpoint, Failpoints
 from server.records.inbox import Inbox
@@ -158,7 +158,7 @@ class RoundKeeper:
         """Say why this round cannot open with whoever is enrolled; None where it can."""
         return await self._threads.run(lambda: self._gate.shortage(round_number))
 
-    async def take_up(self, machine: RoundsMachine, recovered: Recovered) -> RoundInHand | None:
+    async def take_up(self, machine: RoundMachine, recovered: Recovered) -> RoundInHand | None:
         """Put the machine into the round that an earlier process had opened, if there is one.
 
         Raises:
@@ -385,5 +385,4 @@ def _figures_of_updates(
         "clipped": closed.clipped_count,
         **{f"refused_{code}": count for code, count in refusals.items()},
         **{f"screened_{reason}": count for reason, count in closed.screened.items()},
-        **order.staleness(),
     }

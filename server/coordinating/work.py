@@ -8,7 +8,7 @@ from server.coordinating.fits import Fits
 from server.devices.dispatcher import come_back
 from server.downlink.attempt_in_hand import RoundInHand
 from server.machine.answers import ComeBack, ComeBackReason, Lease, LeaseGiven
-from server.machine.buffered import RoundsMachine
+from server.machine.rounds import RoundMachine
 from server.uplink.acceptance import Intake
 
 _FINISHED_RETRY_S = 3600
@@ -27,7 +27,7 @@ class Work:
 
     def __init__(
         self,
-        machine: RoundsMachine,
+        machine: RoundMachine,
         intake: Intake,
         evaluation: DeviceEvaluation,
         fits: Fits | None,
@@ -51,10 +51,8 @@ class Work:
         now = time.monotonic()
         if self._evaluation.in_hand is not None:
             return self._evaluation.work_for(client, now)
-        answer = self._machine.check_in(client, now)
-        in_hand = self._intake.in_hand_of(answer.lease) if isinstance(answer, LeaseGiven) else None
-        match answer:
-            case LeaseGiven(lease) if in_hand is not None:
+        match self._machine.check_in(client, now):
+            case LeaseGiven(lease) if (in_hand := self._intake.in_hand) is not None:
                 if self._fits is not None:
                     self._fits.end(client)
                 return in_hand.work_order(lease, now)
@@ -97,6 +95,5 @@ class Work:
 
     @property
     def going_on(self) -> frozenset[bytes]:
-        """Nonces of the leases that outlast a round: of fits, and where rounds are buffered."""
-        fits = frozenset() if self._fits is None else frozenset(self._fits.nonces)
-        return fits | self._machine.going_on
+        """Nonces of the leases that outlast a round: those of fits."""
+        return frozenset() if self._fits is None else frozenset(self._fits.nonces)

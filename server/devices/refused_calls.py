@@ -41,7 +41,6 @@ _STATUS = {
     RefusalCode.RATE_LIMITED: grpc.StatusCode.RESOURCE_EXHAUSTED,
     RefusalCode.DRAINING: grpc.StatusCode.UNAVAILABLE,
     RefusalCode.COMMIT_RUNNING: grpc.StatusCode.UNAVAILABLE,
-    RefusalCode.BUFFER_CLOSED: grpc.StatusCode.UNAVAILABLE,
     RefusalCode.DUPLICATE: grpc.StatusCode.ALREADY_EXISTS,
     RefusalCode.UNKNOWN_LEASE: grpc.StatusCode.NOT_FOUND,
     RefusalCode.UNKNOWN_VOCABULARY: grpc.StatusCode.NOT_FOUND,

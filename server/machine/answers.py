@@ -2,10 +2,8 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from statistics import fmean
 
 from protos.refusals import RefusalCode
-from server.config.buffered import staleness_of
 from server.machine.refusals import TEXTS
 
 
@@ -68,7 +66,6 @@ class Receipt:
         attempt: Attempt, from 0.
         slot: Slot of the lease.
         message_id: Identifier of the sealed message, 16 bytes.
-        staleness: Releases made between its lease and that round, τ; 0 in synchronous rounds.
     """
 
     nonce: bytes
@@ -77,12 +74,6 @@ class Receipt:
     attempt: int
     slot: int
     message_id: bytes
-    staleness: int = 0
-
-    @property
-    def base_round(self) -> int:
-        """Return the round whose lease it was committed under."""
-        return self.round_number - self.staleness
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,19 +102,9 @@ class CommitBegun:
 
     Attributes:
         lease: What it is committed under.
-        round_number: Round that it will count in, from 1: a later one than the lease's where
-            rounds are buffered.
-        attempt: Attempt of that round, from 0.
     """
 
     lease: Lease
-    round_number: int
-    attempt: int
-
-    @property
-    def staleness(self) -> int:
-        """Return how many releases were made since the lease was given, τ."""
-        return staleness_of(self.lease.round_number, self.round_number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,13 +147,6 @@ class Close:
     attempt: int
     slot_count: int
     receipts: tuple[Receipt, ...]
-
-    def staleness(self) -> dict[str, float]:
-        """Return figures of how stale the updates are, in releases; none where all are fresh."""
-        ages = [receipt.staleness for receipt in self.receipts]
-        if not any(ages):
-            return {}
-        return {"mean_staleness": fmean(ages), "largest_staleness": max(ages)}
 
     def places(self) -> dict[str, int]:
         """Return each contributor's place in the aggregation, by client name, in [0, slot_count).

@@ -70,11 +70,10 @@ class CommitBook:
         receipt = Receipt(
             nonce=lease.nonce,
             client=lease.client,
-            round_number=running.begun.round_number,
-            attempt=running.begun.attempt,
+            round_number=lease.round_number,
+            attempt=lease.attempt,
             slot=lease.slot,
             message_id=running.message_id,
-            staleness=running.begun.staleness,
         )
         self.receipts[lease.nonce] = receipt
         return Committed(receipt, repeated=False)

@@ -9,7 +9,7 @@ from server.config.evaluation import EvaluationSettings
 from server.config.evaluation_rules import draws_by_coins
 from server.config.rounds import RoundSettings
 from server.machine.cohort import EntropySource
-from server.machine.synchronous import RoundMachine
+from server.machine.rounds import RoundMachine
 
 
 def evaluation_machine(

@@ -1,8 +1,7 @@
-"""What every kind of round goes through: its phases, its attempts, and the answers to commits.
+"""The life of a round: its phases, its attempts, and the answers to commits.
 
-A round goes ``WAITING -> OPEN -> CLOSING -> WAITING``. Who may take part, and when it ends, is for
-the machines to say that stand on this one: ``server.machine.synchronous`` and
-``server.machine.buffered``.
+A round goes ``WAITING -> OPEN -> CLOSING -> WAITING``. The machine that stands on this one,
+``server.machine.rounds``, decides which clients take part and when the round ends.
 """
 
 from abc import ABC, abstractmethod
@@ -92,7 +91,7 @@ class RoundLife(ABC):
         lease = self.lease_of(client, nonce, now)
         if isinstance(lease, Refused):
             return lease
-        return self._begin(CommitBegun(lease, self.round_number, self.attempt), message_id)
+        return self._begin(CommitBegun(lease), message_id)
 
     def finish_commit(self, lease: Lease) -> Committed:
         """Count the contribution that has become durable.

@@ -15,8 +15,5 @@ TEXTS: dict[RefusalCode, str] = {
     RefusalCode.ROUND_FULL: "the round has all the updates it needs",
     RefusalCode.COMMIT_RUNNING: "this very commit is running; ask again in a second",
     RefusalCode.NO_ROUND: "no round is open",
-    RefusalCode.STALE: "more releases were made since this device got its model than an update may "
-    "be old (rounds.buffered.max_staleness); check in for the newest",
-    RefusalCode.BUFFER_CLOSED: "a release is being made; commit again in a second",
 }
 """One line for each code that the round's state machine answers."""

@@ -34,8 +34,8 @@ from server.coordinating.key_renewal import KeyRenewal
 from server.devices.membership import Membership
 from server.downlink.model_shelf import ModelShelf
 from server.downlink.personal_shelf import PersonalShelf
-from server.machine.buffered import RoundsMachine, make_machine
 from server.machine.nonces import derived_nonces
+from server.machine.rounds import RoundMachine
 from server.records.disk_full import naming_the_disk
 from server.records.failpoints import UNARMED, Failpoints
 from server.records.folder import ServerFolder
@@ -209,7 +209,7 @@ class _Parts:
             await self._renewal.renew()
         recovered = await self._keeper.start()
         await self._keeper.announce(recovered.round_number, recovered.attempt)
-        machine = make_machine(
+        machine = RoundMachine(
             self._config.rounds,
             SecureSource(),
             round_number=recovered.round_number,
@@ -256,7 +256,7 @@ class _Parts:
             ),
         )
 
-    def _make_coordinator(self, machine: RoundsMachine) -> Coordinator:
+    def _make_coordinator(self, machine: RoundMachine) -> Coordinator:
         changed = asyncio.Event()
         intake = Intake(
             machine,

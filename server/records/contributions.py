@@ -53,7 +53,6 @@ def keep_contribution(
     signing_sha256: bytes,
     example_count: int | None,
     now: float,
-    staleness: int = 0,
     failpoints: Failpoints = UNARMED,
 ) -> None:
     """Make a verified update durable; after this it may be acknowledged.
@@ -62,12 +61,11 @@ def keep_contribution(
         store: The store.
         inbox: Where sealed updates lie.
         partial: The upload, complete and verified; it is moved away.
-        lease: What it was committed under, as one of the round and attempt that it counts in.
+        lease: What it was committed under, in the round and attempt that it counts in.
         message_id: Identifier of the sealed message, 16 bytes.
         signing_sha256: Digest of the signing certificate it was verified with, 32 bytes.
         example_count: Target tokens, capped by the plan; None under a guarantee.
         now: Seconds since 1970 UTC.
-        staleness: Releases made between its lease and that round.
         failpoints: Armed in tests only.
 
     Raises:
@@ -83,7 +81,6 @@ def keep_contribution(
         "attempt": lease.attempt,
         "client": lease.client,
         "slot": lease.slot,
-        "staleness": staleness,
         "message_id": message_id,
         "signing_sha256": signing_sha256,
         "blob": blob,
@@ -175,7 +172,6 @@ def _stored(row: Row[Any]) -> StoredContribution:
         attempt=row.attempt,
         slot=row.slot,
         message_id=row.message_id,
-        staleness=row.staleness,
     )
     return StoredContribution(
         receipt, row.signing_sha256, row.blob, row.blob_bytes, row.example_count

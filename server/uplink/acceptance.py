@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from privacy.foundation.atomic_files import BytesLike, sync_file
@@ -25,7 +24,7 @@ from server.devices.refused_calls import DISK_FULL_TEXT, RefusedError, disk_refu
 from server.devices.upload_piece import UploadPiece
 from server.downlink.attempt_in_hand import RoundInHand
 from server.machine.answers import CommitBegun, Committed, Lease, Refused
-from server.machine.buffered import RoundsMachine
+from server.machine.rounds import RoundMachine
 from server.records.contributions import ContributionError, find_receipt, keep_contribution
 from server.records.failpoints import Failpoint, Failpoints
 from server.records.inbox import Inbox
@@ -54,14 +53,13 @@ class Intake:
 
     Attributes:
         in_hand: The round that is open or closing; None before the first.
-        bases: In buffered rounds, every round that a device may still work on, by number.
         refusals: How many uploads were refused that no round has told of yet, by code; whose is
             recorded nowhere.
     """
 
     def __init__(
         self,
-        machine: RoundsMachine,
+        machine: RoundMachine,
         *,
         store: Store,
         inbox: Inbox,
@@ -86,7 +84,6 @@ class Intake:
             changed: Set when the machine may have an order.
         """
         self.in_hand: RoundInHand | None = None
-        self.bases: dict[int, RoundInHand] = {}
         self.refusals: Counter[str] = Counter()
         self._machine = machine
         self._store = store
@@ -109,18 +106,14 @@ class Intake:
         lease = self._machine.lease_of(client, nonce, time.monotonic())
         if isinstance(lease, Refused):
             raise RefusedError(lease.code, lease.text)
-        in_hand = self.in_hand_of(lease)
+        in_hand = self.in_hand
         if in_hand is None:
             raise RefusedError(RefusalCode.NO_ROUND)
         return lease, in_hand
 
-    def in_hand_of(self, lease: Lease) -> RoundInHand | None:
-        """Return the round that a lease was given for; None while it is being prepared."""
-        return self.bases.get(lease.round_number, self.in_hand)
-
     def end_round(self) -> None:
         """Drop what was uploaded and not committed under leases that have ended."""
-        self._uploads.sweep(self._machine.going_on)
+        self._uploads.sweep()
 
     def open(self, client: str, request: pb.OpenUploadRequest) -> pb.OpenUploadResponse:
         """Start an upload, or say where it stopped.
@@ -221,10 +214,6 @@ class Intake:
                 return await self._earlier_commit(client, request, begun)
             if isinstance(begun, Committed):
                 return begun.receipt.round_number
-            if self.in_hand is None:
-                # The next release's round is open, and not on the disk yet.
-                self._machine.fail_commit(begun.lease)
-                raise RefusedError(RefusalCode.BUFFER_CLOSED)
             task = asyncio.create_task(self._finish(begun, request))
             self._running[key] = task
             task.add_done_callback(lambda done: self._retire(key, done))
@@ -287,7 +276,7 @@ class Intake:
         path = self._uploads.completed(lease.nonce, message_id)
         sealed = await self._sealed(lease, in_hand, path, message_id)
         try:
-            await self._verify_and_keep(sealed, begun, kept_count)
+            await self._verify_and_keep(sealed, lease, kept_count)
         except ContributionError as error:
             raise RefusedError(RefusalCode.DUPLICATE, str(error)) from None
         except StoreFullError:
@@ -306,9 +295,8 @@ class Intake:
         )
 
     async def _verify_and_keep(
-        self, sealed: SealedUpdate, begun: CommitBegun, example_count: int | None
+        self, sealed: SealedUpdate, lease: Lease, example_count: int | None
     ) -> None:
-        counted = replace(begun.lease, round_number=begun.round_number, attempt=begun.attempt)
         # What will most likely be kept is flushed while it is opened.
         signing_sha256, _ = await asyncio.gather(
             self._check(sealed), self._threads.run(lambda: sync_file(sealed.path))
@@ -318,12 +306,11 @@ class Intake:
                 self._store,
                 self._inbox,
                 sealed.path,
-                counted,
+                lease,
                 message_id=sealed.message_id,
                 signing_sha256=signing_sha256,
                 example_count=example_count,
                 now=time.time(),
-                staleness=begun.staleness,
                 failpoints=self._failpoints,
             )
         )

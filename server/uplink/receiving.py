@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import stat
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
@@ -172,14 +172,13 @@ class UploadDesk:
         if upload is not None:
             upload.path.unlink(missing_ok=True)
 
-    def sweep(self, live_nonces: Iterable[bytes]) -> None:
-        """Drop every upload, of this process or an earlier one, whose lease is not live."""
-        live = {nonce.hex() for nonce in live_nonces}
+    def sweep(self) -> None:
+        """Drop every upload, of this process or an earlier one."""
         for nonce in list(self._uploads):
-            if nonce.hex() not in live:
-                self.forget(nonce)
-        for nonce_hex in self._left.keys() - live:
-            self._left.pop(nonce_hex).unlink(missing_ok=True)
+            self.forget(nonce)
+        for path in self._left.values():
+            path.unlink(missing_ok=True)
+        self._left.clear()
 
 
 def _touch(path: Path) -> int:

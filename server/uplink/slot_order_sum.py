@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Generator, Mapping
 from contextlib import closing
-from dataclasses import replace
 from itertools import chain
 
 from torch import Tensor
@@ -21,7 +20,6 @@ from server.config.federation import FederationConfig
 from server.devices.device_certificates import find_certificate
 from server.downlink.attempt_in_hand import RoundInHand
 from server.machine.answers import Close, Receipt
-from server.records.attempts import released_attempt
 from server.records.contributions import StoredContribution, contributions_of, expire_contribution
 from server.records.inbox import Inbox
 from server.records.store import Store
@@ -191,39 +189,17 @@ class RoundSum:
             adding.append(receipt)
             # Under a guarantee no count was told, and every update weighs alike.
             count = 1 if contribution.example_count is None else contribution.example_count
-            yield Contribution(
-                places[receipt.client], update, count, receipt.client, self._worth(receipt)
-            )
+            yield Contribution(places[receipt.client], update, count, receipt.client)
 
     def _expire(self, receipt: Receipt, reason: str) -> None:
         expire_contribution(self._store, receipt.nonce, reason)
         _LOG.error("an update of round %s expired: %s", receipt.round_number, reason)
 
-    def _worth(self, receipt: Receipt) -> float:
-        """Return what an update counts beside a fresh one."""
-        buffered = self._config.rounds.buffered
-        return 1.0 if buffered is None else buffered.worth(receipt.staleness)
-
-    def _begun_in(self, receipt: Receipt, in_hand: RoundInHand) -> RoundInHand:
-        """Return the round whose lease an update was committed under; what it fetched is left."""
-        if not receipt.staleness:
-            return in_hand
-        begun = released_attempt(self._store, receipt.base_round)
-        return replace(
-            in_hand,
-            round_number=begun.round_number,
-            attempt=begun.attempt,
-            base_sha256=begun.base_sha256,
-            deadline_ms=begun.deadline_ms,
-        )
-
     def _sealed(self, stored: StoredContribution, in_hand: RoundInHand) -> SealedUpdate:
         receipt = stored.receipt
         return SealedUpdate(
             path=self._inbox.path(stored.blob),
-            context=self._begun_in(receipt, in_hand).uplink_context(
-                receipt.client, receipt.slot, receipt.nonce
-            ),
+            context=in_hand.uplink_context(receipt.client, receipt.slot, receipt.nonce),
             message_id=receipt.message_id,
             senders=self._signers(stored.signing_sha256),
         )

@@ -22,7 +22,6 @@ from server.config.federation import ConfigError, FederationConfig, settings_tex
 from simulation.config.attack import AttackSettings, check_attack
 from simulation.config.data import DataSettings
 from simulation.config.overrides import Override, with_setting
-from simulation.rounds.device_speeds import SpeedSettings
 
 TRAINING_SPLIT = "training-split"
 VALIDATION_SPLIT = "valid"
@@ -36,13 +35,10 @@ class SimulationConfig(FederationConfig, frozen=True, kw_only=True, forbid_unkno
         data: Whose text, dealt how.
         attack: Which clients attack, and how; absent for honest ones. No deployed federation knows
             it.
-        speeds: How long devices take, on a simulated clock; absent lets no time pass, or, in
-            buffered rounds, every device take a second.
     """
 
     data: DataSettings
     attack: AttackSettings | None = None
-    speeds: SpeedSettings | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

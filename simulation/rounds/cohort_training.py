@@ -1,19 +1,13 @@
-"""Train who takes part in a round, each from the release that it started from.
-
-Where rounds are buffered a client may have started some rounds ago; as many releases are kept as
-may be stale.
-"""
+"""Training of a round's cohort: what honest clients and attackers send."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import groupby
 
 from torch import Tensor
 
 from models.plan.plan import Plan, download_schema
 from models.vector.schema import SENT
-from server.config.buffered import BufferedSettings
 from server.machine.answers import Abort, Close
 from simulation.rounds.attacks import Attackers, Cohort
 from simulation.workers.pool import Trained, WorkerPool
@@ -26,41 +20,19 @@ class CohortTraining:
         self,
         pool: WorkerPool,
         *,
-        buffered: BufferedSettings | None,
         attackers: Attackers | None,
         server_step_size: float,
-        bases: Mapping[int, Tensor],
     ) -> None:
-        """Start with the releases that clients at work have.
+        """Train the clients of one run.
 
         Args:
             pool: Trains clients.
-            buffered: How old an update may be; None where rounds wait for their cohort.
             attackers: Who sends what it likes; None where everybody is honest.
             server_step_size: Of the aggregation, which attackers know.
-            bases: Parameters of earlier releases, flat float32, by round.
         """
         self._pool = pool
-        self._buffered = buffered
         self._attackers = attackers
         self._server_step_size = server_step_size
-        self._bases = dict(bases)
-
-    def keep(self, round_number: int, parameters: Tensor) -> None:
-        """Remember a release for those who are still to start from it, and forget the oldest."""
-        if self._buffered is None:
-            return
-        oldest = round_number - self._buffered.max_staleness
-        self._bases = {known: base for known, base in self._bases.items() if known >= oldest}
-        self._bases[round_number] = parameters
-
-    def worth(self, order: Close) -> dict[str, float]:
-        """Return what each client's update counts beside a fresh one."""
-        buffered = self._buffered
-        return {
-            receipt.client: 1.0 if buffered is None else buffered.worth(receipt.staleness)
-            for receipt in order.receipts
-        }
 
     def results(
         self,
@@ -81,20 +53,16 @@ class CohortTraining:
             generate: Returns a client's generated tensors; called as it is their turn.
         """
         cohort = [(place, name) for name, place in order.places().items()]
-        ages = {receipt.client: receipt.staleness for receipt in order.receipts}
 
         def train(members: Cohort, *, keeps: bool = True) -> Iterator[Trained]:
-            # In slot order, so the oldest come first, and each release is taken up once.
-            for age, alike in groupby(members, key=lambda member: ages[member[1]]):
-                yield from self._pool.train(
-                    self._bases[order.round_number - 1 - age] if age else parameters,
-                    list(alike),
-                    round_number=order.round_number - age,
-                    counts_in=order.round_number,
-                    clipping_norm=clipping_norm,
-                    generate=generate,
-                    keeps=keeps,
-                )
+            return self._pool.train(
+                parameters,
+                members,
+                round_number=order.round_number,
+                clipping_norm=clipping_norm,
+                generate=generate,
+                keeps=keeps,
+            )
 
         if self._attackers is None:
             return train(cohort)

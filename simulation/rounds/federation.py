@@ -1,21 +1,19 @@
 """Run the rounds of a federation in this process, with the coordinator's own parts.
 
-Who takes part, which slot a client has and when a round closes is ``server.machine.synchronous``;
-what becomes of the updates is ``server.closing.close``; what a client does is
-``edge_client.training.local_round``. This file
-only stands where sockets and disk are in a deployment, and ``simulation.rounds.arrivals`` where its
-clock is.
+``server.machine.rounds`` decides who takes part, which slot a client has and when a round closes,
+``server.closing.close`` what becomes of the updates, and ``edge_client.training.local_round`` what
+a client does. This file stands where sockets and disk are in a deployment, and
+``simulation.rounds.attendance`` where its clock is.
 
 A client's update is made when the aggregation asks for it, so memory does not grow with the
 cohort. A client whose training gives no usable update (it diverged) leaves its place empty, as a
-refused upload does. In buffered rounds it is made of the release that the client started from, as
-many of which are kept as may be stale, and only if it counts.
+refused upload does.
 """
 
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -33,16 +31,16 @@ from server.closing.close import Closed, close_round, noise_generator
 from server.closing.summing import Contribution
 from server.config.guarantee_rules import sampled_places
 from server.machine.answers import Close, Phase
-from server.machine.buffered import make_machine
 from server.machine.cohort import PopulationTooLargeError
+from server.machine.rounds import RoundMachine
 from server.releases.earlier_releases import earlier_parameters
 from server.releases.files import ReleaseFolder
 from server.releases.method_state import method_state_of
 from server.releases.starting_model import starting_parameters
 from simulation.config.simulation import SimulationConfig
 from simulation.figures.metrics import Value
-from simulation.rounds.arrivals import Devices, SimulationError, arrivals_of
 from simulation.rounds.attacks import Attackers
+from simulation.rounds.attendance import SimulationError, next_order
 from simulation.rounds.cohort_training import CohortTraining
 from simulation.rounds.downlink_bytes import DownlinkBytes
 from simulation.rounds.participation import SeededSource
@@ -51,7 +49,6 @@ from simulation.rounds.round_tally import (
     attack_figures,
     largest_weight,
     screened_figures,
-    time_figures,
 )
 from simulation.workers.pool import WorkerPool
 
@@ -91,11 +88,6 @@ class Start:
         bytes_up: Bytes that they had sent.
         clipping_norm: Of the next round; that of the settings if absent.
         typical_norm: What the next round's screen starts from; None if nothing is known.
-        clock_s: Seconds on the simulated clock.
-        bases: Parameters of earlier releases that devices at work start from, by round; needed in
-            buffered rounds.
-        failed: How many attempts of a round closed with too few updates of use, by round; needed
-            in buffered rounds.
     """
 
     parameters: Tensor
@@ -106,9 +98,6 @@ class Start:
     bytes_up: int = 0
     clipping_norm: float | None = None
     typical_norm: float | None = None
-    clock_s: float = 0.0
-    bases: Mapping[int, Tensor] = field(default_factory=dict)
-    failed: Mapping[int, int] = field(default_factory=dict)
 
 
 class Federation:
@@ -137,7 +126,6 @@ class Federation:
         start: "Start | None" = None,
         guard: "Guard | None" = None,
         attackers: Attackers | None = None,
-        seconds: Mapping[str, float] | None = None,
         releases: ReleaseFolder | None = None,
     ) -> None:
         """Start, or go on after a finished round.
@@ -150,13 +138,10 @@ class Federation:
             start: Where a finished round left the run; its beginning if absent.
             guard: Keeps the promise of a noise mode with a guarantee; None without one.
             attackers: Who sends what it likes; None where everybody is honest.
-            seconds: How long each client takes for a round, on the simulated clock; None where no
-                time passes.
             releases: Say where the model has been going; needed by a rule that looks back, with a
                 release of every round in them.
 
         Raises:
-            SimulationError: If too few clients are fast enough for buffered rounds.
             ValueError: If a rule looks back, and there are no releases.
         """
         if config.aggregation.look_back and releases is None:
@@ -181,46 +166,19 @@ class Federation:
         self._releases = releases
         self._source = SeededSource(config.seed)
         self._guard = guard
-        self._buffered = config.rounds.buffered
-        self._takes_time = seconds is not None or self._buffered is not None
-        self._machine = make_machine(
+        self._machine = RoundMachine(
             config.rounds,
             self._source,
-            round_number=1 if self._buffered else start.round_number + 1,
+            round_number=start.round_number + 1,
             sampled_places=sampled_places(config.rounds, config.privacy),
             limits_who_comes=isinstance(config.privacy, TreeNoise),
         )
-        self._arrivals = arrivals_of(
-            self._machine,
-            self._source,
-            Devices(names=names, seconds=seconds, absence_rate=config.data.absence_rate),
-            config.rounds,
-            now=start.clock_s,
-        )
         self._training = CohortTraining(
             pool,
-            buffered=self._buffered,
             attackers=attackers,
             server_step_size=config.aggregation.server_step_size,
-            bases=start.bases,
         )
-        self._training.keep(start.round_number, start.parameters)
-        self._go_through(start.round_number if self._buffered else 0, start.failed)
         self._set_stage(self.plan)
-
-    def _go_through(self, rounds: int, failed: Mapping[int, int]) -> None:
-        """Let devices arrive as they did in rounds that are over, up to who is at work now.
-
-        When they come depends on their speed, and on which attempts came to nothing, so nobody has
-        to train again for it.
-        """
-        for number in range(1, rounds + 1):
-            self._source.start_round(number)
-            for _ in range(failed.get(number, 0)):
-                self._arrivals.next_order(self._names)
-                self._machine.abort("too few updates were of use")
-            self._arrivals.next_order(self._names)
-            self._machine.released()
 
     def _set_stage(self, plan: Plan) -> None:
         self.plan = plan
@@ -277,7 +235,6 @@ class Federation:
         while closed is None:
             closed = self._attempt(tally)
         self.parameters = closed.parameters
-        self._training.keep(number, closed.parameters)
         self.round_number = number
         self.tokens_trained += tally.tokens
         self._machine.released()
@@ -304,8 +261,6 @@ class Federation:
             **moved,
             **screened_figures(closed),
             **tally.attacked,
-            **tally.timed,
-            **({} if self._buffered is None else {"failed_attempts": tally.failed}),
         }
 
     def _move_clipping_norm(self, closed: Closed) -> dict[str, Value]:
@@ -325,7 +280,13 @@ class Federation:
             self._guard.admit(self._machine.round_number, self._machine.attempt)
             names = self._guard.population(self._machine.round_number)
         try:
-            order = self._arrivals.next_order(names)
+            order = next_order(
+                self._machine,
+                self._source,
+                names,
+                everybody=self._names,
+                absence_rate=self._config.data.absence_rate,
+            )
         except PopulationTooLargeError as error:
             raise SimulationError(str(error)) from None
         if order is None:
@@ -339,7 +300,6 @@ class Federation:
             except _TooFewError:
                 # Raised before anything was learnt from those who were not enough.
                 pass
-            tally.failed += 1
             aside = f", {tally.screened} were set aside" if tally.screened else ""
             order = self._machine.abort(f"{tally.diverged} clients diverged{aside}")
         elif not order.gives_up:
@@ -374,10 +334,6 @@ class Federation:
         """
         tally.cohort = order.slot_count
         self._downlink.start_round(order.round_number, self.parameters)
-        self.bytes_down += self._arrivals.wasted * self._downlink.whole
-        if self._takes_time:
-            now, wasted = self._arrivals.now, self._arrivals.wasted
-            tally.timed = time_figures(order, now, wasted, buffered=self._buffered is not None)
         self.took_part = []
         screen = Screen(
             self._config.screening,
@@ -427,7 +383,6 @@ class Federation:
         )
 
     def _train(self, order: Close, tally: Tally, screen: Screen) -> Iterator[Contribution]:
-        worth = self._training.worth(order)
         sent = self._training.results(
             order,
             self.plan,
@@ -444,13 +399,7 @@ class Federation:
             tally.add(client, tokens)
             self.bytes_up += client.upload_bytes
             self.took_part.append(client.client_name)
-            yield Contribution(
-                client.slot,
-                client.update,
-                client.example_count,
-                client.client_name,
-                worth[client.client_name],
-            )
+            yield Contribution(client.slot, client.update, client.example_count, client.client_name)
         # All that were yielded have been looked at by now.
         left = len(self.took_part) - len(screen.refused_slots)
         if not self._is_sampled and left < self._config.rounds.quorum:

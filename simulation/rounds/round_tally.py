@@ -4,7 +4,6 @@ import math
 from collections.abc import Collection
 
 from server.closing.close import Closed
-from server.machine.answers import Close
 from simulation.figures.metrics import Value
 from simulation.workers.pool import Trained
 
@@ -16,9 +15,7 @@ class Tally:
         self.cohort = 0
         self.diverged = 0
         self.screened = 0
-        self.failed = 0
         self.attacked: dict[str, Value] = {}
-        self.timed: dict[str, Value] = {}
         self.tokens = 0
         self.loss_sum = 0.0
         self.loss_tokens = 0
@@ -68,14 +65,6 @@ def attack_figures(
         "attackers_screened": len(set(sent) & set(refused_slots)),
         "attackers_weight": weight_of(closed, sent),
     }
-
-
-def time_figures(order: Close, clock_s: float, wasted: int, *, buffered: bool) -> dict[str, Value]:
-    """Return when a round closed, what came too late, and where rounds are buffered how old."""
-    figures: dict[str, Value] = {"clock_s": clock_s, "wasted": wasted}
-    if buffered:
-        figures |= {"mean_staleness": 0.0, "largest_staleness": 0} | order.staleness()
-    return figures
 
 
 def weight_of(closed: Closed, slots: Collection[int]) -> float | None:

@@ -28,7 +28,6 @@ from server.config.federation import make_plan
 from server.config.guarantee_rules import budget_of, sampled_places
 from server.releases.files import NewRelease
 from server.releases.publishing import NO_PREVIOUS
-from server.releases.starting_model import starting_parameters
 from simulation.config.attack import check_attack
 from simulation.config.simulation import SimulationConfig
 from simulation.figures.followed import check_followed, followed_perplexity
@@ -37,7 +36,6 @@ from simulation.figures.progress import Quiet, Reporter, tell
 from simulation.figures.threshold import Threshold
 from simulation.population.population import Population
 from simulation.rounds.attacks import Attackers
-from simulation.rounds.device_speeds import device_seconds
 from simulation.rounds.federation import Federation, Start
 from simulation.rounds.guarded_run import GuardedRun
 from simulation.runs.asked_devices import AskedDevices
@@ -169,16 +167,6 @@ class _Run:
         )
         self._tracker = ConvergenceTracker(config.convergence)
         self._stage_ends = _stage_ends(config)
-        self._seconds = (
-            None
-            if config.speeds is None
-            else device_seconds(
-                config.speeds,
-                population.clients,
-                local_epochs=config.training.local_epochs,
-                seed=config.seed,
-            )
-        )
         self._saved_at = time.monotonic()
         self._federation = self._at_last_checkpoint()
         for row in read_metrics(folder.folder):
@@ -251,7 +239,6 @@ class _Run:
                 self._pool,
                 guard=self._guarded,
                 attackers=self._attackers,
-                seconds=self._seconds,
                 releases=self._folder.releases,
             )
             if self._guarded is not None or self._config.aggregation.look_back:
@@ -274,41 +261,17 @@ class _Run:
                 bytes_up=int(figures.get("bytes_up") or 0),
                 clipping_norm=None if norm is None else float(norm),
                 typical_norm=None if typical is None else float(typical),
-                clock_s=float(figures.get("clock_s") or 0.0),
-                bases=self._bases_before(newest.record.round),
-                failed=self._failed_attempts(),
             ),
             guard=self._guarded,
             attackers=self._attackers,
-            seconds=self._seconds,
             releases=self._folder.releases,
         )
-
-    def _bases_before(self, round_number: int) -> dict[int, torch.Tensor]:
-        """Return the releases before a round that devices at work may start from."""
-        return {
-            known: torch.tensor(self._folder.read(known).parameters)
-            if known
-            else starting_parameters(self._config, self._plan)
-            for known in self._older_bases(round_number)
-        }
-
-    def _failed_attempts(self) -> dict[int, int]:
-        """Return how many attempts of each buffered round came to nothing."""
-        rows = read_metrics(self._folder.folder)
-        return {round_of(row): int(row.get("failed_attempts") or 0) for row in rows}
-
-    def _older_bases(self, round_number: int) -> range:
-        """Return the rounds before this one whose releases buffered rounds still need."""
-        buffered = self._config.rounds.buffered
-        stale = 0 if buffered is None else buffered.max_staleness
-        return range(max(0, round_number - stale), round_number)
 
     def _kept_rounds(self, round_number: int) -> set[int]:
         """Return the rounds whose releases are kept beside the newest and the best."""
         back = self._config.aggregation.look_back
         looked_at = range(max(0, round_number - back), round_number)
-        return {*self._stage_ends, *self._older_bases(round_number), *looked_at}
+        return {*self._stage_ends, *looked_at}
 
     def _evaluate(self, figures: dict[str, Value]) -> bool:
         """Add the validation figures where they are due; tell whether the model is the best."""
@@ -347,9 +310,9 @@ class _Run:
         waited = time.monotonic() - self._saved_at
         is_end = self._federation.is_finished or self._federation.round_number in self._stage_ends
         is_due = is_best or is_end or waited >= _CHECKPOINT_SECONDS
-        # Under a guarantee every round is recorded: one that is lost would be paid for twice. In
-        # buffered rounds later ones start from it, and a rule may look back to it.
-        is_needed = self._config.rounds.buffered is not None or self._config.aggregation.look_back
+        # Under a guarantee every round is recorded: one that is lost would be paid for twice. And a
+        # rule may look back to it.
+        is_needed = bool(self._config.aggregation.look_back)
         if not is_due and self._guarded is None and not is_needed:
             return
         self._folder.save(

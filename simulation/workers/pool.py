@@ -160,7 +160,6 @@ class WorkerPool:
         cohort: Sequence[tuple[int, str]],
         *,
         round_number: int,
-        counts_in: int | None = None,
         clipping_norm: float | None = None,
         generate: Generate = _nothing,
         keeps: bool = True,
@@ -175,8 +174,6 @@ class WorkerPool:
             parameters: What is released, flat float32, shape ``(elements,)``.
             cohort: Slot and name of each client.
             round_number: Round that the parameters are of, from 1.
-            counts_in: Round whose release the updates make, and whose states are kept; the same
-                if absent. Later in buffered rounds.
             clipping_norm: This round's, where it changes from round to round.
             generate: Makes a client's generated tensors, where the method has some.
             keeps: Whether clients keep what training leaves them with; else they stay as they were.
@@ -186,7 +183,6 @@ class WorkerPool:
         """
         self._tensors.parameters.copy_(parameters)
         states, optimisers = self._states, self._optimisers
-        kept_in = round_number if counts_in is None else counts_in
         jobs = [
             Job(
                 index,
@@ -194,10 +190,12 @@ class WorkerPool:
                 (name,),
                 round_number,
                 clipping_norm=clipping_norm,
-                state=states.newest(name, kept_in) if states else None,
-                next_state=states.place(name, kept_in) if states and keeps else None,
-                optimiser=optimisers.newest(name, kept_in) if optimisers else None,
-                next_optimiser=optimisers.place(name, kept_in) if optimisers and keeps else None,
+                state=states.newest(name, round_number) if states else None,
+                next_state=states.place(name, round_number) if states and keeps else None,
+                optimiser=optimisers.newest(name, round_number) if optimisers else None,
+                next_optimiser=optimisers.place(name, round_number)
+                if optimisers and keeps
+                else None,
             )
             for index, (_, name) in enumerate(cohort)
         ]

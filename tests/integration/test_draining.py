@@ -7,8 +7,6 @@ from server.operating.commands import Federation as Operated
 from tests.integration.conftest import Make
 from tests.integration.device import Device, code_of, next_lease
 from tests.integration.federation import Federation
-from tests.integration.real_device import await_rounds
-from tests.integration.test_buffered_rounds import BUFFERED
 
 
 def drain(federation: Federation) -> None:
@@ -52,26 +50,3 @@ def test_a_drained_round_waits_for_those_who_were_drawn_and_for_nobody_else(
     wait_ended(federation)
     (release,) = federation.releases()
     assert release.contribution_count == 3
-
-
-def test_a_buffered_round_without_its_quorum_is_left_to_the_next_start(
-    make_federation: Make,
-) -> None:
-    federation = make_federation(more_rounds=BUFFERED, deadline=2.0)
-    federation.start()
-    first, second = federation.enrol(2)
-    streams = [device.check_in() for device in (first, second)]
-    leases = [next_lease(stream) for stream in streams]
-    first.take_part(leases[0])
-    streams[1].cancel()
-
-    drain(federation)
-    wait_ended(federation)
-
-    assert federation.releases() == []
-    federation.start()
-    second.connect()
-    second.take_part(next_lease(second.check_in()))
-    await_rounds(federation, 1)
-    (release,) = federation.releases()
-    assert release.contribution_count == 2

@@ -63,13 +63,12 @@ class ChunkedRule(CountingRule):
         client_update: Tensor,
         example_count: int,
         *,
-        scale: float = 1.0,
         beside: Tensor | None = None,
     ) -> None:
         """Measure one update and keep it as it is to count; the example count plays no part."""
         kept = self._open_kept()
         taken = self._intake.take(slot, client_update, example_count, beside)
-        kept.append(taken.values, taken.factor * scale)
+        kept.append(taken.values, taken.factor)
         self._norms.append(taken.tensor_norms)
 
     def result(self) -> Tensor:

@@ -39,14 +39,13 @@ class WeightedRule(CountingRule):
         client_update: Tensor,
         example_count: int,
         *,
-        scale: float = 1.0,
         beside: Tensor | None = None,
     ) -> None:
         """Measure one update, weigh it and add it: two reads of it, no copy."""
         self._sum.open_sum()
         taken = self._intake.take(slot, client_update, example_count, beside)
         weights = self._weighing.weigh(taken, example_count)
-        self._sum.add(taken.values, weights, factor=taken.factor * scale)
+        self._sum.add(taken.values, weights, factor=taken.factor)
 
     def result(self) -> Tensor:
         """Return the weighted mean, in the sum's own memory; ends the rule.

@@ -59,7 +59,6 @@ def check(
     aggregation: AggregationSettings = MEAN,
     *,
     compression: CompressionSettings | None = None,
-    is_buffered: bool = False,
 ) -> None:
     check_personalisation(
         settings,
@@ -67,7 +66,6 @@ def check(
         privacy,
         aggregation,
         compression=compression,
-        is_buffered=is_buffered,
     )
 
 
@@ -119,25 +117,21 @@ ROUNDED = CompressionSettings(uplink="int8")
 
 
 @pytest.mark.parametrize(
-    ("aggregation", "compression", "is_buffered", "message"),
+    ("aggregation", "compression", "message"),
     [
-        (MeanSettings(server_step_size=1.5), None, False, "server_step_size above 1 carries"),
-        (MEAN, ROUNDED, False, "a compression that loses something"),
-        (MEAN, None, True, "rounds.buffered moves once more by old updates"),
+        (MeanSettings(server_step_size=1.5), None, "server_step_size above 1 carries"),
+        (MEAN, ROUNDED, "a compression that loses something"),
     ],
 )
 def test_running_statistics_must_stay_averages_of_the_clients(
     aggregation: AggregationSettings,
     compression: CompressionSettings | None,
-    is_buffered: bool,
     message: str,
 ) -> None:
     check(GlobalSettings(), WITH_NORM, NoNoise(), compression=LOSSLESS)
     # Without a batch norm, or where it stays on the device, all of them go.
     for method, schema in ((GlobalSettings(), UNTIED), (FedBnSettings(), WITH_NORM)):
-        check(
-            method, schema, NoNoise(), aggregation, compression=compression, is_buffered=is_buffered
-        )
+        check(method, schema, NoNoise(), aggregation, compression=compression)
 
     with pytest.raises(ValueError, match=f'{message}.*for a voice model.norm = "layer"'):
         check(
@@ -146,7 +140,6 @@ def test_running_statistics_must_stay_averages_of_the_clients(
             NoNoise(),
             aggregation,
             compression=compression,
-            is_buffered=is_buffered,
         )
 
 

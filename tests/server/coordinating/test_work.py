@@ -10,7 +10,7 @@ from server.config.rounds import RoundSettings
 from server.coordinating.device_evaluation import DeviceEvaluation
 from server.coordinating.work import Work
 from server.machine.answers import Phase
-from server.machine.synchronous import RoundMachine
+from server.machine.rounds import RoundMachine
 from server.uplink.acceptance import Intake
 from tests.server.round_hands import CountingSource
 

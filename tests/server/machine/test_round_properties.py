@@ -27,7 +27,7 @@ from server.machine.answers import (
     Receipt,
     Refused,
 )
-from server.machine.synchronous import RoundMachine
+from server.machine.rounds import RoundMachine
 
 POPULATION = [f"device-{number:04d}" for number in range(1, 5)]
 CLIENTS = st.sampled_from(POPULATION)

@@ -56,6 +56,8 @@ def test_every_preset_can_be_read_and_says_its_source(name: str) -> None:
         ("rounds.quorum=20", "cohort_size must be >= quorum 20"),
         ('aggregation={rule="norm-bounded"}', 'was removed; use .* or "geometric-median"$'),
         ('compression={uplink="float16"}', 'was removed; use compression.uplink = "bfloat16"$'),
+        ("rounds.buffered={concurrency=6}", "buffered was removed; .*rounds.over_selection$"),
+        ("speeds.slowest=20", r"\[speeds\] was removed; .*rounds.over_selection$"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_run_is_refused_with_its_reason(setting: str, message: str) -> None:

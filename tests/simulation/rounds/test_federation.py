@@ -15,7 +15,7 @@ from server.closing.summing import Contribution
 from server.config.federation import make_plan
 from simulation.config.simulation import SimulationConfig
 from simulation.population.population import Population
-from simulation.rounds.arrivals import SimulationError
+from simulation.rounds.attendance import SimulationError
 from simulation.rounds.federation import Federation
 from simulation.rounds.participation import SeededSource
 from simulation.workers.pool import WorkerPool

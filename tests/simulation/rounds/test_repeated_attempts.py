@@ -1,7 +1,7 @@
 """What clients keep to themselves when an attempt at a round comes to nothing, as devices do."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,8 @@ from server.config.federation import make_plan
 from server.machine.answers import Abort, Close
 from simulation.config.simulation import SimulationConfig
 from simulation.population.population import TextPopulation
-from simulation.rounds.arrivals import SynchronousArrivals
 from simulation.rounds.attacks import Attackers
+from simulation.rounds.attendance import next_order
 from simulation.rounds.federation import Federation
 from simulation.runs.runner import RunOptions, run_simulation
 from simulation.workers.pool import WorkerPool
@@ -42,15 +42,14 @@ COLLUDERS = ('attack={kind="little-is-enough", fraction=0.5, deviations=1.0}',)
 def orders(monkeypatch: pytest.MonkeyPatch) -> list[Close | Abort]:
     """Note how every attempt ends, and whose updates were acknowledged in it."""
     noted: list[Close | Abort] = []
-    next_order = SynchronousArrivals.next_order
 
-    def note(arrivals: SynchronousArrivals, names: Sequence[str]) -> Close | Abort | None:
-        order = next_order(arrivals, names)
+    def note(*args: Any, **named: Any) -> Close | Abort | None:
+        order = next_order(*args, **named)
         if order is not None:
             noted.append(order)
         return order
 
-    monkeypatch.setattr(SynchronousArrivals, "next_order", note)
+    monkeypatch.setattr("simulation.rounds.federation.next_order", note)
     return noted
 
 

@@ -27,7 +27,7 @@ from server.releases.files import read_release
 from simulation.config.simulation import SimulationConfig, config_from
 from simulation.figures.metrics import read_metrics
 from simulation.population.population import Population, TextPopulation
-from simulation.rounds.arrivals import SimulationError
+from simulation.rounds.attendance import SimulationError
 from simulation.runs.checkpoint import CheckpointError
 from simulation.runs.runner import RunOptions, run_simulation
 from tests.simulation.runs.test_runner import RunKilledError, StopsAfter

@@ -20,7 +20,7 @@ from server.machine.answers import (
 )
 from server.machine.cohort import CohortOverflowError, PopulationTooLargeError
 from server.machine.life import RoundStateError
-from server.machine.synchronous import RoundMachine
+from server.machine.rounds import RoundMachine
 
 FIVE = [f"device-{number:04d}" for number in range(1, 6)]
 MESSAGE = bytes(16)

@@ -111,11 +111,6 @@ class RoundMachine(RoundLife):
         present = self._book.present() if self._book else set()
         return len(present - self._commits.clients)
 
-    @property
-    def going_on(self) -> frozenset[bytes]:
-        """Return the nonces of leases that outlast a round: none here."""
-        return frozenset()
-
     def open_round(self, population: Sequence[str], now: float) -> bool:
         """Open the next round, or return False when too few devices are enrolled.
 
