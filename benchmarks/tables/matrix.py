@@ -5,7 +5,7 @@ from pathlib import Path
 
 from benchmarks.tables.definition import TableDefinition
 from benchmarks.tables.records import Outcome, RunRecord
-from benchmarks.tables.report import Rows, write_document
+from benchmarks.tables.report import Rows, write_document, write_page
 from benchmarks.tables.robustness import BETWEEN
 from simulation.figures.metrics import Figures, read_metrics
 
@@ -73,7 +73,7 @@ def write_matrix(
                 for attack in attacks
             ]
             lines.append(f"| {rule} | {' | '.join(cells)} |")
-    (folder / f"{name}.md").write_text("\n".join(lines) + "\n")
+    write_page(folder / f"{name}.md", "\n".join(lines) + "\n")
 
 
 def _cell(figures: Mapping[str, float | None], name: str, first: str) -> str:

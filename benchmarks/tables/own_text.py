@@ -13,7 +13,7 @@ import msgspec
 
 from benchmarks.tables.definition import TableDefinition
 from benchmarks.tables.records import Outcome, RunRecord
-from benchmarks.tables.report import FLOORS, Rows, figures_of, write_document
+from benchmarks.tables.report import FLOORS, Rows, figures_of, write_document, write_page
 from simulation.figures.metrics import Figures
 from simulation.figures.plots import write_figure
 from simulation.runs.checkpoint import FINE_TUNED_FILE
@@ -93,7 +93,7 @@ def write_own_text(
         against=msgspec.to_builtins(compared),
         users=users,
     )
-    (folder / f"{name}.md").write_text(_markdown(name, table, whole, compared, command))
+    write_page(folder / f"{name}.md", _markdown(name, table, whole, compared, command))
     _draw(users, rivals, folder / f"{name}.png")
 
 

@@ -12,6 +12,7 @@ from benchmarks.tables.records import RunRecord
 from simulation.figures.plots import plot_bars, plot_runs, plot_table
 
 FLOORS = ("unigram", "bigram")
+BY_HAND = "\n<!-- Written by hand; making the table again keeps what follows. -->\n"
 
 Final = Mapping[str, float | int | str | None]
 Rows = Mapping[str, Mapping[str, float | None]]
@@ -70,6 +71,12 @@ def write_document(
     (folder / f"{name}.json").write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
 
 
+def write_page(path: Path, table: str) -> None:
+    """Write a table's page, and keep what was written below the former one by hand."""
+    former = path.read_text() if path.exists() else ""
+    path.write_text(table + "".join(former.partition(BY_HAND)[1:]))
+
+
 def write_report(
     name: str,
     table: TableDefinition,
@@ -93,7 +100,7 @@ def write_report(
     remarks = [
         *_remarks(table, rows, {row: _by_seed(table, of_row) for row, of_row in runs.items()})
     ]
-    (folder / f"{name}.md").write_text(_markdown(table, rows, command, remarks))
+    write_page(folder / f"{name}.md", _markdown(table, rows, command, remarks))
     first = {row: of_row[0] for row, of_row in runs.items()}
     _draw(table, rows, folder / f"{name}.png", first)
 

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.tables.definition import Row, TableDefinition
 from benchmarks.tables.matrix import write_matrix
 from benchmarks.tables.records import RunRecord
-from benchmarks.tables.report import Final, figures_of, write_report
+from benchmarks.tables.report import BY_HAND, Final, figures_of, write_report
 
 FIGURES = ("test_perplexity", "bytes_up")
 
@@ -98,3 +98,17 @@ def test_a_matrix_says_how_many_seeds_a_rule_lost(tmp_path: Path) -> None:
     assert "| mean | 50.0, 1 of 2 lost |" in written
     assert "| median | lost |" in written
     assert "| krum |  |" in written
+
+
+def test_a_table_made_again_keeps_what_was_written_below_it_by_hand(tmp_path: Path) -> None:
+    page = tmp_path / "t.md"
+    for perplexity in (100.0, 90.0):
+        runs = {"int8": runs_of("int8", finals_of((perplexity, 157.0)))}
+        rows = {"int8": figures_of([run.final for run in runs["int8"]], FIGURES)}
+        write_report("t", table_of("int8"), rows, tmp_path, command="c", runs=runs)
+        if perplexity == 100.0:
+            page.write_text(page.read_text() + BY_HAND + "\nRead it so.\n")
+
+    assert "| int8 | 90.0 |" in page.read_text()
+    assert page.read_text().endswith("\nRead it so.\n")
+    assert page.read_text().count(BY_HAND) == 1
