@@ -12,7 +12,7 @@ lose are counted.
 
 from benchmarks.tables.keyboard import QUICK, TABLES
 from benchmarks.tables.maker import make_tables
-from benchmarks.tables.own_text import write_own_text
+from benchmarks.tables.own_text import with_own_text, write_own_text
 
 
 def main() -> None:
@@ -23,6 +23,7 @@ def main() -> None:
         TABLES,
         QUICK,
         write=write_own_text,
+        measure=with_own_text,
     )
 
 

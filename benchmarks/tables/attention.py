@@ -34,7 +34,9 @@ def _fraction(rate: float, rounds: int) -> tuple[str, ...]:
     return (f"rounds.participation_rate={rate}", *_length(rounds))
 
 
-def _central(partition: str, rounds: int, parts: int = 1, run: str | None = None) -> Row:
+def _central(
+    partition: str, rounds: int, parts: int = 1, run: tuple[str, str] | None = None
+) -> Row:
     """Return the same model and optimiser in one place: a round is a pass over a part of the text.
 
     Its steps are a quarter as large: those of the clients are averaged, and at their size a single
@@ -126,7 +128,7 @@ TABLES = {
         title="Randomisation by each client (Eq. 6), FedAtt literal, PTB, 2.8 million tokens a run",
         preset="fedatt-ptb",
         rows=(
-            Row("β = 0", (*LITERAL, *PTB_LENGTH), x=0.0, run="fedatt-ptb/FedAtt--literal"),
+            Row("β = 0", (*LITERAL, *PTB_LENGTH), x=0.0, run=("fedatt-ptb", "FedAtt, literal")),
             *(
                 Row(
                     f"β = {beta:g}",
@@ -139,7 +141,7 @@ TABLES = {
                 )
                 for beta in (0.001, 0.005, 0.01, 0.05)
             ),
-            _central("iid", 3, run="fedatt-ptb/central"),
+            _central("iid", 3, run=("fedatt-ptb", "central")),
         ),
         setting="randomisation magnitude β",
         minutes=MINUTES_PER_MILLION_TOKENS * 2.8 * 4,
@@ -148,7 +150,7 @@ TABLES = {
         title="Model scale, FedAvg, PTB, 2.8 million tokens a run; large as 20 steps",
         preset="fedatt-ptb",
         rows=(
-            Row("small (300), tied", (*FEDAVG, *PTB_LENGTH), run="fedatt-ptb/FedAvg"),
+            Row("small (300), tied", (*FEDAVG, *PTB_LENGTH), run=("fedatt-ptb", "FedAvg")),
             *(
                 Row(
                     f"{name} ({hidden}), {'tied' if tied else 'untied'}",
@@ -176,7 +178,7 @@ TABLES = {
                     "rounds={cap=1, cohort_size=1, quorum=1, deadline_s=600.0}",
                 ),
             ),
-            _central("iid", 3, run="fedatt-ptb/central"),
+            _central("iid", 3, run=("fedatt-ptb", "central")),
         ),
         # Medium costs about three times as much a token as small.
         minutes=MINUTES_PER_MILLION_TOKENS * (2.8 + 2.8 * 2 * 3 + 1),

@@ -64,7 +64,7 @@ TABLES = {
         "NUS SMS, every phone user a client, the other forms",
         "keyboard-sms",
         (
-            Row(PLAIN, LENGTH, SEEDS[:1], run="compression-sms/float32"),
+            Row(PLAIN, LENGTH, SEEDS[:1], run=("compression-sms", PLAIN)),
             *_rows(_OTHERS, SEEDS[:1], LENGTH),
         ),
         1.5,

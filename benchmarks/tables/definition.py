@@ -14,15 +14,15 @@ class Row:
         settings: Changes to the table's preset, as ``sotto-simulate --set`` takes them.
         seeds: Seeds of the runs.
         x: Position on the picture's axis, where the table varies one number.
-        run: Folder of the runs below ``--runs`` where another table's row has the same settings
-            and its runs serve here too; None is a folder of this row's own.
+        run: Table and row whose runs serve here too, because their settings and curve are the
+            same; None if the runs are this row's own.
     """
 
     name: str
     settings: tuple[str, ...]
     seeds: tuple[int, ...] = (1,)
     x: float | None = None
-    run: str | None = None
+    run: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)

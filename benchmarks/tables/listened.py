@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.tables.definition import TableDefinition
+from benchmarks.tables.records import Outcome, RunRecord, rounds_with
 from benchmarks.tables.report import Rows, figures_of, write_report
 from simulation.figures.metrics import Figures, read_metrics, round_of
 from simulation.listening.commands import RECOGNISER_FILE, ListenRequest, listen_to_run
@@ -24,12 +25,13 @@ _SOON = ("rounds_to_level", "train_s_to_level")
 FIGURES = ("test_mel_l1", *HEARD, "train_s", "megabytes", *_SOON)
 
 
-def listen_once(folder: Path, data: Path | None, final: Figures) -> Figures:
+def listen_once(table: TableDefinition, folder: Path, data: Path | None, final: Figures) -> Outcome:
     """Return a finished run's figures with what its voice sounds like, what it took and sent.
 
-    The recogniser lies beside the table's runs, which hold out the same clips.
+    The recogniser lies beside the runs of the table, which hold out the same clips.
 
     Args:
+        table: Not needed.
         folder: Of the run; listened to if that was not done before.
         data: Where its data set lies.
         final: The run's own figures.
@@ -40,19 +42,24 @@ def listen_once(folder: Path, data: Path | None, final: Figures) -> Figures:
             folder=path.parent,
             clip_count=CLIPS,
             training=TrainingSettings(epochs=EPOCHS),
-            recogniser=folder.parents[1] / RECOGNISER_FILE,
+            recogniser=folder.parent / RECOGNISER_FILE,
         )
         listen_to_run(folder, data, request)
-    voice = [row for row in _report(folder).voices if row.kind == "voice"][-1]
+    report = msgspec.json.decode(path.read_bytes(), type=ListeningReport)
+    voice = [row for row in report.voices if row.kind == "voice"][-1]
     rounds = read_metrics(folder)
     # Under a guarantee a round tells no bytes.
     sent = sum(float(rounds[-1].get(way) or 0) for way in ("bytes_down", "bytes_up"))
-    return {
-        **final,
-        **_heard(voice),
-        "train_s": sum(float(row["round_s"] or 0) for row in rounds),
-        "megabytes": sent / 1e6 if sent else None,
-    }
+    return Outcome(
+        final={
+            **final,
+            **_heard(voice),
+            "train_s": sum(float(row["round_s"] or 0) for row in rounds),
+            "megabytes": sent / 1e6 if sent else None,
+        },
+        rounds=rounds_with(folder, FOLLOWED, "round_s"),
+        more={"around": {row.voice: _heard(row) for row in report.voices if row.kind != "voice"}},
+    )
 
 
 def write_listened(
@@ -62,7 +69,7 @@ def write_listened(
     folder: Path,
     *,
     command: str,
-    runs: Mapping[str, Sequence[Path]],
+    runs: Mapping[str, Sequence[RunRecord]],
 ) -> None:
     """Write ``NAME.json``, ``NAME.md`` and ``NAME.png``, with the ceiling and the floors.
 
@@ -74,18 +81,12 @@ def write_listened(
         rows: Figures by row.
         folder: Where to write.
         command: What made the table.
-        runs: Folders of each row's runs, all listened to, and followed where the table asks how
-            soon.
+        runs: Each row's runs, followed where the table asks how soon.
     """
     everyone = [run for of_row in runs.values() for run in of_row]
     around = {
-        row.voice: {
-            name: float(value)
-            for name, value in _heard(row).items()
-            if isinstance(value, int | float)
-        }
-        for row in _report(everyone[0]).voices
-        if row.kind != "voice"
+        voice: {name: float(value) for name, value in heard.items() if value is not None}
+        for voice, heard in everyone[0].more["around"].items()
     }
     if _SOON[0] in table.figures:
         level = max(_followed(run)[-1][1] for run in everyone)
@@ -101,14 +102,10 @@ def _heard(voice: VoiceFigures) -> Figures:
     return {name: getattr(voice, name) for name in HEARD}
 
 
-def _report(run: Path) -> ListeningReport:
-    return msgspec.json.decode((run / FOLDER / FIGURES_FILE).read_bytes(), type=ListeningReport)
-
-
-def _followed(run: Path) -> list[tuple[int, float, float]]:
+def _followed(run: RunRecord) -> list[tuple[int, float, float]]:
     """Return the rounds that were measured: number, mel L1, seconds of training until then."""
     seconds, found = 0.0, []
-    for row in read_metrics(run):
+    for row in run.rounds:
         seconds += float(row["round_s"] or 0)
         loss = row.get(FOLLOWED)
         if isinstance(loss, int | float):
@@ -116,7 +113,7 @@ def _followed(run: Path) -> list[tuple[int, float, float]]:
     return found
 
 
-def _soon(run: Path, level: float) -> Figures:
+def _soon(run: RunRecord, level: float) -> Figures:
     """Return when a run first was as good as that."""
     number, _, seconds = next(point for point in _followed(run) if point[1] <= level)
     return {"rounds_to_level": number, "train_s_to_level": seconds}

@@ -1,21 +1,27 @@
 """Make results tables run by run, and go on where a stopped command ended.
 
-Every run lies in a folder of its own below ``--runs`` and is not run again. After each run the
-table is written anew to ``--out`` as JSON, Markdown and PNG. Short runs keep several processors
-busy where commands with ``--workers 1`` and a ``--share`` each run side by side; the same command
-without a share then writes the table.
+A finished run is a line of ``TABLE.jsonl`` below ``--runs`` and is not made again; one under way
+lies in a folder below ``--work`` and goes on. After each run the table is written anew to ``--out``
+as JSON, Markdown and PNG. Short runs keep several processors busy where commands with
+``--workers 1`` and a ``--share`` each run side by side; the same command without a share then
+writes the table.
 """
 
 import argparse
+import hashlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+import msgspec
+
 from benchmarks.tables.definition import Row, TableDefinition
+from benchmarks.tables.records import Outcome, RunRecord, append_record, find_record, rounds_with
 from benchmarks.tables.report import Writer, figures_of, write_report
 from simulation.config.overrides import parse_override
 from simulation.config.simulation import SimulationConfig, config_from, read_tables, with_settings
@@ -30,9 +36,8 @@ from simulation.runs.runner import RunOptions, run_simulation
 from simulation.workers.pool import processor_count
 
 T = TypeVar("T")
-Measure = Callable[[Path, Path | None, Figures], Figures]
-"""Return more figures of a run: of its folder, with the data's, and of its own; those of a lost run
-are none."""
+Measure = Callable[[TableDefinition, Path, Path | None, Figures], Outcome]
+"""Measure a run by its table, its folder, the folder of data and its final figures, if any."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,7 @@ class Maker:
         self._measure = measure
         self._data: Path | None = arguments.data
         self._runs: Path = arguments.runs
+        self._work: Path = arguments.work
         self._out: Path = arguments.out
         self._workers: int = arguments.workers or processor_count()
         self._together: int = arguments.together
@@ -91,29 +97,26 @@ class Maker:
     def run_share(self, name: str, table: TableDefinition) -> None:
         """Run this command's part of a table's runs, and write no table."""
         for row, seed in self._share.taken(seed_by_seed(table)):
-            self._run(table, row, seed, self._folder_of(name, row, seed))
+            self._run(name, table, row, seed)
 
     def make(self, name: str, table: TableDefinition) -> dict[str, dict[str, float | None]]:
         """Run every row with every seed and return the figures by row."""
         floors = self._floors(table)
         rows = dict(floors)
-        folders: dict[str, list[Path]] = {row.name: [] for row in table.rows}
-        finals: dict[str, list[Figures]] = {row.name: [] for row in table.rows}
+        runs: dict[str, list[RunRecord]] = {row.name: [] for row in table.rows}
         command = f"python -m {self._module} --data DATA --only {name}{self._said}"
         for row, seed in seed_by_seed(table):
-            folder = self._folder_of(name, row, seed)
-            finals[row.name].append(self._run(table, row, seed, folder))
-            folders[row.name].append(folder)
-            done = {
-                other: figures_of(runs, table.figures) for other, runs in finals.items() if runs
+            runs[row.name].append(self._run(name, table, row, seed))
+            done = {other: of_row for other, of_row in runs.items() if of_row}
+            rows = {
+                **floors,
+                **{
+                    other: figures_of([run.final for run in of_row], table.figures)
+                    for other, of_row in done.items()
+                },
             }
-            rows = {**floors, **done}
-            over = {other: of_row for other, of_row in folders.items() if of_row}
-            self._write(name, table, rows, self._out, command=command, runs=over)
+            self._write(name, table, rows, self._out, command=command, runs=done)
         return rows
-
-    def _folder_of(self, name: str, row: Row, seed: int) -> Path:
-        return self._runs / (row.run or f"{name}/{_folder_name(row)}") / f"seed-{seed}"
 
     def _floors(self, table: TableDefinition) -> dict[str, dict[str, float | None]]:
         """Return what counting words comes to, where the table is about words."""
@@ -124,13 +127,37 @@ class Maker:
             floor: dict(figures) for floor, figures in baseline_figures(as_text(population)).items()
         }
 
-    def _run(self, table: TableDefinition, row: Row, seed: int, folder: Path) -> Figures:
+    def _run(self, name: str, table: TableDefinition, row: Row, seed: int) -> RunRecord:
+        """Return the record of a run, which is made first if it is missing."""
         config, tables = configured(table, *row.settings, *self._rounds, f"seed={seed}")
+        of_table, of_row = row.run or (name, row.name)
+        records = self._runs / f"{of_table}.jsonl"
+        found = find_record(records, of_row, seed, tables)
+        if found is not None:
+            return found
+        folder = self._work / of_table / _folder_name(of_row, tables)
+        outcome = self._measure(
+            table, folder, self._data, self._simulate(table, row, config, tables, folder)
+        )
+        record = RunRecord(
+            row=of_row, seed=seed, configuration=tables, **msgspec.structs.asdict(outcome)
+        )
+        append_record(records, record)
+        return record
+
+    def _simulate(
+        self,
+        table: TableDefinition,
+        row: Row,
+        config: SimulationConfig,
+        tables: dict[str, Any],  # TOML values.
+        folder: Path,
+    ) -> Figures:
         population = self._population(config)
         if population.partition is not None:
             keep_partition(folder, population.partition)
         with ProgressReport(
-            f"{row.name}, seed {seed}", first_round=1, last_round=config.rounds.cap
+            f"{row.name}, seed {config.seed}", first_round=1, last_round=config.rounds.cap
         ) as report:
             options = RunOptions(
                 worker_count=self._workers,
@@ -139,13 +166,12 @@ class Maker:
                 device=self._device,
             )
             try:
-                final = run_simulation(config, tables, population, folder, options)
+                return run_simulation(config, tables, population, folder, options)
             except SimulationError as error:
                 if not table.may_be_lost:
                     raise
-                tell([f"{row.name}, seed {seed} is lost: {error}"])
-                final = {}
-        return self._measure(folder, self._data, final)
+                tell([f"{row.name}, seed {config.seed} is lost: {error}"])
+                return {}
 
     def _population(self, config: SimulationConfig) -> Population:
         key = (config.data, config.vocabulary)
@@ -175,8 +201,16 @@ def seed_by_seed(table: TableDefinition) -> list[tuple[Row, int]]:
     return sorted(runs, key=lambda run: run[1])
 
 
-def _folder_name(row: Row) -> str:
-    return "".join(letter if letter.isalnum() else "-" for letter in row.name)
+def _folder_name(row: str, tables: Mapping[str, Any]) -> str:  # TOML values.
+    """Return a folder's name in plain letters, which no run of other settings or seed has."""
+    digest = hashlib.sha256(msgspec.json.encode(tables, order="deterministic")).hexdigest()
+    return f"{re.sub('[^A-Za-z0-9._-]+', '-', row)}-{digest[:12]}"
+
+
+def with_curve(table: TableDefinition, folder: Path, data: Path | None, final: Figures) -> Outcome:
+    """Return a run's figures and the curve that its table's picture shows."""
+    rounds = rounds_with(folder, table.curve) if table.curve is not None else []
+    return Outcome(final=dict(final), rounds=rounds)
 
 
 def flat(tables: Mapping[str, Mapping[str, Mapping[str, float | None]]]) -> dict[str, float]:
@@ -197,7 +231,7 @@ def make_tables(
     quick: Mapping[str, TableDefinition],
     *,
     write: Writer = write_report,
-    measure: Measure = lambda folder, data, final: final,
+    measure: Measure = with_curve,
 ) -> None:
     """Make the tables that the command line asks for.
 
@@ -207,7 +241,7 @@ def make_tables(
         tables: Every table by name.
         quick: What ``--quick`` makes instead, in a temporary folder.
         write: Writes a table after each of its runs.
-        measure: Adds to a run's figures.
+        measure: Says what is kept of a finished run.
     """
     arguments = _parser(description, tables).parse_args()
     if arguments.data is None and "SOTTO_DATA" in os.environ:
@@ -220,7 +254,8 @@ def make_tables(
         chosen = {name: tables[name] for name in arguments.only or tables}
         if arguments.quick:
             chosen = dict(quick)
-            arguments.runs, arguments.out = Path(scratch, "runs"), Path(scratch, "results")
+            arguments.runs, arguments.work = Path(scratch, "runs"), Path(scratch, "work")
+            arguments.out = Path(scratch, "results")
         maker = Maker(arguments, module, write, measure)
         if arguments.share.of > 1:
             for name, table in chosen.items():
@@ -246,7 +281,16 @@ def _parser(description: str, tables: Mapping[str, TableDefinition]) -> argparse
     parser.add_argument("--only", action="append", choices=sorted(tables), help="make this table")
     parser.add_argument("--data", type=Path, help="folder with the data sets ($SOTTO_DATA)")
     parser.add_argument(
-        "--runs", type=Path, default=Path("docs/results/runs"), help="folder of the runs"
+        "--runs",
+        type=Path,
+        default=Path("docs/results/runs"),
+        help="folder of finished runs' lines",
+    )
+    parser.add_argument(
+        "--work",
+        type=Path,
+        default=Path("runs/tables"),
+        help="folder of runs under way; a finished run's may be deleted (default: runs/tables)",
     )
     parser.add_argument("--out", type=Path, default=Path("docs/results"), help="folder of tables")
     parser.add_argument("--workers", type=int, help="processes that train (default: one a core)")

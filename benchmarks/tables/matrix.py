@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.tables.definition import TableDefinition
-from benchmarks.tables.report import Rows, write_document
+from benchmarks.tables.records import Outcome, RunRecord
+from benchmarks.tables.report import Rows, write_document, write_page
 from benchmarks.tables.robustness import BETWEEN
 from simulation.figures.metrics import Figures, read_metrics
 
@@ -12,19 +13,22 @@ _UNREADABLE = 1e6
 """From here on a figure is told as a power of ten: of a perplexity, that its model is destroyed."""
 
 
-def with_heaviest_round(folder: Path, data: Path | None, final: Figures) -> Figures:
+def with_heaviest_round(
+    table: TableDefinition, folder: Path, data: Path | None, final: Figures
+) -> Outcome:
     """Return a run's figures with the attackers' largest share of the sum in any round.
 
     Their mean over rounds hides what one round did; and a lost run has a share to tell as well.
 
     Args:
+        table: Not needed.
         folder: Of the run.
         data: Not needed.
         final: The run's own figures; none of a lost run.
     """
     shares = [row.get("attackers_weight") for row in read_metrics(folder)]
     weighed = [float(share) for share in shares if isinstance(share, int | float)]
-    return {**final, "attackers_largest_weight": max(weighed, default=None)}
+    return Outcome(final={**final, "attackers_largest_weight": max(weighed, default=None)})
 
 
 def write_matrix(
@@ -34,7 +38,7 @@ def write_matrix(
     folder: Path,
     *,
     command: str,
-    runs: Mapping[str, Sequence[Path]],
+    runs: Mapping[str, Sequence[RunRecord]],
 ) -> None:
     """Write ``NAME.json`` and ``NAME.md``: a line for each rule, a column for each attack.
 
@@ -47,13 +51,13 @@ def write_matrix(
         rows: Figures by row, of those that have run.
         folder: Where to write.
         command: What made the table.
-        runs: Folders of each row's runs; only their number is told.
+        runs: Each row's runs; only their number is told.
     """
     write_document(name, table, rows, folder, command=command)
     names = [tuple(row.name.split(BETWEEN)) for row in table.rows]
     rules = list(dict.fromkeys(rule for rule, _ in names))
     attacks = list(dict.fromkeys(attack for _, attack in names))
-    counts = sorted({len(folders) for folders in runs.values() if folders}) or [0]
+    counts = sorted({len(of_row) for of_row in runs.values() if of_row}) or [0]
     seeds = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     lines = [
         f"# {table.title}",
@@ -69,7 +73,7 @@ def write_matrix(
                 for attack in attacks
             ]
             lines.append(f"| {rule} | {' | '.join(cells)} |")
-    (folder / f"{name}.md").write_text("\n".join(lines) + "\n")
+    write_page(folder / f"{name}.md", "\n".join(lines) + "\n")
 
 
 def _cell(figures: Mapping[str, float | None], name: str, first: str) -> str:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from benchmarks.tables.definition import TableDefinition
-from benchmarks.tables.report import FLOORS, Final, Rows, figures_of, write_document
-from simulation.figures.metrics import Value
+from benchmarks.tables.records import Outcome, RunRecord
+from benchmarks.tables.report import FLOORS, Rows, figures_of, write_document, write_page
+from simulation.figures.metrics import Figures
 from simulation.figures.plots import write_figure
-from simulation.runs.checkpoint import FINAL_FILE, FINE_TUNED_FILE
+from simulation.runs.checkpoint import FINE_TUNED_FILE
 from simulation.runs.own_figures import (
     Comparison,
     OwnFigures,
@@ -36,6 +37,25 @@ COMPARED = {"accuracy": "top-1 recall", "keystroke_savings": "keystroke savings"
 _DECIMALS = 5
 
 
+def with_own_text(
+    table: TableDefinition, folder: Path, data: Path | None, final: Figures
+) -> Outcome:
+    """Return a run's figures with those of every user, fine-tuned too where users were.
+
+    Args:
+        table: Not needed.
+        folder: Of the run.
+        data: Not needed.
+        final: The run's own figures.
+    """
+    more: dict[str, object] = {"own": own_figures(folder)}
+    tuned = folder / FINE_TUNED_FILE
+    if tuned.exists():
+        epochs = msgspec.json.decode(tuned.read_bytes(), type=dict[int, object])
+        more["fine_tuned"] = {str(after): own_figures(folder, fine_tuned=after) for after in epochs}
+    return Outcome(final=dict(final), more=more)
+
+
 def write_own_text(
     name: str,
     table: TableDefinition,
@@ -43,7 +63,7 @@ def write_own_text(
     folder: Path,
     *,
     command: str,
-    runs: Mapping[str, Sequence[Path]],
+    runs: Mapping[str, Sequence[RunRecord]],
 ) -> None:
     """Write ``NAME.json``, ``NAME.md`` and ``NAME.png``.
 
@@ -53,9 +73,9 @@ def write_own_text(
         rows: Figures by row, baselines first.
         folder: Where to write.
         command: What made the table.
-        runs: Folders of each row's runs.
+        runs: Each row's runs.
     """
-    epochs = _tuned_epochs(runs[GLOBAL][0])
+    epochs = [int(after) for after in runs[GLOBAL][0].more["fine_tuned"]]
     own = _own(runs, epochs)
     whole = _behind_global(rows, _tuned_rows(table, runs[GLOBAL], epochs))
     best = max((tuned_row(after) for after in epochs), key=lambda row: whole[row]["accuracy"] or 0)
@@ -73,7 +93,7 @@ def write_own_text(
         against=msgspec.to_builtins(compared),
         users=users,
     )
-    (folder / f"{name}.md").write_text(_markdown(name, table, whole, compared, command))
+    write_page(folder / f"{name}.md", _markdown(name, table, whole, compared, command))
     _draw(users, rivals, folder / f"{name}.png")
 
 
@@ -106,32 +126,27 @@ def tuned_row(epochs: int) -> str:
     return f"{GLOBAL}, fine-tuned {epochs} epoch{'' if epochs == 1 else 's'}"
 
 
-def _tuned_epochs(folder: Path) -> list[int]:
-    """Return after how many epochs the global model's users were scored."""
-    file = (folder / FINE_TUNED_FILE).read_bytes()
-    return list(msgspec.json.decode(file, type=dict[int, object]))
-
-
-def _own(runs: Mapping[str, Sequence[Path]], epochs: Sequence[int]) -> dict[str, list[OwnFigures]]:
+def _own(
+    runs: Mapping[str, Sequence[RunRecord]], epochs: Sequence[int]
+) -> dict[str, list[OwnFigures]]:
     """Return each model's figures of every user, one entry a seed."""
-    own = {row: [own_figures(folder) for folder in folders] for row, folders in runs.items()}
+    own = {row: [run.more["own"] for run in of_row] for row, of_row in runs.items()}
     tuned = {
-        tuned_row(after): [own_figures(folder, fine_tuned=after) for folder in runs[GLOBAL]]
+        tuned_row(after): [run.more["fine_tuned"][str(after)] for run in runs[GLOBAL]]
         for after in epochs
     }
     return _behind_global(own, tuned)
 
 
 def _tuned_rows(
-    table: TableDefinition, folders: Sequence[Path], epochs: Sequence[int]
+    table: TableDefinition, runs: Sequence[RunRecord], epochs: Sequence[int]
 ) -> dict[str, dict[str, float | None]]:
     """Return the rows of the fine-tuned models, from the final figures of the global one."""
-    finals = [_final(folder) for folder in folders]
     return {
         tuned_row(after): figures_of(
             [
-                {name: final.get(f"fine_tuned_{after}_{name}") for name in table.figures}
-                for final in finals
+                {name: run.final.get(f"fine_tuned_{after}_{name}") for name in table.figures}
+                for run in runs
             ],
             table.figures,
         )
@@ -176,10 +191,6 @@ def _over_seeds(own: Sequence[OwnFigures], rival: Sequence[OwnFigures], figure: 
         spread=overall.spread,
         seeds=len(pairs),
     )
-
-
-def _final(folder: Path) -> Final:
-    return msgspec.json.decode((folder / FINAL_FILE).read_bytes(), type=dict[str, Value])
 
 
 def _rounded(figures: OwnFigures) -> dict[str, dict[str, float]]:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Protocol
 
 from benchmarks.tables.definition import TableDefinition
-from simulation.figures.metrics import read_metrics
+from benchmarks.tables.records import RunRecord
 from simulation.figures.plots import plot_bars, plot_runs, plot_table
-from simulation.runs.checkpoint import FINAL_FILE
 
 FLOORS = ("unigram", "bigram")
+BY_HAND = "\n<!-- Written by hand; making the table again keeps what follows. -->\n"
 
 Final = Mapping[str, float | int | str | None]
 Rows = Mapping[str, Mapping[str, float | None]]
@@ -29,7 +29,7 @@ class Writer(Protocol):
         folder: Path,
         *,
         command: str,
-        runs: Mapping[str, Sequence[Path]],
+        runs: Mapping[str, Sequence[RunRecord]],
     ) -> None:
         """Write the table's files into a folder."""
 
@@ -71,6 +71,12 @@ def write_document(
     (folder / f"{name}.json").write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
 
 
+def write_page(path: Path, table: str) -> None:
+    """Write a table's page, and keep what was written below the former one by hand."""
+    former = path.read_text() if path.exists() else ""
+    path.write_text(table + "".join(former.partition(BY_HAND)[1:]))
+
+
 def write_report(
     name: str,
     table: TableDefinition,
@@ -78,7 +84,7 @@ def write_report(
     folder: Path,
     *,
     command: str,
-    runs: Mapping[str, Sequence[Path]],
+    runs: Mapping[str, Sequence[RunRecord]],
 ) -> None:
     """Write ``NAME.json``, ``NAME.md`` and ``NAME.png``.
 
@@ -88,14 +94,14 @@ def write_report(
         rows: Figures by row, baselines first.
         folder: Where to write.
         command: What made the table.
-        runs: Folders of each row's runs; the picture shows the first.
+        runs: Each row's runs; the picture shows the first.
     """
     write_document(name, table, rows, folder, command=command)
     remarks = [
-        *_remarks(table, rows, {row: _by_seed(table, folders) for row, folders in runs.items()})
+        *_remarks(table, rows, {row: _by_seed(table, of_row) for row, of_row in runs.items()})
     ]
-    (folder / f"{name}.md").write_text(_markdown(table, rows, command, remarks))
-    first = {row: folders[0] for row, folders in runs.items()}
+    write_page(folder / f"{name}.md", _markdown(table, rows, command, remarks))
+    first = {row: of_row[0] for row, of_row in runs.items()}
     _draw(table, rows, folder / f"{name}.png", first)
 
 
@@ -135,23 +141,21 @@ def _cell(figures: Mapping[str, float | None], name: str) -> str:
     return f"{value:.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}")
 
 
-_OfSeeds = Mapping[str, Mapping[str, float]]
+_OfSeeds = Mapping[int, Mapping[str, float]]
 """Figures by seed, each by name."""
 
 
-def _by_seed(table: TableDefinition, folders: Sequence[Path]) -> _OfSeeds:
+def _by_seed(table: TableDefinition, runs: Sequence[RunRecord]) -> _OfSeeds:
     """Return the figures that rows are compared by, of each run that has them."""
     names = {table.figures[0], *table.fractions}
-    found = {}
-    for folder in folders:
-        path = folder / FINAL_FILE
-        final = json.loads(path.read_text()) if path.exists() else {}
-        found[folder.name] = {
+    return {
+        run.seed: {
             name: float(value)
             for name in names
-            if isinstance(value := final.get(name), int | float)
+            if isinstance(value := run.final.get(name), int | float)
         }
-    return found
+        for run in runs
+    }
 
 
 def _remarks(table: TableDefinition, rows: Rows, runs: Mapping[str, _OfSeeds]) -> Iterator[str]:
@@ -192,7 +196,7 @@ def _draw(
     table: TableDefinition,
     rows: Mapping[str, Mapping[str, float | None]],
     path: Path,
-    runs: Mapping[str, Path],
+    runs: Mapping[str, RunRecord],
 ) -> None:
     first = table.figures[0]
     done = {
@@ -214,7 +218,7 @@ def _draw(
                 levels=floors,
             )
     elif curves and table.curve is not None:
-        lines = {name: read_metrics(run) for name, run in curves.items()}
+        lines = {name: run.rounds for name, run in curves.items()}
         plot_runs(lines, path, figure=table.curve, levels=floors)
     elif done:
         plot_bars(done, path, figure=first)

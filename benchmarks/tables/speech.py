@@ -113,7 +113,7 @@ TABLES = {
     "speech-noise": _table(
         "Noise on what three clients send: noise multiplier z, attention, clipping at 5",
         (
-            Row("mean, not clipped", (_dealt(1, 1, 1), _EQUAL), run="feddt/T--1-1-1"),
+            Row("mean, not clipped", (_dealt(1, 1, 1), _EQUAL), run=("feddt", "T, 1:1:1")),
             *(_clipped(rule) for rule in _RULES),
             *(_noisy(z, "attention") for z in (0.0003, 0.001, 0.003)),
             _noisy(0.001, "mean"),

@@ -1,6 +1,5 @@
 """What the tables say of runs: means over seeds, lost ones, and how rows stand to each other."""
 
-import json
 import math
 from pathlib import Path
 
@@ -8,7 +7,8 @@ import pytest
 
 from benchmarks.tables.definition import Row, TableDefinition
 from benchmarks.tables.matrix import write_matrix
-from benchmarks.tables.report import Final, figures_of, write_report
+from benchmarks.tables.records import RunRecord
+from benchmarks.tables.report import BY_HAND, Final, figures_of, write_report
 
 FIGURES = ("test_perplexity", "bytes_up")
 
@@ -30,13 +30,12 @@ def finals_of(*figures: tuple[float, float]) -> list[Final]:
     return [dict(zip(FIGURES, values, strict=True)) for values in figures]
 
 
-def keep(folder: Path, finals: list[Final]) -> list[Path]:
-    """Write runs as a simulation leaves them, the first with seed 1."""
-    folders = [folder / f"seed-{seed}" for seed in range(1, len(finals) + 1)]
-    for path, final in zip(folders, finals, strict=True):
-        path.mkdir(parents=True)
-        (path / "final.json").write_text(json.dumps(final))
-    return folders
+def runs_of(row: str, finals: list[Final]) -> list[RunRecord]:
+    """Return a row's runs, the first with seed 1."""
+    return [
+        RunRecord(row=row, seed=seed, configuration={}, final=dict(final))
+        for seed, final in enumerate(finals, start=1)
+    ]
 
 
 def test_a_row_is_the_mean_of_its_seeds_and_their_sample_deviation() -> None:
@@ -63,7 +62,7 @@ def test_runs_are_compared_seed_by_seed(tmp_path: Path) -> None:
         "float32": finals_of((100.0, 1000.0), (200.0, 1000.0)),
         "int8": finals_of((101.0, 157.0)),
     }
-    runs = {name: keep(tmp_path / name, kept) for name, kept in finals.items()}
+    runs = {name: runs_of(name, kept) for name, kept in finals.items()}
     rows = {name: figures_of(kept, FIGURES) for name, kept in finals.items()}
 
     write_report("t", table_of("float32", "int8"), rows, tmp_path, command="c", runs=runs)
@@ -77,7 +76,7 @@ def test_where_the_other_has_fewer_seeds_means_are_compared(tmp_path: Path) -> N
         "float32": finals_of((100.0, 1000.0)),
         "int8": finals_of((101.0, 157.0), (109.0, 157.0)),
     }
-    runs = {name: keep(tmp_path / name, kept) for name, kept in finals.items()}
+    runs = {name: runs_of(name, kept) for name, kept in finals.items()}
     rows = {name: figures_of(kept, FIGURES) for name, kept in finals.items()}
 
     write_report("t", table_of("float32", "int8"), rows, tmp_path, command="c", runs=runs)
@@ -91,11 +90,25 @@ def test_a_matrix_says_how_many_seeds_a_rule_lost(tmp_path: Path) -> None:
         "median under noise": figures_of([{}, {}], FIGURES),
         "krum under noise": {},
     }
-    folders = {name: [tmp_path, tmp_path] for name in rows}
+    runs = {name: runs_of(name, [{}, {}]) for name in rows}
 
-    write_matrix("m", table_of(*rows), rows, tmp_path, command="c", runs=folders)
+    write_matrix("m", table_of(*rows), rows, tmp_path, command="c", runs=runs)
 
     written = (tmp_path / "m.md").read_text()
     assert "| mean | 50.0, 1 of 2 lost |" in written
     assert "| median | lost |" in written
     assert "| krum |  |" in written
+
+
+def test_a_table_made_again_keeps_what_was_written_below_it_by_hand(tmp_path: Path) -> None:
+    page = tmp_path / "t.md"
+    for perplexity in (100.0, 90.0):
+        runs = {"int8": runs_of("int8", finals_of((perplexity, 157.0)))}
+        rows = {"int8": figures_of([run.final for run in runs["int8"]], FIGURES)}
+        write_report("t", table_of("int8"), rows, tmp_path, command="c", runs=runs)
+        if perplexity == 100.0:
+            page.write_text(page.read_text() + BY_HAND + "\nRead it so.\n")
+
+    assert "| int8 | 90.0 |" in page.read_text()
+    assert page.read_text().endswith("\nRead it so.\n")
+    assert page.read_text().count(BY_HAND) == 1

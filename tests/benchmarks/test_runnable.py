@@ -56,3 +56,15 @@ def test_every_row_of_a_table_can_be_configured(name: str) -> None:
 
     names = [row.name for row in table.rows]
     assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_run_that_two_tables_share_is_one_run(name: str) -> None:
+    table = TABLES[name]
+
+    for row in table.rows:
+        if row.run is not None:
+            other = TABLES[row.run[0]]
+            theirs = next(their for their in other.rows if their.name == row.run[1])
+            assert configured(other, *theirs.settings) == configured(table, *row.settings)
+            assert set(row.seeds) <= set(theirs.seeds)
