@@ -54,7 +54,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class IntakeSettings:
-    """Say what updates a round expects; rules with different ones never merge.
+    """What updates a round expects.
 
     Attributes:
         schema: Tensors of the aggregated parameters.
@@ -161,7 +161,7 @@ class IntakeSettings:
 
 
 class Intake:
-    """Take the updates of one slot range, in slot order.
+    """Take the updates of one round, in slot order.
 
     Attributes:
         settings: What the round expects.
@@ -229,26 +229,6 @@ class Intake:
         self.clipped_count += measured.was_clipped
         self.fitting_count += measured.has_fitted
         return measured
-
-    def merge(self, other: "Intake") -> None:
-        """Take over the slots of a later range.
-
-        Raises:
-            ValueError: If the settings differ, the ranges overlap, or the updates pass M.
-        """
-        both = len(self.slots) + len(other.slots)
-        if other.settings != self.settings:
-            raise ValueError("rules must have the same settings to merge, theirs differ")
-        if self.slots and other.slots and other.slots[0] <= self.slots[-1]:
-            raise ValueError(
-                f"the other rule must hold later slots only: it starts at {other.slots[0]}, "
-                f"this one ends at {self.slots[-1]}"
-            )
-        if both > self.settings.slot_count:
-            raise ValueError(f"a round has {self.settings.slot_count} places, got {both} updates")
-        self.slots += other.slots
-        self.clipped_count += other.clipped_count
-        self.fitting_count += other.fitting_count
 
     def _check_slot(self, slot: int) -> None:
         last = self.slots[-1] if self.slots else -1

@@ -2,12 +2,11 @@
 
 A rule sees the cohort's updates one at a time, in slot order, and keeps memory that does not grow
 with the cohort; one that reads by chunk keeps the updates sealed on disk, and reads a chunk of all
-of them at a time. Two rules that saw neighbouring slot ranges merge into one, so a round can be
-closed in shards along a fixed tree.
+of them at a time.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, Self
+from typing import Protocol
 
 from torch import Tensor
 
@@ -29,19 +28,7 @@ class AggregationWeights:
 
 
 class AggregationRule(Protocol):
-    """Reduce the client updates of one round to one update.
-
-    Attributes:
-        by_chunk: Whether the rule reads chunk i of every update before chunk i + 1 of any; such a
-            rule needs memory for the cohort times one chunk instead of one model.
-    """
-
-    by_chunk: ClassVar[bool]
-
-    @property
-    def passes(self) -> int:
-        """Return how often each update is read: as it comes, and again from where it is kept."""
-        ...
+    """Reduce the client updates of one round to one update."""
 
     @property
     def contribution_count(self) -> int:
@@ -83,14 +70,6 @@ class AggregationRule(Protocol):
         Raises:
             ValueError: If the slot is out of order or has no place, the shape or dtype is wrong, or
                 the update holds NaN or infinity; the rule is then as it was.
-        """
-        ...
-
-    def merge(self, other: Self) -> None:
-        """Take over what ``other``, a rule of the same settings, has seen of later slots.
-
-        Raises:
-            ValueError: If the two saw overlapping slots or have different settings.
         """
         ...
 

@@ -16,12 +16,12 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from export.faces.mel_filters import hann_window, mean_spread
 from export.faces.speech import CONTEXT_FRAMES, LOG_MELS, SOUND
 from export.faces.words import BATCH
 from export.graphs.named_weights import NamedWeights
 from export.graphs.speech.layers import turned
 from export.graphs.writer import Array, GraphWriter
+from models.mel_filters import hann_window, mean_spread
 from models.settings.vocoder import (
     KERNEL_SIZE,
     LARGEST_AMPLITUDE,

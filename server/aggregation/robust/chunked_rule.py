@@ -6,7 +6,6 @@ chunks if it must, then makes the result.
 """
 
 from pathlib import Path
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -24,8 +23,6 @@ _ENDED = "the rule has given its result; make a new one for the next round"
 
 class ChunkedRule(CountingRule):
     """Reduce a cohort chunk by chunk; the methods are those of ``AggregationRule``."""
-
-    by_chunk: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -52,11 +49,6 @@ class ChunkedRule(CountingRule):
         self._kept: KeptUpdates | None = KeptUpdates(expected.schema.element_count, folder=folder)
         self._is_settled = False
 
-    @property
-    def passes(self) -> int:
-        """Return 2, and 3 for a reduction that looks at everything first."""
-        return 3 if self._reduction.surveys else 2
-
     def add(
         self,
         slot: int,
@@ -71,15 +63,6 @@ class ChunkedRule(CountingRule):
         taken = self._intake.take(slot, client_update, example_count, beside)
         kept.append(taken.values, taken.factor * scale)
         self._norms.append(taken.tensor_norms)
-
-    def merge(self, other: "ChunkedRule") -> None:
-        """Read what a rule of a later slot range has kept behind one's own."""
-        if other._settings != self._settings:
-            raise ValueError("rules must have the same settings to merge, theirs differ")
-        kept, theirs = self._open_kept(), other._open_kept()
-        self._intake.merge(other._intake)
-        kept.extend(theirs)
-        self._norms += other._norms
 
     def result(self) -> Tensor:
         """Return the reduced update, flat float32; ends the rule.

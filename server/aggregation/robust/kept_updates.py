@@ -20,7 +20,7 @@ _BYTES = 4
 
 
 class KeptUpdates:
-    """Keep the updates of one slot range, in the order in which they come."""
+    """The updates of one round, in the order in which they come."""
 
     def __init__(self, element_count: int, *, folder: Path | None = None) -> None:
         """Make room on disk.
@@ -32,13 +32,11 @@ class KeptUpdates:
         self._chunks = chunks_of(element_count)
         sizes = [_BYTES * (where.stop - where.start) for where in self._chunks]
         self._spool = SealedSpool(sizes, folder=folder)
-        # Files of earlier slot ranges than this one's first, then its own.
-        self._spools = [self._spool]
 
     @property
     def count(self) -> int:
         """Return how many updates are kept."""
-        return sum(spool.record_count for spool in self._spools)
+        return self._spool.record_count
 
     def append(self, values: Tensor, factor: float) -> None:
         """Keep an update.
@@ -54,10 +52,6 @@ class KeptUpdates:
             chunk = values[where] if factor == 1 else values[where] * factor
             self._spool.append(chunk.numpy().data.cast("B"))
 
-    def extend(self, later: "KeptUpdates") -> None:
-        """Read another's updates behind one's own from now on; take no more of one's own."""
-        self._spools += later._spools
-
     def chunks(self) -> Iterator[tuple[slice, Tensor]]:
         """Yield each chunk's place and its rows, float32, shape ``(cohort, chunk elements)``.
 
@@ -66,21 +60,17 @@ class KeptUpdates:
         Raises:
             SpoolError: If the disk gives back something else than was written.
         """
-        records = [
-            (spool, record) for spool in self._spools for record in range(spool.record_count)
-        ]
         longest = max((where.stop - where.start for where in self._chunks), default=0)
-        memory = np.empty((len(records), longest), dtype=np.float32)
+        memory = np.empty((self.count, longest), dtype=np.float32)
         for index, where in enumerate(self._chunks):
             rows = memory[:, : where.stop - where.start]
-            for row, (spool, record) in zip(rows, records, strict=True):
-                row[:] = np.frombuffer(spool.read(record, index), dtype=np.float32)
+            for record, row in enumerate(rows):
+                row[:] = np.frombuffer(self._spool.read(record, index), dtype=np.float32)
             yield where, torch.from_numpy(rows)
 
     def close(self) -> None:
-        """Let the files go."""
-        for spool in self._spools:
-            spool.close()
+        """Let the file go."""
+        self._spool.close()
 
 
 def chunks_of(element_count: int) -> list[slice]:

@@ -1,7 +1,5 @@
 """The aggregation rule Σ w_k D_k / Σ w_k, for any weighing."""
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
@@ -15,9 +13,6 @@ from server.aggregation.weighted.weighted_sum import WeightedSum
 
 class WeightedRule(CountingRule):
     """Stream a weighted mean; the methods are those of ``AggregationRule``."""
-
-    passes: ClassVar[int] = 1
-    by_chunk: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -47,15 +42,6 @@ class WeightedRule(CountingRule):
         taken = self._intake.take(slot, client_update, example_count, beside)
         weights = self._weighing.weigh(taken, example_count)
         self._sum.add(taken.values, weights, factor=taken.factor * scale)
-
-    def merge(self, other: "WeightedRule") -> None:
-        """Add what a rule of a later slot range has summed; ``other`` stays as it is."""
-        if other._weighing != self._weighing:
-            raise ValueError("rules must have the same settings to merge, theirs differ")
-        self._sum.open_sum()
-        other._sum.open_sum()
-        self._intake.merge(other._intake)
-        self._sum.merge(other._sum)
 
     def result(self) -> Tensor:
         """Return the weighted mean, in the sum's own memory; ends the rule.

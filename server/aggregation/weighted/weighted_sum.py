@@ -2,7 +2,7 @@
 
 The sum is float32, one model in size; float64 where a guarantee counts what rounding moves. The
 weights are eight bytes a client and layer; their total is rounded once, from exact arithmetic, so
-it does not depend on order, shards or empty slots. A layer's sum and weights are held without
+it does not depend on order or empty slots. A layer's sum and weights are held without
 their largest common factor e^exponent, so that a softmax over raw distances never overflows
 (online softmax).
 """
@@ -53,18 +53,6 @@ class WeightedSum:
             self._weights[index].append(scaled)
             for where in layer.ranges:
                 total[where].add_(values[where], alpha=scaled * factor)
-
-    def merge(self, other: "WeightedSum") -> None:
-        """Add another sum over the same layers, its clients behind this one's."""
-        total, theirs = self.open_sum(), other.open_sum()
-        for index, layer in enumerate(self.layers):
-            if not other._weights[index]:
-                continue
-            self._raise_exponent(index, other._exponents[index])
-            scale = math.exp(other._exponents[index] - self._exponents[index])
-            self._weights[index].extend(weight * scale for weight in other._weights[index])
-            for where in layer.ranges:
-                total[where].add_(theirs[where], alpha=scale)
 
     def totals(self, *, empty_count: int, empty_weight: float) -> list[float]:
         """Return the sum of the weights of each layer, ``empty_count`` empty slots included."""

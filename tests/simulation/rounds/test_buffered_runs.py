@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from edge_client.training.local_round import run_training
+from edge_client.training.local_round import LocalTrainer
 from models.networks.flat_parameters import initial_parameters
 from server.closing.close import close_round
 from server.closing.summing import Contribution
@@ -65,8 +65,7 @@ def test_rounds_are_what_devices_and_coordinator_compute_one_by_one(
         assert isinstance(order, Close)
         contributions = []
         for place, receipt in enumerate(order.receipts):
-            result = run_training(
-                plan,
+            result = LocalTrainer(plan).train(
                 releases[round_number - 1 - receipt.staleness],
                 population.clients[receipt.client],
                 round_number=round_number - receipt.staleness,

@@ -1,11 +1,9 @@
-"""What every rule does alike: order, refusals, merging, threads, memory."""
+"""What every rule does alike: order, refusals, threads, memory."""
 
 import math
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -18,7 +16,6 @@ from server.aggregation.settings import (
     LiteralSettings,
     MeanSettings,
 )
-from server.aggregation.shards import merge_shards
 
 SCHEMA = Schema(
     (
@@ -51,103 +48,6 @@ def drawn_updates(seed: int, count: int) -> list[Tensor]:
         torch.randn(SCHEMA.element_count, generator=generator) * 10.0 ** (index % 4 - 2)
         for index in range(count)
     ]
-
-
-@given(
-    settings=st.sampled_from(RULES),
-    seed=st.integers(0, 10_000),
-    filled=st.lists(st.booleans(), min_size=2, max_size=12).filter(any),
-    cuts=st.lists(st.integers(0, 12), max_size=4),
-)
-def test_shards_give_what_one_stream_gives_wherever_they_are_cut(
-    settings: AggregationSettings, seed: int, filled: list[bool], cuts: list[int]
-) -> None:
-    updates = drawn_updates(seed, len(filled))
-    whole = empty_rule(settings, len(filled))
-    shards = [empty_rule(settings, len(filled)) for _ in range(len(cuts) + 1)]
-    for slot, (update, present) in enumerate(zip(updates, filled, strict=True)):
-        if present:
-            whole.add(slot, update, slot + 1)
-            shards[sum(cut <= slot for cut in cuts)].add(slot, update, slot + 1)
-
-    merged = merge_shards(shards)
-    one, many = whole.weights(), merged.weights()
-
-    assert one is not None
-    assert many is not None
-    assert merged.contribution_count == whole.contribution_count
-    assert merged.clipped_count == whole.clipped_count
-    assert many.slots == one.slots
-    for mine, theirs in zip(many.shares, one.shares, strict=True):
-        assert mine == pytest.approx(theirs, rel=1e-12)
-    assert_close(merged.result(), whole.result(), rtol=1e-5, atol=1e-6)
-
-
-@ALL_RULES
-def test_the_tree_of_shards_is_fixed(settings: AggregationSettings) -> None:
-    updates = drawn_updates(1, 11)
-    results = []
-    for _ in range(2):
-        shards = [empty_rule(settings, 11) for _ in range(5)]
-        for slot, update in enumerate(updates):
-            shards[min(slot // 2, 4)].add(slot, update, 1)
-        results.append(merge_shards(shards).result())
-
-    assert torch.equal(results[0], results[1])
-
-
-@ALL_RULES
-def test_merging_leaves_the_other_rule_as_it_was(settings: AggregationSettings) -> None:
-    updates = drawn_updates(2, 2)
-    left, right, alone = (empty_rule(settings, 2) for _ in range(3))
-    left.add(0, updates[0], 1)
-    for rule in (right, alone):
-        rule.add(1, updates[1], 1)
-
-    left.merge(right)
-
-    assert torch.equal(right.result(), alone.result())
-
-
-def test_rules_of_different_settings_do_not_merge() -> None:
-    one = empty_rule(AttentiveSettings(attention_strength=0.1), 2)
-
-    for other in (
-        empty_rule(AttentiveSettings(attention_strength=0.2), 2),
-        empty_rule(AttentiveSettings(attention_strength=0.1), 3),
-        empty_rule(AttentiveSettings(attention_strength=0.1), 2, clipping_norm=9.0),
-        empty_rule(MeanSettings(), 2),
-    ):
-        with pytest.raises(ValueError, match="same settings"):
-            one.merge(other)
-
-
-def test_overlapping_or_earlier_slots_do_not_merge() -> None:
-    updates = drawn_updates(3, 1)
-    one, other = empty_rule(MeanSettings(), 9), empty_rule(MeanSettings(), 9)
-    one.add(4, updates[0], 1)
-    other.add(4, updates[0], 1)
-
-    with pytest.raises(ValueError, match="it starts at 4, this one ends at 4"):
-        one.merge(other)
-
-    assert one.contribution_count == 1
-
-
-def test_two_shards_together_keep_to_the_places_of_the_round() -> None:
-    update = drawn_updates(3, 1)[0]
-    one, other = empty_rule(MeanSettings(), 2), empty_rule(MeanSettings(), 2)
-    for slot in (0, 1):
-        one.add(slot, update, 1)
-        other.add(slot + 2, update, 1)
-
-    with pytest.raises(ValueError, match="2 places, got 4"):
-        one.merge(other)
-
-
-def test_no_shard_is_no_round() -> None:
-    with pytest.raises(ValueError, match="at least one rule"):
-        merge_shards(list[AggregationRule]())
 
 
 @ALL_RULES
