@@ -42,7 +42,7 @@ from benchmarks.parts.matmul_rates import Product, product_gflops
 from benchmarks.parts.resting_agent import measure_agent
 from edge_client.datasets.registry import load_dataset
 from edge_client.descent.compute import prepare_compute
-from edge_client.training.local_round import run_training
+from edge_client.training.local_round import LocalTrainer
 from models.networks.flat_parameters import initial_parameters, load_parameters
 from models.networks.registry import build_network
 from models.plan.plan import Plan, TrainingSettings, VocabularySettings
@@ -108,7 +108,9 @@ def train_as_device(work: Work) -> tuple[float, float]:
     """Return the seconds and the mean loss of a device's round, building its network included."""
     parameters = initial_parameters(MODEL, seed=0)
     started = time.perf_counter()
-    result = run_training(work.plan, parameters, work.stream, round_number=1, client_name=CLIENT)
+    result = LocalTrainer(work.plan).train(
+        parameters, work.stream, round_number=1, client_name=CLIENT
+    )
     return time.perf_counter() - started, result.mean_loss
 
 

@@ -43,7 +43,7 @@ from benchmarks.client import CLIENT, MODEL, make_work
 from benchmarks.comparators.torch_step import TorchStep
 from benchmarks.parts.figures import benchmark_parser, show_figures
 from edge_client.datasets.registry import load_dataset
-from edge_client.training.local_round import run_training
+from edge_client.training.local_round import LocalTrainer
 from export.bundles.keyboard_bundle import Bundle, load_bundle
 from export.bundles.manifest import MODEL_FILE
 from export.making.keyboard import export_keyboard
@@ -80,7 +80,9 @@ def make_release() -> Release:
     """Return a model that one client has trained a little, as a release."""
     work = make_work(8_870, "float32", ("manual", None))
     start = initial_parameters(MODEL, seed=0)
-    update = run_training(work.plan, start, work.stream, round_number=1, client_name=CLIENT).update
+    update = (
+        LocalTrainer(work.plan).train(start, work.stream, round_number=1, client_name=CLIENT).update
+    )
     parameters = (start + update).numpy()
     record = ReleaseRecord(
         run=work.plan.run,

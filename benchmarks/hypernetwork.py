@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.parts.figures import benchmark_parser, show_figures
-from models.plan.roles import travelling_schema
+from models.plan.roles import assign_roles
 from models.settings.hypernetwork import HypernetworkSettings, hypernetwork_schema
 from models.settings.image import VitSettings
 from models.settings.model import schema_of
@@ -80,7 +80,7 @@ def one_round(half: HypernetworkHalf, update: Tensor, client_count: int) -> dict
 def measure(output: str, rounds: int, client_count: int) -> dict[str, float]:
     """Play rounds and return the figures."""
     method = FedTpSettings()
-    travelling = travelling_schema(method, schema_of(VIT))
+    travelling = assign_roles(method, schema_of(VIT)).with_roles(Role.SHARED, Role.GENERATED)
     generated = travelling.with_roles(Role.GENERATED)
     settings = HypernetworkSettings(output="literal" if output == "literal" else "mixture")
     literal = output_parameters(HypernetworkSettings(output="literal"), generated)

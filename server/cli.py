@@ -27,7 +27,6 @@ from server.operating.commands import Federation
 from server.operating.founding import FoundingError, found, write_invites
 from server.operating.ledger_report import ledger_as_json, print_ledger
 from server.operating.report import print_rounds, print_status, round_as_json
-from server.records.disk_full import DiskFullError
 from server.records.folder import ServerFolder, without_noise_secret
 from server.records.lock import AlreadyRunningError
 from server.records.store import StoreError
@@ -42,7 +41,6 @@ _FAILURES = (
     BackupError,
     CertificateError,
     ConfigError,
-    DiskFullError,
     FoundingError,
     InstallationError,
     KeyFileError,

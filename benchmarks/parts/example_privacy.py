@@ -12,7 +12,7 @@ import torch
 
 from benchmarks.comparators.opacus_hooks import train_with_hooks
 from edge_client.descent.compute import prepare_compute
-from edge_client.training.local_round import run_training
+from edge_client.training.local_round import LocalTrainer
 from models.networks.flat_parameters import initial_parameters, load_parameters
 from models.networks.registry import build_network
 from models.plan.plan import Plan, TrainingSettings, VocabularySettings
@@ -89,7 +89,7 @@ def _plan(privacy: ExamplePrivacySettings | None, step_count: int) -> Plan:
 def _train(plan: Plan, text: torch.Tensor, step_count: int) -> tuple[float, float]:
     parameters = initial_parameters(MODEL, seed=0)
     started = time.process_time()
-    result = run_training(plan, parameters, text, round_number=1, client_name="device-0001")
+    result = LocalTrainer(plan).train(parameters, text, round_number=1, client_name="device-0001")
     return (time.process_time() - started) / step_count, result.mean_loss
 
 

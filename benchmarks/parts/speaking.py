@@ -12,7 +12,6 @@ import torch
 
 from export.faces.family import Precision
 from export.parity.checked_voice import build_vocoder, build_voice
-from export.speaking.griffin_lim import sound_of_mel
 from export.speaking.voice import Voice
 from export.speaking.voice_graphs import VocoderRunner, VoiceGraphs
 from models.listening.synthesis import synthesise
@@ -21,6 +20,7 @@ from models.networks.registry import build_network, vocoder_network, voice_netwo
 from models.settings.model import ModelSettings, schema_of
 from models.settings.vocoder import VocoderSettings
 from models.settings.voice import TransformerTtsSettings
+from models.sound.griffin_lim import sound_of_mel
 from models.text.speech_alphabet import encode_speech
 from models.text.spoken_text import prepare_speech
 from models.vector.codec import named_tensors

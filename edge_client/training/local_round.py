@@ -332,63 +332,6 @@ class LocalTrainer:
         return kept
 
 
-def run_training(
-    plan: Plan,
-    parameters: Tensor,
-    examples: Any,  # of the plan's task; the task checks it
-    *,
-    round_number: int,
-    client_name: str,
-    device: torch.device | str = "cpu",
-    optimiser_state: OptimiserState | None = None,
-    personal: PersonalState | None = None,
-    keys: NoiseKeys | None = None,
-) -> LocalResult:
-    """Train one client's round: ``LocalTrainer.train`` for a process that trains one client.
-
-    Args:
-        plan: What to train.
-        parameters: Received parameters, flat float32, shape ``(elements,)``; not changed.
-        examples: The client's examples; for ``next_word`` an int64 stream, ``(tokens,)``.
-        round_number: Round, from 1.
-        client_name: Name given at enrolment.
-        device: Where to train.
-        optimiser_state: What this client's last round returned, where the plan keeps it.
-        personal: What this client's last round returned; None before its first.
-        keys: Keys of secret draws; the operating system's outside tests.
-
-    Raises:
-        UnusableExamplesError: If the examples cannot be trained on.
-        UnusableUpdateError: If training ended in NaN or infinity.
-        ValueError: If something does not fit the plan.
-    """
-    return LocalTrainer(plan, device, keys=keys).train(
-        parameters,
-        examples,
-        round_number=round_number,
-        client_name=client_name,
-        optimiser_state=optimiser_state,
-        personal=personal,
-    )
-
-
-def run_evaluation(
-    plan: Plan, parameters: Tensor, examples: Any, device: torch.device | str = "cpu"
-) -> Counts:
-    """Score the parameters on one client's held-out examples, in float32.
-
-    Args:
-        plan: Names the task and the model.
-        parameters: Flat float32, shape ``(elements,)``.
-        examples: The client's examples; for ``next_word`` an int64 stream, ``(tokens,)``.
-        device: Where to score.
-
-    Raises:
-        ValueError: If something does not fit the plan.
-    """
-    return evaluate_users(plan, parameters, [examples], device=device)
-
-
 def evaluate_users(
     plan: Plan,
     parameters: Tensor,

@@ -48,8 +48,10 @@ def write_files(target: Path, files: Mapping[str, bytes]) -> None:
         FullDiskError: If the disk is full; what was there before is untouched.
         OSError: If the disk refuses; the same.
     """
-    from export.bundles.full_disk import naming_the_disk  # A device that only reads goes without.
-    from privacy.foundation.atomic_files import write_atomically
+    from privacy.foundation.atomic_files import (
+        write_atomically,  # A device that only reads goes without.
+    )
+    from privacy.foundation.full_disk import naming_the_disk
 
     check_target(target)
     with naming_the_disk(target.absolute().parent):

@@ -22,7 +22,6 @@ from export.serve.doors.app import make_app
 from export.serve.doors.connections import bounded_headers
 from export.serve.doors.desk import Desk
 from export.serve.doors.page import SERVED_FROM
-from export.serve.doors.rate_limit import RateLimit
 from export.serve.folder.file_stamps import FileStamp, stamp_of
 from export.serve.folder.folder import ServingError, ServingFolder
 from export.serve.folder.settings import ListenSettings, ServeSettings, read_settings
@@ -35,6 +34,7 @@ from export.serve.loaded.personal_models import OwnModels
 from export.serve.loaded.shelf import NothingServedError
 from export.serve.loaded.voice_version import voice_shelf
 from export.serve.loaded.voices import Voices
+from privacy.foundation.rate_limit import RateLimit
 
 _LOG = logging.getLogger(__name__)
 _LOOK_EVERY_S = 0.5

@@ -11,9 +11,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from export.speaking.griffin_lim import sound_of_mel
 from export.speaking.voice_graphs import VocoderRunner
 from models.settings.voice import KERNEL_SIZE, TransformerTtsSettings
+from models.sound.griffin_lim import sound_of_mel
 
 FIRST_S = 0.2
 """Sound of the first stretch, in seconds."""

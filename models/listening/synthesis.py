@@ -21,9 +21,6 @@ from torch import Tensor
 from models.layers.attention import KeysValues
 from models.layers.dropout import use_generator
 from models.networks.voice import Memory, TooLongError, TransformerTts
-from models.sound.griffin_lim import sound_of_mel
-from models.text.speech_alphabet import encode_speech
-from models.text.spoken_text import prepare_speech
 
 
 @dataclass(frozen=True)
@@ -40,36 +37,6 @@ class Spoken:
     mel: Tensor
     attention: Tensor
     has_ended: bool
-
-
-def speak(
-    network: TransformerTts,
-    text: str,
-    *,
-    generator: torch.Generator,
-    longest_steps: int | None = None,
-) -> tuple[Tensor, Spoken]:
-    """Say a written text.
-
-    Args:
-        network: Left in evaluation mode.
-        text: Written English.
-        generator: Draws the dropout of the pre-net, then the first phases of the sound; on the
-            network's device.
-        longest_steps: As for `synthesise`.
-
-    Returns:
-        Sound at ``mel.sample_rate_hz`` of the settings, shape ``(samples,)``, and what it is of.
-
-    Raises:
-        SpeechTextError: If the text cannot be spoken, as an empty one.
-        TooLongError: If it is longer than the network's longest.
-    """
-    settings = network.settings
-    said = prepare_speech(text, settings.text).text
-    symbols = torch.tensor(encode_speech(said, settings.text), dtype=torch.int64)
-    speech = synthesise(network, symbols, generator=generator, longest_steps=longest_steps)
-    return sound_of_mel(speech.mel.t(), settings.mel, generator=generator), speech
 
 
 @torch.inference_mode()

@@ -1,40 +1,6 @@
-"""The protocol of a next-character model."""
+"""The check of a text's length that all next-character models make."""
 
-from typing import Protocol, runtime_checkable
-
-import torch
-from torch import Tensor, nn
-
-
-@runtime_checkable
-class CharacterModel(Protocol):
-    """Turn characters into features, and features into a score for every next character.
-
-    Attributes:
-        context_size: Most characters that one call may hold.
-        head: Last layer; its rows are the alphabet.
-    """
-
-    context_size: int
-    head: nn.Linear
-
-    def features(self, characters: Tensor) -> Tensor:
-        """Read characters from left to right; no feature depends on a later one.
-
-        Args:
-            characters: Numbers of the alphabet, int64, shape ``(batch, time)``.
-
-        Returns:
-            What the head reads at each place, float32, shape ``(batch, time, embed)``.
-
-        Raises:
-            ValueError: If there are more than ``context_size``.
-        """
-        ...
-
-    def initialise(self, generator: torch.Generator) -> None:
-        """Draw every parameter anew, in schema order."""
-        ...
+from torch import Tensor
 
 
 def check_fits(characters: Tensor, context_size: int) -> None:

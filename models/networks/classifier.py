@@ -1,40 +1,11 @@
-"""The protocol of an image classifier, and the step from pixels to numbers that all begin with."""
+"""The step from pixels to numbers that all image classifiers begin with."""
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 LARGEST_PIXEL = 255
-
-
-@runtime_checkable
-class Classifier(Protocol):
-    """Turn images into features, and features into a score for every class.
-
-    Attributes:
-        pixels: Normalises what comes in; knows the shape of an image.
-        head: Last layer; its rows are the classes.
-    """
-
-    pixels: "Pixels"
-    head: nn.Linear
-
-    def features(self, pixels: Tensor) -> Tensor:
-        """Return what the head reads.
-
-        Args:
-            pixels: Images, uint8, shape ``(batch, height, width, channels)``.
-
-        Returns:
-            Features, float32, shape ``(batch, embed)``.
-        """
-        ...
-
-    def initialise(self, generator: torch.Generator) -> None:
-        """Draw every parameter anew, in schema order."""
-        ...
 
 
 class Pixels(nn.Module):

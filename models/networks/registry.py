@@ -35,11 +35,10 @@ WordNetwork = GruLm | TransformerLm
 """Families of next words: modules that are a ``models.networks.language_model.LanguageModel``."""
 
 ImageNetwork = Vit | ConvNet
-"""Families of images: modules that are a ``models.networks.classifier.Classifier``."""
+"""Families of images: ``features`` turn pixels into what ``head`` reads, a row of it a class."""
 
 CharacterNetwork = CharLstm | CharTransformer
-"""Families of next characters: modules that are a
-``models.networks.character_model.CharacterModel``."""
+"""Families of next characters: ``features`` of up to ``context_size`` are what ``head`` reads."""
 
 Network = WordNetwork | ImageNetwork | CharacterNetwork | Seq2Seq | TransformerTts | Vocoder
 """Every family."""

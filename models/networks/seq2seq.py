@@ -154,29 +154,6 @@ class Seq2Seq(nn.Module):
             embedding.weight.normal_(0, 1 / self.scale, generator=generator)
 
 
-@torch.inference_mode()
-def write(network: Seq2Seq, sources: Tensor) -> Tensor:
-    """Write a target for each source, always the likeliest next symbol, up to ``END``.
-
-    Args:
-        network: Left in evaluation mode.
-        sources: Symbols, padded at the end, int64, shape ``(batch, source time)``.
-
-    Returns:
-        Targets without begin and end, padded, int64, shape ``(batch, context_size - 1)``.
-    """
-    network.eval()
-    memory, mask = network.encode(sources)
-    written = sources.new_full((len(sources), 1), BEGIN)
-    ended = sources.new_zeros(len(sources), dtype=torch.bool)
-    for _ in range(network.context_size - 1):
-        scores = network.head(network.decode(memory, mask, written)[:, -1])
-        symbols = scores.argmax(1)
-        ended = ended | (symbols == END)
-        written = torch.cat([written, symbols.masked_fill(ended, PADDING).unsqueeze(1)], dim=1)
-    return written[:, 1:]
-
-
 def _self_attention(settings: Seq2SeqSettings, *, causal: bool) -> SelfAttention:
     width, heads = settings.model_size, settings.head_count
     return SelfAttention(width, heads, width // heads, causal=causal, out_bias=False)

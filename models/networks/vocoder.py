@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.layers.initialisation import draw_layers
-from models.settings.audio import MelSettings
 from models.settings.vocoder import (
     KERNEL_SIZE,
     LARGEST_AMPLITUDE,
@@ -28,8 +27,8 @@ from models.settings.vocoder import (
     SMALLEST_AMPLITUDE,
     VocoderSettings,
 )
-from models.sound.inverse_transform import InverseTransform, Method
-from models.sound.mel import mel_filters
+from models.sound.inverse_transform import InverseTransform
+from models.sound.mel_filters import mean_spread
 
 
 class ConvNextBlock(nn.Module):
@@ -63,13 +62,7 @@ class Vocoder(nn.Module):
 
     _spread: Tensor
 
-    def __init__(self, settings: VocoderSettings, method: Method = "fft") -> None:
-        """Build the network.
-
-        Args:
-            settings: Sizes, and the transform.
-            method: How spectra become sound; the same sound either way.
-        """
+    def __init__(self, settings: VocoderSettings) -> None:
         super().__init__()
         mel, width = settings.mel, settings.width
         self.settings = settings
@@ -80,9 +73,11 @@ class Vocoder(nn.Module):
         )
         self.norm = nn.LayerNorm(width, eps=NORM_EPSILON)
         self.head = nn.Linear(width, 2 * mel.bin_count)
-        self.inverse = InverseTransform(mel, method)
+        self.inverse = InverseTransform(mel)
         # Follows from the settings, so it does not travel.
-        self.register_buffer("_spread", _spread(mel), persistent=False)
+        self.register_buffer(
+            "_spread", torch.from_numpy(mean_spread(mel)).float(), persistent=False
+        )
 
     def initialise(self, generator: torch.Generator) -> None:
         """Draw layers as the framework does; blocks share out one layer scale, as in [Vocos]."""
@@ -124,19 +119,6 @@ class Vocoder(nn.Module):
         channels = mel.float().clamp(max=math.log(LARGEST_AMPLITUDE)).exp()
         spread = channels.transpose(1, 2) @ self._spread
         return spread.clamp(min=SMALLEST_AMPLITUDE).log()
-
-
-def _spread(settings: MelSettings) -> Tensor:
-    """Return the matrix that makes amplitudes of channels, float32, shape ``(mel, bins)``.
-
-    A channel over the sum of its triangle is the mean amplitude under it. A frequency gets the
-    mean of its channels, weighted by their triangles there: what is flat stays flat.
-    """
-    filters = mel_filters(settings)
-    at_frequency, of_channel = filters.sum(0), filters.sum(1, keepdim=True)
-    # Zero where no triangle reaches a frequency, or a narrow one falls between two.
-    shares = filters / at_frequency.where(at_frequency > 0, 1)
-    return (shares / of_channel.where(of_channel > 0, 1)).float()
 
 
 def _over_time(sources: int, width: int, *, groups: int = 1) -> nn.Conv1d:

@@ -61,35 +61,6 @@ def has_balanced_head(settings: PersonalisationSettings) -> bool:
     )
 
 
-def travelling_schema(settings: PersonalisationSettings, schema: Schema) -> Schema:
-    """Return the tensors that travel between device and coordinator: shared and generated ones.
-
-    Args:
-        settings: The method.
-        schema: A model's tensors, every one ``shared``.
-
-    Returns:
-        Their specifications in schema order; none with method ``local``.
-
-    Raises:
-        MissingPartError: If the model lacks a part that the method needs.
-    """
-    return assign_roles(settings, schema).with_roles(Role.SHARED, Role.GENERATED)
-
-
-def shared_schema(settings: PersonalisationSettings, schema: Schema) -> Schema:
-    """Return the tensors that are aggregated and released, in schema order; there may be none.
-
-    Args:
-        settings: The method.
-        schema: A model's tensors, every one ``shared``.
-
-    Raises:
-        MissingPartError: If the model lacks a part that the method needs.
-    """
-    return assign_roles(settings, schema).with_roles(Role.SHARED)
-
-
 def check_local_epochs(settings: PersonalisationSettings, local_epochs: int) -> None:
     """Check that there are as many local epochs as the method has phases.
 

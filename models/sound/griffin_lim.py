@@ -1,4 +1,4 @@
-"""Make sound from amplitudes alone, by searching for phases that fit them (Griffin-Lim).
+"""Make sound of log-mels without a vocoder, in numpy: amplitudes, then phases that fit them.
 
 The transform of any sound obeys strict relations between overlapping frames. The search goes back
 and forth between spectra with the wanted amplitudes and spectra that some sound has; momentum
@@ -6,98 +6,130 @@ carries each step on in its direction, which finds better phases in fewer steps.
 
 References:
     Griffin and Lim, "Signal Estimation from Modified Short-Time Fourier Transform", 1984.
-    [FGLA] Perraudin, Balazs, Søndergaard, "A Fast Griffin-Lim Algorithm", WASPAA 2013.
+    [FGLA] Perraudin, Balazs, Søndergaard, "A Fast Griffin-Lim Algorithm", WASPAA 2013: momentum.
+    Lee and Seung, "Algorithms for Non-negative Matrix Factorization", NIPS 2000: amplitudes.
 """
 
 import math
+from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from models.settings.audio import MelSettings
-from models.sound.mel import hann_window, magnitudes_of_mel, transform
+from models.sound.mel_filters import hann_window, mel_filters
+
+ITERATIONS = 60
+"""Steps of the search for phases."""
+
+_MOMENTUM = 0.99
+_UPDATES = 100
+
+# Any: float32 or float64, whichever came in.
+Real = NDArray[np.floating[Any]]
+Spectra = NDArray[np.complexfloating[Any, Any]]
+
+
+def sound_of_mel(
+    log_mels: Real,
+    settings: MelSettings,
+    *,
+    draws: np.random.Generator,
+    iterations: int = ITERATIONS,
+) -> Real:
+    """Return sound with nearly the given log-mel spectrogram.
+
+    Args:
+        log_mels: Natural logarithms, shape ``(frames, mel)``, at least two frames.
+        settings: The transform and the channels.
+        draws: Draws the first phases.
+        iterations: Steps of the search for phases; 0 leaves the drawn ones.
+
+    Returns:
+        In the dtype of ``log_mels``, shape ``((frames - 1) * hop_size,)``.
+    """
+    amplitudes = magnitudes_of_mel(log_mels, settings)
+    turns = draws.random(amplitudes.shape, dtype=amplitudes.dtype)
+    return griffin_lim(amplitudes, turns, settings, iterations=iterations)
+
+
+def magnitudes_of_mel(log_mels: Real, settings: MelSettings) -> Real:
+    """Return amplitudes whose channels come close to those of log-mels, shape ``(frames, bins)``.
+
+    Multiplicative updates keep every amplitude at zero or above; it is zero outside the channels.
+    """
+    filters = mel_filters(settings).astype(log_mels.dtype)
+    spread = np.exp(log_mels) @ filters
+    found: Real = spread / np.maximum(filters.sum(0), settings.floor) ** 2
+    for _ in range(_UPDATES):
+        found = found * spread / np.maximum((found @ filters.T) @ filters, 1e-30)
+    return found
 
 
 def griffin_lim(
-    amplitudes: Tensor,
-    settings: MelSettings,
-    *,
-    iterations: int = 60,
-    momentum: float = 0.99,
-    generator: torch.Generator,
-) -> Tensor:
+    amplitudes: Real, turns: Real, settings: MelSettings, *, iterations: int = ITERATIONS
+) -> Real:
     """Return sound whose transform has nearly the given amplitudes.
 
     Args:
-        amplitudes: Shape ``(*batch, bins, frames)``, at least two frames.
+        amplitudes: Shape ``(frames, bins)``, at least two frames.
+        turns: First phases, in whole turns, of the same shape.
         settings: The transform.
-        iterations: Steps of the search; 0 leaves the random phases.
-        momentum: α of [FGLA]; 0 is plain Griffin-Lim, values up to 1 go faster.
-        generator: Draws the first phases.
+        iterations: Steps of the search; 0 leaves the first phases.
 
     Returns:
-        Shape ``(*batch, (frames - 1) * hop_size)``.
+        Shape ``((frames - 1) * hop_size,)``.
 
     Raises:
         ValueError: If a setting or the shape is out of range.
     """
     if iterations < 0:
         raise ValueError(f"iterations must be >= 0, got {iterations}")
-    if not 0 <= momentum <= 1:
-        raise ValueError(f"momentum must be in [0, 1], got {momentum}")
-    if amplitudes.shape[-2] != settings.bin_count or amplitudes.shape[-1] < 2:
+    if amplitudes.shape[1] != settings.bin_count or amplitudes.shape[0] < 2:
         raise ValueError(
-            f"amplitudes must have {settings.bin_count} bins and at least 2 frames, got shape "
-            f"{tuple(amplitudes.shape)}"
+            f"amplitudes must have at least 2 frames and {settings.bin_count} bins, got shape "
+            f"{amplitudes.shape}"
         )
-    turns = torch.rand(
-        amplitudes.shape, generator=generator, dtype=amplitudes.dtype, device=generator.device
-    ).to(amplitudes.device)
-    wanted = torch.polar(amplitudes, 2 * math.pi * turns)
-    before = torch.zeros_like(wanted)
+    window = hann_window(settings).astype(amplitudes.dtype)
+    wanted: Spectra = amplitudes * np.exp(2j * math.pi * turns).astype(_complex(amplitudes))
+    before = np.zeros_like(wanted)
     for _ in range(iterations):
-        possible = transform(_sound_of(wanted, settings), settings)
-        ahead = possible + momentum * (possible - before)
+        possible = _transform(_sound_of(wanted, window, settings), window, settings)
+        ahead = possible + amplitudes.dtype.type(_MOMENTUM) * (possible - before)
         before = possible
         # Where there is nothing, any phase will do, and 0/0 would not.
-        wanted = amplitudes * ahead / ahead.abs().clamp(min=1e-16)
-    return _sound_of(wanted, settings)
+        wanted = amplitudes * ahead / np.maximum(np.abs(ahead), 1e-16)
+    return _sound_of(wanted, window, settings)
 
 
-def sound_of_mel(
-    mel: Tensor, settings: MelSettings, *, iterations: int = 60, generator: torch.Generator
-) -> Tensor:
-    """Return sound with nearly the given log-mel spectrogram.
-
-    Args:
-        mel: Natural logarithms, shape ``(*batch, mel, frames)``, at least two frames.
-        settings: The transform and the channels.
-        iterations: Steps of the search for phases.
-        generator: Draws the first phases.
-
-    Returns:
-        Shape ``(*batch, (frames - 1) * hop_size)``.
-    """
-    return griffin_lim(
-        magnitudes_of_mel(mel, settings), settings, iterations=iterations, generator=generator
-    )
+def _complex(amplitudes: Real) -> type[np.complexfloating[Any, Any]]:
+    return np.complex64 if amplitudes.dtype == np.float32 else np.complex128
 
 
-def spectral_convergence(amplitudes: Tensor, samples: Tensor, settings: MelSettings) -> float:
-    """Return how far a sound's amplitudes are from the wanted ones; 0 is equal.
+def _transform(sound: Real, window: Real, settings: MelSettings) -> Spectra:
+    """Return a centred, reflected transform, shape ``(frames, bins)``."""
+    padded = np.pad(sound, settings.fft_size // 2, mode="reflect")
+    frames = np.lib.stride_tricks.sliding_window_view(padded, settings.fft_size)
+    found: Spectra = np.fft.rfft(frames[:: settings.hop_size] * window)
+    return found
 
-    The L2 norm of the difference over that of the wanted amplitudes, shape ``(bins, frames)``.
-    """
-    difference = transform(samples, settings).abs() - amplitudes
-    return float(difference.norm() / amplitudes.norm())
+
+def _sound_of(spectra: Spectra, window: Real, settings: MelSettings) -> Real:
+    """Return the sound whose frames come closest to the spectra's."""
+    frames = np.fft.irfft(spectra, settings.fft_size) * window
+    energy = np.broadcast_to(np.square(window), frames.shape)
+    first = settings.fft_size // 2
+    samples = slice(first, first + (len(frames) - 1) * settings.hop_size)
+    sound: Real = _added_up(frames, settings)[samples] / _added_up(energy, settings)[samples]
+    return sound
 
 
-def _sound_of(spectrum: Tensor, settings: MelSettings) -> Tensor:
-    return torch.istft(
-        spectrum,
-        settings.fft_size,
-        settings.hop_size,
-        settings.window_size,
-        hann_window(settings, spectrum.real),
-        center=True,
-    )
+def _added_up(frames: Real, settings: MelSettings) -> Real:
+    """Add frames up ``hop_size`` apart, shape ``(samples,)``."""
+    hop, hops = settings.hop_size, -(-settings.fft_size // settings.hop_size)
+    padded = np.pad(frames, ((0, 0), (0, hops * hop - settings.fft_size)))
+    pieces = padded.reshape(len(frames), hops, hop)
+    sound = np.zeros((len(frames) + hops - 1, hop), dtype=frames.dtype)
+    for place in range(hops):
+        sound[place : place + len(frames)] += pieces[:, place]
+    return sound.reshape(-1)

@@ -1,7 +1,7 @@
 """Turn a sequence of symbols into another one: copy, reverse, or translate.
 
-The decoder is trained and scored on the right target so far; ``exact_matches`` lets it write by
-itself. Every target symbol and the end after it is a target once.
+The decoder is trained and scored on the right target so far. Every target symbol and the end after
+it is a target once.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from models.networks.registry import Network, sequence_network
-from models.networks.seq2seq import BEGIN, END, PADDING, Seq2Seq, write
+from models.networks.seq2seq import BEGIN, END, PADDING, Seq2Seq
 from models.plan.plan import TrainingSettings
 from models.settings.seq2seq import SPECIAL_COUNT
 from models.tasks.metrics import Counts
@@ -183,20 +183,6 @@ def _count_exact(batch: SequencePairs, logits: Tensor, targets: Tensor) -> Count
     is_missed = words_ahead(logits, targets).any(1).cpu()
     missed = torch.bincount(pair_of_target[is_missed], minlength=len(batch))
     return Counts(sequence_count=len(batch), exact_matches=int((missed == 0).sum()))
-
-
-def exact_matches(network: Seq2Seq, pairs: SequencePairs) -> int:
-    """Return how many targets the network writes by itself without a mistake.
-
-    Args:
-        network: Left in evaluation mode.
-        pairs: At least one.
-    """
-    device = network.head.weight.device
-    written = write(network, pairs.sources.to(device)).cpu()
-    missing = written.shape[1] - pairs.targets.shape[1]
-    targets = functional.pad(pairs.targets, (0, missing), value=PADDING)
-    return int((written == targets).all(1).sum())
 
 
 def _check_pairs(pairs: SequencePairs, network: Seq2Seq) -> None:

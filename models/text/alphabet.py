@@ -9,7 +9,6 @@ References:
 """
 
 import string
-from collections.abc import Iterable
 
 ALPHABET = string.printable
 """Digits, letters, punctuation, blanks: a character's number is its place here."""
@@ -23,16 +22,3 @@ _NUMBERS = {character: number for number, character in enumerate(ALPHABET)}
 def encode_characters(text: str) -> list[int]:
     """Return the number of each character, in [0, 100)."""
     return [_NUMBERS.get(character, UNKNOWN) for character in text]
-
-
-def decode_characters(numbers: Iterable[int]) -> str:
-    """Return the text of the numbers.
-
-    Raises:
-        ValueError: If a number is not in [0, 100).
-    """
-    wanted = list(numbers)
-    for number in wanted:
-        if not 0 <= number < len(ALPHABET):
-            raise ValueError(f"a character's number must be in [0, {len(ALPHABET)}), got {number}")
-    return "".join(ALPHABET[number] for number in wanted)

@@ -8,13 +8,9 @@ References:
     [FedDT-TTS] arXiv:2107.08795, section 3.1: lower case, a blank before, a period after.
 """
 
-from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
-
-PADDING = 0
-"""Number of no character: what fills up the shorter texts of a batch."""
 
 START = " "
 END = "."
@@ -29,8 +25,8 @@ class SpeechTextSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     """Say which characters a voice reads, and what happens to a sign that has no reading.
 
     Attributes:
-        alphabet: Characters in order of their numbers, which start at 1; without ``.`` and the
-            blank no text could begin or end.
+        alphabet: Characters in order of their numbers, which start at 1 (0 pads); without ``.``
+            and the blank no text could begin or end.
         unknown: ``refuse`` a text with a sign nobody reads aloud (an emoji, an arrow), or ``drop``
             the sign and count it. Letters and digits of other scripts are refused either way:
             without them the text would no longer say what was spoken.
@@ -67,20 +63,3 @@ def encode_speech(text: str, settings: SpeechTextSettings) -> list[int]:
                 "prepare it with prepare_speech"
             )
     return [numbers[character] for character in text]
-
-
-def decode_speech(numbers: Iterable[int], settings: SpeechTextSettings) -> str:
-    """Return the text of the numbers; padding is passed over.
-
-    Raises:
-        ValueError: If a number is not in [0, `symbol_count`).
-    """
-    text = []
-    for number in numbers:
-        if not 0 <= number < settings.symbol_count:
-            raise ValueError(
-                f"a character's number must be in [0, {settings.symbol_count}), got {number}"
-            )
-        if number != PADDING:
-            text.append(settings.alphabet[number - 1])
-    return "".join(text)

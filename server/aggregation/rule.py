@@ -6,7 +6,7 @@ of them at a time.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from torch import Tensor
 
@@ -28,19 +28,7 @@ class AggregationWeights:
 
 
 class AggregationRule(Protocol):
-    """Reduce the client updates of one round to one update.
-
-    Attributes:
-        by_chunk: Whether the rule reads chunk i of every update before chunk i + 1 of any; such a
-            rule needs memory for the cohort times one chunk instead of one model.
-    """
-
-    by_chunk: ClassVar[bool]
-
-    @property
-    def passes(self) -> int:
-        """Return how often each update is read: as it comes, and again from where it is kept."""
-        ...
+    """Reduce the client updates of one round to one update."""
 
     @property
     def contribution_count(self) -> int:

@@ -327,15 +327,6 @@ def preset_text(name: str) -> str:
     return preset.read_text(encoding="utf-8")
 
 
-def read_preset(name: str) -> FederationConfig:
-    """Return a preset's settings.
-
-    Raises:
-        ConfigError: If there is no such preset.
-    """
-    return parse_config(preset_text(name), f"preset {name}")
-
-
 def make_plan(
     config: FederationConfig,
     run: str,

@@ -11,9 +11,9 @@ from typing import Any
 
 import grpc
 
+from privacy.foundation.full_disk import is_full
 from protos.refusals import CODE_KEY, RefusalCode
 from server.machine.refusals import TEXTS
-from server.records.disk_full import is_full
 
 DISK_FULL_TEXT = "the coordinator's disk is full; try again later"
 

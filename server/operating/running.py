@@ -15,6 +15,7 @@ from models.compression.update_format import update_formats
 from models.plan.plan import Plan
 from models.text.vocabulary import Vocabulary
 from models.vector.schema import SENT
+from privacy.foundation.full_disk import naming_the_disk
 from privacy.foundation.secure_source import SecureSource
 from privacy.identities.authority import CertificateAuthority
 from privacy.identities.party import Identity
@@ -36,7 +37,6 @@ from server.downlink.model_shelf import ModelShelf
 from server.downlink.personal_shelf import PersonalShelf
 from server.machine.nonces import derived_nonces
 from server.machine.rounds import RoundMachine
-from server.records.disk_full import naming_the_disk
 from server.records.failpoints import UNARMED, Failpoints
 from server.records.folder import ServerFolder
 from server.records.inbox import Inbox
@@ -103,12 +103,16 @@ async def serve(
         StoreError: If the store does not fit the settings.
         KeyFileError: If a key is missing or readable by others.
         ListenError: If an address is taken.
-        DiskFullError: If the disk is full; the next start goes on with the round.
+        FullDiskError: If the disk is full; the next start goes on with the round.
     """
     # One thread an operation: sums are the same to the bit on every machine, and in simulation.
     torch.set_num_threads(1)
+    again = (
+        f"`sotto-server run {folder.root}` again: it goes on with the round, and every update that "
+        "was acknowledged is kept"
+    )
     with (
-        naming_the_disk(folder.root),
+        naming_the_disk(folder.root, again=again),
         only_one(folder),
         ThreadPoolExecutor(_THREADS) as executor,
     ):

@@ -19,6 +19,7 @@ from alembic.util.exc import CommandError
 from sqlalchemy import Connection, Engine, create_engine, event, select
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
 
+from privacy.foundation.full_disk import FullDiskError
 from server.config.store import StoreSettings
 from server.records.tables import runs
 
@@ -33,7 +34,7 @@ class StoreError(RuntimeError):
     """Raised when the store cannot be opened or does not belong to this run."""
 
 
-class StoreFullError(StoreError):
+class StoreFullError(StoreError, FullDiskError):
     """Raised when the disk has no room for a transaction; nothing of it is kept."""
 
 

@@ -1,19 +1,19 @@
 """Serve devices that have an invite and no certificate yet."""
 
-import time
 from typing import Any
 
 import grpc
 
+from privacy.foundation.rate_limit import RateLimit
 from protos import federation_pb2 as pb
 from protos import federation_pb2_grpc as pb_grpc
 from protos.refusals import RefusalCode
 from server.devices.membership import Membership
 from server.devices.refused_calls import RefusedError, answering
 from server.services.admission import check_protocol
-from server.services.rate_limit import RateLimit
 
-# A person hands out invites; fifty devices behind one address can still be set up in a minute.
+# Tokens have 128 random bits and cannot be guessed; the limit keeps a stranger from spending the
+# coordinator's time on signatures. Fifty devices behind one address can be set up within a minute.
 _PER_SECOND = 1.0
 _BURST = 50
 
@@ -32,7 +32,7 @@ class EnrolmentService(pb_grpc.EnrolmentServicer):
     ) -> pb.EnrolResponse:
         """Turn a single-use token into a device identity."""
         async with answering(context):
-            if not self._limit.allows(_address(context.peer()), time.monotonic()):
+            if self._limit.wait_s(_address(context.peer())) > 0:
                 raise RefusedError(
                     RefusalCode.RATE_LIMITED,
                     "too many enrolments from this address; try again in a minute",

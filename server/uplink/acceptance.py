@@ -20,7 +20,7 @@ from privacy.sealing.envelope import MessageContext
 from protos import federation_pb2 as pb
 from protos.refusals import RefusalCode
 from server.devices.membership import Membership
-from server.devices.refused_calls import DISK_FULL_TEXT, RefusedError, disk_refusal
+from server.devices.refused_calls import RefusedError, disk_refusal
 from server.devices.upload_piece import UploadPiece
 from server.downlink.attempt_in_hand import RoundInHand
 from server.machine.answers import CommitBegun, Committed, Lease, Refused
@@ -28,7 +28,7 @@ from server.machine.rounds import RoundMachine
 from server.records.contributions import ContributionError, find_receipt, keep_contribution
 from server.records.failpoints import Failpoint, Failpoints
 from server.records.inbox import Inbox
-from server.records.store import Store, StoreFullError
+from server.records.store import Store
 from server.records.threads import Threads
 from server.uplink.early_opening import EarlyOpening
 from server.uplink.receiving import UploadDesk
@@ -279,8 +279,6 @@ class Intake:
             await self._verify_and_keep(sealed, lease, kept_count)
         except ContributionError as error:
             raise RefusedError(RefusalCode.DUPLICATE, str(error)) from None
-        except StoreFullError:
-            raise RefusedError(RefusalCode.DISK_FULL, DISK_FULL_TEXT) from None
         except OSError as error:
             raise (disk_refusal(error) or error) from None
         finally:

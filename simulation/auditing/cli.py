@@ -54,9 +54,8 @@ def run_audit_command(arguments: argparse.Namespace, request: "Request") -> int:
     """
     from privacy.auditing.scores import AuditError
     from simulation.auditing.audit import REPORT_FILE, AuditOptions, run_audit
-    from simulation.auditing.progress import CanaryProgress, LateReport
     from simulation.config.simulation import config_from, read_tables, with_settings
-    from simulation.figures.progress import tell
+    from simulation.figures.progress import CanaryProgress, ProgressReport, tell
     from simulation.population.dealing import build_population
     from simulation.population.population import as_text
     from simulation.workers.pool import processor_count
@@ -67,7 +66,10 @@ def run_audit_command(arguments: argparse.Namespace, request: "Request") -> int:
     population = as_text(build_population(config, request.data))
     tell([*population.notes, f"privacy: {config.privacy.guarantee}"])
     parts = [part for part in PARTS if part in (arguments.only or PARTS)]
-    with LateReport(out.name, config.rounds.cap) as report, CanaryProgress() as canaries:
+    with (
+        ProgressReport(out.name, last_round=config.rounds.cap) as report,
+        CanaryProgress() as canaries,
+    ):
         options = AuditOptions(
             parts=parts,
             precision=arguments.precision,

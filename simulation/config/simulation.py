@@ -7,6 +7,7 @@ Two settings name what only a simulation has instead of a file: ``vocabulary.pat
 A preset or file whose ``extends`` names a preset has that preset's settings, changed by its own.
 """
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -175,12 +176,27 @@ def preset_text(name: str) -> str:
     Raises:
         ConfigError: If there is no such preset; lists those that read alike, or all there are.
     """
+    _refuse_split(name)
     if name not in preset_names():
         raise ConfigError(
             f"preset must be one of {_meant(name)}, or a file ending in .toml, got {name!r}"
         )
     preset = resources.files("simulation").joinpath("presets", f"{name}.toml")
     return preset.read_text(encoding="utf-8")
+
+
+def _refuse_split(name: str) -> None:
+    """Say what stands for a split of LJ Speech, each of which was a preset once."""
+    split = re.fullmatch(r"(fedd?t-ljspeech)-(?:([2-4])|([1-9])-([1-9])-([1-9]))", name)
+    if split is None:
+        return
+    base, clients, *sizes = split.groups()
+    ratio = [int(size) for size in sizes] if clients is None else [1] * int(clients)
+    settings = [f"data.ratio={ratio}".replace(" ", ""), f"rounds.quorum={len(ratio)}"]
+    if clients is not None:
+        settings.append(f"data.clips_per_speaker={500 + 2520 * len(ratio)}")
+    told = " ".join(f"--set '{setting}'" for setting in settings)
+    raise ConfigError(f"preset {name} is now {base} with {told}")
 
 
 def _meant(name: str) -> str:
@@ -192,6 +208,7 @@ def _meant(name: str) -> str:
 
 def _extended(preset_or_file: str, base: object) -> dict[str, Any]:
     """Return the tables of the preset that is extended; one that extends itself is no preset."""
+    _refuse_split(str(base))
     if base == preset_or_file or base not in preset_names():
         raise ConfigError(
             f"{preset_or_file}: extends must name another preset (sotto-simulate presets lists "

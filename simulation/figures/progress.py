@@ -1,4 +1,4 @@
-"""Say how a run goes: a live bar on a terminal, plain lines elsewhere."""
+"""Say how runs, audits and searches go, on standard error: live bars on a terminal, else lines."""
 
 import sys
 from collections.abc import Iterable
@@ -17,6 +17,7 @@ from rich.progress import (
 
 from simulation.figures.metrics import Figures
 
+_CANARY_LINES = 8
 # What a line shows, in this order, of all that is written to the metrics.
 _SHOWN = {
     "layer_count": "layers {}",
@@ -37,7 +38,7 @@ def tell(notes: Iterable[str]) -> None:
 
 
 class Reporter(Protocol):
-    """Hear of every finished round."""
+    """A listener to every finished round."""
 
     def round_finished(self, figures: Figures) -> None:
         """Take the figures of one round."""
@@ -45,17 +46,23 @@ class Reporter(Protocol):
 
 
 class Quiet:
-    """Say nothing."""
+    """A listener that says nothing."""
 
     def round_finished(self, figures: Figures) -> None:
         """Take the figures and drop them."""
 
 
 class LiveBar:
-    """Hold a bar on standard error, live while the block lasts, and only on a terminal."""
+    """A bar on standard error, live while the block lasts, and only on a terminal."""
 
-    def __init__(self, *columns: ProgressColumn) -> None:
-        """Show description, bar, count and time left, and these columns after them."""
+    def __init__(self, *columns: ProgressColumn, waits: bool = False) -> None:
+        """Show description, bar, count and time left, and these columns after them.
+
+        Args:
+            columns: What comes last.
+            waits: Whether the bar begins with the first news: only one bar lives at a time.
+        """
+        self._waits = waits
         self._console = Console(file=sys.stderr, highlight=False)
         self._bar = Progress(
             TextColumn("{task.description}"),
@@ -68,7 +75,8 @@ class LiveBar:
         )
 
     def __enter__(self) -> Self:
-        self._bar.start()
+        if not self._waits:
+            self._bar.start()
         return self
 
     def __exit__(
@@ -81,15 +89,15 @@ class LiveBar:
 
 
 class ProgressReport(LiveBar):
-    """Show rounds as they finish, on standard error."""
+    """Rounds as they finish."""
 
-    def __init__(self, name: str, *, first_round: int, last_round: int) -> None:
-        """Start at the round before ``first_round``."""
+    def __init__(self, name: str, *, last_round: int, first_round: int | None = None) -> None:
+        """Start before ``first_round``; without one, wait for the first round that ends."""
         self._name = name
         self._last_round = last_round
-        super().__init__(TextColumn("{task.fields[line]}"))
+        super().__init__(TextColumn("{task.fields[line]}"), waits=first_round is None)
         self._task = self._bar.add_task(
-            name, total=last_round, completed=first_round - 1, line="starting"
+            name, total=last_round, completed=(first_round or 1) - 1, line="starting"
         )
 
     def round_finished(self, figures: Figures) -> None:
@@ -99,8 +107,57 @@ class ProgressReport(LiveBar):
             for name, text in _SHOWN.items()
             if isinstance(value := figures.get(name), int | float)
         )
+        number = int(figures["round"] or 0)
         if self._console.is_terminal:
-            self._bar.update(self._task, advance=1, line=line)
+            self._bar.start()
+            self._bar.update(self._task, completed=number, line=line)
         else:
-            number = figures["round"]
             self._console.print(f"{self._name}: round {number}/{self._last_round}: {line}")
+
+
+class CanaryProgress(LiveBar):
+    """Rounds of canaries, from the first one on."""
+
+    def __init__(self) -> None:
+        super().__init__(waits=True)
+        self._task = self._bar.add_task("canaries")
+        self._told = 0
+
+    def __call__(self, done: int, total: int) -> None:
+        """Take how many rounds are done, of how many."""
+        if self._console.is_terminal:
+            self._bar.start()
+            self._bar.update(self._task, completed=done, total=total)
+            if done == total:
+                self._bar.stop()
+        elif done * _CANARY_LINES // total > self._told:
+            self._told = done * _CANARY_LINES // total
+            self._console.print(f"canaries: round {done}/{total}")
+
+
+class SearchProgress(LiveBar):
+    """A bar of trials and one of the rounds of a run."""
+
+    def __init__(self, trial_count: int) -> None:
+        super().__init__()
+        self._trials = self._bar.add_task("trials", total=trial_count)
+        self._rounds = self._bar.add_task("rounds", total=None)
+
+    def run_started(self, name: str, round_count: int) -> Self:
+        """Show a run of a trial from its start, and hear of its rounds from now on."""
+        self._bar.reset(self._rounds, total=round_count, description=name)
+        return self
+
+    def round_finished(self, figures: Figures) -> None:
+        """Show one round of the run."""
+        self._bar.update(self._rounds, completed=int(figures["round"] or 0))
+
+    def trial_finished(self, done: int, line: str) -> None:
+        """Show what a trial came to.
+
+        Args:
+            done: Trials finished so far.
+            line: What to say of this one.
+        """
+        self._bar.update(self._trials, completed=done)
+        self._console.print(f"trial {done}: {line}")

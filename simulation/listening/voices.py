@@ -16,7 +16,7 @@ from torch import Tensor
 
 from edge_client.datasets.speech_set import Clip
 from models.settings.audio import MelSettings
-from models.sound.griffin_lim import sound_of_mel
+from models.sound.griffin_lim import griffin_lim, magnitudes_of_mel
 from simulation.listening.corpus import Corpus, Real
 from simulation.listening.defaults import GRIFFIN_LIM_ITERATIONS
 
@@ -76,7 +76,11 @@ class GriffinLim:
     def __call__(self, mel: Tensor) -> Tensor:
         """Return sound, shape ``((frames - 1) * hop_size,)``."""
         generator = torch.Generator().manual_seed(_SEED)
-        return sound_of_mel(mel.float(), self.mel, iterations=self.iterations, generator=generator)
+        turns = torch.rand(self.mel.bin_count, mel.shape[1], generator=generator).t().numpy()
+        amplitudes = magnitudes_of_mel(mel.float().t().cpu().numpy(), self.mel)
+        return torch.from_numpy(
+            griffin_lim(amplitudes, turns, self.mel, iterations=self.iterations)
+        )
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from models.vector.schema import Schema
 from privacy.foundation.atomic_files import READABLE, write_atomically
 from simulation.commands.runs import Request
 from simulation.config.simulation import SimulationConfig, config_from, read_tables, with_settings
-from simulation.figures.progress import tell
+from simulation.figures.progress import SearchProgress, tell
 from simulation.population.dealing import build_population
 from simulation.population.population import Population
 from simulation.tuning.candidate import Deployment
@@ -19,7 +19,6 @@ from simulation.tuning.crowd import markdown as crowds_markdown
 from simulation.tuning.fragment import fragment
 from simulation.tuning.frontier import NothingWithinBudgetError, recommended, write
 from simulation.tuning.measuring import Laboratory, Measurement
-from simulation.tuning.progress import SearchProgress
 from simulation.tuning.space import Dimension, Space, make_space
 from simulation.tuning.study import search
 from simulation.workers.pool import processor_count

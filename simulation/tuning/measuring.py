@@ -12,7 +12,7 @@ from models.vector.schema import SENT, Schema
 from simulation.config.simulation import SimulationConfig, config_from
 from simulation.figures.metrics import Figures
 from simulation.figures.over_seeds import over_seeds
-from simulation.figures.progress import Reporter
+from simulation.figures.progress import Reporter, SearchProgress
 from simulation.population.population import Population
 from simulation.runs.runner import RunOptions, run_simulation
 from simulation.tuning.candidate import (
@@ -25,7 +25,6 @@ from simulation.tuning.candidate import (
     trial_tables,
 )
 from simulation.tuning.early_stop import PERPLEXITY, Bar, Watch
-from simulation.tuning.progress import SearchProgress
 
 RECALL = "valid_top3_recall"
 # Of the runs without noise that trials are compared with.

@@ -12,7 +12,7 @@ import torch
 
 from edge_client.child.own_text import OwnText
 from edge_client.owner.typed_text import TextSettings
-from edge_client.training.local_round import run_evaluation, run_training
+from edge_client.training.local_round import LocalTrainer, evaluate_users
 from models.networks.flat_parameters import initial_parameters
 from models.settings.model import schema_of
 from protos import federation_pb2 as pb
@@ -187,12 +187,8 @@ def expected_perplexity(
     plan = make_plan(config, run="0" * 32, vocabulary=words)
     parameters = initial_parameters(config.model, config.seed)
     texts = [OwnText.read(path, TextSettings(), now=0.0) for path in (trained_on, scored_on)]
-    result = run_training(
-        plan,
-        parameters,
-        texts[0].training_examples(words),
-        round_number=1,
-        client_name=client,
+    result = LocalTrainer(plan).train(
+        parameters, texts[0].training_examples(words), round_number=1, client_name=client
     )
     closed = close_round(
         parameters,
@@ -204,5 +200,5 @@ def expected_perplexity(
         generator=torch.Generator(),
     )
     held_out = texts[1].held_out_examples(words)
-    counts = run_evaluation(plan, closed.parameters, held_out, torch.device("cpu"))
+    counts = evaluate_users(plan, closed.parameters, [held_out], device=torch.device("cpu"))
     return math.exp(counts.log_loss_sum / counts.token_count)

@@ -16,7 +16,6 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from export.faces.mel_filters import hann_window, mean_spread
 from export.faces.speech import CONTEXT_FRAMES, LOG_MELS, SOUND
 from export.faces.words import BATCH
 from export.graphs.named_weights import NamedWeights
@@ -30,6 +29,7 @@ from models.settings.vocoder import (
     SMALLEST_AMPLITUDE,
     VocoderSettings,
 )
+from models.sound.mel_filters import hann_window, mean_spread
 
 
 class VocoderGraph(NamedWeights):

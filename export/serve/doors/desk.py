@@ -11,7 +11,6 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from export.page.page_files import PageFile
-from export.serve.doors.rate_limit import RateLimit
 from export.serve.folder.folder import ServingFolder
 from export.serve.folder.tokens import KnownTokens
 from export.serve.loaded.keyboard_version import ServedModel
@@ -19,6 +18,7 @@ from export.serve.loaded.metrics import ServingMetrics
 from export.serve.loaded.people import People
 from export.serve.loaded.shelf import Shelf
 from export.serve.loaded.voices import Voices
+from privacy.foundation.rate_limit import RateLimit
 
 _Found = TypeVar("_Found")
 

@@ -25,8 +25,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from export.bundles.full_disk import naming_the_disk
 from export.releases.release import read_authority
+from privacy.foundation.full_disk import naming_the_disk
 
 _LOG = logging.getLogger(__name__)
 

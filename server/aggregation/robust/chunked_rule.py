@@ -6,7 +6,6 @@ chunks if it must, then makes the result.
 """
 
 from pathlib import Path
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -24,8 +23,6 @@ _ENDED = "the rule has given its result; make a new one for the next round"
 
 class ChunkedRule(CountingRule):
     """Reduce a cohort chunk by chunk; the methods are those of ``AggregationRule``."""
-
-    by_chunk: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -51,11 +48,6 @@ class ChunkedRule(CountingRule):
         self._norms: list[tuple[float, ...]] = []
         self._kept: KeptUpdates | None = KeptUpdates(expected.schema.element_count, folder=folder)
         self._is_settled = False
-
-    @property
-    def passes(self) -> int:
-        """Return 2, and 3 for a reduction that looks at everything first."""
-        return 3 if self._reduction.surveys else 2
 
     def add(
         self,

@@ -1,7 +1,5 @@
 """The aggregation rule Σ w_k D_k / Σ w_k, for any weighing."""
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
@@ -15,9 +13,6 @@ from server.aggregation.weighted.weighted_sum import WeightedSum
 
 class WeightedRule(CountingRule):
     """Stream a weighted mean; the methods are those of ``AggregationRule``."""
-
-    passes: ClassVar[int] = 1
-    by_chunk: ClassVar[bool] = False
 
     def __init__(
         self,

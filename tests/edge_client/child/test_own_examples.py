@@ -18,7 +18,7 @@ from models.settings.model import ModelSettings
 from models.settings.seq2seq import Seq2SeqSettings
 from models.tasks.image_classification import LabelledImages
 from models.tasks.speech_examples import SpeechExamples
-from models.text.alphabet import decode_characters
+from models.text.alphabet import ALPHABET
 from tests.edge_client.stand_ins import shipped_plan
 
 CHARACTERS = CharLstmSettings(hidden_size=2)
@@ -37,7 +37,7 @@ def read(plan: Plan, data: Path, limits: TextSettings | None = None) -> OwnExamp
 def characters(examples: Tensor | LabelledImages | SpeechExamples) -> str:
     assert isinstance(examples, Tensor)
     assert examples.dtype is torch.int64
-    return decode_characters(examples.tolist())
+    return "".join(ALPHABET[number] for number in examples.tolist())
 
 
 def write_images(path: Path, count: int) -> Path:

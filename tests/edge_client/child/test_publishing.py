@@ -21,7 +21,7 @@ from models.plan.published_part import (
 from models.settings.personalisation import FedTpSettings, VanillaSettings
 from privacy.identities.party import Identity
 from tests.edge_client.job_scene import Enrolled, enrol_device
-from tests.edge_client.training.test_personal_work import PersonalScene
+from tests.edge_client.personalisation.test_personal_work import PersonalScene
 from tests.privacy.conftest import RUN
 
 

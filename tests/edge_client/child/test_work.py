@@ -17,7 +17,7 @@ from edge_client.child.work import do_job
 from edge_client.folder.layout import DeviceFolder
 from edge_client.jobs.job import Evaluated, Trained
 from edge_client.owner.example_ledger import read_spending
-from edge_client.training.local_round import run_evaluation, run_training
+from edge_client.training.local_round import LocalTrainer, evaluate_users
 from models.plan.plan import Plan, TrainingSettings
 from models.settings.compression import CompressionSettings
 from models.vector.codec import decode, payload_size
@@ -59,8 +59,8 @@ def test_the_coordinator_opens_the_very_update_that_the_text_trains(scene: Scene
         recipient=scene.coordinator,
         sender=device.signing.certified,
     )
-    expected = run_training(
-        scene.plan, PARAMETERS, examples(SENTENCES[:8]), round_number=1, client_name="device-0001"
+    expected = LocalTrainer(scene.plan).train(
+        PARAMETERS, examples(SENTENCES[:8]), round_number=1, client_name="device-0001"
     )
     assert np.array_equal(decode(SCHEMA, payload), expected.update.numpy())
     assert outcome.example_count == expected.example_count
@@ -81,7 +81,9 @@ def test_an_evaluation_counts_on_the_held_out_text_and_sends_no_update(scene: Sc
 
     outcome = do_job(scene.job(plan))
 
-    expected = run_evaluation(plan, PARAMETERS, examples(SENTENCES[8:]), torch.device("cpu"))
+    expected = evaluate_users(
+        plan, PARAMETERS, [examples(SENTENCES[8:])], device=torch.device("cpu")
+    )
     # Three words and two, and the ends of both sentences.
     assert expected.token_count == 7
     assert isinstance(outcome, Evaluated)

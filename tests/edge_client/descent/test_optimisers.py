@@ -146,7 +146,7 @@ def test_a_parameter_without_a_gradient_stays() -> None:
 # In a fresh interpreter, as in every fresh training process: this one has loaded more already.
 TRAINS = """
 import sys
-from edge_client.training.local_round import run_training
+from edge_client.training.local_round import LocalTrainer
 from models.settings.model import GruLmSettings, TransformerLmSettings
 from models.networks.flat_parameters import initial_parameters
 from tests.edge_client.training_plan import make_plan, make_text
@@ -158,7 +158,7 @@ for model in (
     for kind in ({"momentum": 0.9}, {"optimiser": "adam"}, {"precision": "bfloat16"}):
         plan = make_plan(model=model, gradient_clipping_norm=1.0, **kind)
         received = initial_parameters(model, seed=1)
-        run_training(plan, received, make_text(50), round_number=1, client_name="a")
+        LocalTrainer(plan).train(received, make_text(50), round_number=1, client_name="a")
 print("torch._dynamo" in sys.modules)
 """
 

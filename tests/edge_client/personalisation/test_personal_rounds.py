@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from edge_client.personalisation.state import PersonalState
-from edge_client.training.local_round import LocalTrainer, run_training
+from edge_client.training.local_round import LocalTrainer
 from models.networks.flat_parameters import initial_parameters
 from models.networks.role_vectors import part_of
 from models.plan.plan import Plan, TrainingSettings, download_schema, plan_schema
@@ -149,7 +149,7 @@ def test_a_client_leaves_nothing_behind_for_the_next(
     trainer = LocalTrainer(plan)
     parameters = received(plan)
     names: Any = {"round_number": 2, "client_name": "b"}
-    alone = run_training(plan, parameters, images(2), **names)
+    alone = LocalTrainer(plan).train(parameters, images(2), **names)
 
     first = trainer.train(parameters, images(1), round_number=1, client_name="a")
     trainer.evaluate(parameters, images(1), client_name="a", personal=first.personal)
@@ -189,7 +189,7 @@ def test_a_personal_head_starts_where_the_run_does_and_goes_on_where_it_was_left
 def test_batch_norm_stays_with_its_running_statistics() -> None:
     plan = make_plan(FedBnSettings(), CONVNET)
 
-    result = run_training(plan, received(plan), images(1), round_number=1, client_name="a")
+    result = LocalTrainer(plan).train(received(plan), images(1), round_number=1, client_name="a")
 
     own = plan_schema(plan).with_roles(Role.PERSONAL)
     assert {name.rpartition(".")[2] for name in own.slices} == {
@@ -217,7 +217,7 @@ def test_nothing_leaves_a_client_that_learns_by_itself() -> None:
     # It is what one client of a federation would have sent.
     everyone = make_plan(GlobalSettings(), VIT)
     initial = initial_parameters(VIT, plan.seed)
-    alone = run_training(everyone, initial, images(1), round_number=1, client_name="a")
+    alone = LocalTrainer(everyone).train(initial, images(1), round_number=1, client_name="a")
     torch.testing.assert_close(result.personal.personal, initial + alone.update)
 
 
@@ -259,7 +259,7 @@ def test_a_personal_part_that_ended_in_nan_is_an_error() -> None:
     plan = make_plan(LocalSettings(), VIT, learning_rate=1e30)
 
     with pytest.raises(UnusableUpdateError, match="personal tensors must be finite"):
-        run_training(plan, torch.empty(0), images(1), round_number=1, client_name="a")
+        LocalTrainer(plan).train(torch.empty(0), images(1), round_number=1, client_name="a")
 
 
 def test_a_state_of_another_method_is_refused() -> None:
@@ -267,6 +267,6 @@ def test_a_state_of_another_method_is_refused() -> None:
     state = PersonalState(torch.empty(0), {"personal_head.weight": torch.zeros(3, 8)})
 
     with pytest.raises(ValueError, match=r"must hold \['own\..*got \['personal_head.weight'\]"):
-        run_training(
-            plan, received(plan), images(1), round_number=1, client_name="a", personal=state
+        LocalTrainer(plan).train(
+            received(plan), images(1), round_number=1, client_name="a", personal=state
         )

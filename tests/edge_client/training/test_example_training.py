@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 
 import edge_client.training.example_training
-from edge_client.training.local_round import LocalResult, LocalTrainer, run_evaluation, run_training
+from edge_client.training.local_round import LocalResult, LocalTrainer, evaluate_users
 from models.networks.flat_parameters import initial_parameters, load_parameters, read_parameters
 from models.networks.registry import build_network
 from models.plan.plan import Plan
@@ -58,13 +58,11 @@ def private_plan(
 def train(
     plan: Plan, text: Tensor | None = None, keys: NoiseKeys | None = None, **keywords: Any
 ) -> LocalResult:
-    return run_training(
-        plan,
+    return LocalTrainer(plan, keys=keys or LabelKeys()).train(
         initial_parameters(plan.model, seed=3),
         make_text(50) if text is None else text,
         round_number=1,
         client_name="device-0001",
-        keys=keys or LabelKeys(),
         **keywords,
     )
 
@@ -120,13 +118,8 @@ def test_a_round_in_which_nobody_is_drawn_is_noise_alone() -> None:
     text = torch.tensor([5, 1])
 
     for name in range(100):
-        result = run_training(
-            plan,
-            initial_parameters(MODEL, seed=3),
-            text,
-            round_number=1,
-            client_name=f"device-{name}",
-            keys=LabelKeys(),
+        result = LocalTrainer(plan, keys=LabelKeys()).train(
+            initial_parameters(MODEL, seed=3), text, round_number=1, client_name=f"device-{name}"
         )
         if math.isnan(result.mean_loss):
             break
@@ -175,9 +168,9 @@ def test_outside_tests_nothing_can_be_drawn_again() -> None:
     plan, parameters = private_plan(), initial_parameters(MODEL, seed=3)
 
     once, again = (
-        run_training(
-            plan, parameters, make_text(50), round_number=1, client_name="device-0001"
-        ).update
+        LocalTrainer(plan)
+        .train(parameters, make_text(50), round_number=1, client_name="device-0001")
+        .update
         for _ in range(2)
     )
 
@@ -213,8 +206,8 @@ def test_it_learns_where_there_is_enough_text_to_hide_in() -> None:
     result = train(plan, text)
 
     received = initial_parameters(MODEL, seed=3)
-    assert run_evaluation(plan, received, text).perplexity > 15
-    assert run_evaluation(plan, received + result.update, text).perplexity < 5
+    assert evaluate_users(plan, received, [text]).perplexity > 15
+    assert evaluate_users(plan, received + result.update, [text]).perplexity < 5
 
 
 @pytest.mark.parametrize(

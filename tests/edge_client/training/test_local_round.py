@@ -9,13 +9,7 @@ from torch.testing import assert_close
 
 import edge_client.descent.descent
 import edge_client.training.local_round
-from edge_client.training.local_round import (
-    LocalResult,
-    LocalTrainer,
-    evaluate_users,
-    run_evaluation,
-    run_training,
-)
+from edge_client.training.local_round import LocalResult, LocalTrainer, evaluate_users
 from models.networks.flat_parameters import initial_parameters, load_parameters, read_parameters
 from models.networks.registry import build_network
 from models.plan.plan import Plan
@@ -32,9 +26,12 @@ from tests.edge_client.training_plan import MODEL, make_plan, make_text
 PARAMETERS = initial_parameters(MODEL, seed=3)
 
 
-def train(plan: Plan, text: Tensor | None = None, **keywords: Any) -> LocalResult:
+def train(
+    plan: Plan, text: Tensor | None = None, *, device: str = "cpu", **keywords: Any
+) -> LocalResult:
     keywords = {"round_number": 1, "client_name": "device-0001", **keywords}
-    return run_training(plan, PARAMETERS, make_text(50) if text is None else text, **keywords)
+    text = make_text(50) if text is None else text
+    return LocalTrainer(plan, device).train(PARAMETERS, text, **keywords)
 
 
 class PlainModel(nn.Module):
@@ -154,8 +151,8 @@ def test_training_learns_a_text_that_repeats_itself() -> None:
 
     result = train(plan, text)
 
-    before = run_evaluation(plan, PARAMETERS, text)
-    after = run_evaluation(plan, PARAMETERS + result.update, text)
+    before = evaluate_users(plan, PARAMETERS, [text])
+    after = evaluate_users(plan, PARAMETERS + result.update, [text])
     # Every word follows from the one before: perplexity can fall from 20 to 1.
     assert before.perplexity == pytest.approx(20, rel=0.05)
     assert after.perplexity < 2
@@ -241,20 +238,15 @@ def test_two_rounds_with_a_kept_state_are_one_run_of_momentum() -> None:
     first = train(make_plan(momentum=0.5, optimiser_state="kept", **keep), text)
 
     plan = make_plan(momentum=0.5, optimiser_state="kept", **keep)
-    second = run_training(
-        plan,
+    second = LocalTrainer(plan).train(
         PARAMETERS + first.update,
         text,
         round_number=2,
         client_name="device-0001",
         optimiser_state=first.optimiser_state,
     )
-    alone = run_training(
-        make_plan(**keep),
-        PARAMETERS + first.update,
-        text,
-        round_number=2,
-        client_name="device-0001",
+    alone = LocalTrainer(make_plan(**keep)).train(
+        PARAMETERS + first.update, text, round_number=2, client_name="device-0001"
     )
 
     assert_close(second.update, alone.update + 0.5 * first.update, rtol=1e-4, atol=1e-6)
@@ -346,8 +338,8 @@ def test_training_that_ends_in_nan_is_an_error() -> None:
 
 def test_parameters_of_another_model_are_refused() -> None:
     with pytest.raises(ValueError, match="parameters must be float32 of shape"):
-        run_training(
-            make_plan(), PARAMETERS[:-1], make_text(50), round_number=1, client_name="device-0001"
+        LocalTrainer(make_plan()).train(
+            PARAMETERS[:-1], make_text(50), round_number=1, client_name="device-0001"
         )
 
 
@@ -372,9 +364,9 @@ def test_a_transformer_trains_too() -> None:
     text = torch.tensor([5, 9, 3, 7, 1]).repeat(40)
     plan = make_plan(model=model, optimiser="adam", learning_rate=0.01, local_epochs=10)
 
-    result = run_training(plan, parameters, text, round_number=1, client_name="device-0001")
+    result = LocalTrainer(plan).train(parameters, text, round_number=1, client_name="device-0001")
 
-    assert run_evaluation(plan, parameters + result.update, text).perplexity < 3
+    assert evaluate_users(plan, parameters + result.update, [text]).perplexity < 3
 
 
 def test_many_users_count_as_one_after_the_other() -> None:
@@ -382,7 +374,7 @@ def test_many_users_count_as_one_after_the_other() -> None:
     users = [make_text(30, 1), make_text(200, 2)]
 
     together = evaluate_users(plan, PARAMETERS, users)
-    apart = [run_evaluation(plan, PARAMETERS, user) for user in users]
+    apart = [evaluate_users(plan, PARAMETERS, [user]) for user in users]
 
     total = apart[0] + apart[1]
     assert together.token_count == total.token_count == 230
@@ -400,7 +392,7 @@ def test_cuda_ends_near_where_the_processor_ends(precision: str, tolerance: floa
     exact = train(make_plan(momentum=0.5)).update
     assert on_cuda.update.device.type == "cpu"
     assert float((on_cuda.update - exact).norm() / exact.norm()) < tolerance
-    counts = run_evaluation(plan, PARAMETERS, make_text(50), "cuda")
+    counts = evaluate_users(plan, PARAMETERS, [make_text(50)], device="cuda")
     assert counts.token_count == 50
 
 

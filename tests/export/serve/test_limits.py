@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from export.serve.doors.rate_limit import RateLimit
 from tests.export.serve.conftest import new_client
 from tests.export.serve.running_server import RunningServer, serving_folder, wait_until
 
@@ -30,18 +29,6 @@ def strict(
     )
     yield server
     assert server.stop() == 0
-
-
-def test_a_bucket_holds_the_burst_and_fills_at_the_rate() -> None:
-    now = 100.0
-    limit = RateLimit(per_second=2.0, burst=3, clock=lambda: now)
-
-    assert [limit.wait_s("ann") for _ in range(4)] == [0, 0, 0, 0.5]
-    assert limit.wait_s("bob") == 0
-    now += 0.5
-    assert [limit.wait_s("ann") for _ in range(2)] == [0, 0.5]
-    now += 1000
-    assert [limit.wait_s("ann") for _ in range(4)] == [0, 0, 0, 0.5]
 
 
 def test_a_client_that_asks_too_often_waits_and_others_do_not(strict: RunningServer) -> None:

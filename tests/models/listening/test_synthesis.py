@@ -9,12 +9,11 @@ from torch import Tensor
 from torch.nn import functional
 from torch.testing import assert_close
 
-from models.listening.synthesis import speak, synthesise
+from models.listening.synthesis import synthesise
 from models.networks.voice import TooLongError, TransformerTts
 from models.tasks.speech import Speech
 from models.tasks.speech_examples import SpeechBatch, SpeechClip, SpeechExamples
 from models.text.speech_alphabet import encode_speech
-from models.text.spoken_text import SpeechTextError
 from tests.models.tiny_voice import TINY, voice
 
 TEXT = torch.tensor([1, 20, 5, 13, 8, 6])
@@ -89,22 +88,11 @@ def test_dropout_of_the_pre_net_is_drawn_from_the_generator_alone() -> None:
     assert not network.mel_prenet.training
 
 
-def test_written_text_becomes_sound() -> None:
-    sound, spoken = speak(never_stopping(voice()), "Oh, no!", generator=draws(), longest_steps=8)
-
-    # " oh, no!." has nine characters; 16 frames span 15 hops of 64 samples.
-    assert spoken.attention.shape == (2, 2, 8, 9)
-    assert sound.shape == (15 * 64,)
-    assert bool(sound.isfinite().all())
-
-
 def test_what_cannot_be_said_is_refused() -> None:
     network = voice()
 
-    with pytest.raises(SpeechTextError, match="got an empty one"):
-        speak(network, "  ", generator=draws())
     with pytest.raises(TooLongError, match="at most 12 characters, got 22"):
-        speak(network, "This is far too long", generator=draws())
+        synthesise(network, torch.ones(22, dtype=torch.int64))
     with pytest.raises(ValueError, match="a character and a step, got 0 characters"):
         synthesise(network, torch.empty(0, dtype=torch.int64))
     with pytest.raises(ValueError, match="got 6 characters and 0 steps"):

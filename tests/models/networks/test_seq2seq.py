@@ -10,7 +10,7 @@ from models.layers.dropout import use_generator
 from models.layers.positions import sinusoids
 from models.networks.flat_parameters import initial_parameters, load_parameters
 from models.networks.registry import build_network, sequence_network
-from models.networks.seq2seq import BEGIN, END, PADDING, Seq2Seq, write
+from models.networks.seq2seq import PADDING, Seq2Seq
 from models.settings.model import schema_of
 from models.settings.seq2seq import Seq2SeqSettings
 from models.vector.named_parts import Part, part_names
@@ -123,29 +123,6 @@ def test_padding_of_the_source_is_not_seen() -> None:
         before = network.features(padded, written)
         network.source.weight[PADDING] += 100
         assert torch.equal(network.features(padded, written), before)
-
-
-def test_writing_takes_the_likeliest_symbol_after_another_and_stops_at_the_end() -> None:
-    network = network_of(SETTINGS)
-    source = symbols(40, 5)
-    with torch.no_grad():
-        network.head.bias[END] += 0.5
-
-    written = write(network, source)
-
-    assert written.shape == (40, 7)
-    stopped = 0
-    for row, line in zip(source, written, strict=True):
-        so_far = [BEGIN]
-        while len(so_far) < 8:
-            features = network.features(row.unsqueeze(0), torch.tensor([so_far]))
-            symbol = int(network.head(features[0, -1]).argmax())
-            if symbol == END:
-                stopped += 1
-                break
-            so_far.append(symbol)
-        assert line.tolist() == so_far[1:] + [PADDING] * (8 - len(so_far))
-    assert stopped > 0
 
 
 def test_its_projections_are_those_of_all_three_attentions() -> None:

@@ -49,13 +49,6 @@ def test_amplitudes_stay_finite_whatever_is_read() -> None:
     assert network()(mels(9) * 1e4).isfinite().all()
 
 
-def test_the_matrix_product_gives_the_sound_of_the_fft() -> None:
-    fast, exportable = network(), Vocoder(SMALL, "matrix")
-    exportable.load_state_dict(fast.state_dict())
-
-    assert_close(exportable(mels(9)), fast(mels(9)), rtol=0, atol=1e-5)
-
-
 def test_what_is_louder_by_a_factor_starts_louder_by_it() -> None:
     built = network()
     torch.nn.init.zeros_(built.head.weight)
@@ -76,15 +69,3 @@ def test_other_shapes_are_refused(shape: tuple[int, ...]) -> None:
 def test_segments_must_be_whole_hops_and_longer_than_half_a_transform(size: int) -> None:
     with pytest.raises(ValueError, match="segment_size must be a multiple of hop_size 256"):
         VocoderSettings(segment_size=size)
-
-
-def test_the_matrix_form_is_traced_for_any_length_and_without_complex_numbers() -> None:
-    built = Vocoder(SMALL, "matrix")
-    built.load_state_dict(network().state_dict())
-    frames = torch.export.Dim("frames", min=2, max=4096)
-
-    traced = torch.export.export(built, (mels(20),), dynamic_shapes={"mel": {2: frames}})
-
-    assert_close(traced.module()(mels(9)), built(mels(9)))
-    operations = {str(node.target) for node in traced.graph.nodes}
-    assert not [name for name in operations if "fft" in name or "complex" in name]

@@ -7,8 +7,6 @@ from models.plan.roles import (
     assign_roles,
     check_local_epochs,
     check_task,
-    shared_schema,
-    travelling_schema,
 )
 from models.settings.model import GruLmSettings, TransformerLmSettings, schema_of
 from models.settings.personalisation import (
@@ -85,7 +83,6 @@ def of_role(settings: PersonalisationSettings, role: Role, schema: Schema = NETW
 )
 def test_a_method_without_roles_shares_every_tensor(settings: PersonalisationSettings) -> None:
     assert assign_roles(settings, NETWORK) == NETWORK
-    assert travelling_schema(settings, NETWORK) == NETWORK
 
 
 def test_each_method_keeps_its_part() -> None:
@@ -101,16 +98,6 @@ def test_each_method_keeps_its_part() -> None:
     assert of_role(FedTpSettings(), Role.PERSONAL) == []
     assert of_role(FedTpSettings(head="personal"), Role.PERSONAL) == head
     assert of_role(PFedHnSettings(), Role.GENERATED, UNTIED) == list(UNTIED.slices)
-
-
-def test_shared_and_generated_tensors_travel_and_only_shared_ones_are_released() -> None:
-    settings = FedTpSettings(head="personal")
-
-    travelling = travelling_schema(settings, NETWORK)
-
-    assert list(travelling.slices) == list(NETWORK.slices)[:-2]
-    assert list(shared_schema(settings, NETWORK).slices) == list(NETWORK.slices)[1:-2]
-    assert travelling_schema(LocalSettings(), NETWORK).element_count == 0
 
 
 @given(

@@ -13,7 +13,7 @@ from models.plan.plan import TrainingSettings
 from models.settings.model import GruLmSettings, schema_of
 from models.settings.seq2seq import Seq2SeqSettings
 from models.tasks.metrics import Counts
-from models.tasks.sequence import Rule, SequencePairs, Sequences, draw_pairs, exact_matches
+from models.tasks.sequence import Rule, SequencePairs, Sequences, draw_pairs
 from models.tasks.unusable_examples import UnusableExamplesError
 
 SETTINGS = Seq2SeqSettings(
@@ -135,12 +135,12 @@ def test_a_tiny_transformer_learns_to_write_unseen_sequences_exactly(rule: Rule)
         optimiser.step()
 
     unseen = draw(500)
-    assert exact_matches(network, unseen) >= 475
     counts = TASK.evaluate(network, [unseen[:300], unseen[300:]])
     assert counts.accuracy > 0.97
-    # What is hit given the right symbols before it is what is written without them.
-    assert (counts.sequence_count, counts.exact_matches) == (500, exact_matches(network, unseen))
-    assert exact_matches(network_of(SETTINGS), unseen) <= 25
+    # A target that is hit symbol by symbol is what the likeliest symbols write by themselves.
+    assert counts.sequence_count == 500
+    assert counts.exact_matches >= 475
+    assert TASK.evaluate(network_of(SETTINGS), [unseen]).exact_matches <= 25
 
 
 def test_a_pair_with_one_target_missed_is_no_exact_match() -> None:

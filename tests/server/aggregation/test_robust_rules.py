@@ -523,8 +523,6 @@ def test_the_result_ends_the_rule(rule: RobustSettings) -> None:
 
     with pytest.raises(ValueError, match="has given its result"):
         built.result()
-    assert built.by_chunk
-    assert built.passes in (2, 3)
 
 
 @pytest.mark.parametrize(

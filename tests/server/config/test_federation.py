@@ -15,7 +15,6 @@ from server.config.federation import (
     preset_names,
     preset_text,
     read_config,
-    read_preset,
 )
 from server.config.fitting import FittingSettings, check_fitting, fit_kind
 
@@ -205,7 +204,7 @@ def test_a_file_that_is_missing_or_binary_is_refused(tmp_path: Path, content: by
 
 @pytest.mark.parametrize("name", preset_names())
 def test_every_preset_can_be_used_and_says_its_source(name: str) -> None:
-    config = read_preset(name)
+    config = parse_config(preset_text(name), name)
 
     plan = make_plan(config, RUN, cohort_size=config.rounds.cohort_size)
 
@@ -218,7 +217,7 @@ def test_an_unknown_preset_is_refused_with_those_there_are() -> None:
         ConfigError,
         match=r"keyboard, keyboard-central, keyboard-robust, keyboard-tiny.*got 'keybord'",
     ):
-        read_preset("keybord")
+        preset_text("keybord")
 
 
 def test_the_plan_holds_what_devices_need() -> None:

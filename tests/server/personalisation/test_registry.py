@@ -3,7 +3,7 @@ import torch
 
 from models.networks.flat_parameters import initial_parameters
 from models.networks.role_vectors import part_of
-from models.plan.roles import travelling_schema
+from models.plan.roles import assign_roles
 from models.settings.model import TransformerLmSettings, schema_of
 from models.settings.personalisation import (
     FedPerSettings,
@@ -49,12 +49,16 @@ def test_a_tensor_that_is_not_everyones_is_refused() -> None:
         build(GlobalSettings(), schema)
 
 
+def travelling_of(settings: PersonalisationSettings) -> Schema:
+    return assign_roles(settings, schema_of(MODEL)).with_roles(Role.SHARED, Role.GENERATED)
+
+
 def test_fedtp_makes_the_projections_and_pfedhn_everything() -> None:
     for settings, names in (
         (FedTpSettings(), [f"blocks.{block}.attention.to_qkv.weight" for block in (0, 1)]),
         (PFedHnSettings(), list(schema_of(MODEL).slices)),
     ):
-        travelling = travelling_schema(settings, schema_of(MODEL))
+        travelling = travelling_of(settings)
         generated = travelling.with_roles(Role.GENERATED)
         made = build(settings, travelling).parameters_for("ada")
 
@@ -64,7 +68,7 @@ def test_fedtp_makes_the_projections_and_pfedhn_everything() -> None:
 
 
 def test_what_fedtp_makes_starts_near_what_everyone_would_start_from() -> None:
-    travelling = travelling_schema(FedTpSettings(), schema_of(MODEL))
+    travelling = travelling_of(FedTpSettings())
     half = build(FedTpSettings(), travelling)
     whole = initial_parameters(MODEL, 3)
     start = part_of(whole, schema_of(MODEL), travelling.with_roles(Role.GENERATED))

@@ -5,10 +5,11 @@ import pytest
 from protos import federation_pb2 as pb
 from protos.refusals import RefusalCode
 from protos.version import PLAN_VERSION, PROTOCOL_VERSION
-from server.config.federation import read_preset
+from server.config.federation import parse_config, preset_text
 from server.devices.refused_calls import RefusedError
 from server.services.admission import check_device, check_protocol
 
+CONFIG = parse_config(preset_text("keyboard-tiny"), "keyboard-tiny")
 NOW = 1_800_000_000.0
 DAY_S = 86_400
 
@@ -27,9 +28,8 @@ def request(
 @pytest.mark.parametrize("error_s", [0, DAY_S - 1, 1 - DAY_S])
 @pytest.mark.parametrize("families", [(), ("gru_lm",), ("transformer_lm", "gru_lm")])
 def test_a_fitting_device_is_let_in(error_s: int, families: tuple[str, ...]) -> None:
-    config = read_preset("keyboard-tiny")
 
-    check_device(request(clock=NOW + error_s, families=families), config, now=NOW)
+    check_device(request(clock=NOW + error_s, families=families), CONFIG, now=NOW)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_fitting_device_is_let_in(error_s: int, families: tuple[str, ...]) -> 
 )
 def test_an_unfit_device_is_told_why(unfit: pb.CheckInRequest, code: str, text: str) -> None:
     with pytest.raises(RefusedError, match=text) as caught:
-        check_device(unfit, read_preset("keyboard-tiny"), now=NOW)
+        check_device(unfit, CONFIG, now=NOW)
 
     assert caught.value.code == code
 

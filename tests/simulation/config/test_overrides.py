@@ -9,6 +9,8 @@ from simulation.config.overrides import parse_override, with_setting
         ("rounds.cap=10", (10,)),
         ("rounds.participation_rate=0.1,0.5", (0.1, 0.5)),
         ("data.partition=users", ("users",)),
+        ("data.ratio=[1,1,3]", ([1, 1, 3],)),
+        ("data.ratio=[1, 1],[1, 1, 3]", ([1, 1], [1, 1, 3])),
         ("model.tied=true,false", (True, False)),
         ('aggregation={rule="mean", server_step_size=1.2},{rule="literal"}',
          ({"rule": "mean", "server_step_size": 1.2}, {"rule": "literal"})),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from models.text.alphabet import decode_characters
+from models.text.alphabet import ALPHABET
 from simulation.config.simulation import SimulationConfig, config_from
 from simulation.population.deal_users import PartitionError
 from simulation.population.dealing import build_population
@@ -56,6 +56,10 @@ def plays(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def decoded(numbers: Tensor) -> str:
+    return "".join(ALPHABET[number] for number in numbers.tolist())
+
+
 def texts(population: Population) -> dict[str, tuple[str, str]]:
     """Return what each client trains on and is tested on."""
     read = {}
@@ -64,8 +68,8 @@ def texts(population: Population) -> dict[str, tuple[str, str]]:
         assert isinstance(own, Tensor)
         assert test is None or isinstance(test, Tensor)
         read[name] = (
-            decode_characters(own.tolist()),
-            "" if test is None else decode_characters(test.tolist()),
+            decoded(own),
+            "" if test is None else decoded(test),
         )
     return read
 
@@ -80,7 +84,7 @@ def test_roles_that_are_asked_on_the_way_are_tested_on_their_newest_tenth(tmp_pa
     assert texts(population) == {"device-0001": ("abcdefghijklmnop", "st")}
     asked = population.own_valid["device-0001"]
     assert isinstance(asked, Tensor)
-    assert decode_characters(asked.tolist()) == "qr"
+    assert decoded(asked) == "qr"
 
 
 def test_each_role_trains_on_its_first_four_fifths(plays: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from edge_client.training.local_round import LocalResult, LocalTrainer, run_training
+from edge_client.training.local_round import LocalResult, LocalTrainer
 from models.networks.flat_parameters import initial_parameters
 from models.plan.plan import Plan
 from models.settings.model import schema_of
@@ -51,7 +51,7 @@ def test_a_round_is_what_the_devices_and_the_coordinator_compute_one_by_one(
     contributions = []
     for slot, name in enumerate(sorted(source.choose(sorted(population.clients), 3))):
         examples = population.clients[name]
-        result = run_training(plan, received, examples, round_number=1, client_name=name)
+        result = LocalTrainer(plan).train(received, examples, round_number=1, client_name=name)
         contributions.append(Contribution(slot, result.update, result.example_count, name))
     closed = close_round(
         received,

@@ -6,12 +6,12 @@ import pytest
 
 from simulation.config.simulation import SimulationConfig
 from simulation.figures.metrics import Figures
+from simulation.figures.progress import SearchProgress
 from simulation.population.population import Population
 from simulation.tuning import measuring
 from simulation.tuning.candidate import Candidate, Deployment
 from simulation.tuning.early_stop import Bar, HopelessError, Watch
 from simulation.tuning.measuring import Laboratory, Measurement
-from simulation.tuning.progress import SearchProgress
 from simulation.tuning.space import Space, make_space, parse_dimension
 from simulation.tuning.study import search
 

@@ -1,4 +1,4 @@
-"""Let each client send so many requests a second and no more."""
+"""Let each client call so many times a second and no more."""
 
 import time
 from collections import OrderedDict
@@ -8,7 +8,7 @@ _KEPT_CLIENTS = 100_000
 
 
 class RateLimit:
-    """Fill a bucket for each client with one request's worth every 1 / rate seconds.
+    """A bucket for each client, which fills with one call's worth every 1 / rate seconds.
 
     Meant for one thread, the event loop's.
     """
@@ -19,17 +19,21 @@ class RateLimit:
         """Begin with full buckets.
 
         Args:
-            per_second: Requests of one client on average.
-            burst: What a bucket holds, in requests.
+            per_second: Calls of one client on average; > 0.
+            burst: What a bucket holds, in calls; at least 1.
             clock: Seconds, never going back.
         """
+        if not per_second > 0:
+            raise ValueError(f"per_second must be > 0, got {per_second}")
+        if burst < 1:
+            raise ValueError(f"burst must be >= 1, got {burst}")
         self._per_second = per_second
         self._burst = burst
         self._clock = clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def wait_s(self, client: str) -> float:
-        """Take one request out of the client's bucket; return 0, or how long to wait instead."""
+        """Take one call out of the client's bucket; return 0, or how long to wait instead."""
         now = self._clock()
         held, since = self._buckets.pop(client, (float(self._burst), now))
         held = min(self._burst, held + (now - since) * self._per_second)

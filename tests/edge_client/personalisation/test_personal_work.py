@@ -12,7 +12,7 @@ from edge_client.child.work import do_job
 from edge_client.folder.layout import DeviceFolder
 from edge_client.jobs.job import Trained
 from edge_client.personalisation.state import PersonalState, read_state
-from edge_client.training.local_round import LocalTrainer, run_training
+from edge_client.training.local_round import LocalTrainer
 from models.networks.flat_parameters import initial_parameters, parameters_sha256
 from models.networks.grown_layers import first_parameters
 from models.networks.role_vectors import part_of
@@ -127,12 +127,8 @@ def test_what_was_generated_for_the_device_is_trained_with_the_shared_parameters
     outcome = do_job(scene.job(sealed_generated=str(scene.generated)))
 
     assert isinstance(outcome, Trained)
-    expected = run_training(
-        scene.plan,
-        scene.parameters,
-        examples(SENTENCES[:8]),
-        round_number=1,
-        client_name="device-0001",
+    expected = LocalTrainer(scene.plan).train(
+        scene.parameters, examples(SENTENCES[:8]), round_number=1, client_name="device-0001"
     )
     assert np.array_equal(scene.sent(), expected.update.numpy())
 

@@ -8,7 +8,6 @@ from torch.testing import assert_close
 
 from models.layers.dropout import use_generator
 from models.layers.positions import sinusoids
-from models.networks.character_model import CharacterModel
 from models.networks.flat_parameters import initial_parameters, load_parameters
 from models.networks.registry import CharacterNetwork, build_network, character_network
 from models.settings.character import CharLstmSettings, CharTransformerSettings
@@ -52,7 +51,6 @@ def test_no_feature_depends_on_a_later_character(
 def test_every_family_is_a_character_model(settings: CharacterModelSettings) -> None:
     network = network_of(settings)
 
-    assert isinstance(network, CharacterModel)
     assert network.head(network.features(text(2, 5))).shape == (2, 5, 100)
     with pytest.raises(ValueError, match="at most 12 characters, got 13"):
         network.features(text(1, 13))

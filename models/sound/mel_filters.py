@@ -1,7 +1,6 @@
-"""The window and the triangles that a voice's mels were made with, in numpy.
+"""The window and the triangles of mel spectrograms, in numpy, for training and devices alike.
 
 References:
-    ``models.sound.mel``, which made the mels that a voice learnt; tests hold the two together.
     Slaney, "Auditory Toolbox", Technical Report 1998-010, Interval Research, 1998: the mel scale.
 """
 
@@ -20,7 +19,10 @@ _MELS_PER_LOG = 27.0 / math.log(6.4)
 
 
 def mel_filters(settings: MelSettings) -> NDArray[np.float64]:
-    """Return the triangles, each with an area of one in hertz, shape ``(mel, bins)``."""
+    """Return the triangles that gather frequencies into channels, shape ``(mel, bins)``.
+
+    Neighbours share their corners; each has an area of one in hertz (Slaney's normalisation).
+    """
     bins = np.linspace(0, settings.sample_rate_hz / 2, settings.bin_count)
     lowest, highest = _mel(settings.lowest_hz), _mel(settings.highest_hz)
     corners = _hertz(np.linspace(lowest, highest, settings.mel_count + 2))[:, np.newaxis]
