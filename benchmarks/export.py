@@ -46,7 +46,8 @@ from edge_client.datasets.registry import load_dataset
 from edge_client.training.local_round import LocalTrainer
 from export.bundles.keyboard_bundle import Bundle, load_bundle
 from export.bundles.manifest import MODEL_FILE
-from export.making.keyboard import export_keyboard
+from export.making.keyboard import KeyboardKind
+from export.making.released_model import export_bundle
 from export.releases.release import Release, find_release, read_release
 from export.runtime.next_word import NextWords
 from export.runtime.word_graph import NextWordGraph, Prediction
@@ -183,7 +184,7 @@ def percentiles_ms(seconds: list[float]) -> tuple[float, float]:
 def measure_sizes(release: Release, target: Path) -> dict[str, float]:
     """Export a bundle, load it, and let a process of its own suggest from it."""
     started = time.perf_counter()
-    manifest = export_keyboard(release, target)
+    manifest = export_bundle(KeyboardKind(), release, target)
     export_s = time.perf_counter() - started
     started = time.perf_counter()
     bundle = load_bundle(target)

@@ -42,7 +42,8 @@ from benchmarks.export import test_sentences
 from benchmarks.parts.figures import benchmark_parser, show_figures
 from benchmarks.serving_http import SHARED, make_folder, make_release, put, running
 from export.bundles.keyboard_bundle import load_bundle
-from export.making.keyboard import export_keyboard
+from export.making.keyboard import KeyboardKind
+from export.making.released_model import export_bundle
 from export.page.onnxruntime_web import runtime_files
 from export.page.page_files import page_files
 from export.runtime.word_graph import NextWordGraph
@@ -87,8 +88,8 @@ def measure(browser: Browser, folder: Path, words: int, openings: int) -> dict[s
     """Serve both models, and measure them in the browser and here."""
     bundles = {"": folder / "float32.zip", "_int8": folder / "int8.zip"}
     release = make_release(SHARED, GlobalSettings(), 1)
-    export_keyboard(release, bundles[""])
-    export_keyboard(release, bundles["_int8"], precision="int8")
+    export_bundle(KeyboardKind(), release, bundles[""])
+    export_bundle(KeyboardKind(), release, bundles["_int8"], precision="int8")
     serving = make_folder(folder / "serving", bundles["_int8"])
     put(serving, bundles[""])  # the present version; the other is the one before
     (token,) = make_tokens(serving, ["ann"]).values()

@@ -41,8 +41,9 @@ from benchmarks.serving import make_people
 from export.bundles.keyboard_bundle import load_bundle
 from export.bundles.manifest import MODEL_FILE
 from export.making.everybody import export_everybody
-from export.making.keyboard import export_keyboard
+from export.making.keyboard import KeyboardKind
 from export.making.person_of_release import export_people
+from export.making.released_model import export_bundle
 from export.releases.release import Release
 from export.serve.commands import init
 from export.serve.folder.folder import ServingFolder
@@ -136,7 +137,7 @@ def _judged(release: Release) -> Release:
 def measure_adapters(folder: Path, count: int) -> dict[str, float]:
     """Hold everybody's tensors from a file each."""
     release = _judged(make_people(count))
-    export_keyboard(release, folder / "shared.zip", precision="int8")
+    export_bundle(KeyboardKind(), release, folder / "shared.zip", precision="int8")
     files = folder / "files"
     files.mkdir()
     names = [f"person-{number:05d}" for number in range(count)]
@@ -161,7 +162,7 @@ def measure_embeddings(folder: Path, count: int) -> dict[str, float]:
     """Make everybody's tensors when they type."""
     release = _judged(make_people(count))
     bundle, everybody = folder / "for-embeddings.zip", folder / "everybody.zip"
-    export_keyboard(release, bundle, precision="int8")
+    export_bundle(KeyboardKind(), release, bundle, precision="int8")
     export_everybody(release, everybody)
     served = _serve(_promoted(folder / "embeddings", bundle, everybody), count)
     return {
@@ -189,7 +190,8 @@ def measure_size(folder: Path) -> dict[str, float]:
     plan = msgspec.structs.replace(plan, schema_sha256=plan_schema(plan).sha256.hex())
     parameters = initial_parameters(model, seed=1).numpy()
     target = folder / "1400k.zip"
-    export_keyboard(
+    export_bundle(
+        KeyboardKind(),
         replace(small, plan=plan, vocabulary=words, parameters=parameters, personalisation=None),
         target,
         precision="int8",

@@ -85,8 +85,9 @@ from edge_client.datasets.registry import load_dataset
 from export.bundles.keyboard_bundle import Bundle, load_bundle
 from export.bundles.manifest import MODEL_FILE
 from export.faces.words import DISTRIBUTION, LOG_PROBABILITIES, NEXT, TOKENS, TOP_K, WORDS
-from export.making.keyboard import export_keyboard, quantise_bundle
+from export.making.keyboard import KeyboardKind
 from export.making.person_of_release import export_people
+from export.making.released_model import export_bundle, quantise_bundle
 from export.people.personal_file import load_personal_file
 from export.releases.release import Release, find_release, read_release
 from export.runtime.next_word import SLOTS
@@ -301,7 +302,7 @@ def make_people(count: int) -> Release:
 def measure_people(folder: Path, count: int) -> dict[str, float]:
     """Write everyone's file, then load one after the other as if each typed for the first time."""
     release = make_people(count)
-    export_keyboard(release, folder / "shared.zip", precision="int8")
+    export_bundle(KeyboardKind(), release, folder / "shared.zip", precision="int8")
     bundle = load_bundle(folder / "shared.zip")
     graph = NextWordGraph(bundle.graph)
     files = [(f"person-{number:05d}", folder / f"{number}.zip") for number in range(count)]
@@ -349,7 +350,7 @@ def _measure_keyboards(arguments: argparse.Namespace) -> dict[str, float]:
     sentences = [sentence for user in sorted(text) for sentence in text[user]]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        export_keyboard(release, folder / "fp32.zip")
+        export_bundle(KeyboardKind(), release, folder / "fp32.zip")
         quantise_bundle(folder / "fp32.zip", folder / "int8.zip")
         bundles = {kind: load_bundle(folder / f"{kind}.zip") for kind in ("fp32", "int8")}
         return {

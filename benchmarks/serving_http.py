@@ -57,7 +57,8 @@ from export.bundles.keyboard_bundle import load_bundle
 from export.bundles.manifest import Manifest
 from export.bundles.manifest_entries import FileDigest
 from export.faces.personal_inputs import personal_inputs
-from export.making.keyboard import export_keyboard
+from export.making.keyboard import KeyboardKind
+from export.making.released_model import export_bundle
 from export.people.adapter import encode_adapter
 from export.people.personal_file import ADAPTER_FILE, PersonalManifest, write_personal_file
 from export.releases.release import Release
@@ -258,7 +259,7 @@ def measure_shared(
     """Serve one model to everyone: crowd, pace, reload, and everyone at one moment."""
     bundles = [root / f"{number}.zip" for number in (1, 2)]
     for number, bundle in enumerate(bundles, start=1):
-        export_keyboard(make_release(SHARED, GlobalSettings(), number), bundle)
+        export_bundle(KeyboardKind(), make_release(SHARED, GlobalSettings(), number), bundle)
     folder = make_folder(root / "shared", bundles[0])
     people = people_who_type(folder, clients)
     everyone: dict[str, Any] = {"count": len(clients), "seconds": seconds}
@@ -352,7 +353,7 @@ def measure_personal(root: Path, clients: Sequence[str], seconds: float) -> dict
     """Serve everyone their own attention."""
     versions = [(root / f"personal-{number}.zip", root / f"people-{number}") for number in (1, 2)]
     for number, (bundle, files) in enumerate(versions, start=1):
-        export_keyboard(make_release(PERSONAL, FedTpSettings(), number), bundle)
+        export_bundle(KeyboardKind(), make_release(PERSONAL, FedTpSettings(), number), bundle)
         write_people(files, load_bundle(bundle).manifest, clients)
     folder = make_folder(root / "personal", *versions[0])
     people = people_who_type(folder, clients)

@@ -43,12 +43,13 @@ from benchmarks.serving_http import (
     percentile_ms,
     running,
 )
-from export.making.keyboard import export_keyboard
-from export.making.speech import export_speech
+from export.making.keyboard import KeyboardKind
+from export.making.released_model import export_bundle
+from export.making.speech import VoiceKind
 from export.releases.release import Release
 from export.serve.folder.folder import ServingFolder
 from export.serve.folder.tokens import make_tokens
-from export.serve.promotion.voice import promote_voice
+from export.serve.promotion.keyboard import promote
 from models.plan.plan import Plan, TrainingSettings, plan_schema
 from models.plan.release_record import ReleaseRecord
 from models.settings.model import ModelSettings
@@ -92,12 +93,12 @@ def release_of(settings: ModelSettings, task: str) -> Release:
 
 def serving(root: Path) -> ServingFolder:
     """Make a folder that serves a keyboard and a voice to everyone."""
-    export_keyboard(make_release(SHARED, GlobalSettings(), 1), root / "keyboard.zip")
+    export_bundle(KeyboardKind(), make_release(SHARED, GlobalSettings(), 1), root / "keyboard.zip")
     folder = make_folder(root / "serving", root / "keyboard.zip")
     voice = release_of(TransformerTtsSettings(), "speech")
     vocoder = release_of(VocoderSettings(), "vocoder")
-    export_speech(voice, root / "voice.zip", vocoder=vocoder, precision="int8")
-    promote_voice(folder, root / "voice.zip", largest_loss=0)
+    export_bundle(VoiceKind(vocoder), voice, root / "voice.zip", precision="int8")
+    promote(folder, root / "voice.zip", largest_loss=0)
     return folder
 
 

@@ -71,34 +71,18 @@ def _make(arguments: argparse.Namespace) -> Mapping[str, object]:
     """Do what writes a file."""
     from export.commands import bundles as commands
     from export.commands import people as personal_commands
-    from export.commands import speech as speech_commands
 
     keys = {"authority": arguments.authority, "passphrase_file": arguments.passphrase_file}
     match arguments.command:
-        case "keyboard":
-            return commands.export_keyboard_bundle(
+        case "keyboard" | "image" | "speech":
+            return commands.export_release(
                 arguments.source,
                 arguments.out,
+                arguments.command,
                 which=arguments.round,
                 precision=arguments.precision,
-                languages=arguments.language,
-                **keys,
-            )
-        case "image":
-            return commands.export_image_bundle(
-                arguments.source,
-                arguments.out,
-                which=arguments.round,
-                precision=arguments.precision,
-                **keys,
-            )
-        case "speech":
-            return speech_commands.export_speech_bundle(
-                arguments.source,
-                arguments.out,
-                vocoder=arguments.vocoder,
-                which=arguments.round,
-                precision=arguments.precision,
+                languages=getattr(arguments, "language", None),
+                vocoder=getattr(arguments, "vocoder", None),
                 **keys,
             )
         case "people":

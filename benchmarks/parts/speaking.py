@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from export.faces.family import Precision
-from export.parity.checked_voice import build_vocoder, build_voice
+from export.faces.speech import VOCODER_FILE
+from export.parity.checked_graph import build_graphs
 from export.speaking.voice import Voice
 from export.speaking.voice_graphs import VocoderRunner, VoiceGraphs
 from models.listening.synthesis import synthesise
@@ -39,7 +40,8 @@ def measure_speech(*, quick: bool) -> dict[str, float]:
     if not isinstance(small, TransformerTtsSettings):
         raise TypeError(f"{PRESET} must train a voice, got {type(small).__name__}")
     repeats = 2 if quick else MOST_REPEATS
-    vocoder = VocoderRunner(build_vocoder(VocoderSettings(), untrained(VocoderSettings())))
+    weights = named_tensors(VocoderSettings().schema(), untrained(VocoderSettings()))
+    vocoder = VocoderRunner(build_graphs(VocoderSettings(), weights)[VOCODER_FILE])
     figures = _sound(vocoder, repeats)
     paper = TransformerTtsSettings()
     for name, settings in (("paper_size", paper), ("small", small)):
@@ -96,7 +98,7 @@ def _torch_vocoder() -> torch.nn.Module:
 
 def _voice(settings: TransformerTtsSettings, vocoder: VocoderRunner, precision: Precision) -> Voice:
     tensors = named_tensors(schema_of(settings), untrained(settings))
-    graphs = VoiceGraphs(build_voice(settings, tensors, precision=precision))
+    graphs = VoiceGraphs(build_graphs(settings, tensors, precision=precision))
     return Voice(graphs, settings, vocoder=vocoder)
 
 

@@ -58,7 +58,7 @@ def write_files(target: Path, files: Mapping[str, bytes]) -> None:
         if target.suffix == ".zip":
             write_atomically(target, _zipped(files), mode=_OWNER_ONLY_FILE)
         else:
-            _write_folder(target, files)
+            write_folder(target, files)
 
 
 def check_target(target: Path) -> None:
@@ -132,7 +132,16 @@ class _Zip:
             raise BundleError(f"{name} cannot be read from the .zip: {error}") from None
 
 
-def _write_folder(target: Path, files: Mapping[str, bytes]) -> None:
+def write_folder(target: Path, files: Mapping[str, bytes]) -> None:
+    """Write a new folder of files, all of them or none.
+
+    Args:
+        target: Its place; folder and files are the owner's alone.
+        files: Contents by name; a name may have folders in it.
+
+    Raises:
+        OSError: If the disk refuses.
+    """
     import tempfile
 
     from privacy.foundation.atomic_files import sync_folder, write_atomically
@@ -141,6 +150,7 @@ def _write_folder(target: Path, files: Mapping[str, bytes]) -> None:
     staging = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=parent))  # mode 0700
     try:
         for name, content in files.items():
+            (staging / name).parent.mkdir(parents=True, exist_ok=True)
             write_atomically(staging / name, content, mode=_OWNER_ONLY_FILE)
         staging.rename(target)
     except OSError:

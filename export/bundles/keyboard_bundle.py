@@ -1,21 +1,23 @@
-"""Write a bundle and load it back: a graph, its word list and a manifest that pins both.
+"""Read bundles: the graphs of a model, what lies beside them, and a manifest that pins every file.
 
-A bundle is a folder or a .zip (`export.bundles.files`). Loading believes nothing that the manifest
-does not pin, and the manifest may be signed by the coordinator. Where a model has learnt from one
-person's text the bundle is that person's data, so its files are the owner's alone.
+A bundle of a keyboard, a classifier or a voice is a folder or a .zip (`export.bundles.files`).
+Loading believes nothing that the manifest does not pin, and the coordinator may have signed the
+manifest. Where a model has learnt from one person's text the bundle is that person's data, so its
+files are the owner's alone.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from export.bundles.files import open_files, write_files
 from export.bundles.manifest import (
     CONTENT_FILES,
     MODEL_FILE,
     VOCABULARY_FILE,
+    BundleManifest,
     Manifest,
-    decode_manifest,
 )
 from export.bundles.manifest_entries import BundleError
 from export.bundles.signed_by import Signer
@@ -26,59 +28,82 @@ from export.bundles.signed_files import (
     read_manifest,
     signed_files,
 )
+from export.bundles.speech_manifest import SpeechManifest
+from export.faces.speech import VOCODER_FILE, VOICE_FILES
 from models.plan.word_rules import word_count
 from models.text.vocabulary import Vocabulary, decode_vocabulary
 
 if TYPE_CHECKING:
     from privacy.identities.party import Identity
 
+M = TypeVar("M", bound=BundleManifest)
+
+Files: TypeAlias = Mapping[str, bytes]
+"""Contents by file name."""
+
 
 @dataclass(frozen=True)
-class Bundle:
-    """Hold a bundle whose digests fit.
+class BundleOf(Generic[M]):
+    """A bundle whose digests fit.
 
     Attributes:
         manifest: What it is.
-        graph: ONNX bytes.
-        vocabulary: The word list of the model's rows.
+        files: Every file that the manifest pins.
         signer: Who signed it; None if nobody did.
     """
 
-    manifest: Manifest
-    graph: bytes
-    vocabulary: Vocabulary
+    manifest: M
+    files: Files
     signer: Signer | None
+
+    @property
+    def graph(self) -> bytes:
+        """Return the ONNX bytes of a keyboard or a classifier; a voice has several graphs."""
+        return self.files[MODEL_FILE]
+
+
+@dataclass(frozen=True)
+class Bundle(BundleOf[Manifest]):
+    """A keyboard's bundle.
+
+    Attributes:
+        vocabulary: The word list of the model's rows.
+    """
+
+    vocabulary: Vocabulary
+
+
+ImageBundle: TypeAlias = BundleOf[Manifest]
+SpeechBundle: TypeAlias = BundleOf[SpeechManifest]
+AnyBundle: TypeAlias = BundleOf[Manifest] | BundleOf[SpeechManifest]
 
 
 def write_bundle(
     target: Path,
-    manifest: Manifest,
+    manifest: BundleManifest,
+    files: Files,
     *,
-    graph: bytes,
-    vocabulary: Vocabulary,
     signed_with: "Identity | None" = None,
 ) -> None:
     """Write a bundle, whole or not at all.
 
     Args:
         target: New folder, or a ``.zip``, which is replaced in one step.
-        manifest: With the digests of graph and vocabulary.
-        graph: ONNX bytes.
-        vocabulary: The word list of the model's rows.
+        manifest: With the digests of the files.
+        files: All that the manifest pins.
         signed_with: The coordinator, whose signature then covers every file.
 
     Raises:
         BundleError: If the target cannot be made there, or the manifest is not of these files.
         OSError: If the disk is full or refuses.
     """
-    contents = {MODEL_FILE: graph, VOCABULARY_FILE: vocabulary.to_bytes()}
-    for name, content in contents.items():
+    for name, content in files.items():
         check_digest(manifest.files, name, content)
-    write_files(target, signed_files(manifest.encode(), contents, signed_with))
+    write_files(target, signed_files(manifest.encode(), files, signed_with))
 
 
 def load_bundle(source: Path, *, authority: bytes | None = None) -> Bundle:
-    """Read a bundle and check its signature, if it has one, and every digest.
+    """Read a keyboard's bundle and check its signature, if it has one, and every digest.
 
     Args:
         source: Folder or ``.zip``.
@@ -87,16 +112,40 @@ def load_bundle(source: Path, *, authority: bytes | None = None) -> Bundle:
 
     Raises:
         BundleError: If a file is missing or more than there may be, or is not what the manifest
-            says; if the signature does not fit; or if the bundle is of another format version.
+            says; if the signature does not fit; or if the bundle is of another kind or format
+            version.
     """
-    files = open_files(source, (*SIGNED_NAMES, *CONTENT_FILES))
+    found = _read(source, "keyboard", Manifest, CONTENT_FILES, authority)
+    vocabulary = _checked_vocabulary(found.manifest, found.files[VOCABULARY_FILE])
+    return Bundle(found.manifest, found.files, found.signer, vocabulary)
+
+
+def load_image_bundle(source: Path, *, authority: bytes | None = None) -> ImageBundle:
+    """Read a classifier's bundle; arguments and errors as of ``load_bundle``."""
+    return _read(source, "image", Manifest, (MODEL_FILE,), authority)
+
+
+def load_speech_bundle(source: Path, *, authority: bytes | None = None) -> SpeechBundle:
+    """Read a voice's bundle; arguments and errors as of ``load_bundle``."""
+    return _read(source, "speech", SpeechManifest, (*VOICE_FILES, VOCODER_FILE), authority)
+
+
+def _read(
+    source: Path, kind: str, stated: type[M], names: Sequence[str], authority: bytes | None
+) -> BundleOf[M]:
+    """Read a bundle of a kind, which may hold files of these names."""
+    files = open_files(source, (*SIGNED_NAMES, *names))
     encoded, signer = read_manifest(files, authority=authority)
-    manifest = decode_manifest(encoded)
-    if manifest.kind != "keyboard":
-        raise BundleError(f"{source} must be a keyboard's bundle, got one of kind {manifest.kind}")
-    contents = {name: read_checked(files, manifest.files, name) for name in CONTENT_FILES}
-    vocabulary = _checked_vocabulary(manifest, contents[VOCABULARY_FILE])
-    return Bundle(manifest, contents[MODEL_FILE], vocabulary, signer)
+    manifest = stated.decode(encoded)
+    if manifest.kind != kind:
+        raise BundleError(
+            f"{source} must be a bundle of kind {kind}, got one of kind {manifest.kind}"
+        )
+    unpinned = files.names - {*SIGNED_NAMES, *manifest.content_files}
+    if unpinned:
+        raise BundleError(f"{min(unpinned)} must be in the manifest to be in the bundle")
+    contents = {name: read_checked(files, manifest.files, name) for name in manifest.content_files}
+    return BundleOf(manifest, contents, signer)
 
 
 def _checked_vocabulary(manifest: Manifest, encoded: bytes) -> Vocabulary:

@@ -1,23 +1,22 @@
-"""Say what a bundle holds: which model, from which round, under which guarantee, file by file.
+"""Manifests of bundles: which model, from which round, under which guarantee, file by file.
 
-How a manifest is written and read is in `export.bundles.manifest_entries`; a voice's is another
-(`export.bundles.speech_manifest`).
+How a manifest is written and read is in `export.bundles.manifest_entries`. Keyboards and
+classifiers have the one here; a voice's (`export.bundles.speech_manifest`) has the same base.
 """
 
 import math
-from collections.abc import Collection
-from typing import Literal
+from collections.abc import Collection, Sequence
+from typing import ClassVar, Literal, Self
 
 import msgspec
 
 from export.bundles.manifest_entries import FileDigest, ManifestBase, decode_versioned
 from export.faces.family import Precision
+from export.faces.speech import VOICE_FILES
 from models.plan.release_record import Metric
 from models.settings.model import ModelSettings, schema_of
 from models.vector.schema import Schema
 
-FORMAT_VERSION = 3
-_READABLE_VERSIONS = (1, 2, FORMAT_VERSION)
 MODEL_FILE = "model.onnx"
 VOCABULARY_FILE = "vocabulary.txt"
 CONTENT_FILES = (MODEL_FILE, VOCABULARY_FILE)
@@ -26,11 +25,12 @@ PROMISING_NOTHING = ("none", "paper", "paper-server")
 """The modes of `privacy.noise.settings` without a guarantee; what serves need not load them all."""
 
 Kind = Literal["keyboard", "image"]
-_FILES: dict[Kind, tuple[str, ...]] = {"keyboard": CONTENT_FILES, "image": (MODEL_FILE,)}
+_FILES = {"keyboard": CONTENT_FILES, "image": (MODEL_FILE,), "speech": VOICE_FILES}
 
-_HEX_DIGEST = 64
 # A graph is its weights and a few kilobytes of nodes and names.
 _GRAPH_ALLOWANCE_BYTES = 1 << 20
+_NUMBER_BYTES = 4
+_AXES = 2
 
 
 class PrivacyStatement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -67,16 +67,18 @@ class PrivacyStatement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class ParityRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say how the graph compared with torch when it was exported.
+    """Comparison of graphs with torch at their export.
 
     Attributes:
-        shapes: The ``(batch, time)`` shapes compared; of images ``(batch, height)``.
-        largest_difference: Largest difference of two log-probabilities, in nats. Of a rounded graph
-            it is that of exact arithmetic with the rounded weights.
-        rounding_difference: The same as a rounded graph ships, its activations rounded too.
+        shapes: Shapes compared: of words ``(batch, time)``, of images ``(batch, height)``, of a
+            voice texts, characters and steps, of a vocoder spectrograms and frames.
+        largest_difference: Largest difference of two log-probabilities, in nats; of two values of
+            speech, over the largest value if that is above 1. For rounded graphs it is that of
+            exact arithmetic with the rounded weights.
+        rounding_difference: The same as rounded graphs ship, their activations rounded too.
     """
 
-    shapes: tuple[tuple[int, int], ...]
+    shapes: tuple[tuple[int, ...], ...]
     largest_difference: float
     rounding_difference: float = 0.0
 
@@ -93,40 +95,45 @@ class PersonalPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     tensors: tuple[str, ...]
 
 
-class Manifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Describe a bundle.
+class BundleManifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the manifest of every bundle says of its model.
 
     Attributes:
-        format_version: Version of this struct and of the files beside it; 1 knew no personal part,
-            1 and 2 not what privacy was spent.
-        kind: What the bundle predicts.
+        format_version: Version of the struct and of the files beside it; 1 knew no personal part of
+            a keyboard, no version before the present one what privacy was spent.
+        kind: What the bundle is.
         files: Digest of every content file, by name.
         model: Settings of the model; its schema follows from them.
         schema_sha256: Hex digest of that schema.
-        parameters_sha256: Hex digest of the parameters that the graph computes with, as
+        parameters_sha256: Hex digest of the parameters that the model's graphs compute with, as
             little-endian float32 in schema order.
-        vocabulary_sha256: Hex digest of the word list, as the plan of the round gives it; empty
-            without words.
         run: Identifier of the run, 32 hex digits.
         round_number: Round whose release this is.
         metrics: Figures of the release, by name.
         privacy: What training promised, and what it has spent.
-        languages: BCP 47 tags of the word list; empty if nobody said.
-        opset: ONNX operator set of the graph.
+        languages: BCP 47 tags of the words; empty if nobody said.
+        opset: ONNX operator set of the graphs.
         parity: The comparison with torch at export.
-        personal: What the graph takes of each person; None of a model that is whole.
+        personal: What the graphs take of each person; None of a model that is whole.
         client: Whose whole model it is; None if it is everyone's.
-        precision: How the graph stores and multiplies matrices.
+        precision: How the model's graphs store and multiply matrices.
         rounded_from: Hex digest of the float32 parameters that were rounded; None if none were.
+        newest_version: Version that is written today; all before it are read.
+        version_of: Name of the version, for errors.
+        own_field: A field of one struct alone, and the one that it is written after, so that a
+            bundle's manifest is the same bytes for ever.
     """
 
-    format_version: int = FORMAT_VERSION
-    kind: Kind = "keyboard"
+    newest_version: ClassVar[int]
+    version_of: ClassVar[str]
+    own_field: ClassVar[tuple[str, str]]
+
+    format_version: int
+    kind: str
     files: dict[str, FileDigest]
     model: ModelSettings
     schema_sha256: str
     parameters_sha256: str
-    vocabulary_sha256: str
     run: str
     round_number: int = msgspec.field(name="round")
     metrics: dict[str, Metric]
@@ -139,50 +146,109 @@ class Manifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     precision: Precision = "float32"
     rounded_from: str | None = None
 
-    def __post_init__(self) -> None:
-        expected = _FILES[self.kind]
-        if sorted(self.files) != sorted(expected):
-            raise ValueError(f"files must be {list(expected)}, got {sorted(self.files)}")
-        schema = schema_of(self.model)
-        if self.schema_sha256 != schema.sha256.hex():
-            raise ValueError(
-                f"schema_sha256 must be {schema.sha256.hex()}, the schema of the model's "
-                f"settings, got {self.schema_sha256[:_HEX_DIGEST]}"
-            )
-        check_rounding(self.precision, self.rounded_from)
-        # Weights kept outside the graph would escape its hash, so they must be in it.
-        most_bytes = self.held_schema.payload_bytes + _GRAPH_ALLOWANCE_BYTES
-        held_bytes = self.held_schema.payload_bytes
-        if self.precision == "int8":
-            held_bytes = self.held_schema.element_count
-        if not held_bytes <= self.files[MODEL_FILE].size_bytes <= most_bytes:
-            raise ValueError(
-                f"{MODEL_FILE} must hold {held_bytes} bytes of weights and at most "
-                f"{most_bytes - held_bytes} more, got {self.files[MODEL_FILE].size_bytes}"
-            )
+    def encode(self) -> bytes:
+        """Return the manifest as indented JSON, equal for equal manifests."""
+        fields = msgspec.json.decode(super().encode(), type=dict[str, msgspec.Raw])
+        own, after = self.own_field
+        moved = {own: fields.pop(own)}
+        ordered: dict[str, msgspec.Raw] = {}
+        for name, value in fields.items():
+            ordered |= {name: value} | (moved if name == after else {})
+        return msgspec.json.format(msgspec.json.encode(ordered)) + b"\n"
+
+    @classmethod
+    def decode(cls, encoded: bytes) -> Self:
+        """Decode a manifest, strictly.
+
+        Raises:
+            BundleError: If the bytes are no manifest of this version; says which side is older.
+        """
+        return decode_versioned(
+            encoded,
+            cls,
+            readable=range(1, cls.newest_version + 1),
+            what=cls.version_of,
+            older="the bundle",
+        )
+
+    @property
+    def content_files(self) -> Sequence[str]:
+        """Return the files beside the manifest."""
+        return _FILES[self.kind]
 
     @property
     def personal_schema(self) -> Schema:
-        """Return the tensors that the graph takes of each person, without roles."""
+        """Return the tensors that the graphs take of each person, without roles."""
         return personal_schema(self.model, () if self.personal is None else self.personal.tensors)
 
     @property
     def held_schema(self) -> Schema:
-        """Return the tensors that the graph holds."""
+        """Return the tensors that the model's graphs hold."""
         return held_schema(self.model, self.personal_schema.slices)
 
+    def check_model(self) -> None:
+        """Check that the files and the schema are the model's, and a rounded one's origin is said.
 
-def check_rounding(precision: Precision, rounded_from: str | None) -> None:
-    """Check that a rounded model, and no other, says what was rounded.
+        Raises:
+            ValueError: If they are not, or it is not.
+        """
+        if sorted(self.files) != sorted(self.content_files):
+            raise ValueError(f"files must be {list(self.content_files)}, got {sorted(self.files)}")
+        expected = schema_of(self.model).sha256.hex()
+        if self.schema_sha256 != expected:
+            raise ValueError(
+                f"schema_sha256 must be {expected}, the schema of the model's settings, got "
+                f"{self.schema_sha256[: len(expected)]}"
+            )
+        if (self.precision == "float32") != (self.rounded_from is None):
+            raise ValueError(
+                f"rounded_from belongs to a rounded model, got precision {self.precision} and "
+                f"rounded_from {self.rounded_from}"
+            )
 
-    Raises:
-        ValueError: If it does not.
+    def check_size(self, name: str, elements: int, *, is_rounded: bool, tables: int = 0) -> None:
+        """Check that a graph has room for its weights: elsewhere they would escape its hash.
+
+        Args:
+            name: The graph's file.
+            elements: Parameters that it holds.
+            is_rounded: Whether they are of one byte each.
+            tables: Numbers beside them that follow from the settings.
+
+        Raises:
+            ValueError: If it has not.
+        """
+        least = elements if is_rounded else elements * _NUMBER_BYTES
+        most = (elements + tables) * _NUMBER_BYTES + _GRAPH_ALLOWANCE_BYTES
+        if not least <= self.files[name].size_bytes <= most:
+            raise ValueError(
+                f"{name} must hold {least} bytes of weights and at most {most - least} more, got "
+                f"{self.files[name].size_bytes}"
+            )
+
+
+class Manifest(BundleManifest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Manifest of a keyboard or a classifier.
+
+    Attributes:
+        vocabulary_sha256: Hex digest of the word list, as the plan of the round gives it; empty
+            without words.
     """
-    if (precision == "float32") != (rounded_from is None):
-        raise ValueError(
-            f"rounded_from belongs to a rounded model, got precision {precision} and "
-            f"rounded_from {rounded_from}"
-        )
+
+    newest_version: ClassVar[int] = 3
+    version_of: ClassVar[str] = "bundle"
+    own_field: ClassVar[tuple[str, str]] = ("vocabulary_sha256", "parameters_sha256")
+
+    format_version: int = newest_version
+    kind: Kind = "keyboard"
+    vocabulary_sha256: str
+
+    def __post_init__(self) -> None:
+        self.check_model()
+        if any(len(shape) != _AXES for shape in self.parity.shapes):
+            raise ValueError(f"shapes must have {_AXES} axes each, got {self.parity.shapes}")
+        elements = self.held_schema.element_count
+        self.check_size(MODEL_FILE, elements, is_rounded=self.precision == "int8")
 
 
 def personal_schema(model: ModelSettings, names: Collection[str]) -> Schema:
@@ -201,14 +267,3 @@ def personal_schema(model: ModelSettings, names: Collection[str]) -> Schema:
 def held_schema(model: ModelSettings, personal: Collection[str]) -> Schema:
     """Return all other tensors of a model, in schema order."""
     return Schema(tuple(spec for spec in schema_of(model).tensors if spec.name not in personal))
-
-
-def decode_manifest(encoded: bytes) -> Manifest:
-    """Decode a manifest, strictly.
-
-    Raises:
-        BundleError: If the bytes are no manifest of this version; says which side is older.
-    """
-    return decode_versioned(
-        encoded, Manifest, readable=_READABLE_VERSIONS, what="bundle", older="the bundle"
-    )

@@ -4,24 +4,15 @@ The manifest is JSON and is decoded strictly, as a keyboard's (`export.bundles.m
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
-from export.bundles.manifest import (
-    PersonalPart,
-    PrivacyStatement,
-    check_rounding,
-    held_schema,
-    personal_schema,
-)
-from export.bundles.manifest_entries import FileDigest, ManifestBase, decode_versioned
-from export.faces.family import Precision
+from export.bundles.manifest import BundleManifest, ParityRecord, PrivacyStatement
 from export.faces.speech import (
     DECODER_FILE,
     ENCODER_FILE,
     VOCODER_FILE,
-    VOICE_FILES,
     file_of,
 )
 from models.plan.release_record import Metric
@@ -29,28 +20,8 @@ from models.settings.vocoder import VocoderSettings
 from models.settings.voice import TransformerTtsSettings
 from models.vector.schema import Schema
 
-SPEECH_VERSION = 2
-_READABLE_VERSIONS = (1, SPEECH_VERSION)
 LANGUAGES = ("en",)
 """What `models.text.spoken_text` reads aloud."""
-
-_GRAPH_ALLOWANCE_BYTES = 1 << 20
-_NUMBER_BYTES = 4
-
-
-class SpeechParity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say how graphs compared with torch when they were exported.
-
-    Attributes:
-        shapes: What was compared: texts, characters and steps; of a vocoder spectrograms, frames.
-        largest_difference: Largest difference of two values, over the largest value if that is
-            above 1. Of rounded graphs it is that of exact arithmetic with the rounded weights.
-        rounding_difference: The same as rounded graphs ship, their activations rounded too.
-    """
-
-    shapes: tuple[tuple[int, ...], ...]
-    largest_difference: float
-    rounding_difference: float = 0.0
 
 
 class VocoderPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -72,97 +43,42 @@ class VocoderPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     round_number: int = msgspec.field(name="round")
     metrics: dict[str, Metric]
     privacy: PrivacyStatement
-    parity: SpeechParity
+    parity: ParityRecord
 
 
-class SpeechManifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Describe a speech bundle.
+class SpeechManifest(BundleManifest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Manifest of a voice.
 
     Attributes:
-        format_version: Version of this struct and of the files beside it; 1 did not know what
-            privacy was spent.
-        kind: What the bundle is.
-        files: Digest of every content file, by name.
-        model: Settings of the voice, its alphabet and its audio among them.
-        schema_sha256: Hex digest of the schema that follows from them.
-        parameters_sha256: Hex digest of the parameters that the graphs compute with, as
-            little-endian float32 in schema order.
-        run: Identifier of the run, 32 hex digits.
-        round_number: Round whose release this is.
         growth_stage: Stage of a run that grows its layers; None without growth.
-        metrics: Figures of the release, by name.
-        privacy: What training promised, and what it has spent.
-        languages: BCP 47 tags of the texts that it reads.
-        opset: ONNX operator set of the graphs.
-        parity: The comparison with torch at export.
-        personal: What the graphs take of each person; None of a voice that is whole.
-        client: Whose whole voice it is; None if it is everyone's.
-        precision: How the voice's graphs store and multiply matrices.
-        rounded_from: Hex digest of the float32 parameters that were rounded; None if none were.
         vocoder: What makes the sound; None where Griffin-Lim does.
     """
 
-    format_version: int = SPEECH_VERSION
+    newest_version: ClassVar[int] = 2
+    version_of: ClassVar[str] = "speech"
+    own_field: ClassVar[tuple[str, str]] = ("growth_stage", "round")
+
+    format_version: int = newest_version
     kind: Literal["speech"] = "speech"
-    files: dict[str, FileDigest]
     model: TransformerTtsSettings
-    schema_sha256: str
-    parameters_sha256: str
-    run: str
-    round_number: int = msgspec.field(name="round")
     growth_stage: int | None = None
-    metrics: dict[str, Metric]
-    privacy: PrivacyStatement
     languages: tuple[str, ...] = LANGUAGES
-    opset: int
-    parity: SpeechParity
-    personal: PersonalPart | None = None
-    client: str | None = None
-    precision: Precision = "float32"
-    rounded_from: str | None = None
     vocoder: VocoderPart | None = None
 
     def __post_init__(self) -> None:
-        if sorted(self.files) != sorted(self.content_files):
-            raise ValueError(f"files must be {list(self.content_files)}, got {sorted(self.files)}")
-        expected = self.model.schema().sha256.hex()
-        if self.schema_sha256 != expected:
-            raise ValueError(
-                f"schema_sha256 must be {expected}, the schema of the voice's settings, got "
-                f"{self.schema_sha256[: len(expected)]}"
-            )
-        check_rounding(self.precision, self.rounded_from)
+        self.check_model()
         if self.vocoder is not None and self.vocoder.model.mel != self.model.mel:
             raise ValueError("the vocoder's mel settings must be the voice's, got others")
-        for name, digest in self.files.items():
-            self._check_size(name, digest.size_bytes)
+        for name in self.files:
+            is_rounded = self.precision == "int8" and name != VOCODER_FILE
+            tables = self._table_elements(name)
+            self.check_size(name, self._elements(name), is_rounded=is_rounded, tables=tables)
 
     @property
     def content_files(self) -> Sequence[str]:
         """Return the files beside the manifest."""
-        return VOICE_FILES if self.vocoder is None else (*VOICE_FILES, VOCODER_FILE)
-
-    @property
-    def personal_schema(self) -> Schema:
-        """Return the tensors that the graphs take of each person, without roles."""
-        return personal_schema(self.model, () if self.personal is None else self.personal.tensors)
-
-    @property
-    def held_schema(self) -> Schema:
-        """Return the tensors that the voice's graphs hold."""
-        return held_schema(self.model, self.personal_schema.slices)
-
-    def _check_size(self, name: str, size_bytes: int) -> None:
-        """Check that a graph has room for its weights: elsewhere they would escape its hash."""
-        elements = self._elements(name)
-        is_rounded = self.precision == "int8" and name != VOCODER_FILE
-        least = elements if is_rounded else elements * _NUMBER_BYTES
-        most = (elements + self._table_elements(name)) * _NUMBER_BYTES + _GRAPH_ALLOWANCE_BYTES
-        if not least <= size_bytes <= most:
-            raise ValueError(
-                f"{name} must hold {least} bytes of weights and at most {most - least} more, got "
-                f"{size_bytes}"
-            )
+        voice = super().content_files
+        return voice if self.vocoder is None else (*voice, VOCODER_FILE)
 
     def _elements(self, name: str) -> int:
         """Return the parameters in a file."""
@@ -182,14 +98,3 @@ class SpeechManifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_fie
             VOCODER_FILE: waves,
         }
         return tables.get(name, 0)
-
-
-def decode_speech_manifest(encoded: bytes) -> SpeechManifest:
-    """Decode a manifest, strictly.
-
-    Raises:
-        BundleError: If the bytes are no manifest of this version; says which side is older.
-    """
-    return decode_versioned(
-        encoded, SpeechManifest, readable=_READABLE_VERSIONS, what="speech", older="the bundle"
-    )

@@ -5,15 +5,16 @@ from pathlib import Path
 
 import msgspec
 
-from export.bundles.keyboard_bundle import Bundle, load_bundle
-from export.bundles.manifest import ParityRecord
+from export.bundles.keyboard_bundle import load_bundle
+from export.bundles.manifest import BundleManifest
 from export.commands.reports import (
     Report,
-    described,
+    described_people,
     described_person,
     exported,
     inspected,
     named,
+    rounded,
     verified,
 )
 from export.commands.sources import (
@@ -23,27 +24,32 @@ from export.commands.sources import (
     identity_in,
     release_in,
 )
-from export.commands.speech import (
-    inspect_speech,
-    quantise_voice,
-    verify_speech_bundle,
-)
 from export.faces.family import Precision
-from export.making.image import ImageBundle, export_image, load_image_bundle, verify_image
-from export.making.keyboard import export_keyboard, quantise_bundle, verify_bundle
-from export.people.people_file import PeopleManifest, load_people_file
+from export.making.image import ClassifierKind
+from export.making.keyboard import KeyboardKind
+from export.making.released_model import (
+    BundleKind,
+    export_bundle,
+    load_any,
+    quantise_bundle,
+    verify_bundle,
+)
+from export.making.speech import VoiceKind
+from export.people.people_file import load_people_file
 from export.people.personal_file import kind_of, load_personal_file
 from export.runtime.next_word import NextWords
 from export.runtime.word_graph import NextWordGraph
 
 
-def export_keyboard_bundle(
+def export_release(
     source: Path,
     target: Path,
+    kind: str,
     *,
     which: str,
     precision: Precision,
-    languages: Sequence[str] | None,
+    languages: Sequence[str] | None = None,
+    vocoder: Path | None = None,
     authority: Path | None,
     passphrase_file: Path | None,
 ) -> Report:
@@ -52,9 +58,12 @@ def export_keyboard_bundle(
     Args:
         source: Folder of a coordinator, of a simulated run, or of one release.
         target: New folder, or a ``.zip``.
+        kind: ``keyboard``, ``image`` or ``speech``.
         which: Round number, ``latest`` or ``best``.
         precision: How matrices are stored and multiplied.
-        languages: BCP 47 tags; None for those that are known.
+        languages: BCP 47 tags of a keyboard; None for those that are known.
+        vocoder: Source of the vocoder whose latest release goes beside a voice; None for none. With
+            an authority it must be signed by its coordinator, too.
         authority: ``authority.crt``; None takes the coordinator's, if that is the source.
         passphrase_file: Opens the coordinator's keys.
 
@@ -66,26 +75,16 @@ def export_keyboard_bundle(
     """
     release = release_in(source, which, authority)
     signer = coordinator_of(source, passphrase_file)
-    manifest = export_keyboard(
-        release, target, precision=precision, languages=languages, signed_with=signer
-    )
-    return exported(target, release, described(manifest), _compared(manifest.parity))
-
-
-def export_image_bundle(
-    source: Path,
-    target: Path,
-    *,
-    which: str,
-    precision: Precision,
-    authority: Path | None,
-    passphrase_file: Path | None,
-) -> Report:
-    """Export a classifier's release; arguments and errors as of ``export_keyboard_bundle``."""
-    release = release_in(source, which, authority)
-    signer = coordinator_of(source, passphrase_file)
-    manifest = export_image(release, target, precision=precision, signed_with=signer)
-    return exported(target, release, described(manifest), _compared(manifest.parity))
+    made: BundleKind[BundleManifest]
+    match kind:
+        case "keyboard":
+            made = KeyboardKind(languages)
+        case "image":
+            made = ClassifierKind()
+        case _:
+            made = VoiceKind(None if vocoder is None else release_in(vocoder, "latest", authority))
+    manifest = export_bundle(made, release, target, precision=precision, signed_with=signer)
+    return exported(target, release, manifest)
 
 
 def export_people_file(
@@ -98,14 +97,14 @@ def export_people_file(
 ) -> Report:
     """Export the hypernetwork and everybody's embedding, for a server that makes people.
 
-    Arguments and errors as of ``export_keyboard_bundle``.
+    Arguments and errors as of ``export_release``.
     """
     from export.making.everybody import export_everybody  # Loads torch.
 
     release = release_in(source, which, authority)
     signer = coordinator_of(source, passphrase_file)
     made = export_everybody(release, target, signed_with=signer)
-    return {"file": str(target), **_described_people(made)}
+    return {"file": str(target), **described_people(made)}
 
 
 def quantise(
@@ -136,16 +135,8 @@ def quantise(
     if authority is None and sign_as is not None:
         authority = authority_of(sign_as)
     certificate = certificate_in(authority)
-    if kind_of(source) == "speech":
-        return quantise_voice(source, target, authority=certificate, signed_with=signer)
     manifest = quantise_bundle(source, target, authority=certificate, signed_with=signer)
-    return {
-        "bundle": str(target),
-        **described(manifest),
-        "parity": _compared(manifest.parity),
-        "rounding": f"moves a log-probability by up to {manifest.parity.rounding_difference:.1e} "
-        "nats more",
-    }
+    return rounded(target, manifest)
 
 
 def inspect(source: Path, *, authority: Path | None) -> Report:
@@ -156,18 +147,15 @@ def inspect(source: Path, *, authority: Path | None) -> Report:
         OSError: If it cannot be read.
     """
     certificate = certificate_in(authority)
-    if kind_of(source) == "personal":
-        person = load_personal_file(source, authority=certificate)
-        return {"signed_by": named(person.signer), **described_person(person.manifest)}
-    if kind_of(source) == "people":
-        people = load_people_file(source, authority=certificate)
-        return {"signed_by": named(people.signer), **_described_people(people.manifest)}
-    if kind_of(source) == "speech":
-        return inspect_speech(source, certificate)
-    load = load_image_bundle if kind_of(source) == "image" else load_bundle
-    bundle: Bundle | ImageBundle = load(source, authority=certificate)
-    manifest = bundle.manifest
-    return inspected(manifest, bundle.signer, described(manifest), _compared(manifest.parity))
+    match kind_of(source):
+        case "personal":
+            person = load_personal_file(source, authority=certificate)
+            return {"signed_by": named(person.signer), **described_person(person.manifest)}
+        case "people":
+            people = load_people_file(source, authority=certificate)
+            return {"signed_by": named(people.signer), **described_people(people.manifest)}
+        case _:
+            return inspected(load_any(source, authority=certificate))
 
 
 def verify(source: Path, *, authority: Path | None) -> Report:
@@ -180,17 +168,7 @@ def verify(source: Path, *, authority: Path | None) -> Report:
     certificate = certificate_in(authority)
     if kind_of(source) in ("personal", "people"):
         return {"file": str(source), "digests": "fit", **inspect(source, authority=authority)}
-    if kind_of(source) == "speech":
-        return verify_speech_bundle(source, certificate)
-    bundle: Bundle | ImageBundle
-    if kind_of(source) == "image":
-        bundle, record = verify_image(source, authority=certificate)
-    else:
-        found = verify_bundle(source, authority=certificate)
-        bundle, record = found.bundle, found.parity
-    manifest = bundle.manifest
-    parity = None if record is None else _compared(record)
-    return verified(source, manifest, bundle.signer, described(manifest), parity)
+    return verified(source, verify_bundle(source, authority=certificate))
 
 
 def suggest(
@@ -209,16 +187,3 @@ def suggest(
         graph = own.on(graph, bundle.manifest)
     keyboard = NextWords(graph, bundle.vocabulary, slot_count=top)
     return {"suggestions": [msgspec.to_builtins(word) for word in keyboard.suggest(text)]}
-
-
-def _described_people(manifest: PeopleManifest) -> Report:
-    return {
-        "run": manifest.run,
-        "round": manifest.round_number,
-        "method": manifest.method,
-        "bytes": {name: digest.size_bytes for name, digest in manifest.files.items()},
-    }
-
-
-def _compared(parity: ParityRecord) -> str:
-    return f"equals torch to {parity.largest_difference:.1e} nats over {len(parity.shapes)} shapes"

@@ -3,20 +3,19 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from export.bundles.keyboard_bundle import load_bundle
+from export.bundles.manifest import BundleManifest, Manifest
 from export.bundles.signed_files import MANIFEST_FILE
-from export.bundles.speech_bundle import SpeechBundle, load_speech_bundle
 from export.commands.reports import Report, described, described_person, named
 from export.commands.sources import authority_of, certificate_in, coordinator_of, release_in
-from export.commands.speech import described_speech
 from export.faces.family import ExportError
-from export.making.image import export_image, load_image_bundle
-from export.making.keyboard import export_keyboard
-from export.making.person_of_device import AnyBundle, export_own
-from export.making.speech import export_speech
+from export.making.image import ClassifierKind
+from export.making.keyboard import KeyboardKind
+from export.making.person_of_device import export_own
+from export.making.released_model import BundleKind, export_bundle, load_any
+from export.making.speech import VoiceKind
 from export.making.whole_bundle import export_whole
 from export.people.adapter import Resting
-from export.people.personal_file import PersonalFile, kind_of, load_personal_file
+from export.people.personal_file import PersonalFile, load_personal_file
 from export.releases.release import Release, read_authority
 from models.plan.published_part import PublishedPart, decode_published
 from privacy.identities.party import Identity
@@ -148,12 +147,12 @@ def _of_bundle(
             "or a coordinator's folder as SOURCE"
         )
     generated = _generated(options.generated, options.authority)
-    bundle = _load(source, options.authority)
+    bundle = load_any(source, authority=certificate_in(options.authority))
     signed = {"bundle_signed_by": named(bundle.signer)}
     if not options.whole:
         own = export_own(bundle, part, target, generated=generated, resting=options.resting)
         return {"file": str(target), **signed, **described_person(own)}
-    if isinstance(bundle, SpeechBundle):
+    if not isinstance(bundle.manifest, Manifest):
         raise ExportError("a voice takes its speaker as a file: leave out --whole")
     manifest = export_whole(bundle, part, target, generated=generated)
     client = {"client": part.record.client}
@@ -162,11 +161,12 @@ def _of_bundle(
 
 def _whole(release: Release, target: Path, client: str, signer: Identity | None) -> Report:
     """Export a bundle of a client's whole model, all of which the coordinator knows."""
-    if release.plan.task == "speech":
-        voice = export_speech(release, target, client=client, signed_with=signer)
-        return {"bundle": str(target), "client": client, **described_speech(voice)}
-    export = export_image if release.plan.task == "image_classification" else export_keyboard
-    manifest = export(release, target, client=client, signed_with=signer)
+    kinds: dict[str, BundleKind[BundleManifest]] = {
+        "speech": VoiceKind(),
+        "image_classification": ClassifierKind(),
+    }
+    kind = kinds.get(release.plan.task, KeyboardKind())
+    manifest = export_bundle(kind, release, target, client=client, signed_with=signer)
     return {"bundle": str(target), "client": client, **described(manifest)}
 
 
@@ -178,20 +178,6 @@ def _generated(source: Path | None, authority: Path | None) -> PersonalFile | No
 
 def _is_bundle(source: Path) -> bool:
     return source.is_file() or (source / MANIFEST_FILE).is_file()
-
-
-def _load(source: Path, authority: Path | None) -> AnyBundle:
-    """Read everyone's bundle; with an authority its coordinator must have signed it."""
-    certificate = certificate_in(authority)
-    match kind_of(source):
-        case "keyboard":
-            return load_bundle(source, authority=certificate)
-        case "image":
-            return load_image_bundle(source, authority=certificate)
-        case "speech":
-            return load_speech_bundle(source, authority=certificate)
-        case kind:
-            raise ExportError(f"{source} must be everyone's bundle, got a file of kind {kind}")
 
 
 def _trusted(source: Path, authority: Path | None) -> bytes:

@@ -1,7 +1,4 @@
-"""Say what a model family must offer to be exported, and find it by the model's settings.
-
-A new family is one file with a class of this shape and one line in ``exporter_for``.
-"""
+"""Declare what a model family must offer to be exported; `export.graphs.registry` finds it."""
 
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -9,8 +6,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from models.settings.image import VitSettings
-from models.settings.model import GruLmSettings, ModelSettings, TransformerLmSettings
+from models.settings.model import ModelSettings
 
 if TYPE_CHECKING:
     import onnx
@@ -34,7 +30,7 @@ class Exporter(Protocol):
         personal: Collection[str] = (),
         precision: Precision = "float32",
     ) -> "onnx.ModelProto":
-        """Return the graph, as ``export.faces.words`` or ``export.runtime.image_graph`` says it.
+        """Return the graph, as ``export.faces.words`` or ``export.faces.images`` says it.
 
         Args:
             tensors: Parameters that are not personal, by state-dict name, in the shapes of the
@@ -56,54 +52,12 @@ class Exporter(Protocol):
         """
 
 
-def exporter_for(settings: ModelSettings) -> Exporter:
-    """Return the exporter of a model.
-
-    Raises:
-        ExportError: If the family cannot be exported, or the packages for it are missing.
-    """
-    try:
-        match settings:
-            case GruLmSettings():
-                from export.graphs.gru import GruGraph
-
-                return GruGraph(settings)
-            case TransformerLmSettings():
-                from export.graphs.transformer import TransformerGraph
-
-                return TransformerGraph(settings)
-            case VitSettings():
-                from export.graphs.vit import VitGraph
-
-                return VitGraph(settings)
-    except ImportError as error:
-        raise missing(error) from None
-    raise not_exportable(settings)
-
-
 def not_exportable(settings: ModelSettings) -> ExportError:
     """Return the error of a family that cannot be exported."""
     family = settings.__struct_config__.tag
     return ExportError(
         f"model family must be gru_lm, transformer_lm or vit to be exported, got {family}"
     )
-
-
-def parse_graph(encoded: bytes) -> "onnx.ModelProto":
-    """Return the graph in ONNX bytes.
-
-    Raises:
-        ExportError: If the bytes are no ONNX graph, or the packages for it are missing.
-    """
-    try:
-        import onnx
-        from google.protobuf.message import DecodeError
-    except ImportError as error:
-        raise missing(error) from None
-    try:
-        return onnx.load_model_from_string(encoded)
-    except DecodeError:
-        raise ExportError("the graph must be ONNX, but cannot be parsed") from None
 
 
 def missing(error: ImportError) -> ExportError:

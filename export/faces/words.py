@@ -21,11 +21,6 @@ state and tokens together may not be longer.
 The opset is the newest one that onnxruntime 1.18 and onnxruntime-web of that year can run.
 """
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from export.graphs.writer import GraphWriter
-
 OPSET = 21
 IR_VERSION = 10
 
@@ -40,21 +35,3 @@ TIME = "time"
 CACHE = "cache"
 PERSONAL = "personal."
 CONTEXT_SIZE = "context_size"
-
-
-def write_ranking(writer: "GraphWriter", logits: str, vocabulary_size: int) -> None:
-    """Write what follows the scores of the words after the last token: all three outputs.
-
-    Args:
-        writer: The graph so far.
-        logits: The value with the scores, shape ``(batch, vocab)``.
-        vocabulary_size: Words.
-    """
-    import numpy as np
-
-    writer.input(TOP_K, [1], np.int64)
-    writer.node("LogSoftmax", logits, named=DISTRIBUTION, axis=-1)
-    writer.nodes("TopK", DISTRIBUTION, TOP_K, named=(LOG_PROBABILITIES, WORDS), axis=-1)
-    writer.output(WORDS, [BATCH, "ranked"], np.int64)
-    writer.output(LOG_PROBABILITIES, [BATCH, "ranked"])
-    writer.output(DISTRIBUTION, [BATCH, vocabulary_size])

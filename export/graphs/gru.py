@@ -14,8 +14,10 @@ import onnx
 
 from export.faces.family import ExportError, Precision
 from export.faces.gru_weights import MADE_OF, as_weights, reorder_gates
-from export.faces.words import BATCH, NEXT, TIME, TOKENS, write_ranking
-from export.graphs.writer import Array, GraphWriter, held_tensor
+from export.faces.words import BATCH, NEXT, TIME, TOKENS
+from export.graphs.named_weights import held_tensor
+from export.graphs.ranking import write_ranking
+from export.graphs.writer import Array, GraphWriter
 from models.settings.model import GruLmSettings, schema_of
 
 _EMBEDDING = "embedding.weight"

@@ -12,16 +12,9 @@ import numpy as np
 import onnx
 
 from export.faces.family import Precision
-from export.faces.words import (
-    BATCH,
-    CACHE,
-    CONTEXT_SIZE,
-    NEXT,
-    TIME,
-    TOKENS,
-    write_ranking,
-)
+from export.faces.words import BATCH, CACHE, CONTEXT_SIZE, NEXT, TIME, TOKENS
 from export.graphs.named_weights import NamedWeights
+from export.graphs.ranking import write_ranking
 from export.graphs.writer import Array, GraphWriter
 from models.settings.model import TransformerLmSettings, schema_of
 

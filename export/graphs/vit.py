@@ -1,4 +1,4 @@
-"""Write the ONNX graph of the Vision Transformer (`export.runtime.image_graph` says what it takes).
+"""Write the ONNX graph of the Vision Transformer (`export.faces.images` says what it takes).
 
 References:
     ``models.networks.vit`` (the network; parity holds the graph against it).
@@ -11,10 +11,10 @@ import numpy as np
 import onnx
 
 from export.faces.family import Precision
+from export.faces.images import PIXELS
 from export.faces.words import BATCH, LOG_PROBABILITIES
 from export.graphs.named_weights import NamedWeights
 from export.graphs.writer import Array, GraphWriter
-from export.runtime.image_graph import PIXELS
 from models.settings.image import VitSettings
 
 LARGEST_PIXEL = 255

@@ -17,7 +17,6 @@ References:
 """
 
 import copy
-import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
@@ -28,7 +27,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from export.faces.family import ExportError, Precision
 from export.faces.words import IR_VERSION, OPSET, PERSONAL
-from export.graphs.eight_bits import BLOCK, ZERO_POINT, Rounded, rounded
+from export.graphs.eight_bits import BLOCK, ZERO_POINT, rounded
 
 Array = NDArray[np.float32]
 Shape = Sequence[int | str | None]
@@ -44,7 +43,7 @@ EXACT = 0
 
 _CONTRIBUTED = "com.microsoft"
 _ROUNDED_PRODUCT = "MatMulNBits"
-_WHOLE, _SCALES = ".whole", ".scales"
+WHOLE, SCALES = ".whole", ".scales"
 
 
 class GraphWriter:
@@ -204,9 +203,9 @@ class GraphWriter:
         if not self._rounds(name):
             return self.node("Gather", self.weight(name), rows)
         width = self._shapes[name][1]
-        whole = self.node("Cast", self.node("Gather", name + _WHOLE, rows), to=TensorProto.FLOAT)
+        whole = self.node("Cast", self.node("Gather", name + WHOLE, rows), to=TensorProto.FLOAT)
         signed = self.node("Sub", whole, self.number(float(ZERO_POINT)))
-        scales = self.node("Unsqueeze", self.node("Gather", name + _SCALES, rows), self.integers(3))
+        scales = self.node("Unsqueeze", self.node("Gather", name + SCALES, rows), self.integers(3))
         padded = self.reshaped(self.node("Mul", signed, scales), 0, 0, -1)
         return self.node("Slice", padded, self.integers(0), self.integers(width), self.integers(2))
 
@@ -249,7 +248,7 @@ class GraphWriter:
 
     def _rounded_product(self, value: str, matrix: str, bias: str) -> str:
         rows, columns = self._shapes[matrix]
-        operands = [value, matrix + _WHOLE, matrix + _SCALES]
+        operands = [value, matrix + WHOLE, matrix + SCALES]
         if bias:
             operands += ["", "", self.weight(bias)]
         return self.node(
@@ -276,8 +275,8 @@ class GraphWriter:
         made = rounded(tensor)
         whole = (made.whole.astype(np.int16) + ZERO_POINT).astype(np.uint8)
         return [
-            numpy_helper.from_array(whole, name + _WHOLE),
-            numpy_helper.from_array(made.scales, name + _SCALES),
+            numpy_helper.from_array(whole, name + WHOLE),
+            numpy_helper.from_array(made.scales, name + SCALES),
         ]
 
     def _domains(self) -> list[tuple[str, int]]:
@@ -312,21 +311,6 @@ def check_tensors(tensors: Mapping[str, Array], shapes: Mapping[str, Shape]) -> 
             )
 
 
-def held_tensor(held: Mapping[str, onnx.TensorProto], name: str, shape: tuple[int, ...]) -> Array:
-    """Return a weight that a graph holds: bit for bit, or what its rounded values stand for.
-
-    Raises:
-        ExportError: If it is missing, of another shape or dtype, or not in the graph itself.
-    """
-    if name + _WHOLE not in held:
-        return np.asarray(_initializer(held, name, shape, TensorProto.FLOAT), dtype=np.float32)
-    blocks = -(-shape[1] // BLOCK)
-    whole = _initializer(held, name + _WHOLE, (shape[0], blocks, BLOCK), TensorProto.UINT8)
-    scales = _initializer(held, name + _SCALES, (shape[0], blocks), TensorProto.FLOAT)
-    signed = (whole.astype(np.int16) - ZERO_POINT).astype(np.int8)
-    return Rounded(signed, scales, shape[1]).matrix()
-
-
 def at_accuracy(model: onnx.ModelProto, level: int) -> onnx.ModelProto:
     """Return a copy of a graph whose rounded products are computed at a level: EXACT or FASTEST."""
     changed = onnx.ModelProto()
@@ -343,22 +327,6 @@ def _all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
         for attribute in node.attribute:
             if attribute.type == onnx.AttributeProto.GRAPH:
                 yield from _all_nodes(attribute.g)
-
-
-# Any: an array of the dtype asked for.
-def _initializer(
-    held: Mapping[str, onnx.TensorProto], name: str, shape: tuple[int, ...], dtype: int
-) -> NDArray[Any]:
-    tensor = held.get(name)
-    if tensor is None:
-        raise ExportError(f"the graph must hold {name}, got {sorted(held)}")
-    expected = helper.tensor_dtype_to_np_dtype(dtype)
-    if tuple(tensor.dims) != shape or tensor.data_type != dtype:
-        raise ExportError(f"{name} must be {expected} of shape {shape}, got {tuple(tensor.dims)}")
-    if len(tensor.raw_data) != expected.itemsize * math.prod(shape):
-        raise ExportError(f"{name} must lie in the graph itself, whole")
-    array: NDArray[Any] = numpy_helper.to_array(tensor)
-    return array
 
 
 def _info(name: str, shape: Shape, dtype: type[np.generic]) -> onnx.ValueInfoProto:

@@ -15,15 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from export.bundles.files import check_target
-from export.bundles.keyboard_bundle import Bundle
-from export.bundles.manifest import Manifest, personal_schema
+from export.bundles.keyboard_bundle import AnyBundle
+from export.bundles.manifest import BundleManifest, personal_schema
 from export.bundles.manifest_entries import BundleError, FileDigest
-from export.bundles.speech_bundle import SpeechBundle
-from export.bundles.speech_manifest import SpeechManifest
 from export.faces.family import ExportError
 from export.faces.personal_inputs import personal_inputs
 from export.faces.words import PERSONAL
-from export.making.image import ImageBundle
 from export.people.adapter import Resting, decode_adapter, encode_adapter
 from export.people.personal_file import (
     ADAPTER_FILE,
@@ -37,7 +34,6 @@ from models.settings.model import ModelSettings, schema_of
 from models.vector.schema import Role, Schema
 
 Tensors: TypeAlias = Mapping[str, NDArray[np.float32]]
-AnyBundle: TypeAlias = Bundle | ImageBundle | SpeechBundle
 
 
 class PersonOf(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,7 +120,7 @@ def check_published(
 
 
 def own_tensors(
-    manifest: Manifest | SpeechManifest,
+    manifest: BundleManifest,
     published: PublishedPart,
     generated: PersonalFile | None = None,
 ) -> Tensors:
@@ -166,7 +162,7 @@ def own_tensors(
 
 
 def _made_tensors(
-    generated: PersonalFile, manifest: Manifest | SpeechManifest, made: Schema, client: str
+    generated: PersonalFile, manifest: BundleManifest, made: Schema, client: str
 ) -> Tensors:
     """Return what the coordinator made, by state-dict name."""
     found, part = generated.manifest, personal_schema(manifest.model, tuple(made.slices))
@@ -186,7 +182,7 @@ def _made_tensors(
     return {name.removeprefix(PERSONAL): tensor for name, tensor in tensors.items()}
 
 
-def _with_roles(manifest: Manifest | SpeechManifest, published: PublishedPart) -> Schema:
+def _with_roles(manifest: BundleManifest, published: PublishedPart) -> Schema:
     """Return every tensor of a bundle's model with its role.
 
     A bundle does not tell what a device keeps from what is made for it: whatever was published is

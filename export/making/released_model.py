@@ -1,22 +1,217 @@
-"""What any bundle takes of a release: tensors, which of them are personal, the manifest's facts."""
+"""Turn a release into a bundle, round a bundle to 8 bits, and check one: a path for every kind.
 
-from collections.abc import Mapping, Sequence
+A release's graphs are built and held against torch, and nothing is written before they agreed over
+shapes that nothing was built for. What a keyboard, a classifier and a voice have of their own is
+behind `BundleKind`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from export.bundles.manifest import MODEL_FILE, Kind, Manifest, PersonalPart, PrivacyStatement
+from export.bundles.files import check_target
+from export.bundles.keyboard_bundle import (
+    AnyBundle,
+    Files,
+    load_bundle,
+    load_image_bundle,
+    load_speech_bundle,
+    write_bundle,
+)
+from export.bundles.manifest import BundleManifest, ParityRecord, PersonalPart, PrivacyStatement
 from export.bundles.manifest_entries import FileDigest
-from export.faces.family import ExportError
+from export.bundles.speech_manifest import SpeechManifest
+from export.faces.family import ExportError, Precision
 from export.faces.words import OPSET
-from export.parity.checked_graph import CheckedGraph
-from export.releases.release import Release, parameters_sha256
+from export.parity.checked_graph import compare_again, make_graphs, recover_held
+from export.people.personal_file import kind_of
+from export.releases.release import Release
 from models.plan.plan import Plan, plan_schema, released_schema
 from models.plan.release_record import Metric
 from models.settings.model import schema_of
 from models.vector.codec import named_tensors
 from models.vector.schema import RELEASED
+
+if TYPE_CHECKING:
+    from privacy.identities.party import Identity
+
+_LOADERS: dict[str, Callable[..., AnyBundle]] = {
+    "keyboard": load_bundle,
+    "image": load_image_bundle,
+    "speech": load_speech_bundle,
+}
+
+M_co = TypeVar("M_co", bound=BundleManifest, covariant=True)
+
+
+class BundleKind(Protocol[M_co]):
+    """A kind of bundle that a release can become."""
+
+    @property
+    def manifest(self) -> Callable[..., M_co]:
+        """Return the struct of its manifest."""
+
+    def beside(self, release: Release) -> tuple[Files, Mapping[str, object]]:
+        """Return the files beside a release's graphs, and the manifest's fields of this kind alone.
+
+        Raises:
+            ExportError: If the release, or what goes with it, is of another task or method.
+        """
+
+
+def export_bundle(
+    kind: BundleKind[M_co],
+    release: Release,
+    target: Path,
+    *,
+    client: str | None = None,
+    precision: Precision = "float32",
+    signed_with: "Identity | None" = None,
+) -> M_co:
+    """Write the bundle of a release, after its graphs agreed with torch.
+
+    Tensors that are each person's own are inputs of the graphs (`export.people.personal_file` holds
+    one person's); everything else is in them.
+
+    Args:
+        kind: What to make of it.
+        release: The release, as ``read_release`` gives it.
+        target: New folder, or a ``.zip``, which is replaced in one step.
+        client: Whose model is to be whole in the bundle; None leaves out what is each person's own.
+        precision: How the model's matrices are stored and multiplied.
+        signed_with: The coordinator, to sign the bundle.
+
+    Returns:
+        The bundle's manifest.
+
+    Raises:
+        ExportError: If the release cannot become such a bundle, or nothing is known of the client.
+        ParityError: If a graph and torch disagree, or torch is missing.
+        BundleError: If the target cannot be made there.
+        OSError: If the disk is full or refuses.
+    """
+    check_target(target)
+    plan, record = release.plan, release.record
+    beside, facts = kind.beside(release)
+    personal = personal_names(plan) if client is None else ()
+    tensors = held_tensors(release, client)
+    made = make_graphs(plan.model, tensors, personal=personal, precision=precision)
+    files = {**made.files, **beside}
+    method = plan.personalisation.method
+    manifest = kind.manifest(
+        files={name: FileDigest.of(content) for name, content in files.items()},
+        model=plan.model,
+        schema_sha256=schema_of(plan.model).sha256.hex(),
+        run=record.run,
+        round_number=record.round,
+        metrics=record.metrics,
+        privacy=privacy_of(release),
+        opset=OPSET,
+        personal=PersonalPart(method=method, tensors=personal) if personal else None,
+        client=client,
+        **made.facts,
+        **facts,
+    )
+    write_bundle(target, manifest, files, signed_with=signed_with)
+    return manifest
+
+
+def quantise_bundle(
+    source: Path,
+    target: Path,
+    *,
+    authority: bytes | None = None,
+    signed_with: "Identity | None" = None,
+) -> BundleManifest:
+    """Write a bundle with the same model rounded to 8 bits, after it agreed with torch.
+
+    A voice's vocoder stays as it is.
+
+    Args:
+        source: Folder or ``.zip`` of a float32 bundle.
+        target: New folder, or a ``.zip``, which is replaced in one step.
+        authority: Certificate of the federation's authority, DER; None leaves open who signed.
+        signed_with: The coordinator, to sign the new bundle.
+
+    Returns:
+        The new bundle's manifest.
+
+    Raises:
+        BundleError: If a file is not what the manifest says, or the target cannot be made there.
+        ExportError: If the bundle is rounded already, or does not hold what its manifest names.
+        ParityError: If a graph and torch disagree, or torch is missing.
+        OSError: If the disk is full or refuses.
+    """
+    check_target(target)
+    bundle = load_any(source, authority=authority)
+    before: BundleManifest = bundle.manifest
+    if before.precision != "float32":
+        raise ExportError(f"{source} must be a float32 bundle, got {before.precision}")
+    personal = tuple(before.personal_schema.slices)
+    tensors = recover_held(before, bundle.files, personal=personal)
+    made = make_graphs(before.model, tensors, personal=personal, precision="int8")
+    files = {**bundle.files, **made.files}
+    digests = {name: FileDigest.of(content) for name, content in files.items()}
+    manifest = msgspec.structs.replace(
+        before, format_version=before.newest_version, files=digests, **made.facts
+    )
+    write_bundle(target, manifest, files, signed_with=signed_with)
+    return manifest
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Result of a check of a bundle.
+
+    Attributes:
+        bundle: The bundle, whose digests and parameters fit.
+        parity: How the model's graphs compare with torch here; None where torch is missing.
+        vocoder: The same of a voice's vocoder; None without one, too.
+    """
+
+    bundle: AnyBundle
+    parity: ParityRecord | None
+    vocoder: ParityRecord | None = None
+
+
+def verify_bundle(source: Path, *, authority: bytes | None = None) -> Verification:
+    """Check a bundle: digests, signature, that it holds the release's weights, and parity.
+
+    Args:
+        source: Folder or ``.zip``.
+        authority: Certificate of the federation's authority, DER; None leaves open who signed.
+
+    Raises:
+        BundleError: If a file is not what the manifest says.
+        GraphError: If onnxruntime cannot load a graph.
+        ExportError: If the graphs do not hold the parameters that the manifest names.
+        ParityError: If torch is there and disagrees.
+    """
+    bundle = load_any(source, authority=authority)
+    manifest = bundle.manifest
+    parity = compare_again(
+        manifest,
+        bundle.files,
+        personal=tuple(manifest.personal_schema.slices),
+        precision=manifest.precision,
+    )
+    if not isinstance(manifest, SpeechManifest) or manifest.vocoder is None:
+        return Verification(bundle, parity)
+    return Verification(bundle, parity, compare_again(manifest.vocoder, bundle.files))
+
+
+def load_any(source: Path, *, authority: bytes | None = None) -> AnyBundle:
+    """Read a bundle of any kind; arguments and errors as of
+    ``export.bundles.keyboard_bundle.load_bundle``."""
+    kind = kind_of(source)
+    if kind not in _LOADERS:
+        raise ExportError(f"{source} must be everyone's bundle, got a file of kind {kind}")
+    return _LOADERS[kind](source, authority=authority)
 
 
 def personal_names(plan: Plan) -> tuple[str, ...]:
@@ -50,52 +245,3 @@ def privacy_of(release: Release) -> PrivacyStatement:
         return msgspec.convert(stated, PrivacyStatement)
     except msgspec.ValidationError as error:
         raise ExportError(f"the release's figures of privacy are refused: {error}") from None
-
-
-def release_manifest(
-    release: Release,
-    made: CheckedGraph,
-    *,
-    kind: Kind,
-    beside: Mapping[str, bytes],
-    vocabulary_sha256: str,
-    languages: Sequence[str],
-    personal: tuple[str, ...],
-    client: str | None,
-) -> Manifest:
-    """Return the manifest of a release's bundle.
-
-    Args:
-        release: The release.
-        made: Its graph.
-        kind: What the bundle is.
-        beside: The bundle's other files, by name.
-        vocabulary_sha256: Hex digest of the word list; empty where there are no words.
-        languages: BCP 47 tags of the word list.
-        personal: Names of the tensors that the graph takes of each person.
-        client: Whose model is whole in the bundle, or None.
-    """
-    plan, record = release.plan, release.record
-    method = plan.personalisation.method
-    return Manifest(
-        kind=kind,
-        files={
-            name: FileDigest.of(content)
-            for name, content in {MODEL_FILE: made.encoded, **beside}.items()
-        },
-        model=plan.model,
-        schema_sha256=schema_of(plan.model).sha256.hex(),
-        parameters_sha256=parameters_sha256(made.parameters),
-        vocabulary_sha256=vocabulary_sha256,
-        run=record.run,
-        round_number=record.round,
-        metrics=record.metrics,
-        privacy=privacy_of(release),
-        languages=tuple(languages),
-        opset=OPSET,
-        parity=made.parity,
-        personal=PersonalPart(method=method, tensors=personal) if personal else None,
-        client=client,
-        precision=made.precision,
-        rounded_from=made.rounded_from,
-    )

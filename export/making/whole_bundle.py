@@ -11,16 +11,14 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from export.bundles.files import check_target, write_files
-from export.bundles.keyboard_bundle import Bundle, write_bundle
-from export.bundles.manifest import FORMAT_VERSION, MODEL_FILE, Manifest
+from export.bundles.files import check_target
+from export.bundles.keyboard_bundle import BundleOf, write_bundle
+from export.bundles.manifest import MODEL_FILE, Manifest
 from export.bundles.manifest_entries import FileDigest
-from export.bundles.signed_files import signed_files
-from export.faces.family import ExportError, exporter_for
+from export.faces.family import ExportError
 from export.faces.personal_inputs import personal_inputs
-from export.making.image import ImageBundle
 from export.making.person_of_device import own_tensors
-from export.parity.checked_graph import flat, recover_parameters
+from export.parity.checked_graph import build_graphs, flat, recover_held
 from export.parity.images import BATCHES
 from export.parity.words import SHAPES, TOLERANCE, ParityError, fitting
 from export.people.personal_file import PersonalFile
@@ -29,7 +27,6 @@ from export.runtime.image_graph import ImageGraph
 from export.runtime.word_graph import NextWordGraph, PersonalInputs
 from models.plan.published_part import PublishedPart
 from models.settings.model import schema_of
-from models.vector.codec import named_tensors
 
 _SEED = 20_261_122
 _ONE_WORD = 1
@@ -38,7 +35,7 @@ Compared = Iterable[tuple[NDArray[np.float32], NDArray[np.float32]]]
 
 
 def export_whole(
-    bundle: Bundle | ImageBundle,
+    bundle: BundleOf[Manifest],
     published: PublishedPart,
     target: Path,
     *,
@@ -71,29 +68,27 @@ def export_whole(
             "file goes onto this one, or round the whole bundle later"
         )
     own = own_tensors(before, published, generated)
-    tensors = {**named_tensors(before.held_schema, recover_parameters(bundle)), **own}
-    encoded: bytes = exporter_for(before.model).build(tensors).SerializeToString(deterministic=True)
-    difference = _difference(bundle, encoded, personal_inputs(before.model, own))
+    held = recover_held(before, bundle.files, personal=before.personal_schema.slices)
+    tensors = {**held, **own}
+    graphs = build_graphs(before.model, tensors)
+    difference = _difference(bundle, graphs[MODEL_FILE], personal_inputs(before.model, own))
     parity = before.parity
     manifest = replace(
         before,
-        format_version=FORMAT_VERSION,
-        files=before.files | {MODEL_FILE: FileDigest.of(encoded)},
+        format_version=before.newest_version,
+        files=before.files | {MODEL_FILE: FileDigest.of(graphs[MODEL_FILE])},
         parameters_sha256=parameters_sha256(flat(tensors, schema_of(before.model))),
         parity=replace(parity, largest_difference=parity.largest_difference + difference),
         personal=None,
         client=published.record.client,
     )
-    if isinstance(bundle, Bundle):
-        write_bundle(target, manifest, graph=encoded, vocabulary=bundle.vocabulary)
-    else:
-        write_files(target, signed_files(manifest.encode(), {MODEL_FILE: encoded}, None))
+    write_bundle(target, manifest, {**bundle.files, **graphs})
     return manifest
 
 
-def _difference(bundle: Bundle | ImageBundle, encoded: bytes, inputs: PersonalInputs) -> float:
+def _difference(bundle: BundleOf[Manifest], encoded: bytes, inputs: PersonalInputs) -> float:
     """Return how far the new graph is from everyone's with the person's tensors, in nats."""
-    if isinstance(bundle, Bundle):
+    if bundle.manifest.kind == "keyboard":
         compared = _words(NextWordGraph(encoded), NextWordGraph(bundle.graph).for_person(inputs))
     else:
         compared = _images(ImageGraph(encoded), ImageGraph(bundle.graph).for_person(inputs))

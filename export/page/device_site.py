@@ -4,13 +4,11 @@ Any server of files does, over https or on the device alone: the page needs no r
 The folder holds a person's model, so it is the owner's alone, as a bundle is.
 """
 
-import shutil
-import tempfile
 from pathlib import Path
 
 import msgspec
 
-from export.bundles.files import check_target
+from export.bundles.files import check_target, write_folder
 from export.bundles.keyboard_bundle import Bundle, load_bundle
 from export.bundles.manifest import MODEL_FILE, VOCABULARY_FILE
 from export.page.described import PERSONAL_FILE, describe, personal_file
@@ -21,7 +19,6 @@ from export.releases.release import read_authority
 from export.runtime.personal_ranking import PersonalRanking
 from export.runtime.word_graph import NextWordGraph
 from export.runtime.word_index import WordIndex
-from privacy.foundation.atomic_files import sync_folder, write_atomically
 
 _SOURCE = Source(description="keyboard/keyboard.json", files="keyboard", needs_token=False)
 _VERSION = "model"
@@ -55,7 +52,7 @@ def write_site(
     graph, client = _graph_of(loaded, person, certificate)
     files = {name: file.content for name, file in page_files(_SOURCE, runtime).items()}
     files |= _keyboard(loaded, graph, client)
-    _write(target, files)
+    write_folder(target, files)
     return {"page": str(target), "client": client, "bytes": sum(map(len, files.values()))}
 
 
@@ -87,17 +84,3 @@ def _keyboard(bundle: Bundle, graph: NextWordGraph, client: str) -> dict[str, by
     if own_part is not None:
         files[f"{place}/{PERSONAL_FILE}"] = own_part
     return files
-
-
-def _write(target: Path, files: dict[str, bytes]) -> None:
-    parent = target.absolute().parent
-    staging = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=parent))  # mode 0700
-    try:
-        for name, content in files.items():
-            (staging / name).parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(staging / name, content)
-        staging.rename(target)
-    except OSError:
-        shutil.rmtree(staging, ignore_errors=True)
-        raise
-    sync_folder(parent)

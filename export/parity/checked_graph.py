@@ -1,25 +1,38 @@
-"""Make a model's graph and hold it against torch, in float32 or rounded to 8 bits.
+"""Make a model's graphs and hold them against torch, in float32 or rounded to 8 bits.
 
-A rounded graph is compared twice with a network that has its very weights: computed exactly,
-where it must agree as a float32 graph does, and as it ships, where activations are rounded too. The
-second difference is recorded.
+Words and images have one graph, a voice has three, and a vocoder has one beside a voice's. Rounded
+graphs are compared twice with a network that has their very weights: computed exactly, where they
+must agree as float32 graphs do, and as they ship, where activations are rounded too. The second
+difference is recorded.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from export.bundles.manifest import Manifest, ParityRecord, held_schema
-from export.faces.family import ExportError, Precision, exporter_for, parse_graph
+from export.bundles.keyboard_bundle import Files
+from export.bundles.manifest import MODEL_FILE, BundleManifest, ParityRecord, held_schema
+from export.bundles.speech_manifest import VocoderPart
+from export.faces.family import ExportError, Precision, missing
 from export.faces.personal_inputs import personal_inputs
-from export.parity.words import TOLERANCE, is_torch_there
+from export.faces.speech import VOCODER_FILE, VOICE_FILES
+from export.graphs.registry import exporter_for, parse_graph
+from export.parity.images import check_images
+from export.parity.speech import check_vocoder, check_voice
+from export.parity.words import TOLERANCE, check_parity, is_torch_there
 from export.releases.release import parameters_sha256
-from export.runtime.word_graph import PersonalInputs
+from export.runtime.image_graph import ImageGraph
+from export.runtime.word_graph import NextWordGraph, PersonalInputs
+from export.speaking.voice_graphs import VocoderRunner, VoiceGraphs
+from models.settings.image import VitSettings
 from models.settings.model import ModelSettings, schema_of
+from models.settings.vocoder import VocoderSettings
+from models.settings.voice import TransformerTtsSettings
 from models.vector.codec import FlatVector, named_tensors
 from models.vector.schema import Schema
 
@@ -32,144 +45,232 @@ Words that matter move by some hundredths; one that is e^-30 likely may move fur
 """
 
 _SEED = 20_220_403
+
 # Softmax is neither flat nor at one place then.
 _DRAWN_STD = 0.3
 
 
-Check = Callable[[bytes, PersonalInputs, ModelSettings, FlatVector, float], ParityRecord]
-"""Hold ONNX bytes with one person's inputs against torch: settings, parameters, largest difference.
-
-It raises ``GraphError`` if onnxruntime cannot load the graph, and ``ParityError`` if it disagrees
-or torch is missing.
-"""
-
-
-class HoldsGraph(Protocol):
-    """What any bundle holds."""
-
-    @property
-    def manifest(self) -> Manifest:
-        """What it is."""
-
-    @property
-    def graph(self) -> bytes:
-        """ONNX bytes."""
-
-
 @dataclass(frozen=True)
-class CheckedGraph:
-    """Hold a graph that agreed with torch.
+class CheckedGraphs:
+    """Graphs of one model that agreed with torch.
 
     Attributes:
-        encoded: ONNX bytes.
-        parameters: What it computes with, personal tensors left out, flat float32 in schema order.
+        files: ONNX bytes by file name.
+        parameters_sha256: Hex digest of what they compute with, personal tensors left out.
         parity: The comparison.
         precision: How matrices are stored and multiplied.
-        rounded_from: SHA-256 of the parameters that were rounded; None for a float32 graph.
+        rounded_from: Hex digest of the parameters that were rounded; None for float32.
     """
 
-    encoded: bytes
-    parameters: FlatVector
+    files: Files
+    parameters_sha256: str
     parity: ParityRecord
     precision: Precision
     rounded_from: str | None
 
+    @property
+    def facts(self) -> dict[str, object]:
+        """Return what a manifest says of them, by field."""
+        return {name: value for name, value in vars(self).items() if name != "files"}
 
-def make_graph(
+
+class Check(Protocol):
+    """What holds loaded graphs against torch."""
+
+    def __call__(self, parameters: FlatVector, /, *, tolerance: float) -> ParityRecord:
+        """Compare graphs with torch.
+
+        Args:
+            parameters: All, a person's own among them, flat float32 in schema order.
+            tolerance: Largest difference allowed.
+
+        Raises:
+            ParityError: If they disagree, or torch is missing.
+        """
+
+
+def make_graphs(
     settings: ModelSettings,
     tensors: Tensors,
     *,
-    personal: Collection[str],
-    precision: Precision,
-    check: Check,
-) -> CheckedGraph:
-    """Build a graph and compare it with torch.
+    personal: Collection[str] = (),
+    precision: Precision = "float32",
+) -> CheckedGraphs:
+    """Build a model's graphs and compare them with torch.
 
     Args:
         settings: The model's settings.
         tensors: Parameters that are not personal, by state-dict name.
         personal: Names of the others.
-        precision: How matrices are stored and multiplied.
-        check: Compares it with torch.
+        precision: How matrices are stored and multiplied; a vocoder has float32 alone.
 
     Raises:
-        ExportError: If the model is of a family that cannot be exported.
-        ParityError: If graph and torch disagree, or torch is missing.
+        ExportError: If the model is of a family that cannot be exported, the tensors are not the
+            model's, or onnx is missing.
+        ParityError: If graphs and torch disagree, or torch is missing.
     """
-    exporter = exporter_for(settings)
-    model = exporter.build(tensors, personal=personal, precision=precision)
-    encoded: bytes = model.SerializeToString(deterministic=True)
-    held = exporter.recover(model, personal=personal)
-    parity = _compare(encoded, settings, held, personal=personal, precision=precision, check=check)
+    files = build_graphs(settings, tensors, personal=personal, precision=precision)
+    held = recover_tensors(settings, files, personal=personal)
+    parity = _compare(files, settings, held, personal=personal, precision=precision)
     left = held_schema(settings, personal)
     exact = None if precision == "float32" else parameters_sha256(flat(tensors, left))
-    return CheckedGraph(encoded, flat(held, left), parity, precision, exact)
+    return CheckedGraphs(files, parameters_sha256(flat(held, left)), parity, precision, exact)
 
 
-def compare_again(bundle: HoldsGraph, check: Check) -> ParityRecord | None:
-    """Return how a bundle's graph compares with torch here; None where torch is missing.
+def compare_again(
+    stated: BundleManifest | VocoderPart,
+    files: Files,
+    *,
+    personal: Collection[str] = (),
+    precision: Precision = "float32",
+) -> ParityRecord | None:
+    """Return how the graphs of a bundle compare with torch here; None where torch is missing.
 
     Raises:
-        ExportError: If the graph does not hold the parameters that the manifest names.
+        GraphError: If onnxruntime cannot load a graph.
+        ExportError: If the graphs do not hold the stated parameters.
         ParityError: If torch is there and disagrees.
     """
-    manifest, parameters = bundle.manifest, recover_parameters(bundle)
+    load_check(stated.model, files, _inputs(stated.model, drawn_person(stated.model, personal)))
+    held = recover_held(stated, files, personal=personal)
     if not is_torch_there():
         return None
-    held = named_tensors(manifest.held_schema, parameters)
-    return _compare(
-        bundle.graph,
-        manifest.model,
-        held,
-        personal=tuple(manifest.personal_schema.slices),
-        precision=manifest.precision,
-        check=check,
-    )
+    return _compare(files, stated.model, held, personal=personal, precision=precision)
 
 
-def recover_parameters(bundle: HoldsGraph) -> FlatVector:
-    """Return the parameters that a bundle's graph holds, flat float32, shape ``(elements,)``.
+def recover_held(
+    stated: BundleManifest | VocoderPart, files: Files, *, personal: Collection[str] = ()
+) -> Tensors:
+    """Return the parameters that the graphs of a bundle hold, by state-dict name.
 
     What is each person's own is not among them.
 
     Raises:
-        ExportError: If they are not, bit for bit, those that the manifest names.
+        ExportError: If they are not, bit for bit, the stated ones.
     """
-    manifest = bundle.manifest
-    tensors = exporter_for(manifest.model).recover(
-        parse_graph(bundle.graph), personal=tuple(manifest.personal_schema.slices)
-    )
-    parameters = flat(tensors, manifest.held_schema)
+    schema = held_schema(stated.model, personal)
+    parameters = flat(recover_tensors(stated.model, files, personal=personal), schema)
     found = parameters_sha256(parameters)
-    if found != manifest.parameters_sha256:
+    if found != stated.parameters_sha256:
+        names = ", ".join(graph_files(stated.model))
         raise ExportError(
-            f"the graph must hold parameters {manifest.parameters_sha256[:16]}… of the "
-            f"release, got {found[:16]}…"
+            f"{names} must hold parameters {stated.parameters_sha256[:16]}… of the release, got "
+            f"{found[:16]}…"
         )
-    return parameters
+    return named_tensors(schema, parameters)
 
 
 def _compare(
-    encoded: bytes,
+    files: Files,
     settings: ModelSettings,
     held: Tensors,
     *,
     personal: Collection[str],
     precision: Precision,
-    check: Check,
 ) -> ParityRecord:
-    """Hold a graph against torch; what is each person's own is drawn for nobody in particular."""
+    """Hold graphs against torch; what is each person's own is drawn for nobody in particular."""
     drawn = drawn_person(settings, personal)
     parameters = flat({**held, **drawn}, schema_of(settings))
-    inputs = personal_inputs(settings, drawn)
+    inputs = _inputs(settings, drawn)
     if precision == "float32":
-        return check(encoded, inputs, settings, parameters, TOLERANCE)
+        return load_check(settings, files, inputs)(parameters, tolerance=TOLERANCE)
     from export.graphs.writer import EXACT, at_accuracy  # Loads onnx.
 
-    exact = at_accuracy(parse_graph(encoded), EXACT).SerializeToString()
-    record = check(exact, inputs, settings, parameters, TOLERANCE)
-    rounded = check(encoded, inputs, settings, parameters, ROUNDED_TOLERANCE)
+    exact = {
+        name: at_accuracy(parse_graph(files[name]), EXACT).SerializeToString()
+        for name in graph_files(settings)
+    }
+    record = load_check(settings, exact, inputs)(parameters, tolerance=TOLERANCE)
+    rounded = load_check(settings, files, inputs)(parameters, tolerance=ROUNDED_TOLERANCE)
     return msgspec.structs.replace(record, rounding_difference=rounded.largest_difference)
+
+
+def graph_files(settings: ModelSettings) -> tuple[str, ...]:
+    """Return the names of the files that hold a model's graphs."""
+    match settings:
+        case TransformerTtsSettings():
+            return VOICE_FILES
+        case VocoderSettings():
+            return (VOCODER_FILE,)
+        case _:
+            return (MODEL_FILE,)
+
+
+def build_graphs(
+    settings: ModelSettings,
+    tensors: Tensors,
+    *,
+    personal: Collection[str] = (),
+    precision: Precision = "float32",
+) -> dict[str, bytes]:
+    """Return the ONNX bytes of a model's graphs by file name, not compared with anything yet.
+
+    Raises:
+        ExportError: If the family cannot be exported, the tensors are not the model's, or onnx is
+            missing.
+    """
+    try:
+        match settings:
+            case TransformerTtsSettings():
+                from export.graphs.speech.voice import (
+                    SpeechGraphs,  # Loads onnx, as does the vocoder's.
+                )
+
+                models = SpeechGraphs(settings).build(
+                    tensors, personal=personal, precision=precision
+                )
+            case VocoderSettings():
+                from export.graphs.speech.vocoder import VocoderGraph
+
+                models = {VOCODER_FILE: VocoderGraph(settings).build(tensors)}
+            case _:
+                exporter = exporter_for(settings)
+                model = exporter.build(tensors, personal=personal, precision=precision)
+                models = {MODEL_FILE: model}
+    except ImportError as error:
+        raise missing(error) from None
+    return {name: model.SerializeToString(deterministic=True) for name, model in models.items()}
+
+
+def recover_tensors(
+    settings: ModelSettings, files: Files, *, personal: Collection[str] = ()
+) -> Tensors:
+    """Return the parameters that a model's graphs compute with, by state-dict name.
+
+    Raises:
+        ExportError: If they are no graphs of such a model, or onnx is missing.
+    """
+    models = {name: parse_graph(files[name]) for name in graph_files(settings)}
+    match settings:
+        case TransformerTtsSettings():
+            from export.graphs.speech.voice import SpeechGraphs
+
+            return SpeechGraphs(settings).recover(models, personal=personal)
+        case VocoderSettings():
+            from export.graphs.speech.vocoder import VocoderGraph
+
+            return VocoderGraph(settings).recover(models[VOCODER_FILE])
+        case _:
+            return exporter_for(settings).recover(models[MODEL_FILE], personal=personal)
+
+
+def load_check(settings: ModelSettings, files: Files, inputs: PersonalInputs) -> Check:
+    """Load a model's graphs with a person's inputs, and return what holds them against torch.
+
+    Raises:
+        GraphError: If onnxruntime cannot load a graph.
+    """
+    match settings:
+        case TransformerTtsSettings():
+            return partial(check_voice, VoiceGraphs(files).for_person(inputs), settings)
+        case VocoderSettings():
+            return partial(check_vocoder, VocoderRunner(files[VOCODER_FILE]), settings)
+        case VitSettings():
+            graph = ImageGraph(files[MODEL_FILE]).for_person(inputs)
+            return partial(check_images, graph, settings)
+        case _:
+            words = NextWordGraph(files[MODEL_FILE]).for_person(inputs)
+            return partial(check_parity, words, settings)
 
 
 def flat(tensors: Tensors, schema: Schema) -> FlatVector:
@@ -189,3 +290,8 @@ def drawn_person(
         for spec in schema_of(settings).tensors
         if spec.name in personal
     }
+
+
+def _inputs(settings: ModelSettings, drawn: Tensors) -> PersonalInputs:
+    """Return drawn tensors as graphs take them; a vocoder takes none."""
+    return personal_inputs(settings, drawn) if drawn else {}

@@ -5,7 +5,6 @@ import numpy as np
 from export.bundles.manifest import ParityRecord
 from export.parity.words import check_distributions, torch_network
 from export.runtime.image_graph import ImageGraph
-from export.runtime.word_graph import PersonalInputs
 from models.settings.model import ModelSettings
 from models.vector.codec import FlatVector
 
@@ -16,14 +15,10 @@ _SEED = 20_230_403
 
 
 def check_images(
-    encoded: bytes,
-    inputs: PersonalInputs,
-    settings: ModelSettings,
-    parameters: FlatVector,
-    tolerance: float,
+    graph: ImageGraph, settings: ModelSettings, parameters: FlatVector, *, tolerance: float
 ) -> ParityRecord:
-    """Compare a graph with torch (``export.parity.checked_graph.Check``)."""
-    graph = ImageGraph(encoded).for_person(inputs)
+    """Compare a graph with torch; arguments and errors as for
+    ``export.parity.words.check_parity``."""
     made = torch_network(settings, parameters)
     # Only now: ``torch_network`` says what is missing.
     import torch

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from export.bundles.speech_manifest import SpeechParity
+from export.bundles.manifest import ParityRecord
 from export.faces.speech import MASK, MEMORY_KEYS, MEMORY_VALUES
 from export.parity.words import ParityError, torch_network
 from export.speaking.voice_graphs import VocoderRunner, VoiceGraphs
@@ -43,7 +43,7 @@ def check_voice(
     parameters: FlatVector,
     *,
     tolerance: float,
-) -> SpeechParity:
+) -> ParityRecord:
     """Compare the graphs of a voice with torch.
 
     Args:
@@ -68,12 +68,12 @@ def check_voice(
         for what, values in found.items():
             difference = check_values(values, expected[what], tolerance, f"{what} of {shape}")
             largest = max(largest, difference)
-    return SpeechParity(shapes=shapes, largest_difference=largest)
+    return ParityRecord(shapes=shapes, largest_difference=largest)
 
 
 def check_vocoder(
     runner: VocoderRunner, settings: VocoderSettings, parameters: FlatVector, *, tolerance: float
-) -> SpeechParity:
+) -> ParityRecord:
     """Compare a vocoder's graph with torch; arguments and errors as for ``check_voice``."""
     made = torch_network(settings, parameters)
     import torch
@@ -92,7 +92,7 @@ def check_vocoder(
         found = runner.sound(log_mels)
         difference = check_values(found, expected, tolerance, f"sound of {(batch, frames)}")
         largest = max(largest, difference)
-    return SpeechParity(shapes=VOCODER_SHAPES, largest_difference=largest)
+    return ParityRecord(shapes=VOCODER_SHAPES, largest_difference=largest)
 
 
 def check_values(found: Array, expected: Array, tolerance: float, where: str) -> float:

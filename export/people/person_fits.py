@@ -1,12 +1,9 @@
 """Check that what is people's own was made for a bundle: for its run, its method, its tensors."""
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from export.bundles.manifest import Manifest
+from export.bundles.manifest import BundleManifest
 from export.bundles.manifest_entries import BundleError
-
-if TYPE_CHECKING:
-    from export.bundles.speech_manifest import SpeechManifest
 
 
 class MadeForBundle(Protocol):
@@ -25,7 +22,7 @@ class MadeForBundle(Protocol):
         """Return the hex digest of the personal tensors' schema."""
 
 
-def check_fits(made: MadeForBundle, bundle: "Manifest | SpeechManifest", *, whose: str) -> None:
+def check_fits(made: MadeForBundle, bundle: BundleManifest, *, whose: str) -> None:
     """Check a file against the bundle that it is to be used with.
 
     Args:

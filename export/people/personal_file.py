@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeVar
 import msgspec
 
 from export.bundles.files import open_files, write_files
-from export.bundles.manifest import CONTENT_FILES, Manifest
+from export.bundles.manifest import CONTENT_FILES, BundleManifest
 from export.bundles.manifest_entries import BundleError, FileDigest, ManifestBase, decode_versioned
 from export.bundles.signed_by import Signer
 from export.bundles.signed_files import (
@@ -31,7 +31,6 @@ from export.people.person_fits import check_fits
 from export.runtime.word_graph import PersonalInputs
 
 if TYPE_CHECKING:
-    from export.bundles.speech_manifest import SpeechManifest
     from privacy.identities.party import Identity
 
 
@@ -101,7 +100,7 @@ class PersonalFile:
     adapter: bytes
     signer: Signer | None
 
-    def on(self, graph: PersonalGraph, bundle: "Manifest | SpeechManifest") -> PersonalGraph:
+    def on(self, graph: PersonalGraph, bundle: BundleManifest) -> PersonalGraph:
         """Return a bundle's graph with this person's tensors; the session is shared.
 
         Raises:

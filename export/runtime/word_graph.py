@@ -6,9 +6,9 @@ of the model is each person's own, ``for_person`` gives a graph with it; all sha
 """
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,8 @@ from export.runtime.quiet_onnxruntime import load_onnxruntime
 
 if TYPE_CHECKING:
     import onnxruntime
+
+T = TypeVar("T")
 
 State = Mapping[str, NDArray[np.float32]]
 
@@ -56,50 +58,25 @@ class Prediction:
     state: State
 
 
-class NextWordGraph:
-    """Hold one loaded graph; safe to share between threads, as each call carries its own state.
+class PersonalGraph:
+    """One loaded graph of which a part may be each person's own.
 
     Attributes:
-        vocabulary_size: How many words it ranks.
-        context_size: Most tokens that state and call may hold together; None for any number.
         personal_shapes: Shape of each tensor that is a person's own, by input name; none of a
             graph for everyone.
     """
 
-    def __init__(self, graph: bytes, *, thread_count: int = 1) -> None:
-        """Load the graph.
-
-        Args:
-            graph: ONNX bytes.
-            thread_count: Threads inside one call; a keyboard step is too small to share.
-
-        Raises:
-            GraphError: If onnxruntime is missing, or the bytes are no such graph.
-        """
+    def __init__(self, graph: bytes, thread_count: int) -> None:
         self._session = load_session(graph, thread_count)
-        inputs = {item.name: item.shape for item in self._session.get_inputs()}
+        # Any: extents of axes, or their names.
+        self._taken: dict[str, tuple[Any, ...]] = shapes_of(self._session.get_inputs())
+        self._given: dict[str, tuple[Any, ...]] = shapes_of(self._session.get_outputs())
         self.personal_shapes: Mapping[str, tuple[int, ...]] = {
-            name: tuple(shape) for name, shape in inputs.items() if name.startswith(PERSONAL)
-        }
-        self._state_shapes = {
-            name: shape
-            for name, shape in inputs.items()
-            if name not in (TOKENS, TOP_K) and name not in self.personal_shapes
+            name: shape for name, shape in self._taken.items() if name.startswith(PERSONAL)
         }
         self._personal: PersonalInputs | None = None if self.personal_shapes else {}
-        self._outputs = [WORDS, LOG_PROBABILITIES, DISTRIBUTION]
-        self._outputs += [NEXT + name for name in self._state_shapes]
-        found = {item.name: item.shape for item in self._session.get_outputs()}
-        if not {TOKENS, TOP_K} <= set(inputs) or not set(self._outputs) <= set(found):
-            raise GraphError(
-                f"a next-word graph must take {TOKENS} and {TOP_K} and give {self._outputs}, "
-                f"got {sorted(inputs)} and {sorted(found)}"
-            )
-        self.vocabulary_size = int(found[DISTRIBUTION][1])
-        context = self._session.get_modelmeta().custom_metadata_map.get(CONTEXT_SIZE)
-        self.context_size: int | None = None if context is None else int(context)
 
-    def for_person(self, personal: PersonalInputs) -> "NextWordGraph":
+    def for_person(self, personal: PersonalInputs) -> Self:
         """Return this graph with one person's tensors; the session is shared, nothing is copied.
 
         Args:
@@ -123,6 +100,42 @@ class NextWordGraph:
         if self._personal is None:
             raise no_person(self.personal_shapes)
         return self._personal
+
+
+class NextWordGraph(PersonalGraph):
+    """One loaded graph; safe to share between threads, as each call carries its own state.
+
+    Attributes:
+        vocabulary_size: How many words it ranks.
+        context_size: Most tokens that state and call may hold together; None for any number.
+    """
+
+    def __init__(self, graph: bytes, *, thread_count: int = 1) -> None:
+        """Load the graph.
+
+        Args:
+            graph: ONNX bytes.
+            thread_count: Threads inside one call; a keyboard step is too small to share.
+
+        Raises:
+            GraphError: If onnxruntime is missing, or the bytes are no such graph.
+        """
+        super().__init__(graph, thread_count)
+        self._state_shapes = {
+            name: shape
+            for name, shape in self._taken.items()
+            if name not in (TOKENS, TOP_K) and name not in self.personal_shapes
+        }
+        self._outputs = [WORDS, LOG_PROBABILITIES, DISTRIBUTION]
+        self._outputs += [NEXT + name for name in self._state_shapes]
+        if not {TOKENS, TOP_K} <= set(self._taken) or not set(self._outputs) <= set(self._given):
+            raise GraphError(
+                f"a next-word graph must take {TOKENS} and {TOP_K} and give {self._outputs}, "
+                f"got {sorted(self._taken)} and {sorted(self._given)}"
+            )
+        self.vocabulary_size = int(self._given[DISTRIBUTION][1])
+        context = self._session.get_modelmeta().custom_metadata_map.get(CONTEXT_SIZE)
+        self.context_size: int | None = None if context is None else int(context)
 
     def fresh_state(self, batch_size: int = 1) -> State:
         """Return the state of ``batch_size`` texts that have not begun."""
@@ -222,6 +235,12 @@ def load_session(graph: bytes, thread_count: int) -> "onnxruntime.InferenceSessi
     return session
 
 
+# Any: onnxruntime's own description of inputs or outputs, and extents of axes.
+def shapes_of(described: Any) -> dict[str, tuple[Any, ...]]:
+    """Return the shape of each input or output by name."""
+    return {item.name: tuple(item.shape) for item in described}
+
+
 # Any: arrays of whatever dtype an input or an output has.
 def run_session(
     session: "onnxruntime.InferenceSession",
@@ -233,11 +252,7 @@ def run_session(
     Raises:
         GraphError: If onnxruntime fails.
     """
-    try:
-        found: list[NDArray[Any]] = session.run(list(outputs), dict(feeds))
-    except _runtime_errors() as error:
-        raise GraphError(f"onnxruntime failed: {error}") from None
-    return found
+    return _ran(session.run, outputs, feeds)
 
 
 def run_on_values(
@@ -250,11 +265,18 @@ def run_on_values(
     Raises:
         GraphError: If onnxruntime fails.
     """
+    return _ran(session.run_with_ort_values, outputs, feeds)
+
+
+def _ran(
+    run: Callable[[list[str], dict[str, T]], list[T]],
+    outputs: Sequence[str],
+    feeds: Mapping[str, T],
+) -> list[T]:
     try:
-        found: list[onnxruntime.OrtValue] = session.run_with_ort_values(list(outputs), dict(feeds))
+        return run(list(outputs), dict(feeds))
     except _runtime_errors() as error:
         raise GraphError(f"onnxruntime failed: {error}") from None
-    return found
 
 
 def _runtime_errors() -> tuple[type[Exception], ...]:

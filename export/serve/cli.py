@@ -89,44 +89,23 @@ def _prepare_page(arguments: argparse.Namespace) -> Mapping[str, object]:
 
 def _change(folder: "ServingFolder", arguments: argparse.Namespace) -> Mapping[str, object]:
     """Change what is served."""
-    from export.people.personal_file import kind_of
     from export.serve.promotion.keyboard import promote, roll_back
     from export.serve.promotion.people import add_files
-    from export.serve.promotion.voice import roll_back_voice
 
     match arguments.command:
-        case "promote" if kind_of(arguments.bundle) == "speech":
-            return _promote_voice(folder, arguments)
         case "promote":
             return promote(
                 folder,
                 arguments.bundle,
-                metric=arguments.metric or "top3_recall",
+                metric=arguments.metric,
                 held_out=arguments.held_out,
                 people=arguments.people,
                 largest_loss=arguments.largest_loss,
             )
         case "person":
             return add_files(folder, arguments.file)
-        case "rollback" if arguments.voice:
-            return roll_back_voice(folder, reason=arguments.reason)
         case _:
-            return roll_back(folder, reason=arguments.reason)
-
-
-def _promote_voice(folder: "ServingFolder", arguments: argparse.Namespace) -> Mapping[str, object]:
-    from export.serve.folder.folder import ServingError
-    from export.serve.promotion.voice import METRIC, promote_voice
-
-    if arguments.held_out is not None:
-        raise ServingError("--held-out measures keyboards; a voice is judged by --metric alone")
-    return promote_voice(
-        folder,
-        arguments.bundle,
-        metric=arguments.metric or METRIC,
-        people=arguments.people,
-        largest_loss=arguments.largest_loss,
-    )
+            return roll_back(folder, voice=arguments.voice, reason=arguments.reason)
 
 
 def _serve(folder: "ServingFolder") -> Mapping[str, object]:

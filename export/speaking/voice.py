@@ -28,7 +28,7 @@ from models.settings.voice import TransformerTtsSettings
 from models.text.speech_alphabet import encode_speech
 
 if TYPE_CHECKING:
-    from export.bundles.speech_bundle import SpeechBundle
+    from export.bundles.keyboard_bundle import SpeechBundle
 
 SLOWEST, FASTEST = 0.25, 4.0
 """How fast a voice may be asked to speak; 1 is as it learnt to."""
@@ -260,9 +260,9 @@ def open_voice(bundle: "SpeechBundle", *, thread_count: int = 1) -> Voice:
         GraphError: If onnxruntime is missing, or the graphs cannot be loaded.
     """
     vocoder = None
-    if VOCODER_FILE in bundle.graphs:
-        vocoder = VocoderRunner(bundle.graphs[VOCODER_FILE], thread_count=thread_count)
-    graphs = VoiceGraphs(bundle.graphs, thread_count=thread_count)
+    if VOCODER_FILE in bundle.files:
+        vocoder = VocoderRunner(bundle.files[VOCODER_FILE], thread_count=thread_count)
+    graphs = VoiceGraphs(bundle.files, thread_count=thread_count)
     return Voice(graphs, bundle.manifest.model, vocoder=vocoder)
 
 

@@ -40,6 +40,7 @@ from export.runtime.word_graph import (
     no_person,
     run_on_values,
     run_session,
+    shapes_of,
 )
 
 if TYPE_CHECKING:
@@ -84,8 +85,8 @@ class VoiceGraphs:
             GraphError: If onnxruntime is missing, or the bytes are no such graphs.
         """
         self._sessions = {file: load_session(graphs[file], thread_count) for file in VOICE_FILES}
-        inputs = {file: _shapes(session.get_inputs()) for file, session in self._sessions.items()}
-        found = {file: _shapes(session.get_outputs()) for file, session in self._sessions.items()}
+        inputs = {file: shapes_of(session.get_inputs()) for file, session in self._sessions.items()}
+        found = {file: shapes_of(session.get_outputs()) for file, session in self._sessions.items()}
         self._memory = [MASK, *sorted(name for name in found[ENCODER_FILE] if name != MASK)]
         taken = inputs[DECODER_FILE]
         self._past = [name for name in taken if name.startswith((KEYS, VALUES))]
@@ -216,11 +217,7 @@ class VocoderRunner:
         return found
 
 
-# Any: onnxruntime's own description of an input or output, and extents of axes.
-def _shapes(described: Any) -> dict[str, tuple[Any, ...]]:
-    return {item.name: tuple(item.shape) for item in described}
-
-
+# Any: extents of axes.
 def _check_face(
     inputs: Mapping[str, Mapping[str, tuple[Any, ...]]],
     outputs: Mapping[str, Mapping[str, tuple[Any, ...]]],

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from export.bundles.speech_bundle import load_speech_bundle
+from export.bundles.keyboard_bundle import load_speech_bundle
 from export.speaking.voice import Voice as ExportedVoice
 from export.speaking.voice import open_voice
 from models.settings.audio import MelSettings

@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from export.bundles.keyboard_bundle import Bundle, load_bundle
-from export.making.keyboard import export_keyboard
+from export.bundles.keyboard_bundle import AnyBundle, Bundle, load_bundle
+from export.bundles.manifest import BundleManifest
+from export.making.keyboard import KeyboardKind
+from export.making.released_model import export_bundle
+from export.parity.checked_graph import flat, recover_held
 from export.releases.release import read_release
 from export.runtime.word_graph import NextWordGraph
 from models.plan.plan import (
@@ -96,7 +99,7 @@ def release_folder(
 @pytest.fixture(scope="session")
 def bundle_folder(tmp_path_factory: pytest.TempPathFactory, release_folder: Path) -> Path:
     target = tmp_path_factory.mktemp("bundles") / "keyboard"
-    export_keyboard(read_release(release_folder), target, languages=["en"])
+    export_bundle(KeyboardKind(["en"]), read_release(release_folder), target)
     return target
 
 
@@ -118,6 +121,13 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Federation:
 @pytest.fixture(scope="session")
 def other_federation(tmp_path_factory: pytest.TempPathFactory) -> Federation:
     return found_federation(tmp_path_factory.mktemp("other"))
+
+
+def held_in(bundle: AnyBundle) -> FlatVector:
+    """Return the parameters that a bundle's graphs hold, which are those that it names."""
+    manifest: BundleManifest = bundle.manifest
+    personal = tuple(manifest.personal_schema.slices)
+    return flat(recover_held(manifest, bundle.files, personal=personal), manifest.held_schema)
 
 
 def found_federation(folder: Path) -> Federation:

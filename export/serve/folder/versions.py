@@ -10,8 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from export.bundles.manifest import Manifest
-from export.bundles.speech_manifest import SpeechManifest
+from export.bundles.manifest import BundleManifest
 from export.serve.folder.folder import ServingError, ServingFolder
 from privacy.foundation.atomic_files import write_atomically
 
@@ -89,7 +88,7 @@ def _written(time: datetime) -> str:
     return time.isoformat(timespec="seconds")
 
 
-def version_name(manifest: Manifest | SpeechManifest) -> str:
+def version_name(manifest: BundleManifest) -> str:
     """Return the name of a bundle's version, such as ``000012-9f3a5c0e7b11``."""
     digest = hashlib.sha256(manifest.encode()).hexdigest()
     return f"{manifest.round_number:06d}-{digest[:_DIGEST_LENGTH]}"

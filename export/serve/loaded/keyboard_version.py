@@ -7,8 +7,8 @@ import numpy as np
 
 from export.bundles.files import open_files
 from export.bundles.keyboard_bundle import load_bundle
-from export.bundles.manifest import MODEL_FILE, VOCABULARY_FILE, Manifest
-from export.bundles.signed_files import SIGNED_NAMES, check_digest, read_signed
+from export.bundles.manifest import BundleManifest, Manifest
+from export.bundles.signed_files import SIGNED_NAMES, read_signed
 from export.people.people_file import MadePeople, load_people_file
 from export.runtime.next_word import NextWords
 from export.runtime.personal_ranking import PersonalRanking
@@ -69,18 +69,13 @@ def load_shared(folder: ServingFolder, settings: ServeSettings, version: str) ->
     """
     authority = folder.authority_of(version, accept_unsigned=settings.accept_unsigned)
     bundle = load_bundle(folder.bundles / version, authority=authority)
+    check_everyones(bundle.manifest, version)
     index = WordIndex(bundle.vocabulary)
     graph = NextWordGraph(bundle.graph)
-    if bundle.manifest.client is not None:
-        raise ServingError(
-            f"{version} is {bundle.manifest.client}'s whole model and may not be served to "
-            "everyone; promote the bundle that all share, with --people"
-        )
     nobody = {name: np.zeros(shape, np.float32) for name, shape in graph.personal_shapes.items()}
     NextWords(graph.for_person(nobody), bundle.vocabulary, index=index).suggest("")
-    files = {MODEL_FILE: bundle.graph, VOCABULARY_FILE: bundle.vocabulary.to_bytes()}
-    check_digest(bundle.manifest.files, VOCABULARY_FILE, files[VOCABULARY_FILE])
-    files |= read_signed(open_files(folder.bundles / version, (*SIGNED_NAMES, *files)))
+    names = (*SIGNED_NAMES, *bundle.files)
+    files = {**bundle.files, **read_signed(open_files(folder.bundles / version, names))}
     return ServedModel(
         version,
         bundle.manifest,
@@ -90,6 +85,19 @@ def load_shared(folder: ServingFolder, settings: ServeSettings, version: str) ->
         graph,
         files,
     )
+
+
+def check_everyones(manifest: BundleManifest, version: str) -> None:
+    """Check that a version is what everyone shares, and no one person's whole model.
+
+    Raises:
+        ServingError: If it is one person's.
+    """
+    if manifest.client is not None:
+        raise ServingError(
+            f"{version} is {manifest.client}'s whole model and may not be served to everyone; "
+            "promote the bundle that all share, with --people"
+        )
 
 
 def made_people(

@@ -1,7 +1,7 @@
 """Give every client its own model, and keep the texts that are being typed.
 
-What makes one person's model differ is behind `PersonalModels`. Texts are kept as word ids,
-in memory only, so that a new word costs one step; the ones longest untouched go first.
+Texts are kept as word ids, in memory only, so that a new word costs one step; the ones longest
+untouched go first.
 """
 
 import threading
@@ -13,7 +13,7 @@ from export.runtime.next_word import SLOTS, NextWords, Suggestion, WordModel
 from export.runtime.strip import Strip, cased_words, fill_strip, typed_word
 from export.runtime.word_graph import NextWordGraph
 from export.serve.loaded.keyboard_version import ServedModel
-from export.serve.loaded.personal_models import PersonalModels
+from export.serve.loaded.personal_models import OwnModels
 
 MOST_SUGGESTIONS = 10
 
@@ -43,7 +43,7 @@ class Suggested:
 class People:
     """Suggest words to many people at once; safe to call from many threads."""
 
-    def __init__(self, models: PersonalModels, *, kept_texts: int) -> None:
+    def __init__(self, models: OwnModels, *, kept_texts: int) -> None:
         """Begin with nobody.
 
         Args:

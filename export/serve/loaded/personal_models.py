@@ -12,7 +12,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from math import prod
-from typing import Protocol
 
 from export.people.people_file import MadePeople
 from export.people.personal_file import load_file_of
@@ -34,34 +33,6 @@ class NoPersonalModelError(Exception):
         )
 
 
-class PersonalModels(Protocol):
-    """Find the model of one person.
-
-    Attributes:
-        on_let_go: Called with a client and a version when their model is held no more.
-    """
-
-    on_let_go: Callable[[str, str], None]
-
-    def load(self, client: str, served: ServedModel) -> NextWordGraph:
-        """Return the client's own model on one version, the same object until it changes.
-
-        Args:
-            client: Whom the token named.
-            served: The version to stand on.
-
-        Raises:
-            NoPersonalModelError: If the version needs a personal file and there is none.
-            BundleError: If the file is corrupt, another person's, or not of this version.
-        """
-
-    def forget_all_but(self, versions: list[str]) -> None:
-        """Drop what was held for versions that are no longer served."""
-
-    def forget_clients_but(self, clients: Collection[str]) -> None:
-        """Drop what was held for anybody else."""
-
-
 @dataclass(frozen=True)
 class _Held:
     """Hold one person's model and which file or embeddings it came from."""
@@ -72,7 +43,11 @@ class _Held:
 
 
 class OwnModels:
-    """Load personal files as they are needed; safe to call from many threads."""
+    """Everybody's models, loaded as they are needed; safe to call from many threads.
+
+    Attributes:
+        on_let_go: Called with a client and a version when their model is held no more.
+    """
 
     def __init__(
         self, folder: ServingFolder, metrics: ServingMetrics, *, largest_bytes: int
@@ -93,7 +68,16 @@ class OwnModels:
         self.on_let_go: Callable[[str, str], None] = _nobody_asked
 
     def load(self, client: str, served: ServedModel) -> NextWordGraph:
-        """Return the client's model, from memory unless its file was replaced or taken away."""
+        """Return the client's own model on one version, the same object until its file changes.
+
+        Args:
+            client: Whom the token named.
+            served: The version to stand on.
+
+        Raises:
+            NoPersonalModelError: If the version needs a personal file and there is none.
+            BundleError: If the file is corrupt, another person's, or not of this version.
+        """
         if served.manifest.personal is None:
             return served.graph
         key = (client, served.version)

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
-from export.bundles.speech_bundle import load_speech_bundle
+from export.bundles.keyboard_bundle import load_speech_bundle
 from export.bundles.speech_manifest import SpeechManifest
 from export.people.personal_file import load_file_of
-from export.serve.folder.folder import ServingError, ServingFolder
+from export.serve.folder.folder import ServingFolder
 from export.serve.folder.settings import ServeSettings
+from export.serve.loaded.keyboard_version import check_everyones
 from export.serve.loaded.personal_models import NoPersonalModelError
 from export.serve.loaded.shelf import Shelf
 from export.speaking.voice import Voice, open_voice
@@ -48,11 +49,7 @@ def load_voice(folder: ServingFolder, settings: ServeSettings, version: str) -> 
     """
     authority = folder.authority_of(version, accept_unsigned=settings.accept_unsigned)
     bundle = load_speech_bundle(folder.voices.bundles / version, authority=authority)
-    if bundle.manifest.client is not None:
-        raise ServingError(
-            f"{version} is {bundle.manifest.client}'s whole voice and may not be served to "
-            "everyone; promote the bundle that all share, with --people"
-        )
+    check_everyones(bundle.manifest, version)
     voice = open_voice(bundle)
     for _ in voice.for_trial().stream(_TRIAL, longest_s=_TRIAL_S):
         pass

@@ -3,16 +3,62 @@
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from export.people.personal_file import PersonalFile
-from export.serve.folder.copies import keep, remove_all_but
+from export.people.personal_file import PersonalFile, TakesPerson
+from export.serve.folder.copies import copied, flush, keep, remove_all_but
 from export.serve.folder.folder import ServingError, ServingFolder
 from export.serve.folder.tokens import checked_client
-from export.serve.folder.versions import Versions, read_versions, write_versions
+from export.serve.folder.versions import Versions, read_versions, version_name, write_versions
+from export.serve.loaded.keyboard_version import ServedModel
+from export.serve.loaded.voice_version import ServedVoice
+from export.serve.promotion.carried import CarriedPeople
+from export.serve.promotion.gate import judge
 from privacy.foundation.atomic_files import write_atomically
 
-V = TypeVar("V")
+V = TypeVar("V", ServedModel, ServedVoice)
+L = TypeVar("L")
+
+
+class Versioned(Protocol[V]):
+    """Keyboards or voices of a folder, and a bundle that is to be one: how they load and compare.
+
+    Attributes:
+        what: What a version is called in messages.
+        shelf: Where the versions are.
+        files: Folders of personal files that were given with the bundle.
+        check_bundle: Refuses what is no bundle of this kind; raises ValueError.
+    """
+
+    what: str
+    shelf: ServingFolder
+    files: Sequence[Path]
+    check_bundle: Callable[[Path], object]
+
+    def load(self, version: str) -> V:
+        """Load a version as a server would; raises ValueError or OSError where it cannot be."""
+
+    def load_copy(self, copy: str) -> V:
+        """Load a copy that is to become a version, and check the people given beside it."""
+
+    def check_of_carried(self, new: V, present: str | None) -> Callable[[Path], object]:
+        """Return what refuses a file of the present version that is of no use beside the copy."""
+
+    def measure(
+        self, metric: str, new: V, version: str, present: str | None
+    ) -> tuple[float | None, float, str]:
+        """Return the present version's figure, the copy's, and why there is none of the present.
+
+        Args:
+            metric: Its name.
+            new: The copy.
+            version: The name that the copy is to have.
+            present: The version that is served; None if none is.
+
+        Raises:
+            GateError: If a figure is not there, or cannot be compared.
+            ServingError: If the present version is what is offered, and is whole.
+        """
 
 
 def check_people(files: Iterable[Path], load: Callable[[str], object]) -> None:
@@ -33,8 +79,8 @@ def check_people(files: Iterable[Path], load: Callable[[str], object]) -> None:
 
 
 def load_present(
-    load: Callable[[str], V], present: str | None, *, offered: str, what: str
-) -> tuple[V | None, str]:
+    load: Callable[[str], L], present: str | None, *, offered: str, what: str
+) -> tuple[L | None, str]:
     """Return the present version to compare with; None, and why, where there is none to load.
 
     A copy that was damaged can be compared with nothing, and the next promotion is what repairs it:
@@ -62,29 +108,29 @@ def load_present(
 
 def put_people(
     shelf: ServingFolder,
-    version: str,
+    served: ServedModel | ServedVoice,
     files: Sequence[tuple[Path, PersonalFile]],
-    check: Callable[[PersonalFile], object],
+    shared: TakesPerson,
 ) -> list[str]:
     """Put people's files beside a version, none before all are checked; return whose they are.
 
     Args:
         shelf: Where the version is.
-        version: Its name.
+        served: The version.
         files: Each file, and what it holds.
-        check: Refuses a file that is not of this version; raises BundleError.
+        shared: What everyone shares of it, onto which the files must go.
 
     Raises:
         ServingError: If a client's name is no name.
-        BundleError: What ``check`` raises.
+        BundleError: If a file is not of this version.
         OSError: If the disk refuses.
     """
     for _, own in files:
-        check(own)
+        own.on(shared, served.manifest)
     names = [checked_client(own.manifest.client) for _, own in files]
-    shelf.people(version).mkdir(mode=0o700, parents=True, exist_ok=True)
+    shelf.people(served.version).mkdir(mode=0o700, parents=True, exist_ok=True)
     for name, (path, _) in zip(names, files, strict=True):
-        write_atomically(shelf.person(version, name), path.read_bytes())
+        write_atomically(shelf.person(served.version, name), path.read_bytes())
     return names
 
 
@@ -123,21 +169,49 @@ def serve_from_now(
     return served
 
 
-def go_back(
+def promote_on(
     folder: ServingFolder,
-    shelf: ServingFolder,
-    load: Callable[[str], object],
+    versioned: Versioned[V],
+    bundle: Path,
     *,
-    what: str,
-    reason: str,
+    metric: str,
+    largest_loss: float,
 ) -> dict[str, object]:
+    """Serve a bundle from now on, if it passes the gate; see
+    ``export.serve.promotion.keyboard.promote``."""
+    shelf, files, what = versioned.shelf, versioned.files, versioned.what
+    with (
+        folder.promoting(),
+        copied(shelf, bundle, files, check=versioned.check_bundle) as incoming,
+    ):
+        new = versioned.load_copy(incoming.name)
+        version = version_name(new.manifest)
+        versions = read_versions(shelf)
+        present = versions.present
+        carried = CarriedPeople(
+            shelf,
+            incoming.name,
+            versioned.check_of_carried(new, present),
+            files_are_given=bool(files),
+        )
+        carried.follow(present)
+        before, figure, why_alone = versioned.measure(metric, new, version, present)
+        reason = judge(
+            metric, before, figure, largest_loss=largest_loss, what=what, why_alone=why_alone
+        )
+        flush(shelf, incoming)
+        with folder.changing():
+            carried.follow(present)
+            changed = serve_from_now(shelf, incoming, version, reason, instead_of=present)
+    return {"version": version, "before": changed.before, "gate": reason, **carried.report()}
+
+
+def go_back(folder: ServingFolder, versioned: Versioned[V], *, reason: str) -> dict[str, object]:
     """Serve the version before again; the present one is then the one before.
 
     Args:
         folder: The serving folder.
-        shelf: Where the versions are: the same folder, or that of its voices.
-        load: Loads a version as a server would, so that one that is gone is not gone back to.
-        what: What there is a version of, for the error.
+        versioned: What there are versions of.
         reason: Why, in words.
 
     Raises:
@@ -145,11 +219,12 @@ def go_back(
         ValueError: If its bundle is no longer what it was.
         OSError: If the disk refuses.
     """
-    folder.check()
+    shelf = versioned.shelf
     with folder.changing():
         versions = read_versions(shelf)
         if versions.before is None:
-            raise ServingError(f"there is no {what} before the present one to go back to")
-        load(versions.before)
+            raise ServingError(f"there is no {versioned.what} before the present one to go back to")
+        # A version that is gone is not gone back to.
+        versioned.load(versions.before)
         write_versions(shelf, versions.changed("rollback", versions.before, reason))
     return {"version": versions.before, "before": versions.present}

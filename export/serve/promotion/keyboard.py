@@ -1,4 +1,4 @@
-"""Bring a new version into service, or the one before it back.
+"""Bring a new keyboard or voice into service, or the one before it back.
 
 A bundle is copied first and the copy is checked, so what was judged is what is served. It is
 promoted only if a figure is not worse than the present version's by more than so much. Other
@@ -6,7 +6,7 @@ commands go on while it is copied and measured; they wait for the exchange alone
 """
 
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,16 +17,15 @@ from rich.progress import track
 from export.bundles.keyboard_bundle import load_bundle
 from export.people.personal_file import kind_of
 from export.runtime.word_graph import NextWordGraph
-from export.serve.folder.copies import copied, flush
 from export.serve.folder.folder import ServingError, ServingFolder
 from export.serve.folder.settings import read_settings
-from export.serve.folder.versions import read_versions, version_name
 from export.serve.loaded.keyboard_version import ServedModel, load_version, made_people
 from export.serve.loaded.personal_models import load_person
-from export.serve.promotion.carried import CarriedPeople, check_beside_everybody, named_in
-from export.serve.promotion.changes import check_people, go_back, load_present, serve_from_now
-from export.serve.promotion.gate import GateError, believed_figure, judge
+from export.serve.promotion.carried import check_beside_everybody, named_in
+from export.serve.promotion.changes import check_people, go_back, load_present, promote_on
+from export.serve.promotion.gate import GateError, believed_figure
 from export.serve.promotion.recall import measure_recall, read_held_out
+from export.serve.promotion.voice import METRIC, VoiceVersions
 
 _JUDGED_PEOPLE = 5
 
@@ -35,12 +34,12 @@ def promote(
     folder: ServingFolder,
     bundle: Path,
     *,
-    metric: str,
-    held_out: Path | None,
+    metric: str | None = None,
+    held_out: Path | None = None,
     people: Sequence[Path] = (),
     largest_loss: float,
 ) -> dict[str, object]:
-    """Serve a bundle from now on, if it passes the gate.
+    """Serve a bundle of a keyboard or of a voice from now on, if it passes the gate.
 
     Where the present version cannot be loaded any more there is nothing to compare with: the new
     one passes, the history says why, and it may be the same version, which repairs it.
@@ -49,8 +48,10 @@ def promote(
         folder: The serving folder.
         bundle: Bundle folder or ``.zip``; copied.
         metric: The figure that the gate compares: with held-out text ``top1_recall`` or
-            ``top3_recall``, else one that both bundles name and `models.tasks.figures` knows.
-        held_out: UTF-8 text that no device trained on; None believes the bundles' own figures.
+            ``top3_recall``, else one that both bundles name and `models.tasks.figures` knows. None
+            is ``top3_recall`` of a keyboard and ``perplexity`` of a voice.
+        held_out: UTF-8 text that no device trained on, to measure keyboards; None believes the
+            bundles' own figures.
         people: For a bundle of which a part is each person's own: folders of personal files,
             ``.zip``, and the file of everybody's embeddings; copied. What is not given of the two
             is carried over from the present version, as far as it fits.
@@ -67,56 +68,92 @@ def promote(
         OSError: If the disk refuses; what was served goes on.
     """
     folder.check()
-    settings = read_settings(folder.settings)
+    if kind_of(bundle) == "speech":
+        if held_out is not None:
+            raise ServingError("--held-out measures keyboards; a voice is judged by --metric alone")
+        voices = VoiceVersions(folder, people)
+        return promote_on(
+            folder, voices, bundle, metric=metric or METRIC, largest_loss=largest_loss
+        )
     sentences = None if held_out is None else read_held_out(held_out)
-    everybody, files = _kinds(people)
-    with folder.promoting(), copied(folder, bundle, files, check=load_bundle) as incoming:
-        if everybody is not None:
-            shutil.copyfile(everybody, folder.everybody(incoming.name))
-        new = load_version(folder, settings, incoming.name)
-        check_people(
-            folder.files_of_people(new.version), lambda client: load_person(folder, new, client)
-        )
-        version = version_name(new.manifest)
-        versions = read_versions(folder)
-        carried = _carrying(folder, new, versions.present, files_are_given=bool(files))
-        carried.follow(versions.present)
-        if new.made is None:
-            made = made_people(folder, new.version, new.graph, new.manifest)
-            new = replace(new, made=made)
-        old, why_alone = load_present(
-            partial(load_version, folder, settings),
-            versions.present,
-            offered=version,
-            what="version",
-        )
-        measured = _Measured(folder, metric, sentences, [new] if old is None else [old, new])
-        before = None if old is None else measured.figure(old)
-        figure = measured.figure(new)
-        reason = judge(metric, before, figure, largest_loss=largest_loss, why_alone=why_alone)
-        flush(folder, incoming)
-        with folder.changing():
-            carried.follow(versions.present)
-            changed = serve_from_now(folder, incoming, version, reason, instead_of=versions.present)
-    return {"version": version, "before": changed.before, "gate": reason, **carried.report()}
+    keyboards = KeyboardVersions(folder, people, sentences)
+    return promote_on(
+        folder, keyboards, bundle, metric=metric or "top3_recall", largest_loss=largest_loss
+    )
 
 
-def roll_back(folder: ServingFolder, *, reason: str) -> dict[str, object]:
-    """Serve the version before again; the present one is then the one before.
+def roll_back(folder: ServingFolder, *, voice: bool = False, reason: str) -> dict[str, object]:
+    """Serve the keyboard, or the voice, before again; the present one is then the one before.
 
     Raises:
         ServingError: If there is none.
         ValueError: If its bundle is no longer what it was.
         OSError: If the disk refuses.
     """
-    settings = read_settings(folder.settings)
-    return go_back(
-        folder,
-        folder,
-        lambda version: load_version(folder, settings, version),
-        what="version",
-        reason=reason,
-    )
+    folder.check()
+    if voice:
+        return go_back(folder, VoiceVersions(folder), reason=reason)
+    return go_back(folder, KeyboardVersions(folder), reason=reason)
+
+
+class KeyboardVersions:
+    """Keyboards of a folder (`export.serve.promotion.changes.Versioned`)."""
+
+    what = "version"
+
+    def __init__(
+        self,
+        folder: ServingFolder,
+        people: Sequence[Path] = (),
+        sentences: list[list[str]] | None = None,
+    ) -> None:
+        """Take what comes with a bundle, and the text that versions are measured on."""
+        self.shelf = folder
+        self._settings = read_settings(folder.settings)
+        self.files: Sequence[Path]
+        self._everybody, self.files = _kinds(people)
+        self._sentences = sentences
+        self.check_bundle: Callable[[Path], object] = load_bundle
+
+    def load(self, version: str) -> ServedModel:
+        """Load a version with what makes its people."""
+        return load_version(self.shelf, self._settings, version)
+
+    def load_copy(self, copy: str) -> ServedModel:
+        """Load a copy with everybody's file that was given, and check the files beside it."""
+        if self._everybody is not None:
+            shutil.copyfile(self._everybody, self.shelf.everybody(copy))
+        new = self.load(copy)
+        check_people(self.shelf.files_of_people(copy), partial(load_person, self.shelf, new))
+        return new
+
+    def check_of_carried(self, new: ServedModel, present: str | None) -> Callable[[Path], object]:
+        """Return what checks that a file still counts beside what was given."""
+        given = new.made
+        before = set() if present is None else named_in(self.shelf.everybody(present)) or set()
+
+        def check(file: Path) -> None:
+            if file == self.shelf.everybody(new.version):
+                made_people(self.shelf, new.version, new.graph, new.manifest)
+                return
+            load_person(self.shelf, new, file.stem)
+            if given is not None:
+                check_beside_everybody(file, given.names, before)
+
+        return check
+
+    def measure(
+        self, metric: str, new: ServedModel, version: str, present: str | None
+    ) -> tuple[float | None, float, str]:
+        """Measure both versions on held-out text, or believe the figures of their bundles."""
+        if new.made is None:  # What was carried over may make people.
+            made = made_people(self.shelf, new.version, new.graph, new.manifest)
+            new = replace(new, made=made)
+        old, why_alone = load_present(self.load, present, offered=version, what=self.what)
+        compared = [new] if old is None else [old, new]
+        measured = _Measured(self.shelf, metric, self._sentences, compared)
+        before = None if old is None else measured.figure(old)
+        return before, measured.figure(new), why_alone
 
 
 def _kinds(people: Sequence[Path]) -> tuple[Path | None, list[Path]]:
@@ -128,24 +165,6 @@ def _kinds(people: Sequence[Path]) -> tuple[Path | None, list[Path]]:
             f"{everybody[0]} and {everybody[1]}"
         )
     return (everybody[0] if everybody else None), [path for path in people if path not in everybody]
-
-
-def _carrying(
-    folder: ServingFolder, new: ServedModel, present: str | None, *, files_are_given: bool
-) -> CarriedPeople:
-    """Return what carries people's files over to a new version, beside what was given."""
-    given = new.made
-    named_before = set() if present is None else named_in(folder.everybody(present)) or set()
-
-    def check(file: Path) -> None:
-        if file == folder.everybody(new.version):
-            made_people(folder, new.version, new.graph, new.manifest)
-            return
-        load_person(folder, new, file.stem)
-        if given is not None:
-            check_beside_everybody(file, given.names, named_before)
-
-    return CarriedPeople(folder, new.version, check, files_are_given=files_are_given)
 
 
 class _Measured:

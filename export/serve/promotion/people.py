@@ -16,8 +16,6 @@ from export.serve.promotion.carried import named_in
 from export.serve.promotion.changes import put_people
 from privacy.foundation.atomic_files import write_atomically
 
-_Owned = Sequence[tuple[Path, PersonalFile]]
-
 
 def add_files(folder: ServingFolder, files: Sequence[Path]) -> dict[str, object]:
     """Add or replace people's files, on the present voice if made for it, else on the keyboard.
@@ -40,9 +38,14 @@ def add_files(folder: ServingFolder, files: Sequence[Path]) -> dict[str, object]
         is_voices = [voice is not None and _is_made_for(own, voice.manifest) for _, own in owned]
         for_voice = [one for one, is_one in zip(owned, is_voices, strict=True) if is_one]
         others = [one for one, is_one in zip(owned, is_voices, strict=True) if not is_one]
-        report = _add_to_keyboard(folder, others) if others else {}
+        report: dict[str, object] = {}
+        if others:
+            served = _present_keyboard(folder)
+            names = put_people(folder, served, others, served.graph)
+            report |= {"version": served.version, "people": names}
         if voice is not None and for_voice:
-            report |= _add_to_voice(folder, voice, for_voice)
+            names = put_people(folder.voices, voice, for_voice, voice.voice)
+            report |= {"voice": voice.version, "voices_of": names}
     return report
 
 
@@ -100,21 +103,6 @@ def _makes_people_of(
         return False
     write_atomically(folder.everybody(version), file.read_bytes())
     return True
-
-
-def _add_to_keyboard(folder: ServingFolder, files: _Owned) -> dict[str, object]:
-    served = _present_keyboard(folder)
-    names = put_people(
-        folder, served.version, files, lambda own: own.on(served.graph, served.manifest)
-    )
-    return {"version": served.version, "people": names}
-
-
-def _add_to_voice(folder: ServingFolder, served: ServedVoice, files: _Owned) -> dict[str, object]:
-    names = put_people(
-        folder.voices, served.version, files, lambda own: own.on(served.voice, served.manifest)
-    )
-    return {"voice": served.version, "voices_of": names}
 
 
 def _present_keyboard(folder: ServingFolder) -> ServedModel:

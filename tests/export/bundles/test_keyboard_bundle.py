@@ -10,7 +10,8 @@ import pytest
 
 from export.bundles.keyboard_bundle import load_bundle, write_bundle
 from export.bundles.manifest_entries import BundleError
-from export.making.keyboard import export_keyboard, verify_bundle
+from export.making.keyboard import KeyboardKind
+from export.making.released_model import export_bundle, verify_bundle
 from export.releases.release import read_release
 from export.runtime.word_graph import GraphError
 from models.text.vocabulary import Vocabulary
@@ -31,7 +32,9 @@ def signed_folder(
     tmp_path_factory: pytest.TempPathFactory, release_folder: Path, federation: Federation
 ) -> Path:
     target = tmp_path_factory.mktemp("signed") / "keyboard"
-    export_keyboard(read_release(release_folder), target, signed_with=federation.coordinator)
+    export_bundle(
+        KeyboardKind(), read_release(release_folder), target, signed_with=federation.coordinator
+    )
     return target
 
 
@@ -203,9 +206,7 @@ def test_a_manifest_of_other_files_is_not_written(bundle_folder: Path, tmp_path:
     bundle = load_bundle(bundle_folder)
 
     with pytest.raises(BundleError, match=r"model.onnx must have"):
-        write_bundle(
-            tmp_path / "new", bundle.manifest, graph=b"other", vocabulary=bundle.vocabulary
-        )
+        write_bundle(tmp_path / "new", bundle.manifest, {**bundle.files, "model.onnx": b"other"})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -213,7 +214,7 @@ def test_an_unsigned_bundle_is_used_without_cryptography(
     release_folder: Path, tmp_path: Path
 ) -> None:
     bundle = tmp_path / "bundle.zip"
-    export_keyboard(read_release(release_folder), bundle)
+    export_bundle(KeyboardKind(), read_release(release_folder), bundle)
     script = (
         "import sys; from pathlib import Path; from export.bundles.keyboard_bundle import "
         "load_bundle; "

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from export.bundles.keyboard_bundle import Bundle
-from export.bundles.manifest import PrivacyStatement, decode_manifest
+from export.bundles.manifest import Manifest, PrivacyStatement
 from export.bundles.manifest_entries import BundleError
 from models.settings.model import schema_of
 from privacy.noise.settings import PrivacySettings
@@ -22,7 +22,7 @@ def fields(bundle: Bundle) -> Json:
 
 
 def test_a_manifest_comes_back_as_it_was(bundle: Bundle) -> None:
-    assert decode_manifest(bundle.manifest.encode()) == bundle.manifest
+    assert Manifest.decode(bundle.manifest.encode()) == bundle.manifest
 
 
 def test_a_manifest_says_where_the_model_comes_from(fields: Json) -> None:
@@ -69,7 +69,7 @@ def test_what_breaks_a_rule_is_refused_with_its_place(
     fields: Json, changes: Json, rule: str
 ) -> None:
     with pytest.raises(BundleError, match=rule):
-        decode_manifest(msgspec.json.encode(fields | changes))
+        Manifest.decode(msgspec.json.encode(fields | changes))
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_manifest_of_a_version_before_is_still_read(
         del fields[name]
     told = {"mode": "central", "guarantee": "(8, 0.001)-differential privacy"}
 
-    found = decode_manifest(
+    found = Manifest.decode(
         msgspec.json.encode(fields | {"format_version": version, "privacy": told})
     )
 
@@ -106,12 +106,12 @@ def test_what_is_personal_is_not_looked_for_in_the_graph(fields: Json) -> None:
     digest = {"sha256": "0" * 64, "size_bytes": 1464}
     files = {"model.onnx": digest, "vocabulary.txt": {"sha256": "0" * 64, "size_bytes": 10}}
 
-    found = decode_manifest(msgspec.json.encode(fields | {"files": files, "personal": personal}))
+    found = Manifest.decode(msgspec.json.encode(fields | {"files": files, "personal": personal}))
 
     assert list(found.personal_schema.slices) == ["output.bias"]
     assert found.held_schema.element_count == 366
     with pytest.raises(BundleError, match="must hold 1540 bytes of weights"):
-        decode_manifest(msgspec.json.encode(fields | {"files": files}))
+        Manifest.decode(msgspec.json.encode(fields | {"files": files}))
 
 
 @pytest.mark.parametrize("missing", ["run", "model", "privacy", "parity", "format_version"])
@@ -119,7 +119,7 @@ def test_a_missing_value_is_refused(fields: Json, missing: str) -> None:
     del fields[missing]
 
     with pytest.raises(BundleError, match=f"missing required field `{missing}`"):
-        decode_manifest(msgspec.json.encode(fields))
+        Manifest.decode(msgspec.json.encode(fields))
 
 
 # The tiny model has 19 x 6 + 2 x 18 x 6 + 2 x 18 + 19 = 385 weights, 1,540 bytes.
@@ -132,10 +132,10 @@ def test_a_graph_that_cannot_hold_just_the_weights_is_refused(
     files = {"model.onnx": digest, "vocabulary.txt": vocabulary}
 
     with pytest.raises(BundleError, match="must hold 1540 bytes of weights"):
-        decode_manifest(msgspec.json.encode(fields | {"files": files}))
+        Manifest.decode(msgspec.json.encode(fields | {"files": files}))
 
 
 @pytest.mark.parametrize("encoded", [b"", b"{", b"[]", b"\xff\xfe", b"null"])
 def test_what_is_no_manifest_is_refused(encoded: bytes) -> None:
     with pytest.raises(BundleError, match="manifest cannot be read"):
-        decode_manifest(encoded)
+        Manifest.decode(encoded)

@@ -2,8 +2,9 @@ import sys
 
 import pytest
 
-from export.faces.family import ExportError, exporter_for, parse_graph
+from export.faces.family import ExportError
 from export.graphs.gru import GruGraph
+from export.graphs.registry import exporter_for, parse_graph
 from export.graphs.transformer import TransformerGraph
 from export.graphs.vit import VitGraph
 from models.settings.character import CharLstmSettings

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from export import cli
-from export.making.keyboard import export_keyboard
+from export.making.keyboard import KeyboardKind
 from export.making.person_of_release import export_people
-from export.making.speech import export_speech
+from export.making.released_model import export_bundle
+from export.making.speech import VoiceKind
 from export.serve import cli as serve_cli
 from models.text.vocabulary import Vocabulary
 from privacy.foundation.full_disk import naming_the_disk
@@ -31,9 +32,9 @@ def made(
     folder = tmp_path_factory.mktemp("made")
     people, voice = folder / "run", folder / "voices"
     release = release_with_people(people, vocabulary)
-    export_keyboard(release, folder / "keyboard.zip")
+    export_bundle(KeyboardKind(), release, folder / "keyboard.zip")
     spoken = speech_release(voice, speech_plan(), stop=1.0)
-    export_speech(spoken, folder / "voice.zip")
+    export_bundle(VoiceKind(), spoken, folder / "voice.zip")
     serving_folder(folder / "serving", bundle_folder, more=["--metric", "perplexity"])
     (folder / "people").mkdir()
     export_people(release, [(PEOPLE[0], folder / "people" / f"{PEOPLE[0]}.zip")])

@@ -9,13 +9,15 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 
-from export.bundles.keyboard_bundle import load_bundle
+from export.bundles.keyboard_bundle import load_bundle, load_image_bundle
 from export.bundles.manifest_entries import BundleError
 from export.cli import main
-from export.faces.family import ExportError, exporter_for
-from export.making.image import export_image, load_image_bundle, verify_image
-from export.making.keyboard import export_keyboard
+from export.faces.family import ExportError
+from export.graphs.registry import exporter_for
+from export.making.image import ClassifierKind
+from export.making.keyboard import KeyboardKind
 from export.making.person_of_release import export_people
+from export.making.released_model import export_bundle, quantise_bundle, verify_bundle
 from export.parity.images import BATCHES
 from export.parity.words import ParityError
 from export.people.personal_file import load_personal_file
@@ -69,7 +71,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory, release: Release) -> Path:
     target = tmp_path_factory.mktemp("bundles") / "shared.zip"
-    export_image(release, target)
+    export_bundle(ClassifierKind(), release, target)
     return target
 
 
@@ -127,9 +129,9 @@ def test_a_persons_file_on_everyones_bundle_is_that_persons_classifier(
 
 
 def test_a_bundle_says_what_it_is_and_verifies(shared: Path) -> None:
-    bundle, parity = verify_image(shared)
+    found = verify_bundle(shared)
 
-    manifest = bundle.manifest
+    manifest, parity = found.bundle.manifest, found.parity
     assert (manifest.kind, manifest.run, manifest.round_number) == ("image", RUN, 1)
     assert manifest.metrics == {"perplexity": 9.5}
     assert manifest.personal is not None
@@ -140,26 +142,37 @@ def test_a_bundle_says_what_it_is_and_verifies(shared: Path) -> None:
 
 
 def test_8_bits_are_compared_exactly_and_as_they_ship(tmp_path: Path, release: Release) -> None:
-    export_image(release, tmp_path / "small", client="ada", precision="int8")
+    export_bundle(ClassifierKind(), release, tmp_path / "small", client="ada", precision="int8")
 
-    bundle, parity = verify_image(tmp_path / "small")
+    found = verify_bundle(tmp_path / "small")
 
-    assert (bundle.manifest.client, bundle.manifest.precision) == ("ada", "int8")
+    manifest, parity = found.bundle.manifest, found.parity
+    assert (manifest.client, manifest.precision) == ("ada", "int8")
     assert parity is not None
     assert parity.largest_difference < 1e-5 < parity.rounding_difference < 0.5
+
+
+def test_a_classifier_that_is_rounded_later_is_the_one_that_was_exported_rounded(
+    tmp_path: Path, release: Release, shared: Path
+) -> None:
+    export_bundle(ClassifierKind(), release, tmp_path / "small.zip", precision="int8")
+
+    quantise_bundle(shared, tmp_path / "rounded.zip")
+
+    assert (tmp_path / "rounded.zip").read_bytes() == (tmp_path / "small.zip").read_bytes()
 
 
 def test_a_classifier_is_no_keyboard_and_a_keyboard_no_classifier(
     tmp_path: Path, release: Release, shared: Path, release_folder: Path, bundle_folder: Path
 ) -> None:
-    with pytest.raises(BundleError, match="must be a keyboard's bundle, got one of kind image"):
+    with pytest.raises(BundleError, match=r"must be a bundle of kind keyboard, got .* image"):
         load_bundle(shared)
     with pytest.raises(BundleError, match="a bundle holds only"):
         load_image_bundle(bundle_folder)
     with pytest.raises(ExportError, match="must be image_classification for a classifier"):
-        export_image(read_release(release_folder), tmp_path / "bundle")
+        export_bundle(ClassifierKind(), read_release(release_folder), tmp_path / "bundle")
     with pytest.raises(ExportError, match="must be next_word for a keyboard"):
-        export_keyboard(release, tmp_path / "bundle")
+        export_bundle(KeyboardKind(), release, tmp_path / "bundle")
 
 
 def test_a_method_that_classifies_by_more_than_the_network_is_refused(
@@ -169,7 +182,7 @@ def test_a_method_that_classifies_by_more_than_the_network_is_refused(
     balanced = Release(release.record, plan, None, release.parameters, None)
 
     with pytest.raises(ExportError, match=r'method "fedrod" .* cannot be exported'):
-        export_image(balanced, tmp_path / "bundle")
+        export_bundle(ClassifierKind(), balanced, tmp_path / "bundle")
 
 
 @pytest.mark.parametrize(
@@ -192,7 +205,7 @@ def test_a_graph_that_disagrees_with_torch_is_not_written(
     monkeypatch.setattr("export.parity.checked_graph.TOLERANCE", -1.0)
 
     with pytest.raises(ParityError, match="must agree with torch"):
-        export_image(release, tmp_path / "bundle")
+        export_bundle(ClassifierKind(), release, tmp_path / "bundle")
     assert list(tmp_path.iterdir()) == []
 
 

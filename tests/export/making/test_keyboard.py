@@ -7,14 +7,11 @@ from numpy.testing import assert_array_equal
 
 from export.bundles.keyboard_bundle import load_bundle, write_bundle
 from export.bundles.manifest_entries import BundleError, FileDigest
-from export.faces.family import ExportError, exporter_for
-from export.making import keyboard
-from export.making.keyboard import (
-    export_keyboard,
-    quantise_bundle,
-    verify_bundle,
-)
-from export.parity.checked_graph import recover_parameters
+from export.faces.family import ExportError
+from export.graphs.registry import exporter_for
+from export.making import released_model
+from export.making.keyboard import KeyboardKind
+from export.making.released_model import export_bundle, quantise_bundle, verify_bundle
 from export.parity.words import SHAPES, ParityError
 from export.releases.release import read_release
 from export.runtime.word_graph import GraphError, NextWordGraph
@@ -27,6 +24,7 @@ from tests.export.conftest import (
     SETTINGS,
     WORDS,
     Federation,
+    held_in,
     plan_of,
     random_parameters,
     write_release,
@@ -38,7 +36,7 @@ def test_a_bundle_holds_the_releases_weights_and_words(
 ) -> None:
     bundle = load_bundle(bundle_folder)
 
-    assert_array_equal(recover_parameters(bundle), parameters)
+    assert_array_equal(held_in(bundle), parameters)
     assert bundle.vocabulary.words == WORDS
     assert bundle.manifest.model == SETTINGS
     assert bundle.manifest.parity.shapes == SHAPES
@@ -63,7 +61,7 @@ def test_equal_releases_make_equal_bundles(release_folder: Path, tmp_path: Path)
     release = read_release(release_folder)
 
     for name in ("one.zip", "two.zip"):
-        export_keyboard(release, tmp_path / name)
+        export_bundle(KeyboardKind(), release, tmp_path / name)
 
     assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
 
@@ -75,9 +73,9 @@ def test_a_graph_with_other_weights_is_refused(bundle_folder: Path, tmp_path: Pa
     graph = exporter_for(SETTINGS).build(tensors).SerializeToString()
     files = bundle.manifest.files | {"model.onnx": FileDigest.of(graph)}
     forged = replace(bundle.manifest, files=files)
-    write_bundle(tmp_path / "forged", forged, graph=graph, vocabulary=bundle.vocabulary)
+    write_bundle(tmp_path / "forged", forged, {**bundle.files, "model.onnx": graph})
 
-    with pytest.raises(ExportError, match=r"the graph must hold parameters .* of the release"):
+    with pytest.raises(ExportError, match=r"model.onnx must hold parameters .* of the release"):
         verify_bundle(tmp_path / "forged")
 
 
@@ -93,12 +91,14 @@ def test_a_transformer_is_a_keyboard_too(tmp_path: Path, vocabulary: Vocabulary)
     parameters = random_parameters(settings)
     write_release(tmp_path / "release", vocabulary, parameters, plan=plan_of(settings, vocabulary))
 
-    manifest = export_keyboard(read_release(tmp_path / "release"), tmp_path / "bundle")
+    manifest = export_bundle(
+        KeyboardKind(), read_release(tmp_path / "release"), tmp_path / "bundle"
+    )
 
     # Two calls of 3 and 4 tokens fit into a context of 8; longer ones are cut to that.
     assert manifest.parity.shapes == ((1, 1), (1, 3), (2, 1), (3, 3), (5, 2), (2, 3), (7, 3))
     found = verify_bundle(tmp_path / "bundle")
-    assert_array_equal(recover_parameters(found.bundle), parameters)
+    assert_array_equal(held_in(found.bundle), parameters)
 
 
 def test_frozen_tensors_are_exported_like_the_others(
@@ -107,10 +107,10 @@ def test_frozen_tensors_are_exported_like_the_others(
     plan = plan_of(SETTINGS, vocabulary, frozen=("embedding", "gru.bias_hh_l0"))
     write_release(tmp_path / "release", vocabulary, parameters, plan=plan)
 
-    export_keyboard(read_release(tmp_path / "release"), tmp_path / "bundle")
+    export_bundle(KeyboardKind(), read_release(tmp_path / "release"), tmp_path / "bundle")
 
     found = verify_bundle(tmp_path / "bundle")
-    assert_array_equal(recover_parameters(found.bundle), parameters)
+    assert_array_equal(held_in(found.bundle), parameters)
 
 
 def test_what_is_each_persons_own_becomes_an_input(tmp_path: Path, vocabulary: Vocabulary) -> None:
@@ -119,11 +119,11 @@ def test_what_is_each_persons_own_becomes_an_input(tmp_path: Path, vocabulary: V
     shared = random_parameters(settings)[: released_schema(plan).element_count]
     write_release(tmp_path / "release", vocabulary, shared, plan=plan)
 
-    export_keyboard(read_release(tmp_path / "release"), tmp_path / "bundle")
+    export_bundle(KeyboardKind(), read_release(tmp_path / "release"), tmp_path / "bundle")
 
     found = verify_bundle(tmp_path / "bundle")
     assert found.parity is not None
-    assert_array_equal(recover_parameters(found.bundle), shared)
+    assert_array_equal(held_in(found.bundle), shared)
     graph = NextWordGraph(found.bundle.graph)
     assert graph.personal_shapes == {
         "personal.output.weight": (19, 6),
@@ -140,7 +140,7 @@ def test_another_task_is_no_keyboard(
     write_release(tmp_path / "release", vocabulary, parameters, plan=plan)
 
     with pytest.raises(ExportError, match="must be next_word for a keyboard, got handwriting"):
-        export_keyboard(read_release(tmp_path / "release"), tmp_path / "bundle")
+        export_bundle(KeyboardKind(), read_release(tmp_path / "release"), tmp_path / "bundle")
 
 
 def test_a_graph_that_disagrees_with_torch_is_not_written(
@@ -149,17 +149,17 @@ def test_a_graph_that_disagrees_with_torch_is_not_written(
     monkeypatch.setattr("export.parity.checked_graph.TOLERANCE", -1.0)
 
     with pytest.raises(ParityError, match="must agree with torch"):
-        export_keyboard(read_release(release_folder), tmp_path / "bundle")
+        export_bundle(KeyboardKind(), read_release(release_folder), tmp_path / "bundle")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_target_that_exists_is_refused_before_any_work(
     release_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(keyboard, "make_graph")
+    monkeypatch.delattr(released_model, "make_graphs")
 
     with pytest.raises(BundleError, match="exists; remove it"):
-        export_keyboard(read_release(release_folder), tmp_path)
+        export_bundle(KeyboardKind(), read_release(release_folder), tmp_path)
 
 
 def test_the_shipped_list_is_known_to_be_english(tmp_path: Path) -> None:
@@ -169,22 +169,27 @@ def test_the_shipped_list_is_known_to_be_english(tmp_path: Path) -> None:
     write_release(tmp_path / "release", words, np.zeros(385, dtype=np.float32), plan=plan)
     release = read_release(tmp_path / "release")
 
-    assert export_keyboard(release, tmp_path / "a").languages == ("en",)
-    assert export_keyboard(release, tmp_path / "b", languages=["de", "fr"]).languages == (
+    assert export_bundle(KeyboardKind(), release, tmp_path / "a").languages == ("en",)
+    assert export_bundle(KeyboardKind(["de", "fr"]), release, tmp_path / "b").languages == (
         "de",
         "fr",
     )
 
 
 def test_a_list_nobody_named_has_no_language(release_folder: Path, tmp_path: Path) -> None:
-    assert export_keyboard(read_release(release_folder), tmp_path / "a").languages == ()
+    assert (
+        export_bundle(KeyboardKind(), read_release(release_folder), tmp_path / "a").languages == ()
+    )
 
 
 def test_a_coordinator_signs_its_bundle(
     release_folder: Path, tmp_path: Path, federation: Federation
 ) -> None:
-    export_keyboard(
-        read_release(release_folder), tmp_path / "b.zip", signed_with=federation.coordinator
+    export_bundle(
+        KeyboardKind(),
+        read_release(release_folder),
+        tmp_path / "b.zip",
+        signed_with=federation.coordinator,
     )
 
     found = verify_bundle(tmp_path / "b.zip", authority=federation.authority.certificate)
@@ -207,7 +212,7 @@ def test_a_bundle_can_be_rounded_once(
     assert manifest.parameters_sha256 != before.manifest.parameters_sha256
     assert found.parity is not None
     assert 0 < found.parity.rounding_difference < 0.5
-    assert found.bundle.vocabulary.words == WORDS
+    assert load_bundle(tmp_path / "small").vocabulary.words == WORDS
     with pytest.raises(ExportError, match="must be a float32 bundle, got int8"):
         quantise_bundle(tmp_path / "small", tmp_path / "smaller")
     assert not (tmp_path / "smaller").exists()
@@ -216,8 +221,8 @@ def test_a_bundle_can_be_rounded_once(
 def test_an_export_in_8_bits_is_the_rounded_export(release_folder: Path, tmp_path: Path) -> None:
     release = read_release(release_folder)
 
-    export_keyboard(release, tmp_path / "small", precision="int8", languages=["en"])
-    export_keyboard(release, tmp_path / "exact", languages=["en"])
+    export_bundle(KeyboardKind(["en"]), release, tmp_path / "small", precision="int8")
+    export_bundle(KeyboardKind(["en"]), release, tmp_path / "exact")
     quantise_bundle(tmp_path / "exact", tmp_path / "rounded")
 
     small, rounded = (load_bundle(tmp_path / name) for name in ("small", "rounded"))
@@ -235,8 +240,8 @@ def test_a_graph_without_a_large_personal_part_or_in_8_bits_may_be_small(
     write_release(tmp_path / "release", vocabulary, shared, plan=plan)
     release = read_release(tmp_path / "release")
 
-    exact = export_keyboard(release, tmp_path / "exact")
-    small = export_keyboard(release, tmp_path / "small", precision="int8")
+    exact = export_bundle(KeyboardKind(), release, tmp_path / "exact")
+    small = export_bundle(KeyboardKind(), release, tmp_path / "small", precision="int8")
 
     whole = schema_of(settings).payload_bytes
     assert exact.files["model.onnx"].size_bytes < whole

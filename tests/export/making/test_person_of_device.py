@@ -16,13 +16,12 @@ from onnx.numpy_helper import to_array
 from export.bundles.keyboard_bundle import load_bundle
 from export.bundles.manifest_entries import BundleError
 from export.cli import main
-from export.faces.family import exporter_for
 from export.faces.gru_weights import as_weights
 from export.faces.personal_inputs import personal_inputs
 from export.graphs.gru import GruGraph
-from export.making.image import verify_image
-from export.making.keyboard import verify_bundle
+from export.graphs.registry import exporter_for
 from export.making.person_of_device import export_own
+from export.making.released_model import verify_bundle
 from export.people.personal_file import ADAPTER_FILE, load_personal_file, write_personal_file
 from export.releases.release import read_authority
 from export.runtime.word_graph import NextWordGraph
@@ -218,9 +217,9 @@ def test_a_device_makes_its_whole_classifier_too(tmp_path: Path, make_home: Make
     asked = ["--whole", "--authority", home.authority]
     assert personal(shared, mine, tmp_path / "whole.zip", *asked) == 0
 
-    bundle, parity = verify_image(tmp_path / "whole.zip")
-    assert bundle.manifest.client == "device-0001"
-    assert parity is not None
+    found = verify_bundle(tmp_path / "whole.zip")
+    assert found.bundle.manifest.client == "device-0001"
+    assert found.parity is not None
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,10 @@ from msgspec.structs import replace as changed
 from export.bundles.manifest import PrivacyStatement
 from export.cli import main
 from export.faces.family import ExportError
-from export.making.image import export_image
-from export.making.keyboard import export_keyboard
-from export.making.speech import export_speech
+from export.making.image import ClassifierKind
+from export.making.keyboard import KeyboardKind
+from export.making.released_model import export_bundle
+from export.making.speech import VoiceKind
 from export.releases.release import Release, read_release
 from models.plan.release_record import Metric
 from tests.export.making.test_image import image_plan
@@ -30,7 +31,7 @@ def release(release_folder: Path) -> Release:
 def test_a_keyboard_says_what_was_spent_and_inspect_shows_it(
     release: Release, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    manifest = export_keyboard(promising(release), tmp_path / "keyboard")
+    manifest = export_bundle(KeyboardKind(), promising(release), tmp_path / "keyboard")
     assert main(["inspect", str(tmp_path / "keyboard")]) == 0
 
     assert manifest.privacy == SPENT
@@ -42,7 +43,7 @@ def test_a_keyboard_says_what_was_spent_and_inspect_shows_it(
 def test_a_classifier_says_what_was_spent(tmp_path: Path) -> None:
     release = release_with_people(tmp_path / "run", None, plan=image_plan())
 
-    assert export_image(promising(release), tmp_path / "image").privacy == SPENT
+    assert export_bundle(ClassifierKind(), promising(release), tmp_path / "image").privacy == SPENT
 
 
 def test_a_voice_says_what_was_spent_and_what_its_vocoder_spent(
@@ -51,7 +52,7 @@ def test_a_voice_says_what_was_spent_and_what_its_vocoder_spent(
     release = speech_release(tmp_path / "voice", speech_plan())
     vocoder = vocoder_release(tmp_path / "vocoder")
 
-    manifest = export_speech(release, tmp_path / "said", vocoder=promising(vocoder))
+    manifest = export_bundle(VoiceKind(promising(vocoder)), release, tmp_path / "said")
     assert main(["inspect", str(tmp_path / "said")]) == 0
 
     assert (manifest.privacy.epsilon, manifest.privacy.delta) == (None, None)
@@ -68,7 +69,7 @@ def test_figures_are_believed_only_where_the_mode_promises_something(
     metrics = release.record.metrics | {"epsilon": EPSILON, "delta": DELTA}
     told = replace(release, record=changed(release.record, metrics=metrics))
 
-    assert export_keyboard(told, tmp_path / "keyboard").privacy.epsilon is None
+    assert export_bundle(KeyboardKind(), told, tmp_path / "keyboard").privacy.epsilon is None
 
 
 @pytest.mark.parametrize(
@@ -87,5 +88,5 @@ def test_figures_that_cannot_be_what_was_spent_are_refused(
     told = replace(told, record=changed(told.record, metrics=metrics))
 
     with pytest.raises(ExportError, match=rule):
-        export_keyboard(told, tmp_path / "keyboard")
+        export_bundle(KeyboardKind(), told, tmp_path / "keyboard")
     assert not (tmp_path / "keyboard").exists()

@@ -12,8 +12,9 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from export.bundles.keyboard_bundle import Bundle, load_bundle
-from export.making.keyboard import export_keyboard
+from export.making.keyboard import KeyboardKind
 from export.making.person_of_release import export_people
+from export.making.released_model import export_bundle
 from export.page.onnxruntime_web import runtime_files
 from export.people.personal_file import load_personal_file
 from export.runtime.strip import Keyboard
@@ -88,7 +89,7 @@ def browser() -> Iterator[Browser]:
 def household(tmp_path_factory: pytest.TempPathFactory, vocabulary: Vocabulary) -> Household:
     folder = tmp_path_factory.mktemp("household")
     release = promising(release_with_people(folder / "run", vocabulary))
-    export_keyboard(release, folder / "shared.zip", languages=["en"])
+    export_bundle(KeyboardKind(["en"]), release, folder / "shared.zip")
     (folder / "people").mkdir()
     export_people(release, [(name, folder / "people" / f"{name}.zip") for name in PEOPLE])
     return Household(folder, load_bundle(folder / "shared.zip"))

@@ -9,9 +9,10 @@ import pytest
 from msgspec.structs import replace
 from playwright.sync_api import Browser, Page, expect
 
-from export.bundles.speech_bundle import load_speech_bundle
+from export.bundles.keyboard_bundle import load_speech_bundle
 from export.making.person_of_release import export_published
-from export.making.speech import export_speech
+from export.making.released_model import export_bundle
+from export.making.speech import VoiceKind
 from export.speaking.voice import open_voice
 from models.plan.plan import plan_schema
 from models.plan.published_part import PublishedPart, PublishedRecord
@@ -49,7 +50,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = replace(ONE_VOICE, speaker_size=3, prenet_dropout=0.0, mel=mel)
     release = speech_release(folder / "voice", speech_plan(settings), stop=-1.0)
     vocoder = vocoder_release(folder / "vocoder", replace(VOCODER, mel=mel))
-    export_speech(release, folder / "voice.zip", vocoder=promising(vocoder))
+    export_bundle(VoiceKind(promising(vocoder)), release, folder / "voice.zip")
     record = PublishedRecord(
         run=RUN,
         client="ann",

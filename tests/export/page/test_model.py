@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from export.bundles.keyboard_bundle import Bundle, load_bundle
-from export.faces.family import parse_graph
+from export.graphs.registry import parse_graph
 from export.graphs.writer import EXACT, at_accuracy
-from export.making.keyboard import export_keyboard
+from export.making.keyboard import KeyboardKind
 from export.making.person_of_release import export_people
+from export.making.released_model import export_bundle
 from export.page.described import PERSONAL_FILE, describe, personal_file
 from export.page.onnxruntime_web import FOLDER, runtime_files
 from export.people.personal_file import load_personal_file
@@ -69,11 +70,11 @@ def people(
         pytest.skip("onnxruntime-web is missing: run `make page` to compare the page's values")
     folder = tmp_path_factory.mktemp("page-model")
     release = release_with_people(folder / "run", vocabulary)
-    export_keyboard(release, folder / "shared")
+    export_bundle(KeyboardKind(), release, folder / "shared")
     export_people(release, [(name, folder / name) for name in ("ada", "ben")])
     whole = read_release(release_folder)
-    export_keyboard(whole, folder / "float32", languages=["en"])
-    export_keyboard(whole, folder / "int8", precision="int8", languages=["en"])
+    export_bundle(KeyboardKind(["en"]), whole, folder / "float32")
+    export_bundle(KeyboardKind(["en"]), whole, folder / "int8", precision="int8")
     sources = {"float32": "float32", "int8": "int8", "ada": "shared", "ben": "shared"}
     bundles = {name: load_bundle(folder / source) for name, source in sources.items()}
     graphs = {name: _graph(bundle, folder / name) for name, bundle in bundles.items()}

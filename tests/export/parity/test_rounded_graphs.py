@@ -5,11 +5,10 @@ import onnx
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from export.faces.family import exporter_for
 from export.faces.personal_inputs import personal_inputs
+from export.graphs.registry import exporter_for
 from export.graphs.writer import EXACT, Array, at_accuracy
-from export.making.keyboard import check_words
-from export.parity.checked_graph import flat, make_graph
+from export.parity.checked_graph import flat, make_graphs
 from export.parity.words import SHAPES, TOLERANCE, ParityError, check_parity
 from export.runtime.word_graph import NextWordGraph
 from models.settings.model import GruLmSettings, TransformerLmSettings, schema_of
@@ -37,9 +36,7 @@ def tensors_of(settings: Settings) -> dict[str, Array]:
 
 @pytest.mark.parametrize("settings", FAMILIES)
 def test_a_rounded_graph_is_compared_exactly_and_as_it_ships(settings: Settings) -> None:
-    made = make_graph(
-        settings, tensors_of(settings), personal=(), precision="int8", check=check_words
-    )
+    made = make_graphs(settings, tensors_of(settings), precision="int8")
 
     assert made.parity.shapes == SHAPES
     assert made.parity.largest_difference < TOLERANCE / 5

@@ -7,7 +7,7 @@ import pytest
 from onnx import numpy_helper
 
 from export.bundles.keyboard_bundle import Bundle
-from export.faces.family import exporter_for, parse_graph
+from export.graphs.registry import exporter_for, parse_graph
 from export.parity.words import SHAPES, TOLERANCE, ParityError, check_distributions, check_parity
 from export.runtime.word_graph import NextWordGraph, Prediction, State
 from models.settings.model import GruLmSettings, schema_of

@@ -14,8 +14,9 @@ from export.bundles.signed_files import MANIFEST_FILE, SIGNED_NAMES
 from export.cli import main
 from export.faces.family import ExportError
 from export.making.everybody import export_everybody
-from export.making.keyboard import export_keyboard
+from export.making.keyboard import KeyboardKind
 from export.making.person_of_release import export_people
+from export.making.released_model import export_bundle
 from export.people.people_file import (
     MAKER_FILE,
     NAMES_FILE,
@@ -45,7 +46,7 @@ class Run:
 
 
 def _run(folder: Path, release: Release) -> Run:
-    export_keyboard(release, folder / "shared.zip")
+    export_bundle(KeyboardKind(), release, folder / "shared.zip")
     export_everybody(release, folder / "people.zip")
     return Run(release, load_bundle(folder / "shared.zip"), folder / "people.zip")
 

@@ -13,10 +13,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from export.bundles.keyboard_bundle import Bundle, load_bundle
 from export.bundles.manifest_entries import BundleError, FileDigest
-from export.faces.family import ExportError, exporter_for
-from export.making.keyboard import export_keyboard, verify_bundle
+from export.faces.family import ExportError
+from export.graphs.registry import exporter_for
+from export.making.keyboard import KeyboardKind
 from export.making.person_of_release import export_people, export_published
-from export.parity.checked_graph import recover_parameters
+from export.making.released_model import export_bundle, verify_bundle
 from export.people import personal_file
 from export.people.adapter import Resting, decode_adapter, encode_adapter
 from export.people.personal_file import ADAPTER_FILE, load_personal_file, write_personal_file
@@ -33,6 +34,7 @@ from tests.export.conftest import (
     RUN,
     SETTINGS,
     Federation,
+    held_in,
     plan_of,
     random_parameters,
     write_release,
@@ -50,7 +52,7 @@ def release(tmp_path_factory: pytest.TempPathFactory, vocabulary: Vocabulary) ->
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory, release: Release) -> Bundle:
     target = tmp_path_factory.mktemp("bundles") / "shared.zip"
-    export_keyboard(release, target)
+    export_bundle(KeyboardKind(), release, target)
     return load_bundle(target)
 
 
@@ -77,12 +79,12 @@ def test_a_persons_file_on_everyones_bundle_is_that_persons_whole_model(
     found = {}
     for name in ("ada", "ben"):
         own = load_personal_file(people / f"{name}.zip").on(graph, shared.manifest)
-        export_keyboard(release, tmp_path / name, client=name)
+        export_bundle(KeyboardKind(), release, tmp_path / name, client=name)
         whole = verify_bundle(tmp_path / name).bundle
         found[name] = distribution(own)
 
         assert_allclose(found[name], distribution(NextWordGraph(whole.graph)), atol=1e-6)
-        assert_array_equal(recover_parameters(whole), client_parameters(release, name))
+        assert_array_equal(held_in(whole), client_parameters(release, name))
         assert (whole.manifest.client, whole.manifest.personal) == (name, None)
     assert np.abs(found["ada"] - found["ben"]).max() > 1e-3
 
@@ -304,7 +306,7 @@ def test_what_a_device_published_becomes_its_owners_file(
 
     export_published(release, PublishedPart(record, head), tmp_path / "ada.zip")
 
-    export_keyboard(release, tmp_path / "shared")
+    export_bundle(KeyboardKind(), release, tmp_path / "shared")
     bundle = load_bundle(tmp_path / "shared")
     person = load_personal_file(tmp_path / "ada.zip")
     own = person.on(NextWordGraph(bundle.graph), bundle.manifest)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from export.bundles.keyboard_bundle import Bundle
-from export.faces.family import exporter_for
+from export.graphs.registry import exporter_for
 from export.runtime.next_word import NextWords, in_context, split_at_cursor
 from export.runtime.word_graph import NextWordGraph, Prediction, State
 from models.networks.flat_parameters import load_parameters

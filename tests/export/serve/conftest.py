@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from export.making.keyboard import export_keyboard
+from export.making.keyboard import KeyboardKind
+from export.making.released_model import export_bundle
 from export.releases.release import read_release
 from models.settings.model import schema_of
 from models.text.vocabulary import Vocabulary
@@ -33,7 +34,7 @@ def bundles(
         changes = {"round": round_number, "metrics": figures}
         write_release(release, vocabulary, flat, changes=changes)
         made[round_number] = folder / f"{round_number}.zip"
-        export_keyboard(read_release(release), made[round_number], languages=["en"])
+        export_bundle(KeyboardKind(["en"]), read_release(release), made[round_number])
     return made
 
 

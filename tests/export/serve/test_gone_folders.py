@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from export.making.everybody import export_everybody
-from export.making.keyboard import export_keyboard
+from export.making.keyboard import KeyboardKind
 from export.making.person_of_release import export_people
+from export.making.released_model import export_bundle
 from export.serve.folder.folder import ServingFolder
 from export.serve.folder.settings import read_settings
 from export.serve.folder.versions import Change, Versions, read_versions, write_versions
@@ -33,7 +34,7 @@ def household(tmp_path_factory: pytest.TempPathFactory, vocabulary: Vocabulary) 
     folder = tmp_path_factory.mktemp("household")
     release = release_with_people(folder / "run", vocabulary)
     for number in range(3):
-        export_keyboard(release, folder / f"{number}.zip", languages=["en", "de", "fr"][:number])
+        export_bundle(KeyboardKind(["en", "de", "fr"][:number]), release, folder / f"{number}.zip")
     (folder / "people").mkdir()
     export_people(release, [(name, folder / "people" / f"{name}.zip") for name in PEOPLE])
     export_everybody(release, folder / "everybody.zip")

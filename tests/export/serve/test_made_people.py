@@ -11,7 +11,8 @@ from export.bundles.files import open_files, write_files
 from export.bundles.manifest_entries import FileDigest
 from export.bundles.signed_files import MANIFEST_FILE, SIGNED_NAMES
 from export.making.everybody import export_everybody
-from export.making.keyboard import export_keyboard
+from export.making.keyboard import KeyboardKind
+from export.making.released_model import export_bundle
 from export.people.people_file import (
     PEOPLE_FILES,
     encode_people,
@@ -47,7 +48,7 @@ def serving_two_versions(
     more = ["--metric", "perplexity", "--people", str(run.shared.parent / "everybody.zip")]
     folder = serving_folder(root, run.shared, more=more, changes=UNLIMITED)
     release = release_with_people(tmp_path / "next", vocabulary)
-    export_keyboard(release, tmp_path / "next.zip", languages=["en", "de"])
+    export_bundle(KeyboardKind(["en", "de"]), release, tmp_path / "next.zip")
     assert main(["promote", str(root), str(tmp_path / "next.zip"), *more]) == 0
     return folder
 

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
-from export.parity.checked_voice import build_vocoder, build_voice
+from export.faces.speech import VOCODER_FILE
+from export.parity.checked_graph import build_graphs
 from export.runtime.word_graph import GraphError
 from export.speaking.stream import FIRST_S, retimed, retimed_count
 from export.speaking.voice import PAUSE_S, Voice
@@ -31,6 +32,11 @@ NO_DROPOUT = replace(ONE_VOICE, prenet_dropout=0.0)
 SPEAKER = "speaker.vector"
 
 
+def vocoder_runner() -> VocoderRunner:
+    tensors = named_tensors(schema_of(VOCODER), voice_parameters(VOCODER))
+    return VocoderRunner(build_graphs(VOCODER, tensors)[VOCODER_FILE])
+
+
 def voice_of(
     settings: TransformerTtsSettings = NO_DROPOUT,
     *,
@@ -40,8 +46,8 @@ def voice_of(
 ) -> Voice:
     tensors = named_tensors(schema_of(settings), voice_parameters(settings, stop=stop))
     held = {name: tensor for name, tensor in tensors.items() if name not in personal}
-    runner = VocoderRunner(build_vocoder(VOCODER, voice_parameters(VOCODER))) if vocoder else None
-    graphs = VoiceGraphs(build_voice(settings, held, personal=personal))
+    runner = vocoder_runner() if vocoder else None
+    graphs = VoiceGraphs(build_graphs(settings, held, personal=personal))
     return Voice(graphs, settings, vocoder=runner)
 
 
@@ -83,7 +89,7 @@ def test_griffin_lim_makes_sound_that_has_the_spectrogram() -> None:
 def test_a_vocoder_makes_the_sound_where_there_is_one() -> None:
     (said,) = voice_of(vocoder=True).speak("Hi there", seed=1, longest_s=0.5)
 
-    runner = VocoderRunner(build_vocoder(VOCODER, voice_parameters(VOCODER)))
+    runner = vocoder_runner()
     assert_allclose(said.sound, runner.sound(said.log_mels[np.newaxis])[0], atol=1e-5)
 
 
@@ -92,7 +98,7 @@ def test_a_sentence_is_heard_before_it_is_done_and_sounds_as_if_it_were(speed: f
     # 250 frames of 64 samples, two a step.
     settings = replace(NO_DROPOUT, clips=replace(NO_DROPOUT.clips, longest_s=8.0))
     voice = voice_of(settings, vocoder=True)
-    runner = VocoderRunner(build_vocoder(VOCODER, voice_parameters(VOCODER)))
+    runner = vocoder_runner()
     whole = torch_mels(settings, " hi there.", settings.longest_steps)
     count = retimed_count(len(whole), speed, is_end=True)
 

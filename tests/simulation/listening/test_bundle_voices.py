@@ -4,7 +4,8 @@ import msgspec
 import pytest
 import torch
 
-from export.making.speech import export_speech, quantise_speech
+from export.making.released_model import export_bundle, quantise_bundle
+from export.making.speech import VoiceKind
 from export.releases.release import find_release, read_release
 from simulation.cli import main
 from simulation.listening.bundle_voices import open_bundle
@@ -25,8 +26,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.fixture(scope="module")
 def bundles(folders: tuple[Path, Path]) -> tuple[Path, Path]:
     whole, rounded = (folders[0].with_name(name) for name in ("voice.zip", "rounded.zip"))
-    export_speech(read_release(find_release(folders[0])), whole)
-    quantise_speech(whole, rounded)
+    export_bundle(VoiceKind(), read_release(find_release(folders[0])), whole)
+    quantise_bundle(whole, rounded)
     return whole, rounded
 
 
@@ -72,7 +73,7 @@ def test_a_voice_that_cannot_be_held_against_the_clips_is_refused(
     with pytest.raises(ValueError, match=r"its model.mel must be .*mel_count=21"):
         open_bundle(bundles[0], msgspec.structs.replace(corpus.mel, mel_count=21))
     speakers, _ = finished_run(tmp_path, TOML, SINGERS)
-    export_speech(read_release(find_release(speakers)), tmp_path / "speakers.zip")
+    export_bundle(VoiceKind(), read_release(find_release(speakers)), tmp_path / "speakers.zip")
     with pytest.raises(ValueError, match="listen to a whole voice"):
         open_bundle(tmp_path / "speakers.zip", corpus.mel)
     capsys.readouterr()

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from numpy.testing import assert_allclose, assert_array_equal
 
 from export.faces.family import ExportError, Precision
-from export.faces.speech import DECODER_FILE, ENCODER_FILE, POSTNET_FILE
+from export.faces.speech import DECODER_FILE, ENCODER_FILE, POSTNET_FILE, VOCODER_FILE
 from export.graphs.writer import Array
-from export.parity.checked_voice import build_vocoder, build_voice, recover_vocoder, recover_voice
+from export.parity.checked_graph import build_graphs, flat, recover_tensors
 from export.parity.speech import VOCODER_SHAPES, VOICE_SHAPES, check_vocoder, check_voice
 from export.parity.words import ParityError
 from export.runtime.word_graph import GraphError
@@ -48,7 +48,7 @@ def built(
     precision: Precision = "float32",
 ) -> dict[str, bytes]:
     held = {name: one for name, one in tensors_of(settings).items() if name not in personal}
-    return build_voice(settings, held, personal=personal, precision=precision)
+    return build_graphs(settings, held, personal=personal, precision=precision)
 
 
 def check_stage(settings: TransformerTtsSettings) -> None:
@@ -86,7 +86,7 @@ def test_steps_taken_one_by_one_are_a_spoken_text() -> None:
     load_parameters(network, schema_of(TINY), torch.from_numpy(parameters.copy()))
     symbols = torch.tensor([1, 20, 5, 13, 8, 6])
     expected = synthesise(network, symbols, longest_steps=6).mel
-    graphs = VoiceGraphs(build_voice(TINY, named_tensors(schema_of(TINY), parameters)))
+    graphs = VoiceGraphs(build_graphs(TINY, named_tensors(schema_of(TINY), parameters)))
 
     memory, past = graphs.read(symbols.numpy()[np.newaxis]), graphs.fresh_past()
     frame, nothing_dropped = np.zeros((1, 5), np.float32), np.ones((2, 1, 6), np.float32)
@@ -124,7 +124,7 @@ def test_a_persons_tensors_are_inputs_and_make_that_persons_voice() -> None:
 def test_the_weights_can_be_read_back_bit_for_bit(norm: Any) -> None:
     settings = replace(SHORT, norm=norm)
 
-    recovered = recover_voice(settings, built(settings), personal=())
+    recovered = recover_tensors(settings, built(settings))
 
     expected = tensors_of(settings)
     assert recovered.keys() == expected.keys()
@@ -157,7 +157,7 @@ def test_a_wrong_graph_does_not_agree() -> None:
     ):
         wrong = 0.1 * draws.standard_normal(tensors[name].shape).astype(np.float32)
         changed = {**tensors, name: tensors[name] + wrong}
-        graphs = VoiceGraphs(build_voice(SHORT, changed))
+        graphs = VoiceGraphs(build_graphs(SHORT, changed))
         with pytest.raises(ParityError, match=r"must agree with torch to 0\.0001"):
             check_voice(graphs, SHORT, voice_parameters(SHORT), tolerance=1e-4)
 
@@ -183,7 +183,7 @@ def test_graphs_that_are_no_voices_are_refused() -> None:
     with pytest.raises(GraphError, match="a vocoder's graph must take log_mels"):
         VocoderRunner(graphs[POSTNET_FILE])
     with pytest.raises(ExportError, match="too many or too few"):
-        build_voice(replace(SHORT, layer_count=1), tensors_of(SHORT))
+        build_graphs(replace(SHORT, layer_count=1), tensors_of(SHORT))
 
 
 @pytest.mark.parametrize(
@@ -197,12 +197,13 @@ def test_graphs_that_are_no_voices_are_refused() -> None:
 )
 def test_a_vocoder_sounds_as_torch_has_it(settings: VocoderSettings) -> None:
     parameters = voice_parameters(settings)
-    graph = build_vocoder(settings, parameters)
+    files = build_graphs(settings, named_tensors(settings.schema(), parameters))
+    graph = files[VOCODER_FILE]
 
     record = check_vocoder(VocoderRunner(graph), settings, parameters, tolerance=1e-4)
 
     assert record.shapes == VOCODER_SHAPES
     assert record.largest_difference < 2e-5
-    assert_array_equal(recover_vocoder(settings, graph), parameters)
+    assert_array_equal(flat(recover_tensors(settings, files), settings.schema()), parameters)
     with pytest.raises(ParityError, match="must agree with torch"):
         check_vocoder(VocoderRunner(graph), settings, parameters + 0.01, tolerance=1e-4)

@@ -14,8 +14,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from export.making.keyboard import export_keyboard
+from export.making.keyboard import KeyboardKind
 from export.making.person_of_release import export_people
+from export.making.released_model import export_bundle
 from export.serve.folder.settings import ListenSettings
 from models.text.vocabulary import Vocabulary
 from protos import keyboard_pb2 as pb
@@ -155,7 +156,7 @@ def test_what_is_refused_is_told_in_the_words_of_http(
     tmp_path: Path, vocabulary: Vocabulary
 ) -> None:
     release = release_with_people(tmp_path / "run", vocabulary)
-    export_keyboard(release, tmp_path / "shared.zip")
+    export_bundle(KeyboardKind(), release, tmp_path / "shared.zip")
     (tmp_path / "people").mkdir()
     export_people(release, [("ada", tmp_path / "people" / "ada.zip")])
     more = ["--metric", "perplexity", "--people", str(tmp_path / "people")]

@@ -9,7 +9,8 @@ import pytest
 from export.bundles.keyboard_bundle import load_bundle
 from export.bundles.manifest import CONTENT_FILES
 from export.bundles.signed_files import SIGNED_NAMES
-from export.making.keyboard import export_keyboard
+from export.making.keyboard import KeyboardKind
+from export.making.released_model import export_bundle
 from export.page.onnxruntime_web import runtime_files
 from export.releases.release import read_authority, read_release
 from export.serve.cli import main
@@ -136,7 +137,9 @@ def test_a_device_fetches_the_bundle_that_its_coordinator_signed(
     figures = {"metrics": {"top3_recall": 0.2}}
     write_release(tmp_path / "release", vocabulary, parameters, signer=coordinator, changes=figures)
     signed = tmp_path / "signed.zip"
-    export_keyboard(read_release(tmp_path / "release"), signed, signed_with=coordinator)
+    export_bundle(
+        KeyboardKind(), read_release(tmp_path / "release"), signed, signed_with=coordinator
+    )
     folder = ServingFolder(tmp_path / "serving")
     assert main(["init", str(folder.root), "--authority", str(authority)]) == 0
     assert main(["promote", str(folder.root), str(signed)]) == 0

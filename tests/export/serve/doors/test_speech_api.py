@@ -12,9 +12,10 @@ import pytest
 import soundfile
 from msgspec.structs import replace
 
-from export.bundles.speech_bundle import load_speech_bundle
+from export.bundles.keyboard_bundle import load_speech_bundle
 from export.making.person_of_release import export_published
-from export.making.speech import export_speech
+from export.making.released_model import export_bundle
+from export.making.speech import VoiceKind
 from export.releases.release import Release
 from export.serve.cli import main
 from export.serve.folder.folder import ServingFolder
@@ -50,7 +51,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory, release: Release) -> Path:
     """A voice with a vocoder, whose sound does not depend on draws; people's files beside it."""
     folder = tmp_path_factory.mktemp("bundles")
     vocoder = vocoder_release(folder / "vocoder", replace(VOCODER, mel=SERVED_MEL))
-    export_speech(release, folder / "voice.zip", vocoder=vocoder)
+    export_bundle(VoiceKind(vocoder), release, folder / "voice.zip")
     (folder / "people").mkdir()
     for client, numbers in VECTORS.items():
         record = PublishedRecord(
@@ -257,7 +258,7 @@ def test_a_voice_is_added_promoted_and_rolled_back_while_the_server_runs(
     old = read_versions(server.folder.voices).present
     record = replace(release.record, round=4, metrics={"mel_l1": 0.7})
     better = Release(record, release.plan, None, release.parameters, None)
-    export_speech(better, tmp_path / "better.zip")
+    export_bundle(VoiceKind(), better, tmp_path / "better.zip")
     worse = Release(
         replace(record, round=5, metrics={"mel_l1": 0.8}),
         release.plan,
@@ -265,7 +266,7 @@ def test_a_voice_is_added_promoted_and_rolled_back_while_the_server_runs(
         release.parameters,
         None,
     )
-    export_speech(worse, tmp_path / "worse.zip")
+    export_bundle(VoiceKind(), worse, tmp_path / "worse.zip")
     shutil.copytree(bundle.parent / "people", tmp_path / "people")
 
     promote = ["promote", root, "--metric", "mel_l1", "--people", str(tmp_path / "people")]
@@ -294,7 +295,7 @@ def test_a_voice_carries_over_whose_file_fits(
     assert main([*promote, str(bundle), "--people", str(people)]) == 0
     record = replace(release.record, round=4)
     later = Release(record, release.plan, None, release.parameters, None)
-    export_speech(later, tmp_path / "later.zip")
+    export_bundle(VoiceKind(), later, tmp_path / "later.zip")
     capsys.readouterr()
 
     assert main([*promote, str(tmp_path / "later.zip")]) == 0

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from export.bundles.keyboard_bundle import Bundle, load_bundle
-from export.making.keyboard import export_keyboard
+from export.making.keyboard import KeyboardKind
 from export.making.person_of_release import export_people
+from export.making.released_model import export_bundle
 from export.people.personal_file import load_personal_file
 from export.runtime.next_word import NextWords
 from export.runtime.word_graph import NextWordGraph
@@ -35,9 +36,9 @@ class Federation:
     def __init__(self, folder: Path, vocabulary: Vocabulary) -> None:
         release = release_with_people(folder / "run", vocabulary)
         self.shared = folder / "shared.zip"
-        export_keyboard(release, self.shared)
+        export_bundle(KeyboardKind(), release, self.shared)
         self.whole = folder / "ada-whole.zip"
-        export_keyboard(release, self.whole, client="ada")
+        export_bundle(KeyboardKind(), release, self.whole, client="ada")
         self.people = folder / "people"
         self.people.mkdir()
         targets = [(name, self.people / f"{name}.zip") for name in ("ada", "ben")]

@@ -12,8 +12,9 @@ import pytest
 from msgspec.structs import replace
 from starlette.types import Message
 
-from export.bundles.speech_bundle import load_speech_bundle
-from export.making.speech import export_speech
+from export.bundles.keyboard_bundle import load_speech_bundle
+from export.making.released_model import export_bundle
+from export.making.speech import VoiceKind
 from export.serve.doors.speech_api import SpokenResponse
 from export.serve.folder.folder import ServingFolder
 from export.serve.folder.settings import SpeechSettings, read_settings
@@ -40,7 +41,7 @@ LIMITS = SpeechSettings(at_once=3, at_once_of_one=2)
 def folder(tmp_path_factory: pytest.TempPathFactory) -> ServingFolder:
     root = tmp_path_factory.mktemp("voices")
     release = speech_release(root, speech_plan(), stop=1.0)
-    export_speech(release, root / "voice.zip")
+    export_bundle(VoiceKind(), release, root / "voice.zip")
     return serving_folder(root / "serving", root / "voice.zip", more=["--metric", "mel_l1"])
 
 
@@ -68,7 +69,7 @@ def test_where_more_than_who_speaks_is_personal_nobody_speaks(
 ) -> None:
     settings = replace(ONE_VOICE, speaker_size=3)
     plan = speech_plan(settings, personalisation=FedPerSettings())
-    export_speech(speech_release(tmp_path, plan), tmp_path / "voice.zip")
+    export_bundle(VoiceKind(), speech_release(tmp_path, plan), tmp_path / "voice.zip")
     bundle = load_speech_bundle(tmp_path / "voice.zip")
     personal = ServedVoice("personal", bundle.manifest, open_voice(bundle))
 

@@ -9,8 +9,9 @@ from export.bundles.files import open_files, write_files
 from export.bundles.manifest import CONTENT_FILES
 from export.bundles.signed_files import MANIFEST_FILE, SIGNED_NAMES
 from export.making.everybody import export_everybody
-from export.making.keyboard import export_keyboard
+from export.making.keyboard import KeyboardKind
 from export.making.person_of_release import export_people
+from export.making.released_model import export_bundle
 from export.people.personal_file import load_personal_file, write_personal_file
 from export.serve.cli import main
 from export.serve.folder.folder import ServingFolder
@@ -32,7 +33,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, vocabulary: Vocabulary) -> Pa
     folder = tmp_path_factory.mktemp("made")
     release = release_with_people(folder / "run", vocabulary, people=PEOPLE)
     for number in range(2):
-        export_keyboard(release, folder / f"{number}.zip", languages=["en", "de"][:number])
+        export_bundle(KeyboardKind(["en", "de"][:number]), release, folder / f"{number}.zip")
     files = open_files(folder / "1.zip", (*SIGNED_NAMES, *CONTENT_FILES))
     contents = {name: files.read(name, limit_bytes=1 << 24) for name in files.names}
     contents[MANIFEST_FILE] = contents[MANIFEST_FILE].replace(RUN.encode(), b"f" * len(RUN))

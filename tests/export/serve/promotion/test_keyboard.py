@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from export.bundles.keyboard_bundle import load_bundle
-from export.making.keyboard import export_keyboard
+from export.making.keyboard import KeyboardKind
+from export.making.released_model import export_bundle
 from export.releases.release import read_release
 from export.runtime.next_word import NextWords
 from export.runtime.word_graph import NextWordGraph
@@ -334,7 +335,7 @@ def test_where_an_authority_is_named_only_its_coordinator_s_bundles_are_served(
         write_release(tmp_path / name, vocabulary, parameters, signer=signer.coordinator)
         made[name] = tmp_path / f"{name}.zip"
         release = read_release(tmp_path / name)
-        export_keyboard(release, made[name], signed_with=signer.coordinator)
+        export_bundle(KeyboardKind(), release, made[name], signed_with=signer.coordinator)
     authority = federation.folder / "authority" / "authority.crt"
     folder = ServingFolder(tmp_path / "serving")
     assert main(["init", str(folder.root), "--authority", str(authority)]) == 0

@@ -12,15 +12,15 @@ import pytest
 import soundfile
 from msgspec.structs import replace
 
-from export.bundles.keyboard_bundle import load_bundle
+from export.bundles.keyboard_bundle import load_bundle, load_speech_bundle
 from export.bundles.manifest_entries import BundleError
-from export.bundles.speech_bundle import load_speech_bundle
 from export.cli import main
 from export.faces.family import ExportError
 from export.faces.speech import VOICE_FILES
 from export.making.person_of_release import export_people, export_published
-from export.making.speech import export_speech, quantise_speech, verify_speech
-from export.parity.checked_voice import build_voice
+from export.making.released_model import export_bundle, quantise_bundle, verify_bundle
+from export.making.speech import VoiceKind
+from export.parity.checked_graph import build_graphs
 from export.parity.speech import VOCODER_SHAPES
 from export.parity.words import ParityError
 from export.people.personal_file import load_personal_file
@@ -62,14 +62,15 @@ def vocoder(tmp_path_factory: pytest.TempPathFactory) -> Release:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, release: Release, vocoder: Release) -> Path:
     target = tmp_path_factory.mktemp("bundles") / "voice"
-    export_speech(release, target, vocoder=vocoder)
+    export_bundle(VoiceKind(vocoder), release, target)
     return target
 
 
 def test_a_bundle_says_what_it_is_and_verifies(folder: Path) -> None:
-    bundle, checks = verify_speech(folder)
+    found = verify_bundle(folder)
 
-    manifest = bundle.manifest
+    manifest = load_speech_bundle(folder).manifest
+    assert found.bundle.manifest == manifest
     assert (manifest.kind, manifest.run, manifest.round_number) == ("speech", RUN, 3)
     assert (manifest.growth_stage, manifest.model.layer_count) == (1, 1)
     assert manifest.metrics == {"mel_l1": 0.75}
@@ -79,10 +80,10 @@ def test_a_bundle_says_what_it_is_and_verifies(folder: Path) -> None:
     part = manifest.vocoder
     assert part is not None
     assert (part.run, part.round_number, part.model) == (VOCODER_RUN, 3, VOCODER)
-    assert checks.voice is not None
-    assert checks.voice.largest_difference < 1e-5
-    assert checks.vocoder is not None
-    assert checks.vocoder.shapes == VOCODER_SHAPES
+    assert found.parity is not None
+    assert found.parity.largest_difference < 1e-5
+    assert found.vocoder is not None
+    assert found.vocoder.shapes == VOCODER_SHAPES
 
 
 def test_a_bundle_speaks_without_the_release(folder: Path) -> None:
@@ -95,7 +96,7 @@ def test_a_bundle_speaks_without_the_release(folder: Path) -> None:
 
 
 def test_without_a_vocoder_the_bundle_is_the_voice_alone(tmp_path: Path, release: Release) -> None:
-    manifest = export_speech(release, tmp_path / "voice.zip")
+    manifest = export_bundle(VoiceKind(), release, tmp_path / "voice.zip")
 
     assert sorted(manifest.files) == sorted(VOICE_FILES)
     assert manifest.vocoder is None
@@ -104,14 +105,15 @@ def test_without_a_vocoder_the_bundle_is_the_voice_alone(tmp_path: Path, release
 
 
 def test_8_bits_are_compared_exactly_and_as_they_ship(tmp_path: Path, release: Release) -> None:
-    export_speech(release, tmp_path / "small", precision="int8")
+    export_bundle(VoiceKind(), release, tmp_path / "small", precision="int8")
 
-    bundle, checks = verify_speech(tmp_path / "small")
+    found = verify_bundle(tmp_path / "small")
 
-    assert bundle.manifest.precision == "int8"
-    assert bundle.manifest.rounded_from == release.record.parameters_sha256
-    assert checks.voice is not None
-    assert checks.voice.largest_difference < 1e-5 < checks.voice.rounding_difference < 0.5
+    manifest = found.bundle.manifest
+    assert manifest.precision == "int8"
+    assert manifest.rounded_from == release.record.parameters_sha256
+    assert found.parity is not None
+    assert found.parity.largest_difference < 1e-5 < found.parity.rounding_difference < 0.5
 
 
 def unmeasured(bundle: Path) -> tuple[object, dict[str, bytes]]:
@@ -132,14 +134,14 @@ def unmeasured(bundle: Path) -> tuple[object, dict[str, bytes]]:
 def test_a_bundle_that_is_rounded_later_is_the_one_that_was_exported_rounded(
     tmp_path: Path, release: Release, vocoder: Release, folder: Path
 ) -> None:
-    export_speech(release, tmp_path / "exported.zip", vocoder=vocoder, precision="int8")
+    export_bundle(VoiceKind(vocoder), release, tmp_path / "exported.zip", precision="int8")
 
     assert main(["quantise", str(folder), "--out", str(tmp_path / "rounded.zip")]) == 0
 
     exported, rounded = (tmp_path / f"{name}.zip" for name in ("exported", "rounded"))
     assert unmeasured(rounded) == unmeasured(exported)
-    with pytest.raises(ExportError, match="must be of float32 to be rounded, got int8"):
-        quantise_speech(rounded, tmp_path / "again.zip")
+    with pytest.raises(ExportError, match="must be a float32 bundle, got int8"):
+        quantise_bundle(rounded, tmp_path / "again.zip")
 
 
 def tampered(name: str, change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
@@ -164,7 +166,7 @@ def test_a_bundle_of_the_version_before_is_still_read(tmp_path: Path, folder: Pa
     found = load_speech_bundle(tmp_path / "copy").manifest
 
     assert (found.format_version, found.privacy.spent_after(3)) == (1, "not said")
-    quantise_speech(tmp_path / "copy", tmp_path / "rounded")
+    quantise_bundle(tmp_path / "copy", tmp_path / "rounded")
     assert load_speech_bundle(tmp_path / "rounded").manifest.format_version == 2
 
 
@@ -196,12 +198,11 @@ def test_a_spoilt_bundle_is_refused(
 def test_graphs_of_other_weights_are_refused(
     tmp_path: Path, release: Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    others = build_voice(
+    others = build_graphs(
         ONE_VOICE, named_tensors(ONE_VOICE.schema(), voice_parameters(ONE_VOICE, 9))
     )
-    monkeypatch.setattr("export.making.speech.check_held", lambda *_: None)
-    monkeypatch.setattr("export.parity.checked_voice.build_voice", lambda *_, **__: dict(others))
-    export_speech(release, tmp_path / "voice")
+    monkeypatch.setattr("export.parity.checked_graph.build_graphs", lambda *_, **__: dict(others))
+    export_bundle(VoiceKind(), release, tmp_path / "voice")
     path = tmp_path / "voice" / "manifest.json"
     manifest = msgspec.json.decode(path.read_bytes())
     path.write_bytes(
@@ -209,8 +210,8 @@ def test_graphs_of_other_weights_are_refused(
     )
     monkeypatch.undo()
 
-    with pytest.raises(ExportError, match="the voice's graphs must hold parameters"):
-        verify_speech(tmp_path / "voice")
+    with pytest.raises(ExportError, match=r"postnet.onnx must hold parameters"):
+        verify_bundle(tmp_path / "voice")
 
 
 def test_what_is_no_voice_or_no_fitting_vocoder_is_refused(
@@ -222,13 +223,13 @@ def test_what_is_no_voice_or_no_fitting_vocoder_is_refused(
     personal = Release(vocoder.record, own, None, vocoder.parameters, None)
 
     with pytest.raises(ExportError, match="must be speech for a voice, got next_word"):
-        export_speech(read_release(release_folder), target)
+        export_bundle(VoiceKind(), read_release(release_folder), target)
     with pytest.raises(ExportError, match="task of --vocoder must be vocoder, got speech"):
-        export_speech(release, target, vocoder=release)
+        export_bundle(VoiceKind(release), release, target)
     with pytest.raises(ExportError, match="the vocoder must read the voice's spectrograms"):
-        export_speech(release, target, vocoder=vocoder_release(tmp_path / "other", other))
+        export_bundle(VoiceKind(vocoder_release(tmp_path / "other", other)), release, target)
     with pytest.raises(ExportError, match=r'the vocoder must be one for everyone.*"fedper"'):
-        export_speech(release, target, vocoder=personal)
+        export_bundle(VoiceKind(personal), release, target)
     with pytest.raises(BundleError, match="a bundle holds only"):
         load_bundle(folder)
     assert not target.exists()
@@ -237,17 +238,17 @@ def test_what_is_no_voice_or_no_fitting_vocoder_is_refused(
 def test_graphs_that_disagree_with_torch_are_not_written(
     tmp_path: Path, release: Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("export.parity.checked_voice.TOLERANCE", -1.0)
+    monkeypatch.setattr("export.parity.checked_graph.TOLERANCE", -1.0)
 
     with pytest.raises(ParityError, match="must agree with torch"):
-        export_speech(release, tmp_path / "voice")
+        export_bundle(VoiceKind(), release, tmp_path / "voice")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_who_speaks_comes_from_the_device_and_from_nobody_else(tmp_path: Path) -> None:
     plan = speech_plan(OWN_SPEAKER)
     release = speech_release(tmp_path / "run", plan)
-    manifest = export_speech(release, tmp_path / "shared.zip")
+    manifest = export_bundle(VoiceKind(), release, tmp_path / "shared.zip")
     vector = np.array([1, -2, 3], dtype=np.float32)
     record = PublishedRecord(
         run=RUN, client="ada", method="global", schema_sha256=plan_schema(plan).sha256.hex()
@@ -271,7 +272,7 @@ def test_who_speaks_comes_from_the_device_and_from_nobody_else(tmp_path: Path) -
     for whole in (True, False):
         with pytest.raises(ExportError, match="keeps a part of each client's"):
             if whole:
-                export_speech(release, tmp_path / "whole", client="ada")
+                export_bundle(VoiceKind(), release, tmp_path / "whole", client="ada")
             else:
                 export_people(release, [("ada", tmp_path / "made.zip")])
 
@@ -280,14 +281,14 @@ def test_attention_that_is_made_for_a_person_makes_that_persons_voice(tmp_path: 
     settings = replace(ONE_VOICE, prenet_dropout=0.0)
     plan = speech_plan(settings, personalisation=FEDTP)
     release = release_with_people(tmp_path / "run", None, plan=plan)
-    manifest = export_speech(release, tmp_path / "shared.zip")
+    manifest = export_bundle(VoiceKind(), release, tmp_path / "shared.zip")
     voice = open_voice(load_speech_bundle(tmp_path / "shared.zip"))
     export_people(release, [(name, tmp_path / f"{name}.zip") for name in ("ada", "ben")])
 
     said = {}
     for name in ("ada", "ben"):
         own = load_personal_file(tmp_path / f"{name}.zip").on(voice, manifest)
-        export_speech(release, tmp_path / f"whole-{name}.zip", client=name)
+        export_bundle(VoiceKind(), release, tmp_path / f"whole-{name}.zip", client=name)
         whole = open_voice(load_speech_bundle(tmp_path / f"whole-{name}.zip"))
         said[name], expected = (
             next(one.speak("Hi", seed=1, longest_s=0.2)).log_mels for one in (own, whole)
@@ -354,7 +355,7 @@ def test_a_bundle_of_equal_releases_is_equal_byte_for_byte(
     tmp_path: Path, release: Release
 ) -> None:
     for name in ("one.zip", "two.zip"):
-        export_speech(release, tmp_path / name)
+        export_bundle(VoiceKind(), release, tmp_path / name)
 
     one, two = ((tmp_path / name).read_bytes() for name in ("one.zip", "two.zip"))
     assert one == two

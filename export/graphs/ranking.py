@@ -1,0 +1,22 @@
+"""Write the outputs that every next-word graph has (`export.faces.words`)."""
+
+import numpy as np
+
+from export.faces.words import BATCH, DISTRIBUTION, LOG_PROBABILITIES, TOP_K, WORDS
+from export.graphs.writer import GraphWriter
+
+
+def write_ranking(writer: GraphWriter, logits: str, vocabulary_size: int) -> None:
+    """Write what follows the scores of the words after the last token: all three outputs.
+
+    Args:
+        writer: The graph so far.
+        logits: The value with the scores, shape ``(batch, vocab)``.
+        vocabulary_size: Words.
+    """
+    writer.input(TOP_K, [1], np.int64)
+    writer.node("LogSoftmax", logits, named=DISTRIBUTION, axis=-1)
+    writer.nodes("TopK", DISTRIBUTION, TOP_K, named=(LOG_PROBABILITIES, WORDS), axis=-1)
+    writer.output(WORDS, [BATCH, "ranked"], np.int64)
+    writer.output(LOG_PROBABILITIES, [BATCH, "ranked"])
+    writer.output(DISTRIBUTION, [BATCH, vocabulary_size])
