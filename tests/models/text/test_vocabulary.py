@@ -136,9 +136,7 @@ def test_a_shipped_list_is_cut_from_the_front() -> None:
 
 
 def test_words_load_without_torch() -> None:
-    program = (
-        "import sys, models.vocabulary as v; v.shipped_vocabulary(); print('torch' in sys.modules)"
-    )
+    program = "import sys, models.text.vocabulary as v; v.shipped_vocabulary(); print('torch' in sys.modules)"
 
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
