@@ -1,6 +1,5 @@
 """Run ``sotto-client``: enrol a device, take part in a federation, and diagnose problems."""
 
-import argparse
 import asyncio
 import json
 import logging
@@ -10,7 +9,9 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
 
 from edge_client.agent.agent import Agent
 from edge_client.agent.data_at_hand import check_data_at_hand
@@ -38,6 +39,7 @@ from edge_client.owner.traffic import Traffic
 from edge_client.wire.enrolling import enrol_device
 from edge_client.wire.refusal import RefusedError, UnreachableError
 from privacy.foundation.command_exit import command, failed
+from privacy.foundation.flags import Flag, command_line, read_arguments
 from privacy.foundation.installation import InstallationError, check_installation
 from privacy.identities.certificates import CertificateError
 from privacy.identities.invite import InviteError, read_invite
@@ -63,10 +65,84 @@ _FAILURES = (
 )
 
 
+class OnDevice(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of a command on one device.
+
+    Attributes:
+        folder: The device's folder.
+        passphrase_file: Owner-only file whose first line opens the key files.
+    """
+
+    folder: Annotated[Path, Flag("DIR", positional=True)]
+    passphrase_file: Annotated[Path | None, Flag("FILE")] = None
+
+    @property
+    def passphrase(self) -> bytes | None:
+        """Return what opens the key files, read now."""
+        return None if self.passphrase_file is None else read_passphrase(self.passphrase_file)
+
+
+class Enrolling(OnDevice, frozen=True, kw_only=True):
+    """A device to enrol.
+
+    Attributes:
+        folder: The device's folder; made here.
+        invite: File from sotto-server token.
+        accept_no_guarantee: Let the starting floor accept noise modes that promise no privacy, too.
+        passphrase_file: Owner-only file whose first line encrypts the key files.
+    """
+
+    invite: Annotated[Path, Flag("FILE")]
+    accept_no_guarantee: bool = False
+
+
+class Running(OnDevice, frozen=True, kw_only=True):
+    """Work of a device.
+
+    Attributes:
+        data: This person's text: a folder of text files, or a JSONL file.
+        device: Processor to train on (default: auto, CUDA if there is one).
+        once: Stop after one round; the status says what came of it.
+    """
+
+    data: Annotated[Path, Flag("PATH")]
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    once: bool = False
+
+
+class Publishing(OnDevice, frozen=True, kw_only=True):
+    """A file to write of the device's own part.
+
+    Attributes:
+        out: The file; replaced if it is there.
+        agree: Say that you know what the file tells about you; without it nothing is written.
+    """
+
+    out: Annotated[Path, Flag("FILE")]
+    agree: bool
+
+
+class Examination(OnDevice, frozen=True, kw_only=True):
+    """A check of a device.
+
+    Attributes:
+        json: Print one JSON object.
+    """
+
+    json: bool = False
+
+
 @command("sotto-client")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
-    arguments = _parser().parse_args(argv)
+    parser = command_line(
+        "sotto-client",
+        "Enrol this device, take part in a federation, and diagnose problems.",
+        (_enrol, _run, _publish, _doctor),
+        epilogs={"run": STATUSES},
+    )
+    parser.add_argument("--verbose", action="store_true", help="log every step to stderr")
+    arguments = read_arguments(parser, argv)
     logging.basicConfig(
         level=logging.INFO if arguments.verbose else logging.WARNING,
         format="%(asctime)s %(levelname)s %(message)s",
@@ -75,7 +151,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.umask(0o077)
     try:
         check_installation()
-        status: int = arguments.run(arguments)
+        status: int = arguments.handler(arguments.settings)
     except DatasetError as error:
         print(f"sotto-client: {error}", file=sys.stderr)
         return DATA_UNUSABLE
@@ -86,37 +162,39 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
-def _enrol(arguments: argparse.Namespace) -> int:
-    invite, passphrase = read_invite(arguments.invite), _passphrase(arguments)
-    folder = DeviceFolder(arguments.folder)
+def _enrol(asked: Enrolling) -> int:
+    """Turn an invite into this device's identity."""
+    invite, passphrase = read_invite(asked.invite), asked.passphrase
+    folder = DeviceFolder(asked.folder)
     enrolment = asyncio.run(enrol_device(folder, invite, now=time.time(), passphrase=passphrase))
-    write_starting_floor(folder.floor, accepts_no_guarantee=arguments.accept_no_guarantee)
+    write_starting_floor(folder.floor, accepts_no_guarantee=asked.accept_no_guarantee)
     write_starting_settings(folder.client_settings)
     print(f"enrolled as {enrolment.client_name} at {enrolment.device_address}")
     print(f"what it accepts: {folder.floor}; when it works: {folder.client_settings}")
-    if not arguments.accept_no_guarantee:
+    if not asked.accept_no_guarantee:
         print("it takes part only where a noise mode guarantees privacy (modes in floor.toml)")
-    print(f"next: sotto-client run {arguments.folder} --data PATH")
+    print(f"next: sotto-client run {asked.folder} --data PATH")
     return 0
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    folder = DeviceFolder(arguments.folder)
+def _run(asked: Running) -> int:
+    """Check in and train until stopped."""
+    folder = DeviceFolder(asked.folder)
     enrolment = folder.enrolment()
     settings = read_client_settings(folder.client_settings)
-    if arguments.once or not arguments.data.exists():
+    if asked.once or not asked.data.exists():
         # Told now: the agent may wait for hours until it looks itself.
-        check_data_at_hand(arguments.data)
+        check_data_at_hand(asked.data)
     floor = read_floor(folder.floor)
-    check_data(arguments.data, floor)
-    passphrase = _passphrase(arguments)
+    check_data(asked.data, floor)
+    passphrase = asked.passphrase
     # Told now: the agent may wait for hours until the device's policy lets it use its keys.
     Identity.load(folder.identity, passphrase)
     device = Device(
         folder=folder,
         client_name=enrolment.client_name,
-        data=arguments.data.absolute(),
-        compute=arguments.device,
+        data=asked.data.absolute(),
+        compute=asked.device,
         floor=floor,
         trainer=ChildTrainer(settings.keep_warm_s),
         traffic=Traffic(folder.path / "traffic.json"),
@@ -130,8 +208,8 @@ def _run(arguments: argparse.Namespace) -> int:
         sensors=system_sensors(),
     )
     with folder.sole_agent():
-        ended = asyncio.run(_until_stopped(agent, once=arguments.once))
-    return _told(ended) if arguments.once else 0
+        ended = asyncio.run(_until_stopped(agent, once=asked.once))
+    return _told(ended) if asked.once else 0
 
 
 def _told(ended: Ended | None) -> int:
@@ -145,11 +223,6 @@ def _told(ended: Ended | None) -> int:
     code, reason = ended.not_served.code, ended.not_served.reason
     print(f"sotto-client: the round was not served ({code}): {reason}", file=sys.stderr)
     return ended.not_served.exit_status
-
-
-def _passphrase(arguments: argparse.Namespace) -> bytes | None:
-    path: Path | None = arguments.passphrase_file
-    return None if path is None else read_passphrase(path)
 
 
 async def _until_stopped(agent: Agent, *, once: bool) -> Ended | None:
@@ -167,9 +240,15 @@ async def _until_stopped(agent: Agent, *, once: bool) -> Ended | None:
         return None
 
 
-def _publish(arguments: argparse.Namespace) -> int:
-    done = publish_elsewhere(arguments.folder, arguments.out, _passphrase(arguments))
-    print(f"{arguments.out}: {done.size_bytes:,} bytes, {len(done.tensors)} tensors, signed")
+def _publish(asked: Publishing) -> int:
+    """Write this device's own part of the model into a signed file, to hand over.
+
+    Write the part of the model that is this person's alone, and never leaves the device otherwise,
+    into a signed file. Nothing is sent. Anyone who has the file can make this person's keyboard
+    from it, and can learn from it what was learnt from this person's text.
+    """
+    done = publish_elsewhere(asked.folder, asked.out, asked.passphrase)
+    print(f"{asked.out}: {done.size_bytes:,} bytes, {len(done.tensors)} tensors, signed")
     print(f"it holds what only this device knew: {', '.join(done.tensors)}")
     print(
         "nothing was sent; anyone who has this file can learn from it what was learnt from your "
@@ -178,12 +257,13 @@ def _publish(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _doctor(arguments: argparse.Namespace) -> int:
+def _doctor(asked: Examination) -> int:
+    """Check everything a device needs."""
     from edge_client.owner.doctor import examine
 
-    folder, passphrase = DeviceFolder(arguments.folder), _passphrase(arguments)
+    folder, passphrase = DeviceFolder(asked.folder), asked.passphrase
     findings = asyncio.run(examine(folder, now=time.time(), passphrase=passphrase))
-    if arguments.json:
+    if asked.json:
         print(json.dumps({finding.subject: finding.as_dict() for finding in findings}))
     else:
         _show(findings)
@@ -199,107 +279,6 @@ def _show(findings: "list[Finding]") -> None:
         mark = "[green]ok[/]" if finding.good else "[red]no[/]"
         table.add_row(mark, finding.subject, finding.text)
     Console().print(table)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="sotto-client",
-        description="Enrol this device, take part in a federation, and diagnose problems.",
-    )
-    parser.add_argument("--verbose", action="store_true", help="log every step to stderr")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_enrol(commands.add_parser("enrol", help="turn an invite into this device's identity"))
-    _add_run(
-        commands.add_parser(
-            "run",
-            help="check in and train until stopped",
-            epilog=STATUSES,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-    )
-    _add_publish(
-        commands.add_parser(
-            "publish",
-            help="write this device's own part of the model into a signed file, to hand over",
-            description="Write the part of the model that is this person's alone, and never leaves "
-            "the device otherwise, into a signed file. Nothing is sent. Anyone who has the file "
-            "can make this person's keyboard from it, and can learn from it what was learnt from "
-            "this person's text.",
-        )
-    )
-    _add_doctor(commands.add_parser("doctor", help="check everything a device needs"))
-    return parser
-
-
-def _add_enrol(enrol: argparse.ArgumentParser) -> None:
-    enrol.add_argument("folder", type=Path, metavar="DIR", help="the device's folder; made here")
-    enrol.add_argument(
-        "--invite", type=Path, required=True, metavar="FILE", help="file from sotto-server token"
-    )
-    enrol.add_argument(
-        "--accept-no-guarantee",
-        action="store_true",
-        help="let the starting floor accept noise modes that promise no privacy, too",
-    )
-    _add_passphrase(enrol, "encrypts the key files")
-    enrol.set_defaults(run=_enrol)
-
-
-def _add_run(run: argparse.ArgumentParser) -> None:
-    _add_folder(run)
-    run.add_argument(
-        "--data",
-        type=Path,
-        required=True,
-        metavar="PATH",
-        help="this person's text: a folder of text files, or a JSONL file",
-    )
-    run.add_argument(
-        "--device",
-        choices=("auto", "cpu", "cuda"),
-        default="auto",
-        help="where to train (default: auto, CUDA where there is one)",
-    )
-    run.add_argument(
-        "--once", action="store_true", help="stop after one round; the status says what came of it"
-    )
-    _add_passphrase(run, "opens the key files")
-    run.set_defaults(run=_run)
-
-
-def _add_publish(publish: argparse.ArgumentParser) -> None:
-    _add_folder(publish)
-    publish.add_argument(
-        "--out", type=Path, required=True, metavar="FILE", help="the file; replaced if it is there"
-    )
-    publish.add_argument(
-        "--agree",
-        action="store_true",
-        required=True,
-        help="say that you know what the file tells about you; without it nothing is written",
-    )
-    _add_passphrase(publish, "opens the key files")
-    publish.set_defaults(run=_publish)
-
-
-def _add_doctor(doctor: argparse.ArgumentParser) -> None:
-    _add_folder(doctor)
-    doctor.add_argument("--json", action="store_true", help="print one JSON object")
-    _add_passphrase(doctor, "opens the key files")
-    doctor.set_defaults(run=_doctor)
-
-
-def _add_folder(command: argparse.ArgumentParser) -> None:
-    command.add_argument("folder", type=Path, metavar="DIR", help="the device's folder")
-
-
-def _add_passphrase(command: argparse.ArgumentParser, what_for: str) -> None:
-    command.add_argument(
-        "--passphrase-file",
-        type=Path,
-        metavar="FILE",
-        help=f"owner-only file whose first line {what_for}",
-    )
 
 
 if __name__ == "__main__":

@@ -1,19 +1,20 @@
 """Run ``sotto-server``: found a federation, invite devices, coordinate them, look after them."""
 
-import argparse
 import asyncio
 import json
 import logging
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
 from privacy.accounting.accountant import AccountantsDisagreeError
 from privacy.accounting.ledger_chain import LedgerError
 from privacy.foundation.command_exit import command, failed
+from privacy.foundation.flags import Flag, command_line, read_arguments
 from privacy.foundation.installation import InstallationError, check_installation
 from privacy.foundation.memory_pool import keep_freed_memory
 from privacy.foundation.whole_number_flags import at_least_one
@@ -54,48 +55,158 @@ _FAILURES = (
 )
 
 
+class OnFolder(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of a command on a federation.
+
+    Attributes:
+        folder: The federation's folder.
+    """
+
+    folder: Annotated[Path, Flag("DIR", positional=True)]
+
+
+class Hosted(OnFolder, frozen=True, kw_only=True):
+    """A federation and where devices find it.
+
+    Attributes:
+        hostname: Name or address under which devices reach this machine; may be repeated, and the
+            first stands in invites.
+    """
+
+    hostname: Annotated[list[str], Flag("HOST")] = []
+
+
+class Founding(Hosted, frozen=True, kw_only=True):
+    """A federation to found.
+
+    Attributes:
+        preset: Settings that ship with sotto.
+        config: Settings of your own, TOML.
+    """
+
+    preset: Annotated[str | None, Flag(choices=preset_names, one_of="source")] = None
+    config: Annotated[Path | None, Flag("FILE", one_of="source")] = None
+
+
+class Invites(OnFolder, frozen=True, kw_only=True):
+    """Invites to write.
+
+    Attributes:
+        count: New devices.
+        client: A known device that enrols again.
+        out: Folder for the invites (default: DIR/invites).
+    """
+
+    count: Annotated[int, Flag(parse=at_least_one, one_of="whom")] = 1
+    client: Annotated[str | None, Flag("NAME", one_of="whom")] = None
+    out: Annotated[Path | None, Flag("DIR")] = None
+
+
+class Reported(OnFolder, frozen=True, kw_only=True):
+    """A report of a federation.
+
+    Attributes:
+        json: Print JSON instead of a table.
+    """
+
+    json: bool = False
+
+
+class Rounds(Reported, frozen=True, kw_only=True):
+    """Rounds to list.
+
+    Attributes:
+        first_round: Begin here.
+    """
+
+    first_round: Annotated[int, Flag("N", parse=at_least_one)] = 1
+
+
+class OneClient(OnFolder, frozen=True, kw_only=True):
+    """One device.
+
+    Attributes:
+        client: Device, enrolled or invited, as device-0001.
+    """
+
+    client: Annotated[str, Flag("NAME", positional=True)]
+
+
+class Backup(OnFolder, frozen=True, kw_only=True):
+    """An archive to write.
+
+    Attributes:
+        out: Archive to write.
+    """
+
+    out: Annotated[Path, Flag("FILE")]
+
+
+class Restoring(msgspec.Struct, frozen=True, kw_only=True):
+    """An archive to unpack.
+
+    Attributes:
+        archive: Archive made by backup.
+        folder: The federation's folder.
+    """
+
+    archive: Annotated[Path, Flag("FILE", positional=True)]
+    folder: Annotated[Path, Flag("DIR", positional=True)]
+
+
 @command("sotto-server")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return 0, or 1 after one line on stderr. Wrong usage exits with 2."""
-    arguments = _parser().parse_args(argv)
-    run: Callable[[argparse.Namespace], None] = arguments.command
+    parser = command_line(
+        "sotto-server",
+        "Set up a federation, invite devices, run the coordinator and look after it.",
+        (
+            *(_init, _token, _run, _status, _rounds, _ledger, _pause, _resume, _drain),
+            *(_revoke, _forget, _rotate_keys, _backup, _restore),
+        ),
+        allow_abbrev=False,
+    )
+    arguments = read_arguments(parser, argv)
     try:
         check_installation()
-        run(arguments)
+        arguments.handler(arguments.settings)
     except _FAILURES as error:
         return failed("sotto-server", error)
     return 0
 
 
-def _init(arguments: argparse.Namespace) -> None:
-    preset, config = arguments.preset, arguments.config
-    text = preset_text(preset) if config is None else settings_text(config)
+def _init(asked: Founding) -> None:
+    """Found a federation in a new folder."""
+    preset, config = asked.preset, asked.config
+    text = preset_text(str(preset)) if config is None else settings_text(config)
     source = f"preset {preset}" if config is None else str(config)
-    founded = found(arguments.folder, text, arguments.hostname, source=source)
-    print(f"founded a federation in {arguments.folder}")
+    founded = found(asked.folder, text, asked.hostname, source=source)
+    print(f"founded a federation in {asked.folder}")
     print(f"devices reach it at {founded.listen.advertised_host}; settings: federation.toml there")
-    print(f"next: sotto-server token {arguments.folder} --count 1")
+    print(f"next: sotto-server token {asked.folder} --count 1")
 
 
-def _token(arguments: argparse.Namespace) -> None:
-    federation = Federation(arguments.folder)
-    out = arguments.out or arguments.folder / "invites"
+def _token(asked: Invites) -> None:
+    """Write invite files; each enrols one device within 24 hours."""
+    federation = Federation(asked.folder)
+    out = asked.out or asked.folder / "invites"
     for path in write_invites(
         federation.folder,
         federation.config,
         out,
-        count=arguments.count,
-        client=arguments.client,
+        count=asked.count,
+        client=asked.client,
     ):
         print(path)
 
 
-def _run(arguments: argparse.Namespace) -> None:
+def _run(asked: OnFolder) -> None:
+    """Coordinate the federation until drained or stopped."""
     # Here, because they import torch, which takes a second.
     from server.config.start_lines import promises
     from server.operating.running import Ports, serve
 
-    federation = Federation(arguments.folder)
+    federation = Federation(asked.folder)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("alembic").setLevel(logging.WARNING)
 
@@ -111,66 +222,76 @@ def _run(arguments: argparse.Namespace) -> None:
     asyncio.run(serve(federation.folder, federation.config, on_ready=on_ready))
 
 
-def _status(arguments: argparse.Namespace) -> None:
-    report = Federation(arguments.folder).status()
-    if arguments.json:
+def _status(asked: Reported) -> None:
+    """Say where the run stands."""
+    report = Federation(asked.folder).status()
+    if asked.json:
         print(msgspec.json.encode(report).decode())
     else:
         print_status(report)
 
 
-def _rounds(arguments: argparse.Namespace) -> None:
-    rounds = Federation(arguments.folder).rounds(arguments.first_round)
-    if arguments.json:
+def _rounds(asked: Rounds) -> None:
+    """List released rounds; durations in seconds."""
+    rounds = Federation(asked.folder).rounds(asked.first_round)
+    if asked.json:
         print(json.dumps([round_as_json(summary) for summary in rounds]))
     else:
         print_rounds(rounds)
 
 
-def _ledger(arguments: argparse.Namespace) -> None:
-    ledger, spent = Federation(arguments.folder).ledger()
-    if arguments.json:
+def _ledger(asked: Reported) -> None:
+    """List what was released, and the privacy it spent."""
+    ledger, spent = Federation(asked.folder).ledger()
+    if asked.json:
         print(ledger_as_json(ledger, spent))
     else:
         print_ledger(ledger.entries, spent)
 
 
-def _pause(arguments: argparse.Namespace) -> None:
-    Federation(arguments.folder).pause()
+def _pause(asked: OnFolder) -> None:
+    """Open no new round until resumed, also after a restart."""
+    Federation(asked.folder).pause()
     print("paused: the running round goes on, no new one opens")
 
 
-def _resume(arguments: argparse.Namespace) -> None:
-    Federation(arguments.folder).resume()
+def _resume(asked: OnFolder) -> None:
+    """Open rounds again, also one that was given up."""
+    Federation(asked.folder).resume()
     print("resumed")
 
 
-def _drain(arguments: argparse.Namespace) -> None:
-    Federation(arguments.folder).drain()
+def _drain(asked: OnFolder) -> None:
+    """Finish the running round, then stop the coordinator."""
+    Federation(asked.folder).drain()
     print("draining: the coordinator stops when the running round has ended")
 
 
-def _revoke(arguments: argparse.Namespace) -> None:
-    Federation(arguments.folder).revoke(arguments.client)
-    print(f"revoked {arguments.client}")
+def _revoke(asked: OneClient) -> None:
+    """Withdraw a device's certificates and unused invites at once."""
+    Federation(asked.folder).revoke(asked.client)
+    print(f"revoked {asked.client}")
 
 
-def _forget(arguments: argparse.Namespace) -> None:
-    count = Federation(arguments.folder).forget(arguments.client)
-    print(f"forgot {arguments.client}; {count} updates that waited were deleted")
+def _forget(asked: OneClient) -> None:
+    """Revoke a device and delete what is known of it."""
+    count = Federation(asked.folder).forget(asked.client)
+    print(f"forgot {asked.client}; {count} updates that waited were deleted")
 
 
-def _rotate_keys(arguments: argparse.Namespace) -> None:
-    Federation(arguments.folder).rotate_keys(arguments.hostname)
+def _rotate_keys(asked: Hosted) -> None:
+    """Replace the keys of a stopped coordinator."""
+    Federation(asked.folder).rotate_keys(asked.hostname)
     print("rotated the coordinator's keys; devices take them up with their next round")
 
 
-def _backup(arguments: argparse.Namespace) -> None:
-    federation = Federation(arguments.folder)
+def _backup(asked: Backup) -> None:
+    """Write store, keys and releases into one archive."""
+    federation = Federation(asked.folder)
     manifest = create_backup(
-        federation.folder, federation.config.store, arguments.out.absolute(), now=time.time()
+        federation.folder, federation.config.store, asked.out.absolute(), now=time.time()
     )
-    print(f"wrote {arguments.out}: run {manifest.run}, last round {manifest.last_round}")
+    print(f"wrote {asked.out}: run {manifest.run}, last round {manifest.last_round}")
     print("keep it as safe as the folder: it holds the federation's private keys")
     if isinstance(federation.config.privacy, TreeNoise):
         print(
@@ -183,125 +304,24 @@ def _backup(arguments: argparse.Namespace) -> None:
         )
 
 
-def _restore(arguments: argparse.Namespace) -> None:
-    root = ServerFolder(arguments.folder.absolute())
-    manifest = restore_backup(arguments.archive, root)
-    print(f"restored run {manifest.run} at round {manifest.last_round} into {arguments.folder}")
+def _restore(asked: Restoring) -> None:
+    """Unpack an archive into a new folder."""
+    root = ServerFolder(asked.folder.absolute())
+    manifest = restore_backup(asked.archive, root)
+    print(f"restored run {manifest.run} at round {manifest.last_round} into {asked.folder}")
     print(
         "paused: whoever was revoked, forgotten or invited since the backup is as before it, and "
         "so are rotated keys. Do all of that again, then `sotto-server run`, which goes on with a "
         "round that was open, then `sotto-server resume`"
     )
     print("do not run the folder that was backed up beside this one")
-    if isinstance(Federation(arguments.folder).config.privacy, TreeNoise):
+    if isinstance(Federation(asked.folder).config.privacy, TreeNoise):
         print(f"noise.secret is in no backup: {without_noise_secret(root)}")
         return
     print(
         f"rounds after {manifest.last_round} will be trained again; what they released is not in "
         "the restored ledger: under a privacy guarantee, what they spent comes on top of what it "
         "says"
-    )
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="sotto-server",
-        description="Set up a federation, invite devices, run the coordinator and look after it.",
-        allow_abbrev=False,
-    )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    def add(
-        name: str, run: Callable[[argparse.Namespace], None], description: str
-    ) -> argparse.ArgumentParser:
-        command = commands.add_parser(
-            name, help=description, description=description, allow_abbrev=False
-        )
-        command.set_defaults(command=run)
-        return command
-
-    _add_founding(add)
-    _add_serving(add)
-    _add_keeping(add)
-    return parser
-
-
-_Add = Callable[[str, Callable[[argparse.Namespace], None], str], argparse.ArgumentParser]
-
-
-def _add_founding(add: _Add) -> None:
-    init = add("init", _init, "found a federation in a new folder")
-    _add_folder(init)
-    source = init.add_mutually_exclusive_group(required=True)
-    source.add_argument("--preset", choices=preset_names(), help="settings that ship with sotto")
-    source.add_argument("--config", type=Path, metavar="FILE", help="settings of your own, TOML")
-    _add_hostnames(init)
-    token = add("token", _token, "write invite files; each enrols one device within 24 hours")
-    _add_folder(token)
-    whom = token.add_mutually_exclusive_group()
-    whom.add_argument("--count", type=at_least_one, default=1, help="new devices (default: 1)")
-    whom.add_argument("--client", metavar="NAME", help="a known device that enrols again")
-    token.add_argument(
-        "--out", type=Path, metavar="DIR", help="folder for the invites (default: DIR/invites)"
-    )
-
-
-def _add_serving(add: _Add) -> None:
-    _add_folder(add("run", _run, "coordinate the federation until drained or stopped"))
-    status = add("status", _status, "say where the run stands")
-    _add_folder(status)
-    _add_json(status)
-    rounds = add("rounds", _rounds, "list released rounds; durations in seconds")
-    _add_folder(rounds)
-    _add_json(rounds)
-    rounds.add_argument(
-        "--first-round", type=at_least_one, default=1, metavar="N", help="begin here (default: 1)"
-    )
-    ledger = add("ledger", _ledger, "list what was released, and the privacy it spent")
-    _add_folder(ledger)
-    _add_json(ledger)
-    _add_folder(add("pause", _pause, "open no new round until resumed, also after a restart"))
-    _add_folder(add("resume", _resume, "open rounds again, also one that was given up"))
-    _add_folder(add("drain", _drain, "finish the running round, then stop the coordinator"))
-
-
-def _add_keeping(add: _Add) -> None:
-    for name, run, description in (
-        ("revoke", _revoke, "withdraw a device's certificates and unused invites at once"),
-        ("forget", _forget, "revoke a device and delete what is known of it"),
-    ):
-        command = add(name, run, description)
-        _add_folder(command)
-        command.add_argument(
-            "client", metavar="NAME", help="device, enrolled or invited, as device-0001"
-        )
-    rotate = add("rotate-keys", _rotate_keys, "replace the keys of a stopped coordinator")
-    _add_folder(rotate)
-    _add_hostnames(rotate)
-    backup = add("backup", _backup, "write store, keys and releases into one archive")
-    _add_folder(backup)
-    backup.add_argument("--out", type=Path, required=True, metavar="FILE", help="archive to write")
-    restore = add("restore", _restore, "unpack an archive into a new folder")
-    restore.add_argument("archive", type=Path, metavar="FILE", help="archive made by backup")
-    _add_folder(restore)
-
-
-def _add_folder(command: argparse.ArgumentParser) -> None:
-    command.add_argument("folder", type=Path, metavar="DIR", help="the federation's folder")
-
-
-def _add_json(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--json", action="store_true", help="print JSON instead of a table")
-
-
-def _add_hostnames(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--hostname",
-        action="append",
-        default=[],
-        metavar="HOST",
-        help="name or address under which devices reach this machine; may be repeated, and the "
-        "first stands in invites",
     )
 
 

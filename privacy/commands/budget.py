@@ -8,64 +8,53 @@ from privacy.accounting.calibration import noise_multiplier_for, tree_noise_mult
 from privacy.accounting.checked_values import (
     check_count,
     check_delta,
+    check_epsilon,
     check_noise_multiplier,
     check_sampling_rate,
 )
-from privacy.accounting.events import Adjacency, GaussianRelease, SecretCoinFlips, TreeRelease
+from privacy.accounting.events import GaussianRelease, SecretCoinFlips, TreeRelease
 from privacy.accounting.ledger_chain import LedgerOfAnotherRunError, head_of, verify_chain
 from privacy.accounting.ledger_file import read_ledger
 from privacy.accounting.slot_overflow import slot_count_for
 from privacy.accounting.tally import Tally, tally
 from privacy.clipping.sensitivity import attentive_sensitivity, mean_sensitivity
 from privacy.commands.answer import Answer, Figure, in_words
+from privacy.commands.budget_flags import BudgetRun, Epsilon, Noise, Sensitivity
 from privacy.commands.federation_file import FederationTables, read_tables, tally_of_run
 
 CHEAP_ATTENTION = 0.5
 """κ up to which attention costs a guarantee little; above it the price is said."""
 
 
-def epsilon_of_sampled(
-    *,
-    noise_multiplier: float,
-    rounds: int,
-    sampling_rate: float,
-    delta: float,
-    population_size: int | None,
-    second_opinion: str,
-) -> Answer:
+def epsilon_of_sampled(asked: Epsilon) -> Answer:
     """Answer what rounds of Gaussian noise cost, cohorts drawn by secret coins at rate q.
 
-    Args:
-        noise_multiplier: z.
-        rounds: T.
-        sampling_rate: q in (0, 1]; 1 where nothing amplifies.
-        delta: δ of the whole run.
-        population_size: People enrolled. With it the places of a round are those that the draw
-            needs, and their tail is part of δ; without it there is a place for everybody.
-        second_opinion: Name of the second accountant.
+    With the population given, the places of a round are those that the draw needs, and their tail
+    is part of δ; without it there is a place for everybody. At rate 1 nothing amplifies.
 
     Raises:
         AccountantsDisagreeError: If two accountants differ.
         ValueError: If a value is missing or out of its range.
     """
-    check_count(rounds, "rounds")
-    check_delta(delta, population_size=population_size)
-    z, q = check_noise_multiplier(noise_multiplier), check_sampling_rate(sampling_rate)
+    rounds = check_count(asked.rounds, "rounds")
+    delta = check_delta(asked.delta, population_size=asked.population)
+    z, q = check_noise_multiplier(asked.noise_multiplier), check_sampling_rate(asked.sampling_rate)
     slots = None
     if q == 1:
         total = Tally(inverse_square=rounds / z**2)
-    elif population_size is None:
+    elif asked.population is None:
         total = Tally(sampled={(z, q): rounds})
     else:
-        slots = slot_count_for(population_size, q, rounds=rounds, delta=delta)
-        coins = SecretCoinFlips(sampling_rate=q, population_size=population_size, slot_count=slots)
+        slots = slot_count_for(asked.population, q, rounds=rounds, delta=delta)
+        coins = SecretCoinFlips(sampling_rate=q, population_size=asked.population, slot_count=slots)
         total = Tally().plus(
             GaussianRelease(noise_multiplier=z, adjacency="zero-out", sampling=coins), rounds
         )
-    answer = _answer(report_of_tally(total, delta, second_opinion=second_opinion), rounds)
+    found = report_of_tally(total, delta, second_opinion=asked.second_opinion)
+    answer = _answer(found, rounds)
     answer.figures["slot_count"] = slots
     if slots is not None:
-        answer.lines.append(f"places of a round: {slots}, for draws at {q:g} of {population_size}")
+        answer.lines.append(f"places of a round: {slots}, for draws at {q:g} of {asked.population}")
     if q < 1:
         answer.lines.append(
             "amplified: holds only for cohorts that the coordinator draws by secret coins"
@@ -73,39 +62,24 @@ def epsilon_of_sampled(
     return answer
 
 
-def epsilon_of_trees(
-    *,
-    noise_multiplier: float,
-    rounds: int,
-    min_separation: int,
-    max_participation: int,
-    restart_rounds: int | None,
-    delta: float,
-) -> Answer:
+def epsilon_of_trees(asked: Epsilon) -> Answer:
     """Answer what rounds of tree noise cost, whoever takes part when.
-
-    Args:
-        noise_multiplier: z of each node.
-        rounds: T.
-        min_separation: Least distance in rounds of two participations.
-        max_participation: Most participations of one person.
-        restart_rounds: Rounds of each tree; None is one tree.
-        delta: δ of the whole run.
 
     Raises:
         ValueError: If a value is missing or out of its range.
     """
     total = Tally()
-    for number, leaves in enumerate(_tree_leaves(rounds, restart_rounds)):
+    leaf_counts = _tree_leaves(asked)
+    for number, leaves in enumerate(leaf_counts):
         leaf = TreeRelease(
-            noise_multiplier=noise_multiplier,
+            noise_multiplier=check_noise_multiplier(asked.noise_multiplier),
             adjacency="zero-out",
-            min_separation=min_separation,
-            max_participation=max_participation,
+            min_separation=check_count(asked.min_separation, "min_separation"),
+            max_participation=check_count(asked.max_participation, "max_participation"),
             tree_number=number,
         )
         total = total.plus(leaf, leaves)
-    return _answer(report_of_tally(total, delta), rounds)
+    return _answer(report_of_tally(total, check_delta(asked.delta)), sum(leaf_counts))
 
 
 def epsilon_of_plan(path: Path, *, second_opinion: str) -> Answer:
@@ -128,44 +102,30 @@ def epsilon_of_plan(path: Path, *, second_opinion: str) -> Answer:
     return answer
 
 
-def delta_of_plan(path: Path) -> float:
-    """Return the δ that a federation's file promises.
-
-    Raises:
-        FederationTablesError: If the file cannot be read.
-        ValueError: If its mode promises nothing that could be computed.
-    """
-    return _promised_delta(path, read_tables(path))
-
-
 def _promised_delta(path: Path, tables: FederationTables) -> float:
     if tables.delta is None:
         raise ValueError(f"{path}: {tables.privacy.guarantee}; there is no epsilon to compute")
     return tables.delta
 
 
-def epsilon_of_ledger(
-    path: Path, *, delta: float | None, run: str | None, head: str | None, second_opinion: str
-) -> Answer:
-    """Answer what a ledger says was spent, after checking its chain.
-
-    Args:
-        path: A coordinator's SQLite store, or its export as JSON.
-        delta: δ of the whole run.
-        run: Run that it must belong to, 32 hex digits; None takes the file's word.
-        head: Digest that its newest entry must have, 64 hex digits; None checks none.
-        second_opinion: Name of the second accountant.
+def epsilon_of_ledger(path: Path, asked: Epsilon) -> Answer:
+    """Answer what a ledger says was spent, after checking its chain; a plan names δ without one.
 
     Raises:
         AccountantsDisagreeError: If two accountants differ.
         LedgerError: If it was changed, or is not the ledger asked about.
         ValueError: If delta is out of its range.
     """
+    delta = asked.delta
+    if asked.plan is not None and delta is None:
+        delta = _promised_delta(asked.plan, read_tables(asked.plan))
     file = read_ledger(path)
-    if run is not None and run.lower() != file.run.lower():
-        raise LedgerOfAnotherRunError(f"{path} is the ledger of run {file.run}, not of run {run}")
-    events = verify_chain(file.entries, run=file.run, head=head)
-    found = report_of_tally(tally(events), check_delta(delta), second_opinion=second_opinion)
+    if asked.run is not None and asked.run.lower() != file.run.lower():
+        raise LedgerOfAnotherRunError(
+            f"{path} is the ledger of run {file.run}, not of run {asked.run}"
+        )
+    events = verify_chain(file.entries, run=file.run, head=asked.head)
+    found = report_of_tally(tally(events), check_delta(delta), second_opinion=asked.second_opinion)
     answer = _answer(found, len(events))
     newest = head_of(file.entries, file.run).hex()
     set_back = sum(entry.clock_set_back_ms > 0 for entry in file.entries)
@@ -177,89 +137,79 @@ def epsilon_of_ledger(
     return answer
 
 
-def noise_for(*, target_epsilon: float, rounds: int, sampling_rate: float, delta: float) -> Answer:
+def noise_for(asked: Noise) -> Answer:
     """Answer the least noise multiplier that keeps a run within ε at δ.
 
     Raises:
         ValueError: If a value is missing or out of its range.
     """
-    z = noise_multiplier_for(target_epsilon, delta, rounds, sampling_rate)
+    epsilon = check_epsilon(asked.target_epsilon, "target_epsilon")
+    delta, rounds = check_delta(asked.delta), check_count(asked.rounds, "rounds")
+    q = check_sampling_rate(asked.sampling_rate)
+    z = noise_multiplier_for(epsilon, delta, rounds, q)
     return Answer(
         figures={
             "noise_multiplier": z,
-            "target_epsilon": target_epsilon,
+            "target_epsilon": epsilon,
             "delta": delta,
             "rounds": rounds,
-            "sampling_rate": sampling_rate,
+            "sampling_rate": q,
         },
         lines=[
             f"noise multiplier {z:g} keeps {in_words(rounds, 'round')} at sampling rate "
-            f"{sampling_rate:g} within epsilon {target_epsilon:g} at delta {delta:g}",
+            f"{q:g} within epsilon {epsilon:g} at delta {delta:g}",
             "noise standard deviation = noise multiplier x sensitivity of the aggregate",
         ],
     )
 
 
-def tree_noise_for(
-    *,
-    target_epsilon: float,
-    rounds: int,
-    min_separation: int,
-    max_participation: int,
-    restart_rounds: int | None,
-    delta: float,
-) -> Answer:
+def tree_noise_for(asked: Noise) -> Answer:
     """Answer the least noise multiplier of each node that keeps trees of noise within ε at δ.
 
     Raises:
         ValueError: If a value is missing or out of its range.
     """
+    leaf_counts = _tree_leaves(asked)
+    epsilon = check_epsilon(asked.target_epsilon, "target_epsilon")
+    delta, rounds = check_delta(asked.delta), sum(leaf_counts)
+    separation = check_count(asked.min_separation, "min_separation")
+    most = check_count(asked.max_participation, "max_participation")
     z = tree_noise_multiplier_for(
-        target_epsilon,
-        delta,
-        _tree_leaves(rounds, restart_rounds),
-        min_separation=min_separation,
-        max_participation=max_participation,
+        epsilon, delta, leaf_counts, min_separation=separation, max_participation=most
     )
     return Answer(
         figures={
             "noise_multiplier": z,
-            "target_epsilon": target_epsilon,
+            "target_epsilon": epsilon,
             "delta": delta,
             "rounds": rounds,
-            "min_separation": min_separation,
-            "max_participation": max_participation,
-            "restart_rounds": restart_rounds,
+            "min_separation": separation,
+            "max_participation": most,
+            "restart_rounds": asked.restart_rounds,
         },
         lines=[
             f"noise multiplier {z:g} keeps {in_words(rounds, 'round')}, one person in at most "
-            f"{max_participation} of them and at least {min_separation} apart, within epsilon "
-            f"{target_epsilon:g} at delta {delta:g}",
+            f"{most} of them and at least {separation} apart, within epsilon "
+            f"{epsilon:g} at delta {delta:g}",
             "noise standard deviation of each node = noise multiplier x sensitivity of the "
             "aggregate",
         ],
     )
 
 
-def sensitivity_of(
-    *,
-    slot_count: int,
-    attention_strength: float,
-    clipping_norm: float,
-    layer_count: int,
-    adjacency: Adjacency,
-    server_step_size: float,
-) -> Answer:
+def sensitivity_of(asked: Sensitivity) -> Answer:
     """Answer how far one person moves the step, and what attention adds to the noise for it.
 
     Raises:
         ValueError: If a value is out of its range, or no bound is proved for it.
     """
+    slot_count, clipping_norm, adjacency = asked.cohort, asked.clipping_norm, asked.adjacency
+    attention_strength, server_step_size = asked.attention_strength, asked.server_step_size
     sensitivity = attentive_sensitivity(
         slot_count=slot_count,
         attention_strength=attention_strength,
         clipping_norms=[clipping_norm],
-        layer_count=layer_count,
+        layer_count=asked.layers,
         adjacency=adjacency,
         server_step_size=server_step_size,
     )
@@ -285,7 +235,7 @@ def sensitivity_of(
             "slot_count": slot_count,
             "attention_strength": attention_strength,
             "clipping_norm": clipping_norm,
-            "layer_count": layer_count,
+            "layer_count": asked.layers,
             "server_step_size": server_step_size,
         },
         lines=lines,
@@ -301,11 +251,11 @@ def price_line(attention_strength: float, price: float) -> str:
     )
 
 
-def _tree_leaves(rounds: int, restart_rounds: int | None) -> list[int]:
+def _tree_leaves(run: BudgetRun) -> list[int]:
     """Return the rounds of each tree in the order of time."""
-    length = check_count(rounds, "rounds")
-    if restart_rounds is not None:
-        length = check_count(restart_rounds, "restart_rounds")
+    length = rounds = check_count(run.rounds, "rounds")
+    if run.restart_rounds is not None:
+        length = check_count(run.restart_rounds, "restart_rounds")
     return [min(length, rounds - first) for first in range(0, rounds, length)]
 
 
