@@ -291,7 +291,6 @@ def test_an_update_of_another_lease_is_never_sent(
         "disk_full",
         "rate_limited",
         "commit_running",
-        "buffer_closed",
     ],
 )
 def test_a_delivery_that_may_succeed_later_is_tried_again(
