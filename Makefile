@@ -7,10 +7,10 @@ SOURCES := $(PACKAGES) tests benchmarks examples
 PROTOS := protos/federation_pb2.py protos/federation_pb2.pyi protos/federation_pb2_grpc.py protos/federation_pb2_grpc.pyi
 
 .DEFAULT_GOAL := help
-.PHONY: help dev demo page test check format bench protos papers clean
+.PHONY: help dev demo page test test-fast check format bench protos papers clean
 
 help: ## Show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
 
 # Every extra but `pitch`: pyworld has no wheels and wants a C compiler, which a fresh machine may lack.
 dev: $(STAMP) ## Make .venv/ with every extra that has wheels
@@ -31,15 +31,19 @@ page: $(STAMP) ## Fetch what the keyboard's page runs models with (needs npm)
 test: $(STAMP) ## Run every test but the slow reproductions
 	$(BIN)/python -m pytest -m 'not papers'
 
+test-fast: $(STAMP) ## Run the tests that are quick (2 minutes)
+	$(BIN)/python -m pytest -m 'not papers and not slow'
+
 papers: $(STAMP) ## Run the slow reproductions of the papers' figures
 	$(BIN)/python -m pytest -m papers
 
-check: $(STAMP) ## Check format, lint, types, import directions and generated code
+check: $(STAMP) ## Check format, lint, types, import directions, generated code and the house's limits
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy $(SOURCES)
 	$(BIN)/lint-imports
 	@$(BIN)/python -P protos/generate.py --check
+	@$(BIN)/python -m benchmarks.house --check
 
 format: $(STAMP) ## Rewrite the sources in the house format
 	$(BIN)/ruff format $(SOURCES)

@@ -1,0 +1,1 @@
+"""Measurements of speed, memory and quality; each module is a command (``--help``)."""

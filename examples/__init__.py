@@ -1,0 +1,1 @@
+"""Programs that show sotto at work with real processes."""

@@ -1,8 +1,22 @@
 """What holds for every test."""
 
+import os
+import shutil
+import tempfile
+
+import pytest
 from hypothesis import settings
 
 # A busy machine, or the first import of a library, is slow and not wrong: nothing here is timed.
 # The same examples every time: what makes a test fail is a change.
 settings.register_profile("sotto", deadline=None, derandomize=True)
 settings.load_profile("sotto")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give all processes of a run one temporary folder, which goes with the run."""
+    if hasattr(config, "workerinput"):  # A worker has the folder from the process that started it.
+        return
+    folder = tempfile.mkdtemp(prefix="sotto-tests-")
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))

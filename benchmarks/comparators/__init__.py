@@ -1,0 +1,1 @@
+"""Peers that benchmarks measure against, each run by its own public interface."""

@@ -1,0 +1,1 @@
+"""Pieces that several benchmarks share, and single measurements of a table."""

@@ -1,0 +1,4 @@
+"""What must survive a restart of a device.
+
+Begin with ``layout``. Loads no torch; each file is whole or absent.
+"""

@@ -1,0 +1,5 @@
+"""What the owner allows: when a device works, how much it sends, what it accepts.
+
+Begin with ``floor`` and ``policy``. Loads no torch. A plan below the floor is refused, with the
+line of ``floor.toml`` that would let it through.
+"""

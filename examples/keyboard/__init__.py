@@ -1,0 +1,1 @@
+"""The demo: five devices train a keyboard, which is exported and typed with."""

@@ -1,0 +1,5 @@
+"""What every graph takes and gives: names, types and shapes of inputs and outputs.
+
+Begin with ``family``. The lowest floor of ``export``: the writer and the runner of a graph agree on
+it here.
+"""

@@ -1,0 +1,4 @@
+"""What is one person's own: signed files, embeddings, tokens.
+
+Begin with ``personal_file``. Loads no torch.
+"""

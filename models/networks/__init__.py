@@ -1,0 +1,5 @@
+"""The families of networks, one file each.
+
+Begin with ``registry``, which builds a network from its settings, and ``flat_parameters``, which
+ties it to the flat vector. Needs torch; knows no task, no client and no file.
+"""

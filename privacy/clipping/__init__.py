@@ -1,0 +1,5 @@
+"""How far one person can move the aggregate: norms, layers and an adaptive clipping norm.
+
+Begin with ``sensitivity``, which proves the bound that every noise mode is calibrated to. Imports
+no other district.
+"""

@@ -1,0 +1,4 @@
+"""One line of figures a round; sums over clients and seeds; pictures.
+
+Begin with ``metrics``. Knows no round and no network.
+"""

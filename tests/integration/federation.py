@@ -5,6 +5,7 @@ import shutil
 import signal
 import socket
 import tempfile
+from functools import cache
 from itertools import count, islice
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -18,7 +19,6 @@ from tests.integration.device import Device, enrol
 from tests.integration.keys import lay_out_keys
 from tests.integration.serving_process import start_serving
 
-_TEMPLATES = Path(tempfile.mkdtemp(prefix="sotto-test-federations-"))
 SETTINGS = """
 seed = 1
 
@@ -194,9 +194,15 @@ class Federation:
 def _found_quickly(root: Path, text: str) -> FederationConfig:
     """Found a federation with keys that an earlier test of this process made."""
     config = parse_config(text, "the test's settings")
-    template = _TEMPLATES / config.schema.sha256.hex()[:16]
+    template = _templates() / config.schema.sha256.hex()[:16]
     if not template.exists():
         found(template, text, [])
     shutil.copytree(template, root)
     (root / "federation.toml").write_text(text)
     return read_config(root / "federation.toml")
+
+
+@cache
+def _templates() -> Path:
+    """Return this process's folder of founded federations; it goes with the run of the tests."""
+    return Path(tempfile.mkdtemp(prefix="federations-"))

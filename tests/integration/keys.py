@@ -2,11 +2,10 @@
 
 import shutil
 import tempfile
+from functools import cache
 from pathlib import Path
 
 from privacy.identities.party import Identity
-
-_POOL = Path(tempfile.mkdtemp(prefix="sotto-test-keys-"))
 
 
 def lay_out_keys(identity: Path, owner: int) -> None:
@@ -16,8 +15,14 @@ def lay_out_keys(identity: Path, owner: int) -> None:
         identity: The folder; made here.
         owner: Number of the party within one test; two parties of a test never share keys.
     """
-    kept = _POOL / str(owner)
+    kept = _pool() / str(owner)
     if not kept.exists():
         Identity.create_requests(kept, "party")
     identity.mkdir(mode=0o700, parents=True)
     shutil.copytree(kept / "pending", identity / "pending")
+
+
+@cache
+def _pool() -> Path:
+    """Return this process's folder of keys; it goes with the run of the tests."""
+    return Path(tempfile.mkdtemp(prefix="keys-"))

@@ -1,0 +1,5 @@
+"""Rules that withstand bad clients: medians, trimmed means, Krum, trimmed attention.
+
+Begin with ``registry``. A cohort is read 1 MiB of each update at a time, so memory does not grow
+with the model.
+"""
