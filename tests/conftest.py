@@ -13,10 +13,12 @@ settings.register_profile("sotto", deadline=None, derandomize=True)
 settings.load_profile("sotto")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Give all processes of a run one temporary folder, which goes with the run."""
     if hasattr(config, "workerinput"):  # A worker has the folder from the process that started it.
         return
-    folder = tempfile.mkdtemp(prefix="sotto-tests-")
+    folder = tempfile.mkdtemp(prefix="sotto-")  # Short: a socket's path has at most 100 bytes.
     os.environ["TMPDIR"] = tempfile.tempdir = folder
+    config.option.basetemp = config.option.basetemp or f"{folder}/t"
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))

@@ -1,4 +1,7 @@
-"""Devices as their owners run them: the command ``sotto-client``, in processes of its own."""
+"""Devices as their owners run them: the command ``sotto-client``, in processes of its own.
+
+Most tests fork them (``tests/integration/forking.py``); ``is_forked=False`` starts the command.
+"""
 
 import os
 import signal
@@ -9,7 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from edge_client.cli import main
 from tests.integration.federation import Federation
+from tests.integration.forking import ForkedCommand
 
 LIMIT_S = 110.0
 Found = TypeVar("Found")
@@ -29,7 +34,7 @@ class RealDevice:
         self.data.mkdir()
         (self.data / "messages.txt").write_text(text * 4)
         self.log = folder.parent / f"{folder.name}.log"
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | ForkedCommand | None = None
 
     def enrol(self, invite: Path, *, keep_warm_s: float = 60.0) -> None:
         done = self.command(
@@ -40,11 +45,15 @@ class RealDevice:
         settings = f"keep_warm_s = {keep_warm_s}\n[policy]\nidle = false\n"
         (self.folder / "client.toml").write_text(settings)
 
-    def start(self, *more: str) -> None:
-        run = [*_CLIENT, "--verbose", "run", str(self.folder), "--data", str(self.data)]
+    def start(self, *more: str, is_forked: bool = True) -> None:
+        arguments = ["--verbose", "run", str(self.folder), "--data", str(self.data)]
+        arguments += ["--device", "cpu", *more]
+        if is_forked:
+            self.process = ForkedCommand(main, arguments, self.log)
+            return
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*run, "--device", "cpu", *more], stdout=log, stderr=subprocess.STDOUT
+                [*_CLIENT, *arguments], stdout=log, stderr=subprocess.STDOUT
             )
 
     def kill(self) -> None:

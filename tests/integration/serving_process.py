@@ -1,12 +1,7 @@
-"""A coordinator in a process of its own, forked from one that has imported everything already.
-
-Importing torch takes seconds on a busy machine, and these tests start a coordinator dozens of
-times. The command itself is started in ``test_operator.py``.
-"""
+"""A coordinator in a process of its own (``tests/integration/forking.py``)."""
 
 import asyncio
 import logging
-import multiprocessing
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -14,16 +9,15 @@ from pathlib import Path
 from server.config.federation import read_config
 from server.records.failpoints import Failpoints
 from server.records.folder import ServerFolder
+from tests.integration.forking import CONTEXT
 
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["server.operating.running"])
 START_TIMEOUT_S = 60.0
 
 
 def start_serving(root: Path, log: Path, failpoint: str | None) -> BaseProcess:
     """Start a coordinator and return when it listens; it dies at the failpoint, if one is given."""
-    ours, theirs = _CONTEXT.Pipe(duplex=False)
-    process = _CONTEXT.Process(target=_serve, args=(root, log, failpoint, theirs), daemon=True)
+    ours, theirs = CONTEXT.Pipe(duplex=False)
+    process = CONTEXT.Process(target=_serve, args=(root, log, failpoint, theirs), daemon=True)
     process.start()
     theirs.close()
     with ours:

@@ -94,7 +94,7 @@ def test_releases_that_come_as_what_changed_end_where_a_simulation_does_though_o
     federation.start()
     devices = make_devices(federation, 2)
     for device in devices:
-        device.start()
+        device.start(is_forked=False)
     await_rounds(federation, 1)
     # The second round may have begun with what was held; the third finds out, and starts whole.
     agent = devices[0].process

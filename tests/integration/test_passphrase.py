@@ -67,7 +67,7 @@ def test_a_device_with_a_passphrase_trains_and_never_shows_it(
     assert all(b"ENCRYPTED" in key.read_bytes() for key in keys)
 
     try:
-        device.start("--passphrase-file", str(secret))
+        device.start("--passphrase-file", str(secret), is_forked=False)
         await_line(device, "train started")
         assert device.process is not None
         agent = device.process.pid

@@ -24,8 +24,8 @@ def test_simulated_and_deployed_rounds_end_in_the_same_bits(
     federation.start()
     devices = make_devices(federation, 3)
 
-    for device in devices:
-        device.start()
+    for index, device in enumerate(devices):
+        device.start(is_forked=index > 0)
     await_rounds(federation, 3)
 
     expected = simulated(federation.config, [device.data for device in devices], rounds=3)
@@ -122,7 +122,7 @@ def test_a_killed_agent_leaves_no_training_process(
     federation = make_federation(cap=1, cohort=2, quorum=1)
     federation.start()
     device = make_devices(federation, 2)[0]
-    device.start()
+    device.start(is_forked=False)
     # The other device never comes, so the round goes on and the training process stays warm.
     await_line(device, "update delivered")
     assert device.process is not None
