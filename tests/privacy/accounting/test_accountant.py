@@ -152,7 +152,7 @@ def test_opacus_gdp_is_refused_and_does_understate() -> None:
         accountant_named("rdp")
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8)
 @given(
     noise_multiplier=st.floats(0.5, 20),
     sampling_rate=st.sampled_from([0.001, 0.01, 0.1, 0.5, 1.0]),
@@ -171,7 +171,7 @@ def test_more_rounds_never_cost_less_and_more_noise_never_more(
     assert epsilon(noise_multiplier * 1.5, rounds) <= here + grid
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6)
 @given(
     noise_multiplier=st.floats(0.5, 10),
     sampling_rate=st.sampled_from([0.001, 0.01, 0.1, 0.5]),
