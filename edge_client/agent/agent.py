@@ -54,7 +54,6 @@ class Agent:
             address: ``host:port`` of the coordinator's device listener.
             ca_certificate: The federation's CA, DER.
             policy: When the device may work.
-            sensors: What the device knows of itself.
             clock: Seconds since 1970 UTC.
         """
         self._device = device

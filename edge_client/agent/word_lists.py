@@ -26,9 +26,6 @@ async def ensure_word_list(
     """Fetch a list that is neither shipped nor kept.
 
     Args:
-        wanted: The plan's list.
-        folder: Folder with the device's word lists.
-        transport: To the coordinator.
         coordinator: Version of its software, as the lease names it.
 
     Raises:

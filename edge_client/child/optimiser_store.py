@@ -42,7 +42,6 @@ def write_optimiser_state(path: Path, state: OptimiserState, *, flush: bool = Tr
     Args:
         path: Where it is kept; its folder must exist.
         state: To be kept.
-        flush: Whether to wait for the disk.
 
     Raises:
         OSError: If the disk is full; what was there is untouched.

@@ -70,7 +70,6 @@ def examples_reader(plan: Plan, word_lists: Path) -> ExamplesReader:
 
     Args:
         plan: Names the task, and the word list where it has one.
-        word_lists: Folder with the device's word lists.
 
     Raises:
         PlanError: If a device has no examples of such a task.

@@ -29,7 +29,6 @@ class OwnSounds:
 
         Args:
             data: Folder of WAV or FLAC files, each beside a text file of its name.
-            vocoder: Says which lengths are allowed.
 
         Raises:
             DatasetError: If there is none, a file is damaged or lacks its other half, or a text

@@ -78,9 +78,6 @@ class SealedExchange:
 
         Args:
             job: The lease, and where the files lie.
-            plan: The job's plan.
-            identity: The device.
-            folder: Knows the coordinator's keys.
         """
         self._job = job
         self._plan = plan

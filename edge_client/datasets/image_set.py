@@ -62,7 +62,6 @@ def labelled(
         pixels: Shape ``(images, height, width, channels)``.
         labels: Shape ``(images,)``.
         class_count: Labels must be below it.
-        source: Named in errors.
 
     Raises:
         DatasetError: If their numbers differ, or a label is out of range.

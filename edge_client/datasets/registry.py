@@ -136,7 +136,6 @@ def load_speech(
     Args:
         name: A key of `SPEECH_SETS`.
         path: As for `load_dataset`; not needed by ``espeak``.
-        clip_settings: Lengths allowed.
         text_settings: What happens to signs without a reading.
 
     Raises:

@@ -121,7 +121,6 @@ def read_clip(clip: Clip, settings: ClipSettings, *, sample_rate_hz: int) -> Ten
     Args:
         clip: A clip of a `SpeechSet`.
         settings: Silence, loudness and the lengths allowed.
-        sample_rate_hz: Rate of the result.
 
     Returns:
         Float32, shape ``(samples,)``.

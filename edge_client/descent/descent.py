@@ -58,7 +58,6 @@ class Descent:
         """Run some local epochs and return the mean of the objective over all their targets.
 
         Args:
-            optimiser: Steps the network.
             epochs: How many; all of the plan's if absent.
             objective: What is minimised; the task's loss if absent.
             only: Names of the parameters that are trained; all if absent.

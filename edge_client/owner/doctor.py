@@ -46,7 +46,6 @@ async def examine(
     """Return a finding for each thing a device needs.
 
     Args:
-        folder: The device's folder.
         now: Seconds since 1970 UTC.
         passphrase: Opens the key files; None where they are not encrypted.
     """

@@ -179,7 +179,6 @@ def write_starting_floor(path: Path, *, accepts_no_guarantee: bool = False) -> N
     """Write a floor for the owner to raise, owner-only; one that is there already stays.
 
     Args:
-        path: Where it goes.
         accepts_no_guarantee: Whether it also accepts noise modes that promise nothing.
     """
     if not path.exists():

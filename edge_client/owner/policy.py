@@ -88,7 +88,6 @@ def decide(policy: PolicySettings, sensors: Sensors, now: float) -> Verdict:
     """Return whether the device may work.
 
     Args:
-        policy: The owner's settings.
         sensors: Read only inside the time window, so that a waiting device stays asleep.
         now: Seconds since 1970 UTC.
     """

@@ -102,7 +102,6 @@ class PersonalHead:
             features: Float32, shape ``(targets, embed)``; not moved.
             generic: Logits of the generic head, shape ``(targets, classes)``; not moved.
             targets: Right classes, int64, shape ``(targets,)``.
-            rate: Step size.
         """
         for value in self._values.values():
             value.requires_grad_(True)

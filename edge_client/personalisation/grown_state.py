@@ -42,7 +42,6 @@ def read_kept_state(path: Path, plan: Plan, layout: StateLayout) -> PersonalStat
     Args:
         path: Where it is kept.
         plan: What is trained now.
-        layout: What its state holds.
 
     Raises:
         PersonalStateError: If the file is damaged, or of no stage of this model and method.

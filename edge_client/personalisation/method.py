@@ -114,11 +114,7 @@ class ClientHalf(Protocol):
         ...
 
     def train(self, client: ClientRound) -> Learnt:
-        """Train one client, and leave in the network what is to be sent and kept.
-
-        Args:
-            client: The client's round.
-        """
+        """Train one client, and leave in the network what is to be sent and kept."""
         ...
 
     def evaluate(self, client: ClientScoring) -> Counts:

@@ -24,7 +24,6 @@ def pull_towards(
 
     Args:
         network: Being trained.
-        schema: Tensors of the anchor.
         anchor: Flat float32, shape ``(elements,)``, on the CPU; read anew at each call, so it may
             move.
         strength: Of the pull, > 0.

@@ -28,9 +28,6 @@ from models.settings.personalisation import (
 def build_client_half(settings: PersonalisationSettings) -> ClientHalf:
     """Return what a device does beyond roles.
 
-    Args:
-        settings: The method.
-
     Raises:
         MissingFaissError: If neighbours are to vote and FAISS is not installed.
     """

@@ -91,9 +91,7 @@ def write_state(
 
     Args:
         path: Where it is kept; its folder must exist.
-        layout: What the state holds.
         state: To be kept.
-        flush: Whether to wait for the disk.
 
     Raises:
         CodecError: If the state does not fit the layout, or holds NaN or infinity.
@@ -107,7 +105,6 @@ def read_state(path: Path, layout: StateLayout) -> PersonalState | None:
 
     Args:
         path: Where it is kept.
-        layout: What the state holds.
 
     Raises:
         PersonalStateError: If the file is damaged, or the model or the method has changed since.

@@ -84,7 +84,6 @@ class ExampleTraining:
         """Run every step of a round.
 
         Args:
-            optimiser: Steps the network.
             stream: The person's text, int64, shape ``(tokens,)``.
             draws: Keys of the coins and of the noise.
 

@@ -86,8 +86,6 @@ class LocalTrainer:
         """Build the plan's network.
 
         Args:
-            plan: What to train.
-            device: Where to train.
             keys: Keys of secret draws; the operating system's outside tests.
 
         Raises:
@@ -132,7 +130,6 @@ class LocalTrainer:
                 ``models.plan.plan.download_schema``; not changed.
             examples: The client's examples; for ``next_word`` an int64 stream, ``(tokens,)``.
             round_number: Round, from 1.
-            client_name: Name given at enrolment.
             optimiser_state: What this client's last round returned; read only where the plan
                 keeps it.
             personal: What this client's last round returned; None before its first.
@@ -225,8 +222,6 @@ class LocalTrainer:
 
         Args:
             parameters: As in ``train``.
-            examples: What is scored.
-            client_name: Name given at enrolment.
             training_examples: What the client trains on; a method may look at them.
             personal: What this client's last round returned; None before its first.
             batch_size: Examples read side by side; changes the speed alone.
@@ -263,7 +258,6 @@ class LocalTrainer:
             parameters: As in ``train``.
             sentences: What the client typed, in words.
             vocabulary: The words of the model's rows.
-            client_name: Name given at enrolment.
             training_examples: What the client trains on; a method may look at them.
             personal: What this client's last round returned; None before its first.
 
@@ -346,7 +340,6 @@ def evaluate_users(
         plan: Names the task and the model.
         parameters: Flat float32, shape ``(elements,)``.
         users: Examples of one person each.
-        device: Where to score.
         batch_size: Texts read side by side; changes the speed alone.
 
     Raises:

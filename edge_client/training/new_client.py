@@ -80,7 +80,6 @@ class NewClientFit:
         Args:
             plan: Names method, model and training.
             hypernetwork: φ of a method that generates tensors; not changed.
-            device: Where to train.
 
         Raises:
             ValueError: If the method generates tensors and there is no hypernetwork.

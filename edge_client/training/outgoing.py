@@ -65,7 +65,6 @@ def outgoing_update(
         tensors: Where each tensor that is sent lies in it.
         travels_as: The plan's ``models.compression.update_format.update_format``.
         round_number: Round, from 1.
-        client_name: Name given at enrolment.
         clipping_norm: This round's, where it changes from round to round; else the plan's.
         residual: What compression lost of this client's last update that counted.
 

@@ -13,12 +13,7 @@ LAST_CEILING_S = 300.0
 
 
 def delays(source: random.Random, *, last_ceiling_s: float = LAST_CEILING_S) -> Iterator[float]:
-    """Yield waits in seconds, without end: uniform draws below 0.25, 0.5, 1, ... seconds.
-
-    Args:
-        source: Where the jitter comes from.
-        last_ceiling_s: The ceiling stops growing here.
-    """
+    """Yield waits in seconds, without end: uniform draws below 0.25, 0.5, 1, ... seconds."""
     ceiling = FIRST_CEILING_S
     while True:
         yield source.uniform(0, ceiling)

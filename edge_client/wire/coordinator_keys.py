@@ -17,7 +17,6 @@ def check_keys(keys: CoordinatorKeys, *, ca: bytes, now: float) -> None:
     """Check that both certificates are the coordinator's and may be used.
 
     Args:
-        keys: The certificates.
         ca: The federation's CA, DER.
         now: Seconds since 1970 UTC.
 
@@ -33,7 +32,6 @@ def take_up_keys(lease: wire.Lease, folder: DeviceFolder, *, now: float) -> None
 
     Args:
         lease: The lease; one of an older coordinator names none.
-        folder: The device's folder.
         now: Seconds since 1970 UTC.
 
     Raises:

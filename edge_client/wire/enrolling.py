@@ -157,9 +157,7 @@ async def renew_certificates(
     """Exchange all three certificates, and fetch the coordinator's current ones.
 
     Args:
-        folder: The device's folder.
         ca_certificate: The federation's CA, DER.
-        transport: To the coordinator.
         now: Seconds since 1970 UTC.
         passphrase: Encrypts the new key files, as it does the current ones.
 

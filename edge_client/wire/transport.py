@@ -142,7 +142,6 @@ class Transport:
 
         Args:
             lease: Whose model.
-            part: Which part.
             total_bytes: Its size, as the lease says.
             target: File to write.
             base_sha256: The release that it is to lead from; empty for a whole one.
@@ -179,9 +178,6 @@ class Transport:
         """Send the part of a sealed update that the coordinator lacks.
 
         Args:
-            nonce: The lease.
-            message_id: Names the sealed update.
-            sealed: Its file.
             count: Told how many bytes were handed to the connection, also if it breaks.
         """
         total = sealed.stat().st_size
@@ -211,7 +207,6 @@ class Transport:
         """Return what a plan to fit asked for; repeats get the same answer.
 
         Args:
-            nonce: The lease's.
             sealed: The embedding; empty under a plan of kind ``fit_personal``.
         """
         request = wire.SendEmbeddingRequest(lease_nonce=nonce, sealed=sealed)
@@ -269,8 +264,6 @@ def encoded_chunks(file: RawIOBase | BufferedIOBase, nonce: bytes, offset: int) 
 
     Args:
         file: The sealed update; best opened without a buffer of its own.
-        nonce: The lease.
-        offset: Where the file stands.
     """
     head = wire.UploadChunk(lease_nonce=nonce, offset=offset).SerializeToString()
     memory = memoryview(bytearray(PREFIX_BYTES + PIECE_BYTES))

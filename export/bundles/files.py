@@ -41,7 +41,6 @@ def write_files(target: Path, files: Mapping[str, bytes]) -> None:
 
     Args:
         target: A folder that does not exist yet, or a ``.zip``, which is replaced in one step.
-        files: Contents by plain file name.
 
     Raises:
         BundleError: If the target cannot be made there.
@@ -79,7 +78,6 @@ def open_files(source: Path, allowed: Collection[str]) -> BundleFiles:
     """Open a bundle's folder or ``.zip``.
 
     Args:
-        source: Where it is.
         allowed: Names a bundle may hold.
 
     Raises:

@@ -90,7 +90,6 @@ def write_bundle(
     Args:
         target: New folder, or a ``.zip``, which is replaced in one step.
         manifest: With the digests of the files.
-        files: All that the manifest pins.
         signed_with: The coordinator, whose signature then covers every file.
 
     Raises:

@@ -210,8 +210,6 @@ class BundleManifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_fie
         """Check that a graph has room for its weights: elsewhere they would escape its hash.
 
         Args:
-            name: The graph's file.
-            elements: Parameters that it holds.
             is_rounded: Whether they are of one byte each.
             tables: Numbers beside them that follow from the settings.
 

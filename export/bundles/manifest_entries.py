@@ -48,8 +48,6 @@ def decode_versioned(
     """Decode what a file says of itself, strictly, its format version first.
 
     Args:
-        encoded: JSON.
-        kind: What to decode.
         readable: Versions that can be read, rising.
         what: Name of the version, for the error.
         older: What is too old where its version is, for the error.

@@ -58,8 +58,6 @@ def check_signature(
     """Check a coordinator's signature.
 
     Args:
-        message: What was signed.
-        signature: The signature.
         certificate: Certificate of the key, X.509 DER.
         purpose: What must have been signed.
         authority: The authority's certificate, DER; None leaves the certificate unchecked.

@@ -40,7 +40,6 @@ def signed_files(
 
     Args:
         manifest: The manifest's bytes.
-        contents: The files that it pins.
         signed_with: The coordinator, whose signature then covers every file.
     """
     files = {MANIFEST_FILE: manifest, **contents}
@@ -56,7 +55,6 @@ def read_manifest(files: BundleFiles, *, authority: bytes | None) -> tuple[bytes
     """Return a manifest's bytes and who signed them; None if nobody did.
 
     Args:
-        files: An opened bundle.
         authority: Certificate of the federation's authority, DER. If given, there must be a
             signature by a coordinator that it certified.
 

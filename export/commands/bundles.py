@@ -65,7 +65,6 @@ def export_release(
         vocoder: Source of the vocoder whose latest release goes beside a voice; None for none. With
             an authority it must be signed by its coordinator, too.
         authority: ``authority.crt``; None takes the coordinator's, if that is the source.
-        passphrase_file: Opens the coordinator's keys.
 
     Raises:
         ValueError: If the release, its model or the target is refused.
@@ -123,7 +122,6 @@ def quantise(
         sign_as: The folder of the coordinator that is to sign; None for nobody.
         authority: ``authority.crt``: refuse a source that its coordinator did not sign; None takes
             that of the coordinator who is to sign, who vouches for nothing else.
-        passphrase_file: Opens the coordinator's keys.
 
     Raises:
         ValueError: If the bundle or the target is refused.

@@ -57,7 +57,6 @@ def export_personal(source: Path, target: Path, options: PersonalOptions) -> Rep
         source: Folder of a coordinator, of a simulated run, or of one release; or everyone's
             bundle, onto which goes what a device published.
         target: New folder, or a ``.zip``.
-        options: What to export.
 
     Raises:
         ValueError: If the source, the client or the target is refused.

@@ -10,9 +10,7 @@ def write_ranking(writer: GraphWriter, logits: str, vocabulary_size: int) -> Non
     """Write what follows the scores of the words after the last token: all three outputs.
 
     Args:
-        writer: The graph so far.
         logits: The value with the scores, shape ``(batch, vocab)``.
-        vocabulary_size: Words.
     """
     writer.input(TOP_K, [1], np.int64)
     writer.node("LogSoftmax", logits, named=DISTRIBUTION, axis=-1)

@@ -42,7 +42,6 @@ class TransformerGraph(NamedWeights):
 
         Args:
             tensors: Parameters that are not personal, by state-dict name, in their shapes.
-            personal: Names of those that are inputs.
             precision: How matrices are stored and multiplied.
 
         Raises:

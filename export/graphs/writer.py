@@ -60,7 +60,6 @@ class GraphWriter:
 
         Args:
             weights: Shape of every weight, by name.
-            personal: Names of those that are inputs.
             precision: How the others are stored and multiplied.
         """
         self._shapes = dict(weights)
@@ -77,7 +76,6 @@ class GraphWriter:
         """Return the checked graph with its weights.
 
         Args:
-            name: What the graph is called.
             tensors: Every weight that is not personal, by name, in its shape.
             metadata: Texts that a runtime reads beside the graph.
 
@@ -148,10 +146,7 @@ class GraphWriter:
         """Write a node with one output.
 
         Args:
-            operator: Its operator.
-            inputs: Values it reads.
             named: What its value is called; None takes a name of its own.
-            attributes: The operator's.
         """
         return self.nodes(operator, *inputs, named=(named or self._fresh(operator),), **attributes)[
             0

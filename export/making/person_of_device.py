@@ -60,11 +60,8 @@ def encode_person(
     """Return a person's manifest and adapter.
 
     Args:
-        made_for: What they are to fit.
-        client: Whose they are.
         tensors: All that is the person's own, by state-dict name and in schema order.
         resting: How they are kept.
-        origin: Who made them.
 
     Raises:
         ExportError: If the model's family cannot be exported.
@@ -90,10 +87,8 @@ def check_published(
     """Check that what a device published is its part of a model.
 
     Args:
-        published: What the device published.
         schema: Every tensor of the model, with its role.
         run: Identifier of the run, 32 hex digits.
-        method: Personalisation method.
         whose: Whose model it is to fit, for the error, such as ``the release's``.
 
     Raises:
@@ -127,11 +122,8 @@ def own_tensors(
     """Return all that is a person's own under a bundle, in schema order.
 
     Args:
-        manifest: Everyone's bundle's.
         published: What the person's device published, its signature checked.
         generated: What the coordinator made for the person
-        (``export.making.person_of_release.export_generated``),
-            its signature checked; None where the method makes nothing.
 
     Raises:
         BundleError: If the bundle takes nothing of a person, or what was made is of another run,

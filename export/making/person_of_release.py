@@ -74,7 +74,6 @@ def export_published(
 
     Args:
         release: The release, as ``read_release`` gives it.
-        published: What the device published.
         target: New folder, or a ``.zip``.
         resting: How the tensors are kept.
         signed_with: The coordinator, to sign the file.
@@ -103,7 +102,6 @@ def export_generated(
 
     Args:
         release: The release, as ``read_release`` gives it.
-        client: Whose it is.
         target: New folder, or a ``.zip``.
         signed_with: The coordinator, to sign the file.
 

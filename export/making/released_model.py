@@ -79,7 +79,6 @@ def export_bundle(
     one person's); everything else is in them.
 
     Args:
-        kind: What to make of it.
         release: The release, as ``read_release`` gives it.
         target: New folder, or a ``.zip``, which is replaced in one step.
         client: Whose model is to be whole in the bundle; None leaves out what is each person's own.

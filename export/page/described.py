@@ -23,9 +23,6 @@ def describe(
     """Return what the page needs to know of one version.
 
     Args:
-        version: Its name.
-        manifest: What it is.
-        graph: Its loaded graph.
         ranking: What ranks its words; says which are never suggested.
         own_part: What `personal_file` makes of the person's own part; None if there is none.
     """
@@ -46,8 +43,6 @@ def describe_voice(
     """Return what the page needs to know of the voice that is served.
 
     Args:
-        version: Its name.
-        manifest: What it is.
         voices: Names of the voices that the person may ask for.
         has_own_part: Whether there is a file of the person's own part.
     """

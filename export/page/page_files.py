@@ -74,7 +74,6 @@ def page_files(source: Source, runtime: Mapping[str, bytes]) -> dict[str, PageFi
     """Return all files of the page by their addresses, relative to it.
 
     Args:
-        source: Where the page finds a keyboard.
         runtime: onnxruntime's files; none makes a page that says how they are fetched.
     """
     files = {

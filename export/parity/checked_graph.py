@@ -82,7 +82,6 @@ class Check(Protocol):
 
         Args:
             parameters: All, a person's own among them, flat float32 in schema order.
-            tolerance: Largest difference allowed.
 
         Raises:
             ParityError: If they disagree, or torch is missing.
@@ -101,7 +100,6 @@ def make_graphs(
     Args:
         settings: The model's settings.
         tensors: Parameters that are not personal, by state-dict name.
-        personal: Names of the others.
         precision: How matrices are stored and multiplied; a vocoder has float32 alone.
 
     Raises:

@@ -48,9 +48,7 @@ def check_voice(
 
     Args:
         graphs: With a person's tensors if they take any.
-        settings: The voice's.
         parameters: All of them, flat float32 in schema order, the same person's among them.
-        tolerance: Largest difference allowed.
 
     Raises:
         ParityError: If they differ by more, or torch is missing.

@@ -55,7 +55,6 @@ def check_parity(
     """Compare the graph with torch and return by how much they differ at most.
 
     Args:
-        graph: The exported graph.
         settings: The model's settings.
         parameters: Flat float32 in schema order, shape ``(elements,)``.
         shapes: The ``(batch, time)`` shapes to compare.

@@ -187,7 +187,6 @@ def write_people_file(
         target: A ``.zip``, which is replaced in one step, or a new folder.
         manifest: With the digests of the contents.
         contents: As ``encode_people`` gives them.
-        signed_with: The coordinator.
 
     Raises:
         BundleError: If the target cannot be made there.

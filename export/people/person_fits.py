@@ -26,8 +26,6 @@ def check_fits(made: MadeForBundle, bundle: BundleManifest, *, whose: str) -> No
     """Check a file against the bundle that it is to be used with.
 
     Args:
-        made: The file's manifest.
-        bundle: The bundle's.
         whose: What the file is, for the error, such as ``device-0001's file``.
 
     Raises:

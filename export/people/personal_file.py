@@ -125,7 +125,6 @@ def write_personal_file(
         target: A ``.zip``, which is replaced in one step, or a new folder.
         manifest: With the digest of the adapter.
         adapter: Its bytes.
-        signed_with: The coordinator.
 
     Raises:
         BundleError: If the target cannot be made there.

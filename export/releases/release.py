@@ -90,7 +90,6 @@ def read_release(folder: Path, *, authority: bytes | None = None) -> Release:
     release's, however often a running coordinator moves the pointer meanwhile.
 
     Args:
-        folder: The release's folder.
         authority: Certificate of the federation's authority, DER. If given, the release must be
             signed by a coordinator that it certified.
 

@@ -95,7 +95,6 @@ class NextWords:
 
         Args:
             graph: The loaded graph; may be shared.
-            vocabulary: The words of its rows.
             slot_count: Most suggestions at a time, at least 1.
             index: The index of the vocabulary, where many texts share one; made if absent.
 

@@ -68,7 +68,6 @@ class PersonalCache:
         """Count the words of a finished text; numbers and addresses are no words.
 
         Args:
-            text: What the person typed and sent.
             never: Words, lower-case, that are not counted.
         """
         for sentence in split_sentences(text):

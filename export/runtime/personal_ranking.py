@@ -30,7 +30,6 @@ class PersonalRanking:
 
         Args:
             vocabulary: The words of the model's rows.
-            index: Their index.
             cache: The person's own words, read at every call; None for none.
             cache_share: l of the mixture, in [0, 1): how much the person's own words count.
             blocked: Words, lower-case, that are never suggested, whoever typed them.

@@ -85,7 +85,6 @@ class Keyboard:
 
         Args:
             graph: The person's model.
-            vocabulary: The words of its rows.
             languages: BCP 47 tags of the word list, as in the bundle's manifest.
             cache: The person's own words, shared by all their text fields; None for none.
             cache_share: How much they count, in [0, 1).
@@ -124,7 +123,6 @@ class Keyboard:
         """Take the words of a finished text into the person's own, unless it is incognito.
 
         Args:
-            text: What the person typed and sent.
             incognito: Whether nothing of it may be kept.
         """
         if not incognito:

@@ -47,7 +47,6 @@ async def serve(folder: ServingFolder, *, announce: Callable[[str], None]) -> No
     """Serve a folder until SIGTERM or SIGINT; requests under way are answered first.
 
     Args:
-        folder: The serving folder.
         announce: Called with the server's URL as soon as it answers.
 
     Raises:

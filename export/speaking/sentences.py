@@ -21,7 +21,6 @@ def sentences(text: str, settings: SpeechTextSettings, *, longest: int) -> list[
 
     Args:
         text: Written English.
-        settings: Characters that the voice reads.
         longest: Most characters that it takes at once.
 
     Raises:

@@ -110,7 +110,6 @@ class SoundEncoder:
 
         Args:
             sample_rate_hz: Samples a second.
-            wanted: The format.
 
         Raises:
             SoundFormatError: As ``check_format``.
@@ -211,7 +210,6 @@ def encode_sound(sound: NDArray[np.float32], sample_rate_hz: int, wanted: SoundF
     Args:
         sound: In [-1, 1], shape ``(samples,)``; what is beyond is clipped.
         sample_rate_hz: Samples a second.
-        wanted: The format.
 
     Raises:
         SoundFormatError: As ``check_format``.

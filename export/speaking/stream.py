@@ -42,9 +42,7 @@ class SoundStream:
         """Begin without a frame.
 
         Args:
-            settings: The voice's.
             finish: Its post-net, batch axis and all.
-            vocoder: Makes the sound.
             speed: How much faster than the voice learnt to speak.
         """
         mels = settings.mel.mel_count
@@ -165,7 +163,6 @@ def retimed(log_mels: Array, speed: float, count: int) -> Array:
     Args:
         log_mels: Shape ``(frames, mel)``.
         speed: Above 0.
-        count: How many of the new frames.
 
     Returns:
         Shape ``(count, mel)``: between two frames is a mixture of both, after the last that one.

@@ -101,8 +101,6 @@ class Voice:
         """Take loaded graphs.
 
         Args:
-            graphs: The voice's.
-            settings: What they were built from.
             vocoder: Makes the sound; None leaves it to Griffin-Lim.
         """
         self._graphs = graphs

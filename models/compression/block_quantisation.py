@@ -36,7 +36,6 @@ class BlockQuantisation:
         """Choose a size.
 
         Args:
-            bits: Bits of a number.
             block_size: Values that share a scale; a power of two that divides ``PIECE_ELEMENTS``.
         """
         self._bits = bits

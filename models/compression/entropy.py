@@ -48,7 +48,6 @@ def squeeze(coded: memoryview, before: int) -> bytes:
     """Return a part squeezed and filled up.
 
     Args:
-        coded: What a coder wrote.
         before: Bytes of the payload in front of it, which count towards the common size.
     """
     import zstandard

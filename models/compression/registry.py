@@ -13,9 +13,6 @@ from privacy.foundation.removed_settings import check_removed
 def build_value_coder(settings: CompressionSettings) -> ValueCoder:
     """Return what writes and reads the values of an update.
 
-    Args:
-        settings: How they travel.
-
     Raises:
         ValueError: If they would travel in a form that was removed.
     """

@@ -44,7 +44,6 @@ def delta_sha256(schema: Schema, base_sha256: bytes | None) -> bytes:
     So that a way from one release is never taken for that from another, nor for a whole model.
 
     Args:
-        schema: What the release holds.
         base_sha256: Digest of the flat parameters that the way starts from; None for nothing.
     """
     return hashlib.sha256(_HEADER.magic + schema.sha256 + (base_sha256 or bytes(32))).digest()
@@ -80,7 +79,6 @@ def decode_delta(
     """Return what a payload leads to, float32, shape ``(elements,)``.
 
     Args:
-        schema: What it holds.
         base: As given to ``encode_delta``.
         payload: From a sender who is known; its digest is the caller's to compare.
         step: As given to ``encode_delta``.

@@ -80,7 +80,6 @@ class UpdateFormat(Protocol):
 
         Args:
             update: Float32, shape ``(elements,)``, in schema order.
-            seed: Of the draws that round it.
 
         Raises:
             CodecError: If it does not fit the schema, is not finite, or cannot be written so.
@@ -137,8 +136,6 @@ class CompressedFormat:
         """Take a plan's settings.
 
         Args:
-            schema: What an update holds.
-            settings: How it travels.
             told_count: Elements at its end that travel as they are.
 
         Raises:
@@ -220,9 +217,7 @@ class LayerGroupFormat:
         """Take the tensors of one group.
 
         Args:
-            schema: What an update holds.
             group: Those of its tensors that are sent.
-            settings: How they travel.
             told_count: Elements at its end that travel as they are.
         """
         self.schema = schema

@@ -59,7 +59,6 @@ def recording(network: nn.Module, batch: int, time: int) -> Iterator[list[Parame
 
     Args:
         network: Accepted by ``check_recordable``; every example starts from a fresh state.
-        batch: Examples in the batch.
         time: Tokens of each, padding included.
 
     Raises:

@@ -127,7 +127,6 @@ def vocabulary_chunks(tokens: int, vocab: int) -> list[slice]:
     """Split the tokens into near-equal ranges of at most ``CHUNK_ELEMENTS`` logits each.
 
     Args:
-        tokens: Number of tokens.
         vocab: Logits of one token; a vocabulary larger than a chunk is taken token by token.
     """
     most = max(1, CHUNK_ELEMENTS // vocab)

@@ -56,7 +56,6 @@ def draw_scaled(network: nn.Module, generator: torch.Generator) -> None:
 
     Args:
         network: Its parameters of other kinds stay as they are; changed in place.
-        generator: Source of the draws.
     """
     for module in network.modules():
         match module:

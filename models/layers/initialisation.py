@@ -15,7 +15,6 @@ def draw_layers(network: nn.Module, generator: torch.Generator) -> None:
 
     Args:
         network: Changed in place.
-        generator: Source of the draws.
     """
     for module in network.modules():
         match module:
@@ -35,7 +34,6 @@ def draw_glorot(network: nn.Module, generator: torch.Generator) -> None:
 
     Args:
         network: Its matrices are linear layers and tables; changed in place.
-        generator: Source of the draws.
     """
     for name, parameter in network.named_parameters():
         if parameter.ndim > 1:

@@ -83,7 +83,6 @@ class _Recurrence(torch.autograd.Function):
         """Return the states after each token, shape ``(time, batch, hidden)``.
 
         Args:
-            ctx: Keeps what the backward pass reads.
             inputs: W_i x + b_i, shape ``(time, batch, 3 * hidden)``.
             first: State before the window, shape ``(batch, hidden)``.
             weight: W_h, shape ``(3 * hidden, hidden)``.

@@ -46,7 +46,6 @@ def grow(values: Tensor, before: Plan, after: Plan, part: PlanPart) -> Tensor:
 
     Args:
         values: Flat float32 in the layout of ``part(before)``; not changed.
-        before: The plan of their stage.
         after: The plan of the same run at the same or a later stage.
         part: Which tensors they are; a tensor is in it at every stage or at none.
 

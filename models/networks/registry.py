@@ -139,7 +139,6 @@ def build_network(settings: ModelSettings, device: torch.device | str = "cpu") -
 
     Args:
         settings: The model's settings.
-        device: Where the parameters lie.
     """
     with torch.device(device), _Undrawn():
         network = _network(settings)

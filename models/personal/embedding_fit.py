@@ -68,7 +68,6 @@ def fit_embedding(
         trainings: Called with each epoch's number, from 1, for the trainings that make up one
             pass over the examples: a single one over all of them steps as a round of the server's
             does, one a batch descends through the hypernetwork batch by batch.
-        settings: Epochs and steps.
         after_epoch: Called with the epoch's number and the client's tensors after it, flat
             float32, shape ``(generated elements,)``: to record an accuracy.
 

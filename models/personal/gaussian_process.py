@@ -55,7 +55,6 @@ def known_points(
     Args:
         features: Of any length and float type, shape ``(known, embed)``; gradients flow through.
         is_left: Bool, shape ``(known,)``.
-        settings: The kernel.
 
     Raises:
         ValueError: If there is no point, or the shapes differ.
@@ -77,7 +76,6 @@ def rbf_kernel(left: Tensor, right: Tensor, settings: GaussianProcessSettings) -
     Args:
         left: Shape ``(m, embed)``.
         right: Shape ``(n, embed)``.
-        settings: The scales.
 
     Returns:
         Shape ``(m, n)``.
@@ -96,8 +94,6 @@ def draw_precisions(
     One step draws the latent values f given ω, then ω given f.
 
     Args:
-        known: What the process conditions on.
-        chain_count: Chains side by side.
         step_count: Steps of each.
         generator: Source of the draws, on the device of the points.
 
@@ -132,10 +128,8 @@ def side_probabilities(
     and the right side has the rest, as in the authors' code; then chains are averaged.
 
     Args:
-        known: What the process conditions on.
         precisions: From ``draw_precisions``, shape ``(chains, known)``.
         queries: Features, shape ``(queries, embed)``; gradients flow through.
-        settings: The kernel.
 
     Returns:
         Float64 in (0, 1), shape ``(queries, 2)``; rows sum to 1.

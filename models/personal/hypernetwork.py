@@ -76,7 +76,6 @@ class Hypernetwork:
         """Make a hypernetwork with every parameter zero.
 
         Args:
-            settings: Widths and kind of output.
             generated: Tensors to generate, at least one.
 
         Raises:
@@ -101,7 +100,6 @@ class Hypernetwork:
         """Draw every parameter.
 
         Args:
-            generator: Source of the draws.
             initial: What the generated tensors would start as in one model for everyone, flat
                 float32, shape ``(generated elements,)``: the bases of ``mixture``.
 
@@ -130,7 +128,6 @@ class Hypernetwork:
             generated: Tensors to generate; those generated so far are among them.
             initial: What they start as in one model for everyone, flat float32, shape
                 ``(generated elements,)``; only the new ones are looked at.
-            generator: Source of the new layers' draws.
 
         Raises:
             ValueError: If a tensor is missing or of another shape, or ``initial`` does not fit.

@@ -26,9 +26,7 @@ def generate(
     Args:
         phi: The hypernetwork's own tensors by name, in the shapes of ``hypernetwork_schema`` and as
             its layers use them (``Hypernetwork.used_phi``).
-        settings: Widths and kind of output.
         embedding: z_i, float32, shape ``(embedding_size,)``.
-        tensor_count: How many tensors are generated.
     """
     hidden = embedding
     for index in range(HIDDEN_LAYER_COUNT):

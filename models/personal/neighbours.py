@@ -43,7 +43,6 @@ def stored_places(example_count: int, capacity: float, generator: torch.Generato
     """Draw which of a client's examples are stored, in rising order.
 
     Args:
-        example_count: Training examples of the client.
         capacity: Share of them that is stored, rounded up, in (0, 1].
         generator: Source of the draw; not used where everything is stored.
 

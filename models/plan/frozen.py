@@ -18,7 +18,6 @@ def check_frozen(settings: PersonalisationSettings, schema: Schema, names: Colle
     """Check that tensors can be frozen.
 
     Args:
-        settings: The personalisation method.
         schema: Every tensor of a model.
         names: As ``freeze``.
 

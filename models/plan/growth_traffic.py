@@ -29,7 +29,6 @@ def traffic_share_of_model(
     """Return a whole model's traffic over that without growth.
 
     Args:
-        settings: The schedule.
         growing_bytes: Parameters of all L layers.
         fixed_bytes: Parameters that are there from the first round.
 
@@ -65,7 +64,6 @@ def describe_growth(settings: GrowthSettings, model: msgspec.Struct, schema: Sch
     """Return the stages in words, and the bytes that they save a device.
 
     Args:
-        settings: The schedule.
         model: Settings of the whole model, as it is after the last stage.
         schema: Every tensor of that model, with its role.
 

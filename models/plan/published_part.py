@@ -72,9 +72,7 @@ def encode_published(
     """Return the file's bytes.
 
     Args:
-        record: What it is.
         tensors: The personal tensors by state-dict name, finite.
-        device: Signs it.
 
     Raises:
         TensorFileError: If a tensor is not finite float32.

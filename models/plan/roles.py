@@ -34,7 +34,6 @@ def assign_roles(settings: PersonalisationSettings, schema: Schema) -> Schema:
     Who speaks is personal under every method: a voice's speaker is its client.
 
     Args:
-        settings: The method.
         schema: A model's tensors, every one ``shared``.
 
     Raises:
@@ -76,10 +75,6 @@ def check_local_epochs(settings: PersonalisationSettings, local_epochs: int) -> 
 
 def check_task(settings: PersonalisationSettings, task: str) -> None:
     """Check that the method can predict what the task asks for.
-
-    Args:
-        settings: The method.
-        task: Name in the task registry.
 
     Raises:
         ValueError: If it cannot; says why.

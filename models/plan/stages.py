@@ -43,7 +43,6 @@ def next_stage(plan: Plan, round_number: int) -> Plan | None:
     """Return the plan of the stage after a plan's own, if a round is of a later one; else None.
 
     Args:
-        plan: Of a finished round.
         round_number: Round that is to be held next, from 1.
 
     Raises:

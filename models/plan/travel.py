@@ -17,7 +17,6 @@ def describe_travel(
     """Return the method, what of the model is shared, generated and personal, and updates' form.
 
     Args:
-        settings: The method.
         schema: Every tensor of the model, with its role.
         compression: In which form updates travel; None for float32.
     """

@@ -23,11 +23,7 @@ looked up, by name."""
 
 
 def word_count(model: msgspec.Struct) -> int | None:
-    """Return how many words a model predicts; None if it predicts something else.
-
-    Args:
-        model: Settings of any family.
-    """
+    """Return how many words a model predicts; None if it predicts something else."""
     if isinstance(model, GruLmSettings | TransformerLmSettings):
         return model.vocabulary_size
     return None
@@ -37,8 +33,6 @@ def check_words(task: str, model: msgspec.Struct, size: int | None) -> None:
     """Check that a task which needs words has a model and a list of them, and no other has.
 
     Args:
-        task: Name in the task registry.
-        model: Settings of any family.
         size: Words of the list; None where there is none.
 
     Raises:

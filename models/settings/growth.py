@@ -52,7 +52,6 @@ def growth_stage(settings: GrowthSettings, round_number: int) -> int:
     Where c does not divide T, stages differ in length by one round at most.
 
     Args:
-        settings: The schedule.
         round_number: Counted from 1; beyond T it is the last stage's.
 
     Raises:

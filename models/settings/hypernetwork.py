@@ -123,12 +123,7 @@ def embedding_schema(settings: HypernetworkSettings) -> Schema:
 
 
 def hypernetwork_schema(settings: HypernetworkSettings, generated: Schema) -> Schema:
-    """Return the hypernetwork's own tensors, φ, in the order of its flat vector.
-
-    Args:
-        settings: Widths and kind of output.
-        generated: The tensors that it generates.
-    """
+    """Return the hypernetwork's own tensors, φ, in the order of its flat vector."""
     width = settings.hidden_size
     layers = [(width, settings.embedding_size), *[(width, width)] * HIDDEN_LAYER_COUNT]
     # ReLUs stand between: every other place of the sequence.

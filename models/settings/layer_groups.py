@@ -29,9 +29,7 @@ def check_layer_groups(
     """Check that layers can be trained in turn.
 
     Args:
-        settings: How updates travel.
         schema: The tensors that are trained.
-        personalisation: The method.
         privacy: Noise mode and clipping.
         keeps_optimiser: Whether devices keep their optimiser's state between rounds.
         hides_examples: Whether ``training.example_privacy`` is set.
@@ -60,7 +58,6 @@ def layer_groups(schema: Schema, count: int) -> tuple[Schema, ...]:
 
     Args:
         schema: The tensors that are trained.
-        count: Number of groups.
 
     Raises:
         ValueError: If there are fewer layers than groups.
@@ -94,7 +91,6 @@ def group_of_round(schema: Schema, count: int, round_number: int) -> Schema:
 
     Args:
         schema: The tensors that are trained.
-        count: Number of groups.
         round_number: Round, from 1; groups take turns in their order.
 
     Raises:

@@ -41,7 +41,6 @@ def sound_of_mel(
 
     Args:
         log_mels: Natural logarithms, shape ``(frames, mel)``, at least two frames.
-        settings: The transform and the channels.
         draws: Draws the first phases.
         iterations: Steps of the search for phases; 0 leaves the drawn ones.
 
@@ -74,7 +73,6 @@ def griffin_lim(
     Args:
         amplitudes: Shape ``(frames, bins)``, at least two frames.
         turns: First phases, in whole turns, of the same shape.
-        settings: The transform.
         iterations: Steps of the search; 0 leaves the first phases.
 
     Returns:

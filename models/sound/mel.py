@@ -23,7 +23,6 @@ def magnitudes(samples: Tensor, settings: MelSettings) -> Tensor:
 
     Args:
         samples: Mono sound, shape ``(*batch, samples)``; floating point.
-        settings: The transform.
 
     Returns:
         Shape ``(*batch, bins, frames)`` with ``1 + samples // hop_size`` frames.
@@ -59,7 +58,6 @@ def log_mel(samples: Tensor, settings: MelSettings) -> Tensor:
 
     Args:
         samples: Mono sound in [-1, 1], shape ``(*batch, samples)``.
-        settings: The transform and the channels.
 
     Returns:
         Natural logarithms, at least ln(floor), shape ``(*batch, mel, frames)``.

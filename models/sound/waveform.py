@@ -35,8 +35,6 @@ def resample(samples: Tensor, from_hz: int, to_hz: int) -> Tensor:
 
     Args:
         samples: Shape ``(samples,)``, float32.
-        from_hz: Its rate.
-        to_hz: The rate wanted.
 
     Returns:
         Shape ``(samples * to_hz / from_hz, to the nearest,)``.
@@ -61,7 +59,6 @@ def trim_silence(samples: Tensor, sample_rate_hz: int, settings: ClipSettings) -
 
     Args:
         samples: Shape ``(samples,)``.
-        sample_rate_hz: Its rate.
         settings: What silence is, and the margin.
 
     Raises:
@@ -82,7 +79,6 @@ def set_loudness(samples: Tensor, sample_rate_hz: int, settings: ClipSettings) -
 
     Args:
         samples: Shape ``(samples,)``.
-        sample_rate_hz: Its rate.
         settings: What silence is, and the level.
 
     Raises:

@@ -39,8 +39,6 @@ class FeatureTask(Task[ExamplesT_contra, BatchT], Protocol[ExamplesT_contra, Bat
 
         Args:
             network: Says how much one batch may hold; in evaluation mode.
-            examples: One person's.
-            batch_size: Changes the speed alone.
         """
         ...
 
@@ -58,7 +56,6 @@ def feature_task(task: Task[Any, Any], method: str) -> FeatureTask[Any, Any]:
     """Return the task, which gives features and classes.
 
     Args:
-        task: The plan's.
         method: The personalisation method that needs it; named in the refusal.
 
     Raises:

@@ -89,7 +89,6 @@ def keystroke_savings(
 
     Args:
         network: Left in evaluation mode.
-        vocabulary: The words of the network's rows.
         users: Sentences of one person each, in words.
         scores: What ranks the words; the network's own output layer if absent.
         batch_size: Texts read side by side; changes the speed alone.

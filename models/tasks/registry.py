@@ -50,7 +50,6 @@ class Task(Protocol[ExamplesT_contra, BatchT]):
 
         Args:
             examples: One person's examples, checked.
-            training: Sizes of a batch.
             network: Says how much one batch may hold.
             generator: Draws the order.
         """
@@ -79,7 +78,6 @@ class Task(Protocol[ExamplesT_contra, BatchT]):
         Args:
             network: Left in evaluation mode.
             users: Examples of one person each, never mixed.
-            batch_size: Texts read side by side.
         """
         ...
 

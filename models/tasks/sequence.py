@@ -56,10 +56,8 @@ def draw_pairs(
 
     Args:
         rule: How targets follow from sources.
-        count: Pairs.
         symbol_count: Symbols of the model, the three special ones included.
         lengths: Shortest and longest source, in symbols.
-        generator: Draws the sources.
         dictionary_seed: Decides the dictionary of ``translate``.
 
     Raises:

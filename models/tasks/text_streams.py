@@ -49,9 +49,7 @@ def training_windows(
 
     Args:
         stream: Int64, shape ``(tokens,)``, at least two.
-        batch_size: Largest number of pieces.
         window_tokens: Columns of a window; the last one may be narrower.
-        generator: Draws the place.
     """
     tokens = len(stream)
     pieces = min(batch_size, tokens // 2)
@@ -72,7 +70,6 @@ def sentence_edges(stream: Tensor, longest: int) -> Tensor:
 
     Args:
         stream: Int64, shape ``(tokens,)``.
-        longest: Most tokens of an example.
 
     Returns:
         First and last-plus-one place, int64, shape ``(examples, 2)``.
@@ -113,7 +110,6 @@ def scored_features(
     Args:
         network: In evaluation mode.
         streams: One for each person, int64, each of shape ``(tokens,)``.
-        batch_size: Segments read side by side.
 
     Yields:
         Features, shape ``(tokens, embed)``, and the places of the tokens that they predict in the

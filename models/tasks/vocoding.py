@@ -28,7 +28,6 @@ def cut_segments(samples: Tensor, segment_size: int) -> Tensor:
 
     Args:
         samples: At least one, shape ``(samples,)``.
-        segment_size: Samples of a segment.
 
     Returns:
         Shape ``(segments, segment_size)``.

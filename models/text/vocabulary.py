@@ -144,7 +144,6 @@ def build_vocabulary(sentences: Iterable[Sequence[str]], size: int | None = None
     count are in alphabetical order; words with digits and addresses are left out.
 
     Args:
-        sentences: Training sentences.
         size: Largest number of words, ``<unk>`` and ``<eos>`` included; None takes every word.
 
     Raises:

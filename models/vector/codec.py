@@ -95,7 +95,6 @@ def encode(schema: Schema, flat: FlatVector, *, into: memoryview | None = None) 
     """Return the flat vector as a payload of ``payload_size(schema)`` bytes.
 
     Args:
-        schema: What the vector holds.
         flat: Parameters or a client update in schema order, float32, shape ``(elements,)``.
         into: Writable memory of that size, for callers that write many payloads of one schema;
             taken anew if absent.

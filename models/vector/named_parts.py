@@ -59,7 +59,6 @@ def part_names(schema: Schema, part: Part, *, method: str) -> tuple[str, ...]:
 
     Args:
         schema: A model's tensors.
-        part: What to look for.
         method: Personalisation method that asks; named in the refusal.
 
     Raises:

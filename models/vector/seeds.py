@@ -27,7 +27,6 @@ def client_seed(
     Args:
         run_seed: Seed of the run, as the plan carries it.
         round_number: Round, from 1.
-        client_name: Name given at enrolment.
         purpose: What is drawn; two purposes never share a stream of numbers.
 
     Raises:

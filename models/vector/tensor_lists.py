@@ -34,9 +34,7 @@ def attention_tensors(
     """List a self-attention: QKV as one matrix without bias, as FedTP generates it.
 
     Args:
-        name: The attention's name.
         model_size: Width of what comes in and goes out.
-        inner_size: Heads times their size.
         out_bias: Whether the output layer has a bias.
     """
     out = tensor(f"{name}.to_out", "weight", model_size, inner_size)

@@ -61,7 +61,6 @@ def check_budget(
     Args:
         events_so_far: The run's ledger, in order.
         next_event: What each coming round will release.
-        budget: The run's budget.
         rounds: How many rounds are asked for: 1 before a round, all of them before a run.
 
     Raises:
@@ -96,7 +95,6 @@ def rounds_left(
     Args:
         events_so_far: The run's ledger, in order.
         next_event: What each coming round will release.
-        budget: The run's budget.
         most: Where to stop looking, such as the rounds that are planned.
 
     Raises:

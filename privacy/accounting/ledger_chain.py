@@ -73,7 +73,6 @@ def next_entry(
         last: Newest entry of the run, or None for the first.
         run: Identifier of the run, 32 hex digits.
         round_number: Round of the release, at least 0.
-        event: What is released.
         now_ms: Milliseconds since 1970 UTC; may lie before the last entry's.
 
     Raises:

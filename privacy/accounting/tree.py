@@ -67,8 +67,6 @@ def tree_rho(
     Args:
         noise_multiplier: z: each node's noise standard deviation over one leaf's sensitivity.
         tree_leaves: As `tree_sensitivity_squared`.
-        min_separation: As there.
-        max_participation: As there.
 
     Raises:
         ValueError: If a value is out of its range.

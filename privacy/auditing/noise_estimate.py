@@ -188,7 +188,6 @@ def faults(claimed: float, pooled: NoiseEstimate, worst: CanaryEstimate | None =
     """Return what contradicts a claimed noise multiplier, a sentence each; nothing is no proof.
 
     Args:
-        claimed: z that the ledger's events name.
         pooled: From all canaries together.
         worst: From each by itself.
 

@@ -137,8 +137,6 @@ def chance_of_guesses(
     """Return what an (ε, δ)-private mechanism allows at most ([Steinke] Theorem 5.2).
 
     Args:
-        canary_count: m.
-        guess_count: r.
         correct_count: v, in [0, r].
         epsilon: ε, ≥ 0.
         delta: δ, in [0, 1).

@@ -38,7 +38,6 @@ def fit_sensitivity(target_quantile: float, adjacency: Adjacency = "zero-out") -
     """Return how far one client moves Σ (b_k - γ), in clients.
 
     Args:
-        target_quantile: γ.
         adjacency: As in ``privacy.clipping.sensitivity``; to replace one update moves the sum by 1.
     """
     return 1.0 if adjacency == "replace-one" else max(target_quantile, 1 - target_quantile)
@@ -55,7 +54,6 @@ def aggregate_noise_multiplier(
     Args:
         noise_multiplier: z, what the accountant sees, > 0.
         settings: γ and σ_b.
-        adjacency: The neighbouring relation.
 
     Raises:
         ValueError: If σ_b is so small that the count alone would spend more than z allows.

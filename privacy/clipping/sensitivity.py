@@ -113,7 +113,6 @@ def attentive_sensitivity(
             there is one for each.
         clipping_norms: One flat clip over all layers, or ``layer_count`` clips, in parameter
             units.
-        layer_count: Layers that are weighed apart.
         adjacency: The neighbouring relation; see the module.
         server_step_size: What the aggregate is multiplied by.
 

@@ -86,9 +86,6 @@ class ClippingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     def tensor_clips(self, tensor_count: int) -> tuple[float, ...] | None:
         """Return the clipping norm of each tensor; None unless each has its own.
 
-        Args:
-            tensor_count: Tensors that a device sends.
-
         Raises:
             ValueError: If there is not one ratio a tensor.
         """

@@ -32,7 +32,6 @@ def example_epsilon(events: Sequence[ExampleEvent], delta: float) -> float:
 
     Args:
         events: What was done; 0 is the answer to nothing.
-        delta: Probability that the bound fails.
 
     Raises:
         ExampleAccountantError: If Opacus is not installed, or comes to no finite figure.

@@ -22,7 +22,6 @@ def poisson_sample(count: int, sampling_rate: float, key: bytes) -> NDArray[np.i
     The chance is the largest multiple of 2^-64 that is not above the rate.
 
     Args:
-        count: Examples there are.
         sampling_rate: Chance of each, in (0, 1].
         key: Secret bytes; the same key draws the same examples.
     """

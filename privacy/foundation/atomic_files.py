@@ -25,7 +25,6 @@ def write_atomically(path: Path, data: BytesLike, mode: int = 0o600, *, flush: b
 
     Args:
         path: Target; its folder must exist.
-        data: Whole content.
         mode: Permission bits of the new file, set whatever the umask is; owner-only by default.
         flush: Whether to wait for the disk. Without it the file is old or new after the process
             was killed, but a power cut may take it: for what can be made again, or is flushed

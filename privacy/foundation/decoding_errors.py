@@ -23,7 +23,6 @@ def explained(error: msgspec.ValidationError, tables: object, wanted: type) -> s
     """Return the error's text, and with it the names or values that are allowed there.
 
     Args:
-        error: What decoding raised.
         tables: What was decoded: tables, lists and plain values.
         wanted: The type that it was decoded to.
     """

@@ -59,8 +59,6 @@ def command_line(
     """Return a parser with one subcommand for each handler.
 
     Args:
-        program: Name of the command.
-        description: What it is for.
         handlers: Functions of one Struct, as ``_rotate_keys`` for ``rotate-keys``.
         epilogs: Text below a subcommand's flags, by its name.
         allow_abbrev: Whether a subcommand takes the beginning of a flag for the flag.

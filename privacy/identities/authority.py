@@ -67,7 +67,6 @@ class CertificateAuthority:
         Args:
             folder: Where ``authority.key`` and ``authority.crt`` (PEM) are written.
             run: Identifier of the run, 32 hex digits; part of the authority's name.
-            passphrase: Encrypts the key file.
             now: Unix seconds; the clock's if absent.
 
         Raises:
@@ -125,7 +124,6 @@ class CertificateAuthority:
             request: PKCS#10, DER.
             use: The one use to certify; the request must ask for it.
             name: Whose key it is; replaces the label in the request.
-            role: What its owner is.
             days: Life from ``now`` on.
             hostnames: Host names and IP addresses a TLS client may find the coordinator under.
             now: Unix seconds; the clock's if absent.

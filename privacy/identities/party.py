@@ -134,9 +134,7 @@ class Identity:
 
         Args:
             folder: Folder in which `create_requests` left pending keys.
-            certificates: What the authority answered.
             ca: The authority's certificate, DER, whose fingerprint the caller has checked.
-            role: What this party is.
             now: Unix seconds.
             passphrase: The one given to `create_requests`.
 

@@ -43,7 +43,6 @@ class EvaluationNoise(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         """Return about how far noise moves the mean log-loss, one standard deviation, in nats.
 
         Args:
-            adjacency: Neighbouring relation of the run.
             device_count: Devices that answer, each with ``token_cap`` targets or more.
         """
         std = self.noise_multiplier * counts_sensitivity(adjacency)
@@ -62,8 +61,6 @@ def evaluation_release(
     """Return what an evaluation tells the accountant.
 
     Args:
-        noise: How much.
-        adjacency: Neighbouring relation of the run.
         cohort_size: Devices that are asked; with coins on average.
         coins_among: Most people that will be enrolled, where a secret coin for each says who is
             asked; None where devices are asked otherwise, and nothing amplifies.

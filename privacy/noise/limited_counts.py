@@ -91,7 +91,6 @@ class LimitedSum:
 
         Args:
             settings: Limits, and the noise multiplier.
-            adjacency: Neighbouring relation of the run.
         """
         self._settings = settings
         self._adjacency = adjacency

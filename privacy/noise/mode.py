@@ -78,7 +78,6 @@ class NoiseMode(Protocol):
 
         Args:
             update: Clipped client update, flat float32, shape ``(elements,)``; not changed.
-            generator: Source of the draw.
             tensors: Where each tensor lies in the update, in schema order.
 
         Returns:
@@ -97,7 +96,6 @@ class NoiseMode(Protocol):
 
         Args:
             aggregate: Aggregated update, flat float32, shape ``(elements,)``; may be changed.
-            generator: Source of an uncalibrated draw.
             calibrated: What calibrated noise depends on; needed where ``adjacency`` is not None.
         """
         ...
@@ -108,7 +106,6 @@ class NoiseMode(Protocol):
         Args:
             parameters: Parameters after the server's step, flat float32, shape
                 ``(elements,)``; may be changed.
-            generator: Source of the draw.
         """
         ...
 

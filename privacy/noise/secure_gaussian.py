@@ -126,7 +126,6 @@ def add_gaussian(values: Tensor, calibration: Calibration, draws: Sequence[Draw]
 
     Args:
         values: Contiguous float32 or float64 on the CPU, finite, shape ``(elements,)``; changed.
-        calibration: Standard deviation and grid.
         draws: What is added; each has ``noise_std``.
 
     Raises:

@@ -148,7 +148,6 @@ def seal_body(
     Args:
         payload: Plaintext; read again while `SealedBody.chunks` is read, and never changed.
         context: What it belongs to; with a deadline.
-        sender: Who signs.
         suite: Algorithms; the sender's signing key must be large enough for it.
 
     Raises:

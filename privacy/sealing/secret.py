@@ -23,7 +23,6 @@ def seal_secret(secret: bytes, key: bytes, use: bytes) -> bytes:
     Args:
         secret: What to hide.
         key: ``SEALING_KEY_BYTES`` random bytes.
-        use: What the secret is for.
 
     Raises:
         ValueError: If the key has another length.

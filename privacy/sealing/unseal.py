@@ -72,7 +72,6 @@ class Opener:
             recipient: Who opens; its current and previous wrapping keys are tried.
             sender: Signing key the message must be signed with, already checked
                 (`privacy.identities.certificates.check_certificate`) and not revoked.
-            suites: What this receiver accepts.
             message_id: Identifier the message must have, if it was announced.
             into: Writable memory of ``payload_bytes`` bytes to decrypt into, for callers that
                 open many messages of one size; its content after a failure is undefined.

@@ -66,15 +66,10 @@ class Coordinator:
         """Take up a run where its store says it stands.
 
         Args:
-            machine: At the round that comes next.
             shelf: Keeps the current model.
             keeper: Opens, closes and aborts rounds on disk.
-            intake: Takes updates.
             evaluation: Asks devices how good a model is.
             fits: Lets new devices fit a model of their own; None where they get one by taking part.
-            membership: Knows the devices.
-            renewal: Renews the coordinator's certificates.
-            switch: What the operator wants.
             failpoints: Armed in tests only.
             changed: Set by whatever may give the machine an order.
             quorum: Devices that must be connected before a round opens.
@@ -101,7 +96,6 @@ class Coordinator:
         """Open a device's stream and give it work if there is some.
 
         Args:
-            client: The device.
             lacks_personal: Whether it says that it has no personal model.
 
         Raises:

@@ -47,8 +47,6 @@ class DeviceEvaluation:
 
         Args:
             settings: How models are measured.
-            source: Draws the devices.
-            rounds: How the rounds' cohorts are drawn.
             privacy: What hides a person.
         """
         self.in_hand: RoundInHand | None = None
@@ -85,7 +83,6 @@ class DeviceEvaluation:
             candidates: Connected devices that did not make the model; everybody enrolled where
                 coins draw.
             in_hand: The model and a plan of kind ``evaluate``.
-            now: Seconds on the coordinator's clock.
         """
         machine = evaluation_machine(self._settings, self._rounds, self._source)
         try:

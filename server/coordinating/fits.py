@@ -50,7 +50,6 @@ class Fits:
         """Start with no fit under way.
 
         Args:
-            deadline_s: Seconds that a device has.
             draw: Draws that many random bytes.
             identity: The coordinator, to whom embeddings are sealed.
             has_embedding: Whether a device needs no fit; None where tensors are fitted, of which
@@ -93,7 +92,6 @@ class Fits:
 
         Args:
             client: A device for which no round has work now.
-            now: Seconds on the coordinator's clock.
             wall_ms: Milliseconds since 1970 UTC.
         """
         if not self._is_needed_by(client):
@@ -125,9 +123,7 @@ class Fits:
         A device that has fitted tensors keeps them itself: its fit ends, and nothing is kept here.
 
         Args:
-            client: The device.
             request: What it sent; the same again is answered and changes nothing.
-            now: Seconds on the coordinator's clock.
 
         Raises:
             RefusedError: If there is no such fit, the embedding does not open or fit, or the device

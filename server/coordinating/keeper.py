@@ -61,10 +61,7 @@ class RoundKeeper:
         Args:
             shelf: Keeps the current model.
             personal: Makes what of it is for one device alone.
-            store: Remembers attempts.
-            inbox: Holds sealed updates.
             releases: Holds the files of models.
-            round_sum: Sums a round's updates.
             gate: Knows the privacy budget and who may take part.
             evaluations: Releases what devices counted under a guarantee.
             threads: Do everything that takes time.
@@ -271,7 +268,6 @@ class RoundKeeper:
         """Sum a round and release its model; return whether it could be done.
 
         Args:
-            order: What the machine closes.
             in_hand: The round as its devices saw it.
             refusals: How often devices refused its plan, or had an upload refused, by code.
 

@@ -37,8 +37,6 @@ class KeyRenewal:
 
         Args:
             folder: The federation's folder, with the authority in it.
-            config: Its settings.
-            identity: What lies in the folder.
             threads: Make keys and wait for the disk.
         """
         self.identity = identity

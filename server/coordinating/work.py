@@ -35,9 +35,7 @@ class Work:
         """Hold whoever gives leases.
 
         Args:
-            machine: Gives those of rounds.
             intake: Holds what such a lease is for.
-            evaluation: Gives those of evaluations.
             fits: Gives those of fits; None where devices get a model by taking part.
         """
         self._machine = machine

@@ -62,7 +62,6 @@ def enrol_client(
 
     Args:
         connection: A write transaction.
-        client: Client name.
         given: One certificate for each use.
         now: Seconds since 1970 UTC.
     """
@@ -93,7 +92,6 @@ def check_caller(store: Store, tls_sha256: bytes, *, now: float) -> str:
     """Return the name of the client that a TLS certificate belongs to.
 
     Args:
-        store: The store.
         tls_sha256: SHA-256 of the certificate's DER, 32 bytes.
         now: Seconds since 1970 UTC.
 
@@ -135,7 +133,6 @@ def eligible_clients(
     """Return the names of the clients that may take part in a round of mode ``ftrl``, sorted.
 
     Args:
-        store: The store.
         round_number: Round, from 1.
         min_separation: Who took part in round r can next take part in round r + this.
         max_participation: Most rounds in which one client takes part.
@@ -160,7 +157,6 @@ def count_participation(
 
     Args:
         connection: The write transaction that records the release.
-        which: Picks rows of the clients' table.
         round_number: Round, from 1.
     """
     connection.execute(
@@ -211,7 +207,6 @@ def withdraw_rights(connection: Connection, client: str, now: float) -> None:
 
     Args:
         connection: A write transaction.
-        client: Client name.
         now: Seconds since 1970 UTC.
 
     Raises:

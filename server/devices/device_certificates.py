@@ -78,7 +78,6 @@ def add_certificates(
 
     Args:
         connection: A write transaction.
-        client: Client name.
         given: One certificate for each use.
         now: Seconds since 1970 UTC.
     """
@@ -102,8 +101,6 @@ def keep_only_generation(store: Store, client: str, tls_sha256: bytes) -> None:
     """Drop every certificate of a client that was not given together with one of its TLS key.
 
     Args:
-        store: The store.
-        client: Client name.
         tls_sha256: SHA-256 of the DER; nothing is dropped if the client has none such.
     """
     mine = certificates.c.client == client

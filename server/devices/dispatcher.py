@@ -52,7 +52,6 @@ class Dispatcher:
         """Note that a device has answered a lease, and give it what there is now.
 
         Args:
-            client: The device.
             answered: The lease; it may have been given another meanwhile, which stays.
         """
         self.done(client, answered)
@@ -64,7 +63,6 @@ class Dispatcher:
         """Note that a device's work is answered: it is not told that its lease has ended.
 
         Args:
-            client: The device.
             answered: The lease that was answered; None for whichever it has.
         """
         session = self._sessions.get(client)
@@ -78,8 +76,6 @@ class Dispatcher:
 
         Args:
             reason: Why, for the devices.
-            finished: Devices whose work is done.
-            going_on: Leases that stay.
         """
         for session in self._sessions:
             if session.nonce in going_on:

@@ -20,9 +20,6 @@ def forget_client(store: Store, inbox: Inbox, client: str, *, now: float) -> int
     """Revoke a client and delete what is known of it; repeating does no harm.
 
     Args:
-        store: The store.
-        inbox: Where sealed updates lie.
-        client: Client name.
         now: Seconds since 1970 UTC.
 
     Returns:

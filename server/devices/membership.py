@@ -74,9 +74,7 @@ class Membership:
 
         Args:
             store: Holds devices, certificates and tokens.
-            authority: Certifies devices.
             identity: The coordinator's own.
-            threads: Wait for the store.
         """
         self._store = store
         self._authority = authority

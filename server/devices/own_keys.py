@@ -23,10 +23,7 @@ def certify_coordinator(
     """Make the coordinator's keys and let the authority certify them.
 
     Args:
-        folder: The federation's folder.
-        authority: Its authority.
         config: Its settings; the host that devices connect to is certified.
-        hostnames: Further names and addresses to certify.
 
     Returns:
         The new identity, installed in the folder.
@@ -54,7 +51,6 @@ def rotate_keys(
 
     Args:
         folder: The federation's folder; whoever serves it calls this and takes up the new keys.
-        config: Its settings.
         hostnames: As for ``found``; none keeps those of the certificate before.
 
     Returns:

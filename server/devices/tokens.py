@@ -60,9 +60,7 @@ def create_tokens(store: Store, count: int, source: EntropySource, *, now: float
     """Make tokens for the next ``count`` client names.
 
     Args:
-        store: The store.
         count: How many, at least 1.
-        source: Draws the tokens.
         now: Seconds since 1970 UTC.
 
     Raises:
@@ -91,8 +89,6 @@ def check_token(store: Store, token: bytes, requests_sha256: bytes, *, now: floa
     """Return the client name that a token would enrol, before certificates are made.
 
     Args:
-        store: The store.
-        token: What the device sent.
         requests_sha256: SHA-256 of its signing requests.
         now: Seconds since 1970 UTC.
 

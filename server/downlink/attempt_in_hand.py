@@ -95,12 +95,7 @@ class RoundInHand:
         return None
 
     def work_order(self, lease: Lease, now: float) -> pb.WorkOrder:
-        """Return the order that gives a device its lease.
-
-        Args:
-            lease: The lease.
-            now: Seconds on the machine's clock.
-        """
+        """Return the order that gives a device its lease."""
         return pb.WorkOrder(
             lease=pb.Lease(
                 software_version=VERSION,

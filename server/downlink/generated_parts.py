@@ -49,13 +49,9 @@ class GeneratedParts:
         """Prepare for an attempt; what an earlier one left in the folder is deleted.
 
         Args:
-            state: Makes the parameters.
             folder: Where sealed parts lie; made, owner-only.
             run: Identifier of the run, 16 bytes.
             round_number: Round, from 1.
-            base_sha256: Digest of the shared parameters.
-            sender: The coordinator.
-            threads: Make and seal.
         """
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700)
@@ -74,8 +70,6 @@ class GeneratedParts:
         """Return one device's part from an offset on, as encoded ``ModelChunk`` messages.
 
         Args:
-            lease: What it is for.
-            recipient: The device's wrapping key.
             offset: First byte wanted, from 0 up to ``total_bytes``.
 
         Raises:

@@ -79,11 +79,8 @@ class ModelShelf:
         """Serve one federation; call ``load`` before anything else.
 
         Args:
-            config: The federation.
             run: Identifier of the run, 32 hex digits.
             vocabulary: Its words; None for a task without words.
-            store: Remembers releases.
-            releases: Holds their files.
             metrics: Takes each round's figures.
             identity: Signs models and releases.
             method: Is released with the model.
@@ -246,7 +243,6 @@ class ModelShelf:
 
         Args:
             members: The cohort, or None for ``first-come``.
-            kind: What they do.
         """
         model = self._model
         return round_plan(
@@ -270,7 +266,6 @@ class ModelShelf:
 
         Args:
             parameters: The outcome, flat float32, shape ``(elements,)``.
-            in_hand: The round.
             figures: Figures of the round; those of an evaluation are added.
             clear_up: Removes what the round needs no more; runs behind the next round's back.
 

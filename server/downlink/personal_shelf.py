@@ -43,12 +43,9 @@ class PersonalShelf:
         """Serve one federation.
 
         Args:
-            config: The federation.
             run: Identifier of the run, 32 hex digits.
             method: Makes generated parameters, and knows devices.
-            releases: Hold what it has learnt.
             parts: Folder for what is sealed for one device each.
-            identity: Signs parts and releases.
             threads: Do everything that takes time.
         """
         self._config = config

@@ -95,8 +95,6 @@ class ReleaseWriter:
 
         Args:
             new: The release, without its entry of the ledger.
-            privacy: What its round promised.
-            identity: Signs it.
             seal: Makes the sealed forms of a model and its payload.
 
         Raises:

@@ -24,11 +24,9 @@ def round_plan(
     """Return the plan of a round.
 
     Args:
-        config: The federation.
         run: Identifier of the run, 32 hex digits.
         vocabulary: Its words; None for a task without words.
         members: The cohort, or None for ``first-come``.
-        kind: What devices do.
         clipping_norm: Of this round, where it follows the clients'; None takes the settings'.
         growth_stage: Stage of the model; None where it does not grow.
     """

@@ -66,7 +66,6 @@ class ModelSealer:
         """Offer a way from this model with those that are sealed from now on.
 
         Args:
-            schema: What a release holds.
             flat: Parameters, float32, shape ``(elements,)``.
             sha256: Their digest, 32 bytes.
         """
@@ -86,12 +85,10 @@ class ModelSealer:
         """Sign and encrypt a round's parameters in every form; blocks.
 
         Args:
-            schema: What a release holds.
             flat: Parameters, float32, shape ``(elements,)``.
             payload: The same as ``models.vector.codec`` wrote them.
             round_number: Round that starts from them, from 1.
             base_sha256: Digest of the flat parameters.
-            sender: The coordinator.
         """
 
         def sealed(content: Payload, schema_sha256: bytes) -> Downlink:

@@ -54,8 +54,6 @@ class Downlink:
             run: Identifier of the run, 16 bytes.
             round_number: Round, from 1.
             base_sha256: Digest of the flat parameters.
-            schema_sha256: Digest of their schema.
-            sender: The coordinator.
         """
         context = MessageContext(
             direction=Direction.DOWNLINK,
@@ -74,7 +72,6 @@ class Downlink:
         """Yield the message for one device from an offset on, as encoded ``ModelChunk`` messages.
 
         Args:
-            recipient: The device's wrapping key.
             offset: First byte wanted, from 0 up to ``total_bytes``.
         """
         slip = self._slip(recipient)

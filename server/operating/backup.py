@@ -66,7 +66,6 @@ def create_backup(
     """Write an archive of a coordinator that may be running.
 
     Args:
-        root: The coordinator's folder.
         settings: Its store, with an absolute path.
         target: Archive to write; replaced all at once if it exists.
         now: Seconds since 1970 UTC.

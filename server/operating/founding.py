@@ -42,7 +42,6 @@ def found(
 
     Args:
         root: Where it goes; absent, or an empty folder.
-        settings: The federation's TOML.
         hostnames: Further names and addresses under which devices reach the coordinator; those
             of the settings and the loopback's are certified anyway.
         source: What error messages call the settings: the name of the file they came from.
@@ -118,10 +117,7 @@ def write_invites(
     """Make tokens and write an owner-only invite file for each.
 
     Args:
-        folder: The federation's folder.
-        config: Its settings.
         out: Folder for the files; made if missing.
-        count: How many new devices.
         client: Instead, the name of a known device that enrols again.
 
     Raises:

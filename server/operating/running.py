@@ -91,8 +91,6 @@ async def serve(
     once, which loses nothing either: the next start goes on with the round.
 
     Args:
-        folder: The federation's folder.
-        config: Its settings.
         failpoints: Armed in tests only.
         noise_keys: Given in tests only, to repeat calibrated noise.
         on_ready: Called when all listeners are open.
@@ -333,7 +331,6 @@ def intake_settings(config: FederationConfig, growth_stage: int | None = None) -
     """Return how a round measures updates, so that none is acknowledged which its close refuses.
 
     Args:
-        config: The federation.
         growth_stage: Of the round's model; None where it does not grow.
     """
     schema = config.schema_at(growth_stage).with_roles(*SENT)

@@ -22,9 +22,6 @@ class AdminCallError(Exception):
 def admin_stub(socket: Path) -> Iterator[pb_grpc.AdminStub]:
     """Lend a stub of the Admin service.
 
-    Args:
-        socket: The coordinator's socket.
-
     Raises:
         NotRunningError: If nobody listens there.
         AdminCallError: If the coordinator refuses a call inside the block.

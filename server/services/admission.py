@@ -28,8 +28,6 @@ def check_device(
     """Refuse a device whose software or clock would fail later, in the middle of a round.
 
     Args:
-        request: What the device says about itself.
-        config: The federation.
         now: Unix seconds; the clock's if absent.
 
     Raises:

@@ -39,9 +39,6 @@ class FederationService(pb_grpc.FederationServicer):
         """Serve one federation.
 
         Args:
-            coordinator: Does what devices ask for.
-            membership: Knows who calls.
-            config: The federation.
             vocabulary: Its words, for devices that do not have the list; None if it has none.
         """
         self._coordinator = coordinator

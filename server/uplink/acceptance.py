@@ -73,12 +73,7 @@ class Intake:
         """Serve one coordinator.
 
         Args:
-            machine: Decides about leases and commits.
-            store: Records what is committed.
             inbox: Keeps sealed updates until their round ends.
-            uploads: Receives them.
-            opener: Verifies them.
-            membership: Knows the devices' keys.
             threads: Do disk, store and cryptography.
             failpoints: Armed in tests only.
             changed: Set when the machine may have an order.

@@ -21,7 +21,6 @@ class EarlyOpening:
         """Take the pieces of one update.
 
         Args:
-            opener: Opens it.
             finish: Called once, in the end, with the opener; with None after a piece that did
                 not open.
         """

@@ -92,8 +92,6 @@ class UploadDesk:
         """Append pieces to an open upload and return how many bytes it then holds.
 
         Args:
-            lease_nonce: The lease.
-            offset: Where the pieces belong.
             pieces: The bytes.
             also: Takes each piece too, in their order, in the thread that has written it.
 

@@ -70,7 +70,6 @@ class UpdateOpener:
         """Prepare memory for the updates that are open at one time.
 
         Args:
-            arrives_as: How an update travels.
             identity: The coordinator, to whom updates are sealed.
             measure: Raises ``UnusableUpdateError`` for an update that could not be aggregated.
             buffer_count: Updates held at one time, open or opened before; see
@@ -86,7 +85,6 @@ class UpdateOpener:
         """Open updates of another plan from now on, in memory of their size; between rounds only.
 
         Args:
-            arrives_as: How an update travels.
             measure: As when made.
             buffer_count: As when made; at least as many as are opened at one time.
         """

@@ -51,11 +51,6 @@ class RoundSum:
         """Serve one federation.
 
         Args:
-            config: The federation.
-            store: Knows what is committed.
-            inbox: Holds it.
-            opener: Opens it.
-            noise_keys: Keys of calibrated noise.
             method: Learns from generated tensors.
             releases: Say where the model has been going, for a rule that looks back.
         """
@@ -76,7 +71,6 @@ class RoundSum:
         The personalisation method has learnt from the round once there is an outcome, not else.
 
         Args:
-            order: What the machine closes.
             in_hand: The round as its devices saw it.
             base: Parameters it started from, flat float32, shape ``(elements,)``.
 

@@ -20,7 +20,6 @@ def buffer_count_for(update_bytes: int, cohort_size: int | None) -> int:
     Two more than the cohort has let all of them be opened while they arrive.
 
     Args:
-        update_bytes: Bytes of one update.
         cohort_size: Devices of a round, where the settings name their number.
     """
     wanted = _MOST if cohort_size is None else min(_MOST, cohort_size + _LEAST)
@@ -57,7 +56,6 @@ class UpdateBuffers:
         """Make the buffers.
 
         Args:
-            count: How many there are.
             size: Bytes of each.
         """
         # The one that was given back longest ago comes first.

@@ -82,11 +82,6 @@ def run_audit(
 
     Args:
         name: Preset or file, for the report.
-        config: The federation.
-        tables: The TOML it was read from.
-        population: Its clients.
-        out: Folder of the audit.
-        options: What to audit.
 
     Raises:
         AuditError: If the configuration cannot be audited, or the folder holds another audit.

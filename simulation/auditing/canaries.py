@@ -139,7 +139,6 @@ def make_canaries(
         privacy: Says how updates are clipped; without a clip canaries have norm 1.
         count: Canaries, at least 1.
         opposes: As in ``Canaries``.
-        generator: Source of the directions.
 
     Raises:
         AuditError: If the model is too large, or too small for that many directions.
@@ -176,7 +175,6 @@ def run_canaries(
     """Run rounds of canaries, or go on after those that were run.
 
     Args:
-        coordinator: What is audited.
         canaries: Who takes part, each by a fair coin a round.
         round_count: Rounds in all.
         seed: Seed of the coins, apart from every seed of the coordinator.

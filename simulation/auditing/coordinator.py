@@ -101,9 +101,6 @@ def noised_update(
 
     Args:
         update: Flat float32, shape ``(elements,)``; not changed.
-        schema: Tensors of the update.
-        privacy: Clip and noise.
-        generator: Source of an uncalibrated draw.
     """
     tensors = [schema.slices[tensor.name] for tensor in schema.tensors]
     clipped = clip_update(update, privacy, tensors)

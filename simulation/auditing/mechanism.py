@@ -76,8 +76,6 @@ def subject(
 
     Args:
         schema: Tensors of the model.
-        aggregation: The rule.
-        privacy: Clip and noise.
         slot_count: Places of a round, M.
         seed: Seed of the directions and of uncalibrated draws.
 
@@ -104,12 +102,7 @@ def subject(
 
 
 def slot_count_of(config: SimulationConfig, population_size: int) -> int:
-    """Return the places M of a configuration's rounds.
-
-    Args:
-        config: The federation.
-        population_size: Clients it draws from.
-    """
+    """Return the places M of a configuration's rounds."""
     if isinstance(config.privacy, CentralNoise | TreeNoise):
         return fixed_slot_count(config.rounds, config.privacy)
     return config.rounds.cohort_size_of(population_size)
@@ -182,11 +175,7 @@ def audit_mechanism(
     """Run the rounds that are left and judge them.
 
     Args:
-        subject: What is audited.
         round_count: Rounds in all.
-        seed: Seed of the coins.
-        kept: Where the scores lie between runs.
-        on_round: Hears how many rounds are done.
     """
 
     def after_round(rounds: CanaryRounds) -> None:

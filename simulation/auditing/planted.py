@@ -45,8 +45,6 @@ def draw_secrets(
     Args:
         vocabulary_size: Words of the model.
         count: Secrets to plant, at least 1.
-        reference_count: Sentences to compare them with.
-        generator: Source of the words.
 
     Raises:
         AuditError: If there are too few words or sentences.
@@ -71,7 +69,6 @@ def plant(population: TextPopulation, planted: Tensor, *, repetitions: int) -> T
     """Return the population with each secret in one client's text, some times over.
 
     Args:
-        population: Left as it is.
         planted: Int64, shape ``(secrets, time)``; dealt to clients in turn.
         repetitions: How often a client writes its secret, at least 1.
 

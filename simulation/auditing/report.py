@@ -52,7 +52,6 @@ def report_page(result: AuditResult, rounds: CanaryRounds | None) -> str:
     """Return the page as HTML with its pictures inside.
 
     Args:
-        result: The audit.
         rounds: Scores of the canaries; None where there are none.
     """
     pictures = []

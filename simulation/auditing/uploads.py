@@ -57,9 +57,6 @@ def round_leakage(
     """Train a cohort for one round, close it, and guess each member's words.
 
     Args:
-        config: The federation.
-        plan: What its clients are told.
-        population: The clients' text.
         parameters: Where the round starts, flat float32, shape ``(elements,)``.
         round_number: Round, from 1; fixes the clients' draws.
 

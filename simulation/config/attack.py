@@ -100,9 +100,6 @@ def check_attack(
     Rules that claim to stand nothing may be attacked by as many as one likes: to see what happens.
 
     Args:
-        settings: The attack.
-        task: What is learnt.
-        aggregation: The rule.
         cohort_size: Clients of a round; None where it follows the population.
 
     Raises:

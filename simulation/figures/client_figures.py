@@ -75,7 +75,6 @@ def over_counts(
     """Return a figure pooled, its mean over clients, and that over the tenth that is worst off.
 
     Args:
-        name: The figure's.
         figure: Of one client's counts, or of their sum.
         scored: Counts of at least one client.
         least_is_worst: Whether a low figure is a bad one.

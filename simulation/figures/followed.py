@@ -14,9 +14,6 @@ _LOSSES = ("valid_mel_l1", "valid_spectral_distance")
 def followed_perplexity(figures: Figures) -> float | None:
     """Return the perplexity on the validation split, or e to its loss where there are no words.
 
-    Args:
-        figures: Of a round.
-
     Returns:
         Infinity for a model that diverged; None where nothing was evaluated that could be followed.
     """
@@ -34,7 +31,6 @@ def check_followed(config: SimulationConfig, population: Population) -> None:
     """Check that a run which is to stop by its validation split has one to score models on.
 
     Args:
-        config: The federation.
         population: Its clients, and what is held out.
 
     Raises:
@@ -51,7 +47,6 @@ def nothing_to_follow(config: SimulationConfig, population: Population) -> str |
     """Return why no round's model is told from another's on the validation split; None if one is.
 
     Args:
-        config: The federation.
         population: Its clients, and what is held out.
     """
     # What clients hold out is told of in no round under a guarantee.

@@ -26,7 +26,6 @@ def plot_partition(record: PartitionRecord, path: Path) -> None:
     """Draw a partition and write it as PNG.
 
     Args:
-        record: Who got what.
         path: PNG file to write.
     """
 

@@ -121,7 +121,6 @@ def write_figure(path: Path, draw: Callable[..., None], *, panels: int = 1) -> N
     Args:
         path: PNG file to write.
         draw: Takes as many axes as there are panels.
-        panels: How many.
     """
     # The object interface: no global state, no display, and nothing to close.
     from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -153,11 +153,6 @@ class SearchProgress(LiveBar):
         self._bar.update(self._rounds, completed=int(figures["round"] or 0))
 
     def trial_finished(self, done: int, line: str) -> None:
-        """Show what a trial came to.
-
-        Args:
-            done: Trials finished so far.
-            line: What to say of this one.
-        """
+        """Show what a trial came to."""
         self._bar.update(self._trials, completed=done)
         self._console.print(f"trial {done}: {line}")

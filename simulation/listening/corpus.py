@@ -111,7 +111,6 @@ def open_corpus(settings: CorpusSettings, path: Path | None) -> Corpus:
     """Load a data set and hold clips of it out.
 
     Args:
-        settings: Which set.
         path: Where it lies; not needed by ``espeak``.
 
     Raises:

@@ -75,7 +75,6 @@ def pitch_track(samples: Tensor, settings: MelSettings) -> Tensor:
 
     Args:
         samples: Mono sound at the settings' rate, shape ``(samples,)``.
-        settings: Rate and hop of the frames.
 
     Returns:
         In Hz, 0 where nothing is voiced, float64, shape ``(frames,)`` as `models.sound.mel.log_mel`
@@ -111,7 +110,6 @@ def pitch_errors(reference: Tensor, spoken: Tensor, path: WarpingPath) -> PitchE
     Args:
         reference: In Hz, 0 where unvoiced, shape ``(frames,)``.
         spoken: The same, as many frames as it has.
-        path: Pairs of frames.
 
     Raises:
         ValueError: If the path leads beyond a track.

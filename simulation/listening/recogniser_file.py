@@ -24,7 +24,6 @@ def save_recogniser(path: Path, recogniser: SpeechRecogniser, *, corpus: str) ->
 
     Args:
         path: File to write; its folder is made.
-        recogniser: What to keep.
         corpus: Digest of what it was trained on.
     """
     tensors = {name: tensor.numpy() for name, tensor in recogniser.state_dict().items()}

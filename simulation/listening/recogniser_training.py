@@ -87,9 +87,6 @@ def train_recogniser(
     """Train a recogniser; the same clips and settings give the same one, thread for thread.
 
     Args:
-        clips: What to learn from.
-        network: Sizes.
-        training: How.
         epoch_finished: Told the epoch from 1 and its mean loss, nats per character.
 
     Returns:

@@ -22,7 +22,6 @@ def open_vocoder(folder: Path, mel: MelSettings) -> Vocoder:
     """Return the vocoder of a finished run, in float32, without randomness.
 
     Args:
-        folder: Of the run.
         mel: The spectrograms that it is to make sound of.
 
     Raises:

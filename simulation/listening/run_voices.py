@@ -113,10 +113,6 @@ class RunVoices(NamedTuple):
 def open_voices(folder: Path, data: Path | None) -> RunVoices:
     """Open a finished run of speech.
 
-    Args:
-        folder: Of the run.
-        data: Where its data set lies.
-
     Raises:
         NoFinishedRunError: If there is no run, or it is not over.
         NotSpeechError: If it is one of another task.

@@ -49,7 +49,6 @@ def listen(
     """Listen to voices saying held-out texts, between a ceiling and two floors, and write it down.
 
     Args:
-        corpus: The real clips.
         voices: Those under test; none leaves the ceiling and the floors.
         folder: Where everything is written; made if need be.
         recogniser: Trained on the corpus's training clips.

@@ -18,7 +18,6 @@ def write_wav(path: Path, sound: Tensor, sample_rate_hz: int) -> None:
     Args:
         path: File to write; its folder is made.
         sound: Shape ``(samples,)``.
-        sample_rate_hz: Its rate.
 
     Raises:
         SoundError: If there is no sample, or one is not finite.

@@ -33,7 +33,6 @@ def build_character_population(config: SimulationConfig, path: Path | None) -> P
 
     Args:
         config: Names the data set, and how many users to keep.
-        path: Where the data set lies.
 
     Raises:
         DatasetError: If the data set cannot be loaded.

@@ -82,7 +82,6 @@ def pathological(
     shares are dealt, as in [FedTP].
 
     Args:
-        labels: What is dealt by.
         client_count: Clients; with ``classes_per_client`` a multiple of the number of classes.
         classes_per_client: Classes that each client holds.
         generator: Draws shares, classes and images.
@@ -130,11 +129,8 @@ def dirichlet(
     drawn again until the smallest client has ``least_images`` in either part.
 
     Args:
-        labels: What is dealt by.
-        client_count: Clients n.
         concentration: α > 0; smaller is more uneven.
         least_images: Fewest images of a client, to train on and to test on.
-        generator: Draws shares and images.
 
     Raises:
         PartitionError: If a thousand deals leave a client with too few.

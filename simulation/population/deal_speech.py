@@ -78,9 +78,7 @@ def by_ratio(
     clip off.
 
     Args:
-        clips: Clips of any speakers.
         ratio: One whole number a client, such as ``(1, 1, 3)``.
-        generator: Source of the shuffle.
 
     Raises:
         PartitionError: If a client would get no clip.
@@ -121,7 +119,6 @@ def by_speaker(clips: Sequence[Clip], *, least_clips: int = 1) -> SpeechPartitio
     """Make each speaker a client, clips in the set's order.
 
     Args:
-        clips: Clips of any speakers.
         least_clips: A speaker with fewer is left out.
 
     Raises:

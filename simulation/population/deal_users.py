@@ -87,7 +87,6 @@ def by_user(
     """Make each user a client.
 
     Args:
-        users: Sentences by user.
         least_sentences: A user with fewer is left out.
         client_count: Keep only this many, those with most words first; None keeps all.
 

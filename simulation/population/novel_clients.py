@@ -47,7 +47,6 @@ def novel_names(names: Sequence[str], data: DataSettings) -> list[str]:
 
     Args:
         names: Every client's, in the order in which the data set is dealt.
-        data: How it is dealt.
 
     Raises:
         PopulationError: If nobody would be left to train.

@@ -35,12 +35,10 @@ def pachinko(
     on average only.
 
     Args:
-        labels: Fine labels.
         coarse: Coarse labels of the same images.
         client_count: Clients n; each gets N/n images of both parts together, rounded down.
         coarse_concentration: α of the Dirichlet over coarse classes.
         fine_concentration: α of the Dirichlet over the fine classes of a coarse one.
-        generator: Draws weights and images.
 
     Raises:
         PartitionError: If there are fewer images than clients.

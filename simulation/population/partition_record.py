@@ -121,7 +121,6 @@ def text_record(
     """Return the record with clients whose examples are streams of text.
 
     Args:
-        record: Without clients.
         sizes: Tokens to train and to test on, by client.
         owners: Users, by client.
     """

@@ -34,9 +34,7 @@ def with_pixel_noise(
     """Return the images with N(0, σ²) on each value, rounded and clamped to [0, 255].
 
     Args:
-        images: Left as they are.
         level: σ in pixel levels, of 0 to 255.
-        generator: Draws the noise.
     """
     if level == 0:
         return images

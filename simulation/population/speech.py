@@ -61,7 +61,6 @@ def population_of_clips(
 
     Args:
         speech: All clips; what its publishers keep for testing is scored as others' examples.
-        data: How it is dealt.
         examples: Makes examples of clips, at least one.
 
     Raises:

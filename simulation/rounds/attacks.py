@@ -44,13 +44,7 @@ class Attackers:
     """
 
     def __init__(self, settings: AttackSettings, clients: Sequence[str], *, seed: int) -> None:
-        """Draw the attackers.
-
-        Args:
-            settings: What they do.
-            clients: Every client.
-            seed: Seed of the run.
-        """
+        """Draw the attackers."""
         generator = torch.Generator().manual_seed(client_seed(seed, 1, "*", purpose="attackers"))
         drawn = torch.randperm(len(clients), generator=generator)
         count = settings.attacker_count(len(clients))
@@ -161,10 +155,6 @@ def unseen_deviations(cohort_size: int, attackers: int) -> float:
 
     Φ(z) = (n - m - s) / (n - m), s = floor(n/2 + 1) - m of the honest being further out than they;
     0 where that would be on the near side of the mean.
-
-    Args:
-        cohort_size: n.
-        attackers: m.
     """
     honest = cohort_size - attackers
     supporters = math.floor(cohort_size / 2 + 1) - attackers

@@ -30,7 +30,6 @@ def next_order(
     """Open the next round and return how it ends; None if the population is too small.
 
     Args:
-        machine: Decides about the round.
         source: Draws the order of arrival, absences and message identifiers.
         names: Clients that may take part.
         everybody: Every client, in the order of the data.

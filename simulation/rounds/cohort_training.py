@@ -26,7 +26,6 @@ class CohortTraining:
         """Train the clients of one run.
 
         Args:
-            pool: Trains clients.
             attackers: Who sends what it likes; None where everybody is honest.
             server_step_size: Of the aggregation, which attackers know.
         """
@@ -46,8 +45,6 @@ class CohortTraining:
         """Yield what the cohort sends, in slot order; attackers send what they like.
 
         Args:
-            order: Closes the round.
-            plan: Of the round.
             parameters: Of the newest release, flat float32, shape ``(elements,)``.
             clipping_norm: That clients are told, in parameter units; None where nothing is clipped.
             generate: Returns a client's generated tensors; called as it is their turn.

@@ -131,10 +131,8 @@ class Federation:
         """Start, or go on after a finished round.
 
         Args:
-            config: The federation.
             plan: What clients are told in some round.
             names: Every client that may be drawn.
-            pool: Trains them.
             start: Where a finished round left the run; its beginning if absent.
             guard: Keeps the promise of a noise mode with a guarantee; None without one.
             attackers: Who sends what it likes; None where everybody is honest.
@@ -191,7 +189,6 @@ class Federation:
         Args:
             parameters: What was released, flat float32, shape ``(elements,)``.
             personalisation: What the method's server half had learnt, as its file; None without.
-            plan: Of that release.
         """
         self.parameters = parameters
         self.method = method_state_of(self._config, plan.growth_stage)

@@ -49,10 +49,7 @@ class GuardedRun:
         """Take up the run's store, or make it.
 
         Args:
-            folder: Folder of the run.
-            config: What it computes.
             run: Its identifier, 32 hex digits.
-            names: Every client.
             noise_keys: Given in tests only, to repeat calibrated noise.
 
         Raises:
@@ -99,9 +96,7 @@ class GuardedRun:
         """Release a round's model with its entry in the ledger.
 
         Args:
-            releases: Where the files go.
             new: The release, without an entry; round 0 gets none.
-            took_part: Clients with an update in it.
 
         Raises:
             OSError: If the disk is full; nothing is recorded then.

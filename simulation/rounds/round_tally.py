@@ -25,7 +25,6 @@ class Tally:
         """Count a client whose update is of use.
 
         Args:
-            client: What it sent.
             tokens: Target tokens that it trained on, repeats included.
         """
         self.tokens += tokens
@@ -56,7 +55,6 @@ def attack_figures(
     """Return how many attackers sent an update, were set aside, and what the others weighed.
 
     Args:
-        closed: The round.
         sent: Slots of the attackers that sent one.
         refused_slots: Of those whose updates were set aside.
     """
@@ -72,7 +70,6 @@ def weight_of(closed: Closed, slots: Collection[int]) -> float | None:
 
     Args:
         closed: A round.
-        slots: The clients' slots.
 
     Returns:
         None where shares are not shown, or the rule has none.

@@ -35,9 +35,7 @@ class AskedDevices:
 
         Args:
             config: Says whom to ask, and how much noise hides them.
-            population: The clients.
             measures: Scores their models.
-            guarded: Keeps the ledger.
 
         Raises:
             PopulationError: If no client holds out anything to score.

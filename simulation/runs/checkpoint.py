@@ -102,11 +102,9 @@ class RunFolder:
         """Write a round's release whole, and drop those that nobody goes back to.
 
         Args:
-            release: The release.
             best_round: Round to keep beside it, if any.
             milestones: Rounds to keep whatever comes after them.
             guarded: Records it in the run's ledger; None where nothing is promised.
-            took_part: Clients with an update in it.
         """
         passed = {number for number in milestones if number <= release.round_number}
         kept = {release.round_number, *passed} | ({best_round} if best_round is not None else set())

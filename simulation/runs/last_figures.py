@@ -33,7 +33,6 @@ class LastFigures:
         """Take what a run was made of.
 
         Args:
-            config: The federation.
             population: The clients and what is held out.
             folder: Holds the releases, and takes the figures of each client.
             measures: Scores models.

@@ -40,7 +40,6 @@ class Measures:
         """Return the figures of a split over all its targets; none where nothing is held out.
 
         Args:
-            federation: Holds what is released.
             split: ``valid`` or ``test``.
             own: What clients' own models make of their own examples, as ``clients`` returns it.
         """
@@ -63,9 +62,7 @@ class Measures:
         """Return what each client's own model makes of its own examples of a split, by client.
 
         Args:
-            federation: Holds what is released and generated.
             split: ``valid`` or ``test``.
-            round_number: Round whose personal states are used.
         """
         return self._pool.score_clients(
             federation.parameters,
@@ -95,10 +92,6 @@ class Measures:
     ) -> Mapping[str, KeystrokeCounts]:
         """Return the keys that each client's own model would save on its own text, by client.
 
-        Args:
-            federation: Holds what is released and generated.
-            round_number: Round whose personal states are used.
-
         Raises:
             PopulationError: If the clients type no words.
         """
@@ -118,7 +111,6 @@ class Measures:
             federation: Holds the released model, which is a whole one.
             epochs: After how many local epochs to score, rising.
             round_number: Round that the model is of.
-            with_keys: Whether keys are counted too.
 
         Raises:
             PopulationError: If they are, and the clients type no words.

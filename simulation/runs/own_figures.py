@@ -48,7 +48,6 @@ def own_figures(folder: Path, *, fine_tuned: int | None = None) -> OwnFigures:
     """Return what each client's own model made of its own test examples.
 
     Args:
-        folder: Of a run that is over.
         fine_tuned: Epochs of fine-tuning after which the model is meant; None for the run's own.
 
     Returns:

@@ -79,11 +79,8 @@ def run_simulation(
     """Run to the end, or go on from the last checkpoint, and return the final figures.
 
     Args:
-        config: What to run.
         tables: The TOML it was read from; recorded, and compared when resuming.
         population: The clients and what is held out.
-        out: Folder of the run.
-        options: How to run.
         noise_keys: Given in tests only, to repeat calibrated noise.
 
     Raises:

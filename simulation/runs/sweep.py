@@ -83,13 +83,10 @@ def run_sweep(
     """Run every cell with every seed and write the results.
 
     Args:
-        grid: Combinations of settings.
         seeds: Seeds of the runs; different ones.
-        out: Folder of the sweep.
         figure: Name of the final figure to report, such as ``test_perplexity``; not used with a
             threshold.
         threshold: Report the rounds until this instead.
-        run_cell: What runs one cell.
 
     Raises:
         ValueError: If a run did not report the figure.

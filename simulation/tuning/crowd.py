@@ -58,7 +58,6 @@ def least_crowds(
 
     Args:
         measurements: Trials; those of mode ``central`` count.
-        references: Runs without noise.
         rounds: T of the deployment.
         target_epsilon: ε of the whole run.
         schema: Tensors of the model.

@@ -20,8 +20,6 @@ def fragment(chosen: Measurement, deployment: Deployment, *, target_epsilon: flo
     epsilon as its budget.
 
     Args:
-        chosen: The setting.
-        deployment: For whom it was measured.
         target_epsilon: ε of the whole run.
 
     Raises:

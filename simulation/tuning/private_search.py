@@ -72,9 +72,6 @@ class Winner(msgspec.Struct, frozen=True, kw_only=True):
 def search_privately(search: PrivateSearch) -> Winner:
     """Do the runs in a folder that is gone afterwards, and return the best.
 
-    Args:
-        search: What to run.
-
     Raises:
         ValueError: If the preset's mode does not amplify by secret coin flips, the search would
             spend more than its target, or the public text cannot be used; before any run.

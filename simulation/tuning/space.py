@@ -107,8 +107,6 @@ def make_space(
 
     Args:
         modes: Noise modes.
-        rules: Aggregation rules.
-        searched: Dimensions asked for.
         clipping_norm: Of the preset; the usual range goes a factor of ten below it.
         cohort: People of a round unless searched.
 

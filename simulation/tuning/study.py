@@ -48,10 +48,7 @@ def search(
 
     Args:
         space: What may be chosen.
-        laboratory: What runs a trial.
         trial_count: Trials in all, those that were stopped early included.
-        folder: Where the study lies.
-        seed: Of the sampler.
         after_trial: Takes all measurements so far, after each trial.
 
     Returns:

@@ -70,7 +70,6 @@ def write_attention(
         pixels: Uint8, shape ``(images, height, width, channels)``, with 1 or 3 channels.
         maps: Shares by column's name, each of shape ``(images, rows, columns)``.
         path: PNG file to write.
-        titles: One an image.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -10,9 +10,6 @@ from simulation.population.partition_record import PARTITION_FILE, ClientRecord,
 def client_groups(folder: Path) -> dict[str, str]:
     """Return the group of each client of a run: its coarse class where images have them.
 
-    Args:
-        folder: Of the run.
-
     Returns:
         By client; empty where clients have no classes, as writers of text have none.
     """

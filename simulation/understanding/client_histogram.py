@@ -25,9 +25,6 @@ class NoClientFiguresError(ValueError):
 def client_accuracies(folder: Path) -> dict[str, float]:
     """Return each client's final accuracy on its own test examples.
 
-    Args:
-        folder: Of a run that is over.
-
     Returns:
         By client; who holds nothing out is missing.
 

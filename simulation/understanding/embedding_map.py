@@ -51,7 +51,6 @@ def purity_of(learnt: Tensor, drawn: Tensor, groups: Sequence[str]) -> Purity:
     Args:
         learnt: Shape ``(clients, embedding_size)``.
         drawn: As ``learnt``.
-        groups: One a client.
 
     Raises:
         ValueError: If there are fewer than two clients.

@@ -146,7 +146,6 @@ def write_novel_curves(curves: Mapping[str, NovelCurve], path: Path) -> None:
     A dashed line of the same colour stands at what the run's own clients reach.
 
     Args:
-        curves: By the run's name.
         path: PNG file to write.
     """
 

@@ -224,7 +224,6 @@ class BatchedTrainer:
             models: Where each starts, shape ``(clients, elements)``, on the CPU; not changed.
             batches: What each step reads.
             masks: What each step drops.
-            training: The round's.
 
         Returns:
             The models afterwards, in the same form, and each client's mean loss in nats.
@@ -337,7 +336,6 @@ class _ClientLoss(nn.Module):
 
         Args:
             pixels: The batch's images, uint8.
-            labels: Theirs.
             weights: Theirs; 0 for one that only pads.
             masks: What the network's dropouts drop, in the order of their calls.
         """

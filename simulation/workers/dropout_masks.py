@@ -24,8 +24,6 @@ class DropoutMasks:
         """Start each client's draws.
 
         Args:
-            dropouts: The network's.
-            seeds: Each client's.
             device: Where the masks are needed; draws differ between kinds of device.
         """
         self._dropouts = dropouts
@@ -52,7 +50,6 @@ def dropouts_of(network: nn.Module, *one_example: Any) -> Dropouts:  # Any: what
     """Return what a network drops, found by a pass without dropping anything.
 
     Args:
-        network: Left in training.
         one_example: A batch of one.
     """
     found: list[tuple[float, tuple[int, ...]]] = []

@@ -83,9 +83,6 @@ class FineTuner:
 
         Args:
             parameters: The whole model, flat float32, shape ``(elements,)``; not changed.
-            train: What the client trains on.
-            test: What it is scored on.
-            client_name: Name given at enrolment.
             after_round: Round that the model is of: epochs draw as the rounds after it would.
             epochs: After how many to score, rising, from 1.
             typed: The test text in words, to count keys; None counts none.

@@ -41,8 +41,6 @@ def share_tensors(plan: Plan, *, worker_count: int, together: int) -> SharedTens
     """Return zeroed memory for a plan's clients, with a buffer for each that may be under way.
 
     Args:
-        plan: Plan of the run.
-        worker_count: Processes that train.
         together: Clients that a worker trains at once.
     """
     upload = upload_schema(plan)

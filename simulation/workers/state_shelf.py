@@ -27,7 +27,6 @@ class StateShelf:
         """Return the state that a client had after a round, or None if it had not trained yet.
 
         Args:
-            client: The client.
             round_number: Round, from 0.
         """
         rounds = [known for known in _rounds(self._folder / client) if known <= round_number]

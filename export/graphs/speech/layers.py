@@ -37,13 +37,10 @@ def write_places(
     """Add learnt multiples of sinusoids to a sequence.
 
     Args:
-        writer: The graph so far.
         values: Shape ``(batch, time, hidden)``.
         name: The layer, which has one number, ``scale``.
         first: Place of the first of them, a list of one.
         end: Place after the last one, a list of one.
-        longest: Places there are.
-        width: Hidden width.
     """
     table = writer.table(f"{name}.table", sinusoids(longest, width))
     rows = writer.node("Slice", table, first, end, writer.integers(0))
@@ -93,8 +90,6 @@ def write_taken(
     """Return what each head takes, shape ``(batch, heads, time, head size)``.
 
     Args:
-        writer: The graph so far.
-        settings: The voice's.
         query: Shape ``(batch, heads, time, head size)``.
         keys: Shape ``(batch, heads, head size, memory)``.
         held: Values, shape ``(batch, heads, memory, head size)``.

@@ -46,7 +46,6 @@ class SpeechGraphs:
 
         Args:
             tensors: Parameters that are not personal, by state-dict name, in their shapes.
-            personal: Names of those that are inputs.
             precision: How matrices are stored and multiplied; convolutions stay float32.
 
         Raises:

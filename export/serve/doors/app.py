@@ -35,7 +35,6 @@ def make_app(desk: Desk, limits: LimitSettings) -> ASGIApp:
     """Return the application, guarded.
 
     Args:
-        desk: What the server works with.
         limits: What one client may ask.
     """
     app = FastAPI(

@@ -109,9 +109,7 @@ async def keyboards_over_grpc(
     """Listen for devices until the block ends; calls under way are answered first.
 
     Args:
-        folder: Where certificate and key are.
         settings: The server's; gRPC has the limits of HTTP.
-        desk: What the server works with.
         address: ``host:port``; port 0 takes a free one.
 
     Yields:

@@ -24,7 +24,6 @@ def copied(
     """Copy a bundle beside the versions; what is still there at the end is removed.
 
     Args:
-        folder: Where the versions are.
         bundle: Bundle folder or ``.zip``.
         people: Folders of personal files, copied beside it.
         check: Refuses what is no bundle, so that nothing else is ever copied.

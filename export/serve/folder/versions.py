@@ -67,9 +67,6 @@ class Versions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         A server takes a moment to take a change over, and may be asked meanwhile for a person's
         file of what it still serves. So it is the present version and the one before it, and what
         was one of them less than a minute ago.
-
-        Args:
-            now: With its time zone.
         """
         since = _written(now.astimezone(UTC) - _STILL_ANSWERED)
         present: str | None = None

@@ -74,9 +74,6 @@ class People:
         """Return the likeliest words for the end of a client's text.
 
         Args:
-            client: Whom the token named.
-            served: The version to ask.
-            text: Everything typed so far.
             count: How many words at most, in [1, ``MOST_SUGGESTIONS``].
             keep: Whether to carry the text to the next call; without, nothing of it stays.
 

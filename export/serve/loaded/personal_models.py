@@ -55,7 +55,6 @@ class OwnModels:
         """Begin with nobody's.
 
         Args:
-            folder: Where the files are.
             metrics: Counts files that had to be loaded.
             largest_bytes: Tensors held at a time; the one just asked for is always held.
         """
@@ -69,10 +68,6 @@ class OwnModels:
 
     def load(self, client: str, served: ServedModel) -> NextWordGraph:
         """Return the client's own model on one version, the same object until its file changes.
-
-        Args:
-            client: Whom the token named.
-            served: The version to stand on.
 
         Raises:
             NoPersonalModelError: If the version needs a personal file and there is none.

@@ -126,11 +126,8 @@ class Voices:
         """Begin to say a text in a client's own voice, or in everybody's.
 
         Args:
-            client: Whom the token named.
-            served: The version that speaks.
             text: Written English.
             own: Whether in the client's own voice.
-            wanted: The format of the sound.
             speed: How much faster than the voice learnt to speak.
 
         Raises:

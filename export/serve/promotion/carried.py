@@ -32,7 +32,6 @@ class CarriedPeople:
         """Begin with nothing but what was given.
 
         Args:
-            shelf: Where the versions are.
             copy: Name of the copy; what lies beside it was given.
             check: Given a file that was put beside the copy, refuses what is of no use there;
                 raises ValueError.
@@ -115,11 +114,6 @@ def check_beside_everybody(
 
     One that a coordinator made is older than what is made now; one that its owner published goes
     before that, unless they left.
-
-    Args:
-        file: CLIENT.zip.
-        named: Whom the new file names.
-        named_before: Whom the one before it named.
 
     Raises:
         BundleError: If it does not.

@@ -50,8 +50,6 @@ class Versioned(Protocol[V]):
         """Return the present version's figure, the copy's, and why there is none of the present.
 
         Args:
-            metric: Its name.
-            new: The copy.
             version: The name that the copy is to have.
             present: The version that is served; None if none is.
 
@@ -115,8 +113,6 @@ def put_people(
     """Put people's files beside a version, none before all are checked; return whose they are.
 
     Args:
-        shelf: Where the version is.
-        served: The version.
         files: Each file, and what it holds.
         shared: What everyone shares of it, onto which the files must go.
 
@@ -140,7 +136,6 @@ def serve_from_now(
     """Serve a copy that was judged, and remove the versions that nobody is answered from any more.
 
     Args:
-        shelf: Where the versions are.
         incoming: The copy, beside them.
         version: Its name from now on.
         reason: What the gate found, in words.
@@ -210,8 +205,6 @@ def go_back(folder: ServingFolder, versioned: Versioned[V], *, reason: str) -> d
     """Serve the version before again; the present one is then the one before.
 
     Args:
-        folder: The serving folder.
-        versioned: What there are versions of.
         reason: Why, in words.
 
     Raises:

@@ -24,8 +24,6 @@ def believed_figure(
     """Return a figure as a bundle has it; infinity for one that was too large for JSON.
 
     Args:
-        metric: Its name.
-        metrics: The bundle's figures.
         round_number: Which bundle's, for the error.
         otherwise: What else the reader can do, for the error.
 
@@ -58,9 +56,7 @@ def judge(
     """Return in words why a figure is good enough beside the present version's.
 
     Args:
-        metric: Its name.
         old: The present version's; None if there is nothing to compare with.
-        new: The new version's.
         largest_loss: How much worse it may be: of a share in percentage points, of any other
             figure in per cent of the present one.
         what: What is judged, for the words.

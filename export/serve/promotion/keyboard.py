@@ -45,7 +45,6 @@ def promote(
     one passes, the history says why, and it may be the same version, which repairs it.
 
     Args:
-        folder: The serving folder.
         bundle: Bundle folder or ``.zip``; copied.
         metric: The figure that the gate compares: with held-out text ``top1_recall`` or
             ``top3_recall``, else one that both bundles name and `models.tasks.figures` knows. None

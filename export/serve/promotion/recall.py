@@ -75,9 +75,6 @@ def measure_recall(
     """Read the sentences word by word and count hits.
 
     Args:
-        model: What predicts.
-        vocabulary: The words of its rows.
-        sentences: Held-out text in words.
         follow: Shows how far it is: is given where each text begins, and yields them.
     """
     words = top1 = top3 = 0
