@@ -35,7 +35,7 @@ RENEWAL_INTERVAL_S = 3600.0
 
 
 class Agent:
-    """Serve a federation from one device folder until cancelled."""
+    """The agent that serves a federation from one device folder until cancelled."""
 
     def __init__(
         self,

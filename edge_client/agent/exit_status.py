@@ -37,7 +37,7 @@ _PLAN = frozenset(
 
 @dataclass(frozen=True)
 class NotServed:
-    """Say why a device did not do what a lease asked for.
+    """The reason why a device did not do what a lease asked for.
 
     Attributes:
         code: Stable snake_case code, which the coordinator was told.

@@ -145,7 +145,7 @@ def _take_up_keys(lease: wire.Lease, device: Device) -> None:
 
 @dataclass(frozen=True)
 class _SealedModel:
-    """Name the files in which a sealed model lies.
+    """The files in which a sealed model lies.
 
     Attributes:
         shared: Everyone's part.

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Ended:
-    """Say how a session ended.
+    """How a session ended.
 
     Attributes:
         retry_after_s: Seconds to wait before the next check-in.
@@ -42,7 +42,7 @@ class Ended:
 
 
 class Session:
-    """Serve the leases of one stream."""
+    """One stream, whose leases are served."""
 
     def __init__(self, device: Device, transport: Transport, *, once: bool) -> None:
         self._device = device

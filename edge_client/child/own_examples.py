@@ -36,7 +36,7 @@ _PIXEL_AXES = 4
 
 
 class OwnExamples(Protocol):
-    """Hold one person's examples for one round."""
+    """One person's examples for one round."""
 
     def training(self) -> Tensor | LabelledImages | SpeechExamples:
         """Return what is trained on.
@@ -96,7 +96,7 @@ def examples_reader(plan: Plan, word_lists: Path) -> ExamplesReader:
 
 @dataclass(frozen=True)
 class OwnWords:
-    """Hold a person's text as words of a list: int64 streams, shape ``(tokens,)``."""
+    """A person's text as words of a list: int64 streams, shape ``(tokens,)``."""
 
     text: OwnText
     words: Vocabulary
@@ -116,7 +116,7 @@ class OwnWords:
 
 @dataclass(frozen=True)
 class OwnCharacters:
-    """Hold a person's text letter by letter: int64 streams, shape ``(characters,)``.
+    """A person's text letter by letter: int64 streams, shape ``(characters,)``.
 
     Texts are joined by blanks, and runs of white space become one blank.
     """
@@ -137,7 +137,7 @@ class OwnCharacters:
 
 
 class OwnImages:
-    """Hold a person's labelled images; limits on text do not concern them."""
+    """A person's labelled images; limits on text do not concern them."""
 
     def __init__(self, images: LabelledImages) -> None:
         """Take the images, oldest first."""
@@ -164,7 +164,7 @@ class OwnImages:
 
 
 class OwnRecordings:
-    """Hold a person's recordings, in the order of their names; limits on text do not concern them.
+    """A person's recordings, in the order of their names; limits on text do not concern them.
 
     Only what is asked for is read and transformed.
     """

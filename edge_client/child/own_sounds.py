@@ -15,7 +15,7 @@ from models.text.speech_alphabet import SpeechTextSettings
 
 
 class OwnSounds:
-    """Hold a person's recordings as sound alone, in the order of their names."""
+    """A person's recordings as sound alone, in the order of their names."""
 
     def __init__(self, clips: Sequence[Clip], vocoder: VocoderSettings) -> None:
         """Take clips, oldest first, and the vocoder that learns from them."""

@@ -26,7 +26,7 @@ from models.text.words import split_sentences
 
 
 class OwnText:
-    """Hold what a person typed, within the limits they set, for one round.
+    """One person's text for a round, within the limits that they set.
 
     Attributes:
         train: The texts to train on, oldest first.

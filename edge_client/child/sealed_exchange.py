@@ -42,7 +42,7 @@ _PIECE_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Start:
-    """Hold what a device starts from.
+    """The parameters that a device starts from, and their digest.
 
     Attributes:
         parameters: Received parameters, flat float32 in the order of
@@ -56,7 +56,7 @@ class Start:
 
 @dataclass(frozen=True)
 class HypernetworkStart:
-    """Hold what a device fits its embedding with.
+    """The hypernetwork with which a device fits its embedding.
 
     Attributes:
         released: Everyone's parameters, flat float32 in the order of
@@ -71,7 +71,7 @@ class HypernetworkStart:
 
 
 class SealedExchange:
-    """Open and seal for one job."""
+    """The keys of one job, which open and seal."""
 
     def __init__(self, job: Job, plan: Plan, identity: Identity, folder: DeviceFolder) -> None:
         """Take a job.

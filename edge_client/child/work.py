@@ -125,7 +125,7 @@ def _do(job: Job) -> Outcome:
 
 @dataclass(frozen=True)
 class _Work:
-    """Hold what one job needs, whatever its plan's kind."""
+    """The parts that one job needs, whatever its plan's kind."""
 
     job: Job
     plan: Plan

@@ -7,7 +7,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class CharacterText:
-    """Hold one data set.
+    """One data set.
 
     Attributes:
         texts: Text of each user, in the order it was said or typed.

@@ -18,7 +18,7 @@ from models.tasks.image_classification import LabelledImages
 
 @dataclass(frozen=True)
 class CoarseLabels:
-    """Hold the coarser class of every image, where a data set has two levels.
+    """The coarser class of every image, where a data set has two levels.
 
     Attributes:
         train: Of the training images, int64, shape ``(images,)``.
@@ -33,7 +33,7 @@ class CoarseLabels:
 
 @dataclass(frozen=True)
 class ImageSet:
-    """Hold one image data set.
+    """One image data set.
 
     Attributes:
         train: Images to train on.

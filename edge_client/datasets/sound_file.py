@@ -23,7 +23,7 @@ _HIGHEST_RATE_HZ = 192_000
 
 @dataclass(frozen=True)
 class Sound:
-    """Hold a recording as it was read.
+    """A recording as it was read.
 
     Attributes:
         channels: In [-1, 1], shape ``(samples, channels)``.
@@ -35,7 +35,7 @@ class Sound:
 
 
 class SoundSource(Protocol):
-    """Tell where a recording comes from, and give it when it is asked for."""
+    """A recording: where it comes from, and its sound when it is asked for."""
 
     @property
     def label(self) -> str:
@@ -58,7 +58,7 @@ class SoundSource(Protocol):
 
 @dataclass(frozen=True)
 class SoundFile:
-    """Read one file, or one member of an archive.
+    """One file, or one member of an archive.
 
     Attributes:
         path: The file, or the name by which errors call the member.

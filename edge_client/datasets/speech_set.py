@@ -26,7 +26,7 @@ _LISTED = 5
 
 @dataclass(frozen=True)
 class Recording:
-    """Hold one recording as a data set has it.
+    """One recording as a data set has it.
 
     Attributes:
         name: Unique in the set.
@@ -45,7 +45,7 @@ class Recording:
 
 @dataclass(frozen=True)
 class Clip:
-    """Hold one recording that can be trained on.
+    """One recording that can be trained on.
 
     Attributes:
         name: Unique in the set.
@@ -62,7 +62,7 @@ class Clip:
 
 @dataclass(frozen=True)
 class SpeechSet:
-    """Hold one speech data set.
+    """One speech data set.
 
     Attributes:
         clips: Clips to train on, in the set's order; where ``test`` is empty, also to hold out

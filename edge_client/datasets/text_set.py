@@ -25,7 +25,7 @@ class DatasetError(ValueError):
 
 @dataclass(frozen=True)
 class FederatedText:
-    """Hold one data set: for each user the sentences of each part.
+    """One data set: for each user the sentences of each part.
 
     Attributes:
         train: Sentences to train on; every user has at least one.

@@ -16,7 +16,7 @@ from models.tasks.registry import Task
 
 
 class Descent:
-    """Train one network on one client's examples; a method may do so in several phases.
+    """Training of one network on one client's examples; a method may do so in several phases.
 
     Attributes:
         network: Being trained.

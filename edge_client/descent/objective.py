@@ -16,7 +16,7 @@ from models.tasks.registry import Task
 
 
 class LocalObjective(Protocol):
-    """Say what one local epoch reads, and give the loss that each step follows downhill."""
+    """The examples that one local epoch reads, and the loss that each step follows downhill."""
 
     def batches(self, network: Network, generator: torch.Generator) -> Iterator[Any]:
         """Yield one local epoch's batches, of the objective's own type.
@@ -41,7 +41,7 @@ class LocalObjective(Protocol):
 
 
 class TaskObjective:
-    """Minimise the task's loss over a client's examples, and nothing else."""
+    """The task's loss over a client's examples, and nothing else."""
 
     def __init__(
         self,

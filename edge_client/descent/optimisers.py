@@ -41,7 +41,7 @@ _Rule = Callable[[list[Tensor], list[Tensor], list[_State], TrainingSettings], N
 
 
 class Optimiser:
-    """Step a network's parameters, gradients clipped by their norm over all of them.
+    """An optimiser of a network's parameters, gradients clipped by their norm over all of them.
 
     Attributes:
         gradient_clipping_norm: Largest L2 norm of the gradient, or None.

@@ -19,7 +19,7 @@ class HeldReleaseError(Exception):
 
 
 class HeldRelease:
-    """Hold at most one release."""
+    """At most one held release."""
 
     def __init__(self, path: Path) -> None:
         """Use a folder; it is made, owner-only, with the first release."""

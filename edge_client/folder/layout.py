@@ -25,7 +25,7 @@ class DeviceFolderError(Exception):
 
 
 class Enrolment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say which federation a device belongs to.
+    """Which federation a device belongs to.
 
     Attributes:
         client_name: The device's name there.
@@ -41,7 +41,7 @@ class Enrolment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class CoordinatorKeys(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Hold the certificates of the coordinator's keys, DER.
+    """The certificates of the coordinator's keys, DER.
 
     Attributes:
         wrapping: The key that updates are sealed to.
@@ -53,7 +53,7 @@ class CoordinatorKeys(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class DeviceFolder:
-    """Find the parts of a device folder.
+    """The parts of a device folder.
 
     Attributes:
         path: The folder.

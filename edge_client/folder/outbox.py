@@ -15,7 +15,7 @@ from protos import federation_pb2 as wire
 
 
 class KeptUpdate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Describe a sealed update that waits for its acknowledgement.
+    """A sealed update that waits for its acknowledgement.
 
     Attributes:
         lease_nonce: The lease it was made for.
@@ -43,7 +43,7 @@ class KeptUpdate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Outbox:
-    """Hold at most one sealed update in a folder."""
+    """A folder with at most one sealed update."""
 
     def __init__(self, folder: Path) -> None:
         """Use ``folder``, which is made, owner-only, where it is missing."""

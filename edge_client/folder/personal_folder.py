@@ -16,7 +16,7 @@ from privacy.foundation.atomic_files import sync_folder
 
 
 class PersonalFolder:
-    """Hold at most one personal state that counts and one that waits.
+    """A folder with at most one personal state that counts and one that waits.
 
     Attributes:
         current: The state that counts; there is none before the first acknowledged round.

@@ -9,7 +9,7 @@ import msgspec
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Ask for one round of training, or one evaluation, as the plan says.
+    """One round of training, or one evaluation, as the plan says.
 
     Attributes:
         device_folder: The device's folder, which holds its identity.
@@ -51,7 +51,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Trained(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Say that the sealed update lies at the job's path.
+    """The news that the sealed update lies at the job's path.
 
     Attributes:
         example_count: Target tokens trained on, at most the plan's cap; 0 under a guarantee.
@@ -63,7 +63,7 @@ class Trained(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Fitted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Say that a model was fitted, and that what of it is personal waits.
+    """The news that a model was fitted, and that what of it is personal waits.
 
     Attributes:
         message_id: 16 random bytes that name what waits and, if there is one, the sealed embedding.
@@ -75,7 +75,7 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Evaluated(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Count what the model got right on the device's held-out text.
+    """The model's right answers on the device's held-out text.
 
     Attributes:
         token_count: Target tokens scored.
@@ -91,7 +91,7 @@ class Evaluated(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Say why the job could not be done, without any of the device's data.
+    """The reason why the job could not be done, without any of the device's data.
 
     Attributes:
         code: Stable snake_case code.

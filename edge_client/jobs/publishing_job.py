@@ -12,7 +12,7 @@ class PublishingError(Exception):
 
 
 class PublishingJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Ask for one file.
+    """One file to publish.
 
     Attributes:
         device_folder: The device's folder.
@@ -26,7 +26,7 @@ class PublishingJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say what the file holds.
+    """The contents of the published file.
 
     Attributes:
         tensors: Names of the personal tensors.

@@ -16,7 +16,7 @@ from edge_client.jobs.job import Failed, Job, Outcome, decode_outcome, encode
 
 
 class Trainer(Protocol):
-    """Do jobs somewhere else than in the agent."""
+    """A place other than the agent in which jobs are done."""
 
     async def run(self, job: Job) -> Outcome:
         """Do one job and return its outcome; cancelling stops the work at once."""
@@ -28,7 +28,7 @@ class Trainer(Protocol):
 
 
 class ChildTrainer:
-    """Do each job in a child process.
+    """A trainer that does each job in a child process.
 
     Attributes:
         keep_warm_s: Seconds that an idle child stays in memory; 0 ends it after each job.

@@ -23,7 +23,7 @@ class ExampleBudgetError(Exception):
 
 
 class ExampleSpending(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Hold what was spent.
+    """The spending of one device so far.
 
     Attributes:
         events: Steps of DP-SGD so far, equal ones counted together.

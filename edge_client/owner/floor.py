@@ -97,7 +97,7 @@ class PlanBelowFloorError(Exception):
 
 
 class ExampleBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say how much example-level privacy may cost over all rounds that this device ever trains.
+    """How much example-level privacy may cost over all rounds that this device ever trains.
 
     Attributes:
         epsilon: Largest epsilon of one sentence.
@@ -113,7 +113,7 @@ class ExampleBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class Floor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say what a device accepts at the least; what decides privacy has no default.
+    """The least that a device accepts; what decides privacy has no default.
 
     Attributes:
         modes: Noise modes.

@@ -20,7 +20,7 @@ _WINDOW = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
 
 
 class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say what must hold before a device works.
+    """The conditions under which a device works.
 
     Attributes:
         charging: Whether mains power must be connected.
@@ -59,7 +59,7 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 @dataclass(frozen=True)
 class Ready:
-    """Say that the device may work.
+    """The device may work.
 
     Attributes:
         unknown: Conditions that no sensor could check and that were allowed by the settings.
@@ -70,7 +70,7 @@ class Ready:
 
 @dataclass(frozen=True)
 class Wait:
-    """Say that the device must not work now.
+    """The device must not work now.
 
     Attributes:
         reason: What is missing, for the owner.

@@ -22,7 +22,7 @@ _METERED_LINKS = ("wwan", "ppp", "rmnet", "wwp")
 
 @dataclass(frozen=True)
 class Reading:
-    """Hold what the sensors say now; None where one cannot know.
+    """The sensors' readings now; None where one cannot know.
 
     Attributes:
         is_charging: Whether mains power is connected.
@@ -40,7 +40,7 @@ class Reading:
 
 
 class Sensors(Protocol):
-    """Tell what the device knows about itself."""
+    """Sensors of what the device knows about itself."""
 
     def read(self) -> Reading:
         """Return what is known now."""
@@ -48,7 +48,7 @@ class Sensors(Protocol):
 
 
 class PsutilSensors:
-    """Know what psutil knows: battery, mains, temperatures, terminals, cellular links."""
+    """Sensors by psutil: battery, mains, temperatures, terminals, cellular links."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         """Compare idle times by ``clock``, seconds since 1970 UTC."""

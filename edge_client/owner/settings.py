@@ -39,7 +39,7 @@ class ClientSettingsError(ValueError):
 
 
 class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say when a device works and what it keeps.
+    """When a device works and what it keeps.
 
     Attributes:
         policy: When the device may work.

@@ -12,7 +12,7 @@ _DAY_S = 86_400
 
 
 class Day(msgspec.Struct, frozen=True, kw_only=True):
-    """Count one day's bytes.
+    """One day's bytes.
 
     Attributes:
         day: Days since 1970 UTC.
@@ -31,7 +31,7 @@ class Day(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Traffic:
-    """Keep the numbers of one UTC day in a file.
+    """A file with the numbers of one UTC day.
 
     A file that cannot be read counts as an empty day: the limit protects a data plan, and a
     device that stopped for good over a broken counter would protect nothing.

@@ -27,7 +27,7 @@ _DAY_S = 86_400
 
 
 class TextSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say what of the device's own text is kept; nothing is removed unless a limit is set.
+    """The part of the device's own text that is kept; nothing is removed unless a limit is set.
 
     Attributes:
         retention_days: Age at which a text is removed, in days; absent means never.
@@ -53,7 +53,7 @@ class TextSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class TypedText(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold one line of the file.
+    """One line of the file.
 
     Attributes:
         text: What was typed.
@@ -69,7 +69,7 @@ class TypedText(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class StoredText:
-    """Hold one text as it was read.
+    """One text as it was read.
 
     Attributes:
         text: What was typed.
@@ -81,7 +81,7 @@ class StoredText:
 
 
 class LocalText:
-    """Keep a person's text in one owner-only file that several programs may append to."""
+    """A person's text in one owner-only file that several programs may append to."""
 
     def __init__(self, path: Path, settings: TextSettings) -> None:
         """Keep text at ``path``, whose folder must exist, within the limits of ``settings``."""

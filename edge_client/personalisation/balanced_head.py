@@ -33,7 +33,7 @@ _WEIGHT, _BIAS = "personal_head.weight", "personal_head.bias"
 
 
 class BalancedHeadHalf:
-    """Train body and generic head by balanced softmax, then a personal head beside ([FedRoD])."""
+    """Body and generic head by balanced softmax, then a personal head beside ([FedRoD])."""
 
     def __init__(self, settings: FedRodSettings | FedTpSettings) -> None:
         self._settings = settings
@@ -85,7 +85,7 @@ class BalancedHeadHalf:
 
 
 class PersonalHead:
-    """Hold a client's personal head while it is trained or asked."""
+    """A client's personal head while it is trained or asked."""
 
     def __init__(self, extras: Mapping[str, Tensor], device: torch.device) -> None:
         """Copy the head from what the client keeps."""
@@ -117,7 +117,7 @@ class PersonalHead:
 
 
 class BalancedSoftmax:
-    """Minimise CE(logits + log π_i) over the client's examples; a ``LocalObjective``.
+    """The objective CE(logits + log π_i) over the client's examples; a ``LocalObjective``.
 
     Attributes:
         head: The personal head, which ``step_personal_head`` trains.

@@ -36,7 +36,7 @@ would make every mean log-loss infinite."""
 
 
 class GaussianProcessHalf:
-    """Train the shared network for the client's processes, and let them predict ([pFedGP])."""
+    """The shared network trained for the client's processes, which predict ([pFedGP])."""
 
     def __init__(self, settings: PFedGpSettings) -> None:
         self._settings = settings
@@ -100,7 +100,7 @@ class GaussianProcessHalf:
 
 
 class PredictiveObjective:
-    """Minimise how badly the processes tell half of the examples from the rest."""
+    """An objective: how badly the processes tell half of the examples from the rest."""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ from models.vector.schema import Schema, TensorSpec
 
 @dataclass(frozen=True)
 class ClientRound:
-    """Hold what one client's training needs.
+    """The parts that one client's training needs.
 
     Attributes:
         descent: Trains the network on the client's examples. The network holds the received
@@ -47,7 +47,7 @@ class ClientRound:
 
 
 class Learnt(NamedTuple):
-    """Say what a client's training came to, beside what the network now holds.
+    """The outcome of a client's training, beside what the network now holds.
 
     Attributes:
         mean_loss: Mean training loss in nats.
@@ -61,7 +61,7 @@ class Learnt(NamedTuple):
 
 @dataclass(frozen=True)
 class ClientScoring:
-    """Hold what scoring one client's model needs.
+    """The parts that scoring one client's model needs.
 
     Attributes:
         network: Holds the client's model: shared, generated and personal tensors.
@@ -90,7 +90,7 @@ class ClientScoring:
 
 
 class ClientHalf(Protocol):
-    """Do on a device what a method does beyond roles."""
+    """A method's part on a device, beyond roles."""
 
     def extra_tensors(self, schema: Schema) -> tuple[TensorSpec, ...]:
         """Return what a client keeps beside its personal tensors; names unlike the model's.

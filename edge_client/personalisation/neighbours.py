@@ -33,7 +33,7 @@ _EXAMPLES_AT_ONCE = 64  # While the store is made; a constant, so that it depend
 
 
 class NeighboursHalf:
-    """Train as the task does; predict by the network and the client's nearest examples."""
+    """Training as the task does it; prediction by the network and the client's nearest examples."""
 
     def __init__(self, settings: NeighbourSettings) -> None:
         """Take the settings.
@@ -101,7 +101,7 @@ class NeighboursHalf:
 
 
 class _Reader(Protocol):
-    """Give features, targets and logits of one network, whatever the task."""
+    """A reader of features, targets and logits of one network, whatever the task."""
 
     # Any: examples of the plan's task.
     def read(self, examples: Any, *, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -118,7 +118,7 @@ class _Reader(Protocol):
 
 
 class _Classes:
-    """Read for a task of few classes."""
+    """A reader for a task of few classes."""
 
     def __init__(self, task: FeatureTask[Any, Any], network: Network) -> None:
         self._task = task
@@ -136,7 +136,7 @@ class _Classes:
 
 
 class _Words:
-    """Read for next words, whose scores are too many to make at once."""
+    """A reader for next words, whose scores are too many to make at once."""
 
     def __init__(self, network: WordNetwork) -> None:
         self._network = network

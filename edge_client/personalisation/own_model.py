@@ -28,7 +28,7 @@ _PREFIX = "own."
 
 
 class PFedMeHalf:
-    """Train θ, drawn to the client's copy w of the global model; send w, predict by θ ([pFedMe]).
+    """Training of θ, drawn to the client's copy w of the global model; w is sent ([pFedMe]).
 
     θ starts from the received model and is not set back between batches. A buffer, which no
     gradient moves, is θ's and w's alike.
@@ -79,7 +79,7 @@ class PFedMeHalf:
 
 
 class DittoHalf:
-    """Train the global model as ever, and a model of one's own held near the received ([Ditto])."""
+    """The global model trained as ever, and one of one's own held near the received ([Ditto])."""
 
     def __init__(self, settings: DittoSettings) -> None:
         self._settings = settings

@@ -10,7 +10,7 @@ from models.vector.schema import Schema, TensorSpec
 
 
 class PlainHalf:
-    """Do nothing beyond roles: ``global``, ``local``, ``fedper``, ``fedbn``, ``vanilla``, ..."""
+    """Nothing beyond roles: ``global``, ``local``, ``fedper``, ``fedbn``, ``vanilla``, ..."""
 
     def extra_tensors(self, schema: Schema) -> tuple[TensorSpec, ...]:
         """Return nothing."""

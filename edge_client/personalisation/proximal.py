@@ -48,7 +48,7 @@ def pull_towards(
 
 
 class FedProxHalf:
-    """Stay near the received model ([FedProx]); predicts as the task does."""
+    """Training that stays near the received model ([FedProx]); prediction as the task does it."""
 
     def __init__(self, settings: FedProxSettings) -> None:
         self._settings = settings

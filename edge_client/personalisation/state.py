@@ -32,7 +32,7 @@ class PersonalStateError(ValueError):
 
 @dataclass(frozen=True)
 class PersonalState:
-    """Hold what one client keeps.
+    """The tensors that one client keeps.
 
     Attributes:
         personal: The model's personal tensors, flat float32 in schema order.
@@ -48,7 +48,7 @@ class PersonalState:
 
 @dataclass(frozen=True)
 class StateLayout:
-    """Say what a client's state holds under one model and method.
+    """The layout of a client's state under one model and method.
 
     Attributes:
         personal: The model's personal tensors; there may be none.

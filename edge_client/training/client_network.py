@@ -24,7 +24,7 @@ from models.vector.schema import SENT, Role
 
 
 class ClientNetwork:
-    """Hold the network and whose model is in it.
+    """The network and whose model is in it.
 
     Attributes:
         network: Has the plan's architecture.

@@ -33,7 +33,7 @@ _LOGITS = 1 << 24
 
 @dataclass(frozen=True)
 class SecretDraws:
-    """Give the keys of one client's round.
+    """The keys of one client's round.
 
     Attributes:
         keys: Where they come from.
@@ -49,7 +49,7 @@ class SecretDraws:
 
 
 class ExampleTraining:
-    """Train one network on the sentences of one person after another."""
+    """Training of one network on the sentences of one person after another."""
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ EVALUATION_BATCH = 64
 
 @dataclass(frozen=True)
 class LocalResult:
-    """Hold what one client's round comes to.
+    """The outcome of one client's round.
 
     Attributes:
         update: What arrives of the client: trained minus received parameters, clipped, with the
@@ -68,7 +68,7 @@ class LocalResult:
 
 
 class LocalTrainer:
-    """Train and score client after client on one device, with one network for all of them.
+    """A trainer of client after client on one device, with one network for all of them.
 
     A client leaves nothing behind for the next: parameters, state and draws are set anew.
 

@@ -54,7 +54,7 @@ from models.vector.seeds import client_seed
 
 @dataclass(frozen=True)
 class Fitted:
-    """Hold a new client's model, as ``LocalTrainer.evaluate`` takes it.
+    """A new client's model, as ``LocalTrainer.evaluate`` takes it.
 
     Attributes:
         parameters: What a client receives, generated tensors included: flat float32 in the layout
@@ -67,7 +67,7 @@ class Fitted:
 
 
 class NewClientFit:
-    """Fit one new client's model after the other, with one network for all of them."""
+    """A fitter of one new client's model after the other, with one network for all of them."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class NewClientFit:
 
 
 class _OneFit:
-    """Hold one client's model while it is fitted."""
+    """One client's model while it is fitted."""
 
     def __init__(
         self, fit: NewClientFit, released: Tensor, examples: Any, client_name: str
@@ -319,7 +319,7 @@ class _OneFit:
 
 
 class _Carried:
-    """Give one batch at a time of an objective, with the state that goes from batch to batch."""
+    """One batch at a time of an objective, with the state that goes from batch to batch."""
 
     def __init__(self, objective: LocalObjective) -> None:
         self.objective = objective

@@ -30,7 +30,7 @@ from privacy.noise.settings import PrivacySettings
 
 @dataclass(frozen=True)
 class Outgoing:
-    """Hold what one client sends.
+    """One client's update as it leaves, with what is told beside it.
 
     Attributes:
         update: What arrives, in the layout of ``models.plan.plan.upload_schema``: the update itself

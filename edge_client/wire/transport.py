@@ -86,7 +86,7 @@ async def enrol(
 
 
 class Transport:
-    """Hold one channel to the device listener.
+    """One channel to the device listener.
 
     Use it as an asynchronous context manager. All methods raise ``RefusedError`` where the
     coordinator answers no, and ``UnreachableError`` where it does not answer.

@@ -22,7 +22,7 @@ _ZIP_DATE = (1980, 1, 1, 0, 0, 0)
 
 
 class BundleFiles(Protocol):
-    """Read the files of one bundle by name."""
+    """The files of one bundle, read by name."""
 
     @property
     def names(self) -> frozenset[str]:

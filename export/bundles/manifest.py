@@ -34,7 +34,7 @@ _AXES = 2
 
 
 class PrivacyStatement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say what training promised to the people whose text the model saw, and what it has spent.
+    """The promise of training to the people whose text the model saw, and what it has spent.
 
     Attributes:
         mode: Name of the noise mode, such as ``none`` or ``paper``.
@@ -84,7 +84,7 @@ class ParityRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class PersonalPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say which tensors of the model are each person's own, and inputs of the graph.
+    """Which tensors of the model are each person's own, and inputs of the graph.
 
     Attributes:
         method: Personalisation method of the run.
@@ -96,7 +96,7 @@ class PersonalPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class BundleManifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the manifest of every bundle says of its model.
+    """The manifest of every bundle: what it says of its model.
 
     Attributes:
         format_version: Version of the struct and of the files beside it; 1 knew no personal part of

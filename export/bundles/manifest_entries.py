@@ -18,7 +18,7 @@ class BundleError(ValueError):
 
 
 class FileDigest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Pin one file.
+    """The digest of one file.
 
     Attributes:
         sha256: Hex digest of the file.
@@ -35,7 +35,7 @@ class FileDigest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ManifestBase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Describe something exported; what exactly is each manifest's own."""
+    """The description of something exported; each manifest adds what it exports."""
 
     def encode(self) -> bytes:
         """Return the manifest as indented JSON, equal for equal manifests."""

@@ -25,7 +25,7 @@ class UntrustedError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Signer:
-    """Name who signed.
+    """The signer of a manifest.
 
     Attributes:
         name: Name in the certificate.

@@ -25,7 +25,7 @@ LANGUAGES = ("en",)
 
 
 class VocoderPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say which vocoder makes the sound.
+    """Which vocoder makes the sound.
 
     Attributes:
         model: Its settings.

@@ -25,7 +25,7 @@ _LATEST = "latest"
 
 @dataclass(frozen=True, kw_only=True)
 class PersonalOptions:
-    """Say what to export, and what it is made of.
+    """A person to export, and what their file is made of.
 
     Attributes:
         client: Name given at enrolment; None for whoever published.

@@ -21,7 +21,7 @@ class ExportError(ValueError):
 
 
 class Exporter(Protocol):
-    """Turn the parameters of one model into an ONNX graph and back."""
+    """An exporter that turns the parameters of one model into an ONNX graph and back."""
 
     def build(
         self,

@@ -23,7 +23,7 @@ _LARGEST = 127
 
 
 class Rounded(NamedTuple):
-    """Hold a rounded matrix.
+    """A rounded matrix.
 
     Attributes:
         whole: Whole numbers in [-127, 127], padded with 0, int8, shape ``(rows, blocks, 64)``.

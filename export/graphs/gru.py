@@ -25,7 +25,7 @@ _STATE = "state"
 
 
 class GruGraph:
-    """Turn the parameters of one GRU language model into ONNX and back."""
+    """The graph of one GRU language model."""
 
     def __init__(self, settings: GruLmSettings) -> None:
         hidden, vocab = settings.hidden_size, settings.vocabulary_size

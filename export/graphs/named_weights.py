@@ -16,7 +16,7 @@ from models.vector.schema import Schema
 
 
 class NamedWeights:
-    """Read the weights of such a graph back, and name what it takes of a person."""
+    """The weights of a graph, read back, and the names of those that it takes of a person."""
 
     def __init__(self, schema: Schema) -> None:
         """Take every tensor of the model."""

@@ -22,7 +22,7 @@ _FROM_NOTHING = -math.inf
 
 
 class TransformerGraph(NamedWeights):
-    """Turn the parameters of one Transformer language model into ONNX and back."""
+    """The graph of one Transformer language model."""
 
     def __init__(self, settings: TransformerLmSettings) -> None:
         super().__init__(schema_of(settings))

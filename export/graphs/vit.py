@@ -21,7 +21,7 @@ LARGEST_PIXEL = 255
 
 
 class VitGraph(NamedWeights):
-    """Turn the parameters of one Vision Transformer into ONNX and back."""
+    """The graph of one Vision Transformer."""
 
     def __init__(self, settings: VitSettings) -> None:
         super().__init__(settings.schema())

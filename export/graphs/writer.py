@@ -47,7 +47,7 @@ WHOLE, SCALES = ".whole", ".scales"
 
 
 class GraphWriter:
-    """Collect the nodes of one graph. Every method that writes some returns the value's name."""
+    """The nodes of one graph, collected. Every method that writes some returns the value's name."""
 
     def __init__(
         self,

@@ -37,7 +37,7 @@ Tensors: TypeAlias = Mapping[str, NDArray[np.float32]]
 
 
 class PersonOf(msgspec.Struct, frozen=True, kw_only=True):
-    """Say what a person's file is made for.
+    """The bundle that a person's file is made for.
 
     Attributes:
         run: Identifier of the run, 32 hex digits.

@@ -35,7 +35,7 @@ _MEDIA_TYPES = {
 
 @dataclass(frozen=True)
 class PageFile:
-    """Hold one file of the page.
+    """One file of the page.
 
     Attributes:
         content: Its bytes.
@@ -57,7 +57,7 @@ class PageFile:
 
 @dataclass(frozen=True)
 class Source:
-    """Say where the page finds a keyboard.
+    """The place where the page finds a keyboard.
 
     Attributes:
         description: Address of what it is, relative to the page.

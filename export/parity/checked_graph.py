@@ -75,7 +75,7 @@ class CheckedGraphs:
 
 
 class Check(Protocol):
-    """What holds loaded graphs against torch."""
+    """The check of loaded graphs against torch."""
 
     def __call__(self, parameters: FlatVector, /, *, tolerance: float) -> ParityRecord:
         """Compare graphs with torch.

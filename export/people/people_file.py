@@ -38,7 +38,7 @@ _PHI, _EMBEDDINGS, _PLACES = "phi", "embeddings", "places/"
 
 
 class PeopleManifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Describe everybody's file.
+    """The manifest of everybody's file.
 
     Attributes:
         format_version: Version of this struct and of the files beside it.
@@ -67,7 +67,7 @@ class PeopleManifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_fie
 
 @dataclass(frozen=True)
 class PeopleFile:
-    """Hold everybody's file, its digests checked.
+    """Everybody's file, its digests checked.
 
     Attributes:
         manifest: What it is.
@@ -108,7 +108,7 @@ class PeopleFile:
 
 @dataclass(frozen=True, eq=False)
 class MadePeople:
-    """Make the model of anybody of a file, on one bundle's graph; equal to itself alone."""
+    """Models of a file's people on one bundle's graph, each equal to itself alone."""
 
     _file: PeopleFile
     _graph: NextWordGraph

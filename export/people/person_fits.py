@@ -7,7 +7,7 @@ from export.bundles.manifest_entries import BundleError
 
 
 class MadeForBundle(Protocol):
-    """What the manifest of one person's file and of everybody's says of the bundle it is for."""
+    """The bundle that a file is for, as the manifest of a person's or everybody's file says."""
 
     @property
     def run(self) -> str:

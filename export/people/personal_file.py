@@ -55,7 +55,7 @@ Origin = Literal["generated", "published"]
 
 
 class PersonalManifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Describe one person's part of a model.
+    """The manifest of one person's part of a model.
 
     Attributes:
         format_version: Version of this struct and of the adapter beside it.
@@ -88,7 +88,7 @@ class PersonalManifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_f
 
 @dataclass(frozen=True)
 class PersonalFile:
-    """Hold a personal file whose digests fit.
+    """A personal file whose digests fit.
 
     Attributes:
         manifest: What it is.

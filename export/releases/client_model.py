@@ -29,7 +29,7 @@ from models.vector.tensor_file import decode_tensors
 
 
 class ClientModels:
-    """Make one client's tensors after the other from one release."""
+    """One client's tensors after the other, made from one release."""
 
     def __init__(self, release: Release, *, with_published: bool = False) -> None:
         """Read what the release's method has learnt.

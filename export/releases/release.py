@@ -37,7 +37,7 @@ _MARKS = ("federation.toml", "run.json")
 
 @dataclass(frozen=True)
 class Release:
-    """Hold a release whose digests fit.
+    """A release whose digests fit.
 
     Attributes:
         record: What is known of it.

@@ -34,7 +34,7 @@ _ENDS_IN_WORD = re.compile(r"[^\W_]['’]?\Z")
 
 @dataclass(frozen=True)
 class Suggestion:
-    """Hold one suggestion.
+    """One suggestion.
 
     Attributes:
         word: The word, lower-case as in the word list.
@@ -46,7 +46,7 @@ class Suggestion:
 
 
 class WordModel(Protocol):
-    """Predict words for one person: a graph, or a graph with that person's own tensors."""
+    """A model of words for one person: a graph, or a graph with that person's own tensors."""
 
     @property
     def vocabulary_size(self) -> int:
@@ -65,7 +65,7 @@ class WordModel(Protocol):
 
 @dataclass(frozen=True)
 class Reading:
-    """Hold what stands at the end of a text, and what the model expects there.
+    """The end of a text, and what the model expects there.
 
     Attributes:
         begun: The word that is begun, lower-case; empty where the next one is expected.
@@ -81,7 +81,7 @@ class Reading:
 
 
 class NextWords:
-    """Follow one person's text and suggest words; one object a text, many on one graph."""
+    """One person's text, followed, and its suggestions; one object a text, many on one graph."""
 
     def __init__(
         self,

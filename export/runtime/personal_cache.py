@@ -29,13 +29,13 @@ class CacheError(ValueError):
 
 
 class _Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Hold what a cache's bytes hold: how much each word counts."""
+    """The words of a cache's bytes: how much each counts."""
 
     weights: dict[str, float]
 
 
 class PersonalCache:
-    """Count one person's words."""
+    """A count of one person's words."""
 
     def __init__(
         self, *, half_life_words: int = HALF_LIFE_WORDS, largest_words: int = LARGEST_WORDS

@@ -15,7 +15,7 @@ CACHE_SHARE = 0.15
 
 
 class PersonalRanking:
-    """Rank the words that may stand at the end of one person's text."""
+    """A ranking of the words that may stand at the end of one person's text."""
 
     def __init__(
         self,

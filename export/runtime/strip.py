@@ -27,7 +27,7 @@ _LONGEST_WORD = 256
 
 @dataclass(frozen=True)
 class Slot:
-    """Hold one place of the strip.
+    """One place of the strip.
 
     Attributes:
         text: What is shown, and typed when it is taken.
@@ -40,7 +40,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Strip:
-    """Hold the three places from left to right; None is empty."""
+    """The three places from left to right; None is empty."""
 
     left: Slot | None
     centre: Slot | None
@@ -68,7 +68,7 @@ def typed_word(text: str) -> str:
 
 
 class Keyboard:
-    """Follow one person's text field and fill the strip; one thread at a time."""
+    """One person's text field, whose strip is filled; one thread at a time."""
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ class GraphError(ValueError):
 
 @dataclass(frozen=True)
 class Prediction:
-    """Hold what a graph says of the word after the last token.
+    """A graph's prediction of the word after the last token.
 
     Attributes:
         words: The k likeliest word ids, likeliest first, int64, shape ``(batch, k)``.

@@ -17,7 +17,7 @@ _LAST_CHARACTER = "\U0010ffff"
 
 
 class WordIndex:
-    """Hold the words of one list in alphabetical order; safe to share between threads."""
+    """The words of one list in alphabetical order; safe to share between threads."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         """Sort the list, without ``<unk>`` and ``<eos>``."""

@@ -132,7 +132,7 @@ def make_desk(folder: ServingFolder, settings: ServeSettings) -> Desk:
 
 
 class _Server(uvicorn.Server):
-    """Leave signals to `_stopping`: uvicorn's own way ends in being killed by them."""
+    """A server that leaves signals to `_stopping`: uvicorn itself ends by being killed."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -159,7 +159,7 @@ async def _stopping(server: uvicorn.Server, desk: Desk) -> AsyncIterator[None]:
 
 
 class _Follower:
-    """Take over what the commands write into the folder while the server runs."""
+    """A follower of what the commands write into the folder while the server runs."""
 
     def __init__(self, folder: ServingFolder, desk: Desk) -> None:
         self._folder = folder

@@ -103,7 +103,7 @@ def encoded_rate_hz(wanted: SoundFormat, sample_rate_hz: int) -> int:
 
 
 class SoundEncoder:
-    """Encode sound while it comes, for a stream whose length nobody knows yet."""
+    """An encoder of sound that comes, for a stream whose length nobody knows yet."""
 
     def __init__(self, sample_rate_hz: int, wanted: SoundFormat) -> None:
         """Begin.
@@ -165,7 +165,7 @@ class SoundEncoder:
 
 
 class _Sink:
-    """Be a file that keeps no byte once it was taken; what is written over one is dropped."""
+    """A file that keeps no byte once it was taken; what is written over one is dropped."""
 
     def __init__(self) -> None:
         self._taken_bytes = 0

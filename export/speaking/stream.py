@@ -25,7 +25,7 @@ Array = NDArray[np.float32]
 
 
 class SoundStream:
-    """Follow one sentence.
+    """The sound of one sentence, followed.
 
     Attributes:
         log_mels: What all sound so far is of, and what the next will be, shape ``(frames, mel)``.
@@ -111,7 +111,7 @@ class SoundStream:
 
 
 class WholeSound:
-    """Make the sound of a whole sentence at its end, by Griffin-Lim.
+    """The sound of a whole sentence at its end, by Griffin-Lim.
 
     Attributes:
         log_mels: What the sound is of, shape ``(frames, mel)``; none before the end.

@@ -46,7 +46,7 @@ Array = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Piece:
-    """Hold a stretch of sound, all or a part of a sentence.
+    """A stretch of sound, all or a part of a sentence.
 
     Attributes:
         sound: Float32, shape ``(samples,)``.
@@ -59,7 +59,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Said:
-    """Say how a sentence went.
+    """The way that a sentence went.
 
     Attributes:
         text: What was read: characters of the voice's alphabet.
@@ -74,7 +74,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Utterance(Said):
-    """Hold a sentence that was said.
+    """A sentence that was said.
 
     Attributes:
         sound: Float32, shape ``(samples,)``, with the pause that follows it.
@@ -84,7 +84,7 @@ class Utterance(Said):
 
 
 class Voice:
-    """Hold one voice; safe to share between threads, as each call carries its own state.
+    """One voice; safe to share between threads, as each call carries its own state.
 
     Attributes:
         settings: Its alphabet, its audio and its limits.

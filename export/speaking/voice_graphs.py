@@ -52,7 +52,7 @@ Held = Mapping[str, "onnxruntime.OrtValue"]
 
 @dataclass(frozen=True)
 class Made:
-    """Hold what one step made.
+    """The outcome of one step.
 
     Attributes:
         frames: Normalised log-mels, float32, shape ``(batch, frames of a step, mel)``.
@@ -66,7 +66,7 @@ class Made:
 
 
 class VoiceGraphs:
-    """Hold the loaded graphs of one voice; safe to share between threads.
+    """The loaded graphs of one voice; safe to share between threads.
 
     Attributes:
         mel_count: Channels of a frame.
@@ -184,7 +184,7 @@ class VoiceGraphs:
 
 
 class VocoderRunner:
-    """Hold a loaded vocoder; safe to share between threads.
+    """A loaded vocoder; safe to share between threads.
 
     Attributes:
         context_frames: How many frames to either side have a part in the sound at a frame.

@@ -30,7 +30,7 @@ _DRAW_STEP = np.float32(2**-16)
 
 
 class BlockQuantisation:
-    """Write and read numbers of one size."""
+    """A coder of numbers of one size, a block at a time with one scale."""
 
     def __init__(self, bits: Literal[4, 8], block_size: int) -> None:
         """Choose a size.

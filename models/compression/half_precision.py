@@ -16,7 +16,7 @@ _MAGNITUDE, _SIGN = np.uint32(0x7FFFFFFF), np.uint32(0x80000000)
 
 
 class Bfloat16:
-    """Write and read bfloat16."""
+    """A coder of bfloat16."""
 
     def byte_count(self, element_count: int) -> int:
         """Return two bytes a value."""
@@ -42,7 +42,7 @@ class Bfloat16:
 
 
 class Float32:
-    """Write and read values as they are."""
+    """A coder that writes values as they are."""
 
     def byte_count(self, element_count: int) -> int:
         """Return four bytes a value."""

@@ -52,7 +52,7 @@ _HEADER = PayloadHeader("a compressed update", b"SOTTOUPD", FORMAT_VERSION)
 
 
 class UpdateFormat(Protocol):
-    """Write and read the updates of one plan's round.
+    """The format of the updates of one plan's round.
 
     Attributes:
         schema: What an update holds, as ``models.plan.plan.upload_schema`` says.
@@ -107,7 +107,7 @@ class UpdateFormat(Protocol):
 
 
 class PlainFormat:
-    """Send updates as they are."""
+    """A format that sends updates as they are."""
 
     def __init__(self, schema: Schema) -> None:
         """Take what an update holds."""
@@ -130,7 +130,7 @@ class PlainFormat:
 
 
 class CompressedFormat:
-    """Send updates in fewer bytes."""
+    """A format that sends updates in fewer bytes."""
 
     def __init__(self, schema: Schema, settings: CompressionSettings, *, told_count: int) -> None:
         """Take a plan's settings.
@@ -209,7 +209,7 @@ class CompressedFormat:
 
 
 class LayerGroupFormat:
-    """Send some of the tensors, and what is told behind them; the others arrive as zeros."""
+    """A format that sends some tensors, and what is told behind them; others arrive as zeros."""
 
     def __init__(
         self, schema: Schema, group: Schema, settings: CompressionSettings, *, told_count: int
@@ -259,7 +259,7 @@ class LayerGroupFormat:
 
 
 class UpdateFormats:
-    """Know how the updates of a plan travel, round by round.
+    """The formats in which the updates of a plan travel, round by round.
 
     Attributes:
         schema: What an update holds in every round.

@@ -18,7 +18,7 @@ _DRAWS_PER_WORD = 4
 
 
 class ValueCoder(Protocol):
-    """Turn values into bytes and back."""
+    """A coder that turns values into bytes and back."""
 
     def byte_count(self, element_count: int) -> int:
         """Return the bytes that so many values take."""
@@ -52,7 +52,7 @@ class ValueCoder(Protocol):
 
 
 class Draws:
-    """Draw numbers of 16 bits, the same for the same seed on every machine."""
+    """A stream of numbers of 16 bits, the same for the same seed on every machine."""
 
     def __init__(self, seed: int) -> None:
         """Start a stream.

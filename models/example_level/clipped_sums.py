@@ -28,7 +28,7 @@ approach to probabilistic rounding error analysis", 2019): this covers 65,000 wo
 
 
 class ExampleGradients:
-    """Clip and sum gradients of one network's examples."""
+    """The gradients of one network's examples, clipped and summed."""
 
     def __init__(self, network: WordNetwork) -> None:
         """Take a network.

@@ -27,7 +27,7 @@ Sums = MutableMapping[str, Tensor]
 
 
 class ParameterUse(Protocol):
-    """Know each example's gradient of the parameters of one layer, without holding it."""
+    """One layer's use of its parameters, from which each example's gradient follows."""
 
     def squared_norms(self) -> Tensor:
         """Return the squared L2 norm of each example's gradient, shape ``(batch,)``."""
@@ -52,7 +52,7 @@ class ParameterUse(Protocol):
 
 @dataclass(frozen=True)
 class AffineUse:
-    """Use a matrix, and a bias or none, on every row of a sequence.
+    """A matrix, and a bias or none, used on every row of a sequence.
 
     Attributes:
         weight: Name of the matrix, shape ``(out, in)``.
@@ -89,7 +89,7 @@ class AffineUse:
 
 @dataclass(frozen=True)
 class LookupUse:
-    """Look up rows of a matrix.
+    """Rows of a matrix that are looked up.
 
     Attributes:
         weight: Name of the matrix, shape ``(rows, embed)``.
@@ -118,7 +118,7 @@ class LookupUse:
 
 @dataclass(frozen=True)
 class ScaleUse:
-    """Scale and shift every element of a sequence, as a layer norm does at its end.
+    """A scale and a shift of every element of a sequence, as at the end of a layer norm.
 
     Attributes:
         weight: Name of the scale, shape ``(embed,)``.
@@ -151,7 +151,7 @@ class ScaleUse:
 
 @dataclass(frozen=True)
 class OutputUse:
-    """Score every word with the output matrix, and compare with the right one.
+    """An output matrix that scores every word, compared with the right one.
 
     The gradient by the logits of token t is ``scale_t * differences_t``.
 

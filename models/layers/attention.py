@@ -21,7 +21,7 @@ KeysValues = tuple[Tensor, Tensor]
 
 
 class SelfAttention(nn.Module):
-    """Let each position look at all positions, or only at itself and earlier ones."""
+    """Attention of each position to all positions, or only to itself and earlier ones."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class SelfAttention(nn.Module):
 
 
 class CrossAttention(nn.Module):
-    """Let each position of one sequence look at another sequence."""
+    """Attention of each position of one sequence to another sequence."""
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ MOMENTUM = 0.1
 
 
 class BatchNorm(nn.Module):
-    """Normalise each channel over a batch in training, by running statistics in evaluation.
+    """A norm of each channel over a batch in training, by running statistics in evaluation.
 
     A batch of one image says nothing of how images vary, so it is normalised by the running
     statistics, as in evaluation, and leaves them as they are: a client with one image can train.

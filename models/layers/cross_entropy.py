@@ -82,7 +82,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 
 class _Layer:
-    """Hold the operands in the type of the products, and the sums of the gradients."""
+    """The operands in the type of the products, and the sums of the gradients."""
 
     def __init__(self, features: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype) -> None:
         self.features, self.weight, self.bias = (x.to(dtype) for x in (features, weight, bias))

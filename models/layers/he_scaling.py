@@ -23,11 +23,11 @@ from torch import Tensor, nn
 
 
 class HeLinear(nn.Linear):
-    """Be a linear layer whose weight is stepped in raw units."""
+    """A linear layer whose weight is stepped in raw units."""
 
 
 class HeConvolution(nn.Conv1d):
-    """Be a convolution over time whose weight is stepped in raw units."""
+    """A convolution over time whose weight is stepped in raw units."""
 
 
 def runtime_scale(weight: Tensor) -> float:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class NormedMatrix:
-    """Hold W / σ(W), and what its gradient needs.
+    """The matrix W / σ(W), and what its gradient needs.
 
     Attributes:
         matrix: W / σ, float32, shape ``(rows, columns)``; W itself where it is zero.

@@ -30,7 +30,7 @@ Activation = Literal["relu", "tanh", "none"]
 
 
 class Convolution(nn.Module):
-    """Convolve, norm, bend, drop; zero where there is padding."""
+    """A convolution, its norm, tanh and dropout; zero where there is padding."""
 
     def __init__(
         self,

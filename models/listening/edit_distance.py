@@ -10,7 +10,7 @@ import msgspec
 
 
 class ReadingErrors(msgspec.Struct, frozen=True, kw_only=True):
-    """Count the edits of some readings; counts add up, and are divided once at the end.
+    """Edits of some readings; counts add up, and are divided once at the end.
 
     Attributes:
         edits: Characters put in, taken out or replaced.

@@ -18,7 +18,7 @@ _DECIBELS = 10 * math.sqrt(2) / math.log(10)
 
 
 class Distortion(NamedTuple):
-    """Hold how two spectrograms compare.
+    """The differences of two spectrograms.
 
     Attributes:
         decibels: The distortion.

@@ -32,7 +32,7 @@ _SPREAD = 2.0
 
 
 class RecogniserSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say how large a recogniser is.
+    """How large a recogniser is.
 
     Attributes:
         mel_count: Channels of the spectrograms.
@@ -50,7 +50,7 @@ class RecogniserSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
 
 class MelBatch(NamedTuple):
-    """Hold spectrograms of different lengths.
+    """Spectrograms of different lengths.
 
     Attributes:
         mels: Natural logarithms, anything at padding, shape ``(batch, mel, frames)``.

@@ -25,7 +25,7 @@ from models.networks.voice import Memory, TooLongError, TransformerTts
 
 @dataclass(frozen=True)
 class Spoken:
-    """Hold what was said.
+    """One utterance, with its frames and where it stopped.
 
     Attributes:
         mel: Log-mels after the post-net, float32, shape ``(frames, mel)``.
@@ -84,7 +84,7 @@ def synthesise(
 
 
 class _Step(NamedTuple):
-    """Hold one step.
+    """One step.
 
     Attributes:
         frames: Normalised log-mels, shape ``(1, reduction factor, mel)``.

@@ -14,7 +14,7 @@ from torch import Tensor
 
 
 class WarpingPath(NamedTuple):
-    """Hold pairs of places, both rising by 0 or 1 from one pair to the next and never both by 0.
+    """Pairs of places, both rising by 0 or 1 from one pair to the next and never both by 0.
 
     Attributes:
         first: Places in the first sequence, from its first to its last, int64, shape ``(pairs,)``.

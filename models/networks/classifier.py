@@ -9,7 +9,7 @@ LARGEST_PIXEL = 255
 
 
 class Pixels(nn.Module):
-    """Scale bytes to [0, 1], then normalise each channel; nothing here is trained or travels.
+    """Bytes scaled to [0, 1], then each channel normalised; nothing here is trained or travels.
 
     Attributes:
         shape: Height, width and channels of an image.

@@ -68,7 +68,7 @@ def read_update(network: nn.Module, schema: Schema, received: Tensor) -> Tensor:
 
 
 class LaidParameters:
-    """Make a network's tensors views of one flat vector after another, each with its values.
+    """One flat vector after another whose views are a network's tensors, each with its values.
 
     Training the network then changes the vector, and nothing is copied to read it back.
     """

@@ -12,7 +12,7 @@ from torch import Tensor
 
 @runtime_checkable
 class LanguageModel(Protocol):
-    """Turn tokens into features whose product with the output matrix scores the next word.
+    """A network that turns tokens into features; their product with the output matrix scores words.
 
     Attributes:
         context_size: Longest sequence that one call may hold, in tokens; None for any.

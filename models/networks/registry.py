@@ -149,7 +149,7 @@ def build_network(settings: ModelSettings, device: torch.device | str = "cpu") -
 
 
 class _Undrawn(TorchFunctionMode):
-    """Leave new parameters as memory has them.
+    """A stretch of time in which new parameters stay as memory has them.
 
     The device ``meta`` would do so too, but draws there by Python code that takes a second of
     processor time to import.

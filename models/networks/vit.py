@@ -23,7 +23,7 @@ from models.settings.image import VitSettings
 
 
 class FeedForward(nn.Module):
-    """Widen, GELU, narrow, with dropout after both."""
+    """A feed-forward block: widen, GELU, narrow, with dropout after both."""
 
     def __init__(self, settings: VitSettings) -> None:
         super().__init__()

@@ -32,7 +32,7 @@ from models.sound.mel_filters import mean_spread
 
 
 class ConvNextBlock(nn.Module):
-    """Look along time channel by channel, then mix the channels of each frame."""
+    """A look along time channel by channel, then a mix of the channels of each frame."""
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class ConvNextBlock(nn.Module):
 
 
 class Vocoder(nn.Module):
-    """Turn log-mel spectrograms of any length into sound.
+    """A network that turns log-mel spectrograms of any length into sound.
 
     Attributes:
         settings: What it was built from.

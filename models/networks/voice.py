@@ -32,7 +32,7 @@ class TooLongError(ValueError):
 
 
 class Memory(NamedTuple):
-    """Hold what the decoder reads of a batch of texts.
+    """The encoder's output for a batch of texts, as the decoder reads it.
 
     Attributes:
         values: Shape ``(batch, text, hidden)``.
@@ -44,7 +44,7 @@ class Memory(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """Hold what the network makes of texts and of the frames before each step.
+    """The network's prediction for texts and the frames before each step.
 
     Attributes:
         before: Normalised log-mels as the decoder has them, shape ``(batch, frames, mel)``.
@@ -61,7 +61,7 @@ class Prediction(NamedTuple):
 
 
 class ScaledPositions(nn.Module):
-    """Add sinusoids times one learnt number, so that they fit the size of what they are added to.
+    """Sinusoids times one learnt number, so that they fit the size of what they are added to.
 
     Attributes:
         scale: α of [Li] section 3.3, shape ``(1,)``.
@@ -93,7 +93,7 @@ class ScaledPositions(nn.Module):
 
 
 class Speaker(nn.Module):
-    """Say who speaks: a vector of the client's own, and a projection that all share.
+    """The speaker: a vector of the client's own, and a projection that all share.
 
     Attributes:
         vector: Zero before the client's first round, shape ``(speaker size,)``.
@@ -128,7 +128,7 @@ class MelPrenet(nn.Module):
 
 
 class Head(nn.Module):
-    """Make the frames of a step, and say whether it is the last."""
+    """The output of a step: its frames, and whether it is the last."""
 
     def __init__(self, settings: TransformerTtsSettings) -> None:
         super().__init__()

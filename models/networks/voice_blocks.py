@@ -21,7 +21,7 @@ from models.settings.voice import TransformerTtsSettings
 
 
 class Step(NamedTuple):
-    """Hold what one step of a decoder block came to.
+    """The outcome of one step of a decoder block.
 
     Attributes:
         values: The stream after the block, shape ``(batch, 1, hidden)``.
@@ -35,7 +35,7 @@ class Step(NamedTuple):
 
 
 class FeedForward(nn.Module):
-    """Widen, ReLU, narrow."""
+    """A feed-forward block: widen, ReLU, narrow."""
 
     def __init__(self, settings: TransformerTtsSettings) -> None:
         super().__init__()

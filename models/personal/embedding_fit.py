@@ -92,7 +92,7 @@ def fit_embedding(
 
 
 class _AdamStep:
-    """Move an embedding against gradients, in place."""
+    """An optimiser that moves an embedding against gradients, in place."""
 
     def __init__(self, embedding: Tensor, learning_rate: float) -> None:
         self._embedding = embedding

@@ -34,7 +34,7 @@ _LEAST_VARIANCE = 1e-10  # Rounding may reach 0, where a square root has no grad
 
 @dataclass(frozen=True)
 class KnownPoints:
-    """Hold what one process conditions on.
+    """The points that one process conditions on.
 
     Attributes:
         features: Float64 of length 1 each, shape ``(known, embed)``.

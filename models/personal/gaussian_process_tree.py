@@ -32,7 +32,7 @@ _LARGEST_ITERATION_COUNT = 300
 
 @dataclass(frozen=True)
 class Fork:
-    """Hold the classes on either side of one inner node of the tree.
+    """The classes on either side of one inner node of the tree.
 
     Attributes:
         left: Class numbers in rising order; holds the smallest of the node.
@@ -159,7 +159,7 @@ def predictive_loss(
 
 
 class GaussianProcessTree:
-    """Predict a client's classes from all of its examples, whose features it holds."""
+    """A tree of processes that predicts a client's classes from all of its examples."""
 
     def __init__(
         self,

@@ -51,7 +51,7 @@ instead, the projections stand nearly still for the first hundred rounds.
 
 @dataclass(frozen=True)
 class PulledBack:
-    """Hold the gradients that one client's update gives.
+    """The gradients that one client's update gives.
 
     Attributes:
         phi: Of the hypernetwork's own parameters, flat float32, shape ``(elements of φ,)``.

@@ -26,7 +26,7 @@ class UnknownClientError(LookupError):
 
 @dataclass(frozen=True)
 class Row:
-    """Hold one client's place in the table of embeddings.
+    """One client's place in the table of embeddings.
 
     Attributes:
         embedding: z_i, float32, shape ``(embedding_size,)``.
@@ -39,7 +39,7 @@ class Row:
 
 @dataclass(frozen=True)
 class HypernetworkState:
-    """Hold φ, its momentum, and a row for each client that took part.
+    """The parameters φ, their momentum, and a row for each client that took part.
 
     Attributes:
         phi: Flat float32, shape ``(elements of φ,)``.

@@ -56,7 +56,7 @@ def stored_places(example_count: int, capacity: float, generator: torch.Generato
 
 
 class NeighbourStore:
-    """Hold one client's training features with their labels, and let the nearest ones vote."""
+    """One client's training features with their labels, and let the nearest ones vote."""
 
     def __init__(self, features: Tensor, labels: Tensor, settings: NeighbourSettings) -> None:
         """Store every feature that is given.

@@ -46,7 +46,7 @@ class PlanError(ValueError):
 
 
 class VocabularySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say which word list the model's rows stand for.
+    """The word list that the model's rows stand for.
 
     Attributes:
         name: ``english-10k`` for the list shipped with sotto, else a list the coordinator serves.
@@ -60,7 +60,7 @@ class VocabularySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
 
 class TrainingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say how a device trains in one round.
+    """How a device trains in one round.
 
     Attributes:
         optimiser: ``sgd`` or ``adam``.
@@ -142,7 +142,7 @@ class TrainingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say what a device does in one round.
+    """The work of a device in one round.
 
     Attributes:
         version: Version of this struct; both ends must know it.

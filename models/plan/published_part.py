@@ -38,7 +38,7 @@ class PublishedPartError(ValueError):
 
 
 class PublishedRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say what was published.
+    """The origin of a published part: run, client, method and schema.
 
     Attributes:
         run: Identifier of the run, 32 hex digits.
@@ -55,7 +55,7 @@ class PublishedRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 @dataclass(frozen=True)
 class PublishedPart:
-    """Hold a published part whose signature fits.
+    """A published part whose signature fits.
 
     Attributes:
         record: What it is.

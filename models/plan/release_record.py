@@ -32,7 +32,7 @@ class ReleaseError(ValueError):
 
 
 class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Hold what is known of a release beside the model itself.
+    """Everything known of a release beside the model itself.
 
     Attributes:
         format_version: Version of this struct and of the files beside it.

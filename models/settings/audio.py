@@ -6,7 +6,7 @@ import msgspec
 
 
 class MelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say how sound becomes a log-mel spectrogram; the defaults are MelGAN's and HiFi-GAN's.
+    """How sound becomes a log-mel spectrogram; the defaults are MelGAN's and HiFi-GAN's.
 
     Attributes:
         sample_rate_hz: Samples a second.
@@ -59,7 +59,7 @@ class MelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ClipSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say which clips are used, and how they are made alike.
+    """Which clips are used, and how they are made alike.
 
     Attributes:
         shortest_s: Shortest clip, in seconds of sound without the silence around it.

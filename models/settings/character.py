@@ -25,7 +25,7 @@ from models.vector.tensor_lists import (
 class _CharacterFamily(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="family"
 ):
-    """Hold what every next-character model has.
+    """The settings that every next-character model has.
 
     Attributes:
         context_size: Most characters that a prediction is made from.

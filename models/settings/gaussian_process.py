@@ -8,7 +8,7 @@ import msgspec
 class GaussianProcessSettings(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 ):
-    """Say what every binary Gaussian process of a client's tree is like; the authors' values.
+    """The settings of every binary Gaussian process of a client's tree; the authors' values.
 
     Attributes:
         output_scale: Prior variance of the latent function, > 0.

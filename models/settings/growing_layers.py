@@ -19,7 +19,7 @@ from models.settings.growth import GrowthSettings, layer_count_of_stage
 
 @dataclass(frozen=True)
 class LayerStack:
-    """Name one stack.
+    """The name of one stack.
 
     Attributes:
         name: What the names of its tensors begin with, before the layer's number.
@@ -32,7 +32,7 @@ class LayerStack:
 
 @dataclass(frozen=True)
 class GrowingLayers:
-    """Say how a family's layers are named.
+    """How a family's layers are named.
 
     Attributes:
         stacks: All of them grow together, to the same number of layers.

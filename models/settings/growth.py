@@ -14,7 +14,7 @@ import msgspec
 
 
 class GrowthSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say how many layers there are in the end, and in how many stages they come.
+    """How many layers there are in the end, and in how many stages they come.
 
     Attributes:
         target_layer_count: Layers of each stack after the last stage; L.

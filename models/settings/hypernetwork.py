@@ -22,7 +22,7 @@ HIDDEN_LAYER_COUNT = 3
 
 
 class HypernetworkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say what the hypernetwork looks like and how the server trains it.
+    """The shape of the hypernetwork, and how the server trains it.
 
     Attributes:
         embedding_size: Length of a client's embedding z_i; D in [FedTP].
@@ -90,7 +90,7 @@ class HypernetworkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
 
 
 class EmbeddingFitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say how an embedding is fitted.
+    """How an embedding is fitted.
 
     Attributes:
         start_count: Embeddings that are drawn; the fit starts from the one whose tensors lose least

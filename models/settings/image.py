@@ -31,7 +31,7 @@ CIFAR_STD = (0.2470, 0.2435, 0.2616)
 class _ImageFamily(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="family"
 ):
-    """Hold what every image classifier has.
+    """The settings that every image classifier has.
 
     Attributes:
         class_count: Classes it tells apart; labels are in [0, class_count).

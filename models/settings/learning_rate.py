@@ -4,7 +4,7 @@ import msgspec
 
 
 class LearningRateDecay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Multiply the step size by the same factor every round, until it is a share of the first.
+    """A step size that shrinks by the same factor every round, until it is a share of the first.
 
     With a constant step a network trembles around what it has learnt, and a release is one moment
     of that.

@@ -31,7 +31,7 @@ from models.vector.tensor_lists import (
 class _WordFamily(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="family"
 ):
-    """Hold what every next-word model has.
+    """The settings that every next-word model has.
 
     Attributes:
         vocabulary_size: Number of words the model can predict, ``<unk>`` and ``<eos>`` included.

@@ -31,7 +31,7 @@ from models.vector.tensor_lists import check_at_least
 class _Method(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="method"
 ):
-    """Hold what every method has: nothing but its name."""
+    """The setting that every method has: its name."""
 
     @property
     def method(self) -> str:
@@ -48,7 +48,7 @@ class LocalSettings(_Method, frozen=True, kw_only=True, tag="local"):
 
 
 class FedProxSettings(_Method, frozen=True, kw_only=True, tag="fedprox"):
-    """Stay near the received parameters while training ([FedProx]).
+    """Training that stays near the received parameters ([FedProx]).
 
     Attributes:
         proximal_strength: μ of μ/2·|θ - θ_received|²; [FedProx] tries 0.001 to 1.
@@ -73,7 +73,7 @@ class FedBnSettings(_Method, frozen=True, kw_only=True, tag="fedbn"):
 
 
 class PFedMeSettings(_Method, frozen=True, kw_only=True, tag="pfedme"):
-    """Train a personal model that is drawn to the client's copy of the global one ([pFedMe]).
+    """A personal model that is drawn to the client's copy of the global one ([pFedMe]).
 
     ``training.learning_rate`` is η, the step of that copy.
 
@@ -140,7 +140,7 @@ class VanillaSettings(_Method, frozen=True, kw_only=True, tag="vanilla"):
 
 
 class NeighbourSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say how a client's nearest training examples join its prediction ([kNN-Per], [FedTP]).
+    """How a client's nearest training examples join its prediction ([kNN-Per], [FedTP]).
 
     Attributes:
         count: Neighbours that vote; k.

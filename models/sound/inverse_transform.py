@@ -11,7 +11,7 @@ from models.sound.mel_filters import hann_window
 
 
 class InverseTransform(nn.Module):
-    """Undo `models.sound.mel.transform`; holds no parameter and nothing that travels."""
+    """The inverse of `models.sound.mel.transform`; it has no parameter and nothing travels."""
 
     window: Tensor
 

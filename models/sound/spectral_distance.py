@@ -23,7 +23,7 @@ above: nothing that is heard is lost, and silence has a logarithm."""
 
 
 class SpectralDistance(NamedTuple):
-    """Hold what two sounds differ by, one value a sound, shape ``(batch,)``; 0 is no difference.
+    """The difference of two sounds, one value a sound, shape ``(batch,)``; 0 is none.
 
     Attributes:
         convergence: L2 norm of the difference of amplitudes over that of the right ones, mean over

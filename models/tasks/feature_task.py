@@ -19,7 +19,7 @@ BatchT = TypeVar("BatchT")
 
 @runtime_checkable
 class FeatureTask(Task[ExamplesT_contra, BatchT], Protocol[ExamplesT_contra, BatchT]):
-    """Give features and classes of a person's examples."""
+    """A task that gives features and classes of a person's examples."""
 
     def targets(self, examples: ExamplesT_contra) -> Tensor:
         """Return the class of every target, int64, shape ``(targets,)``, in the examples' order."""

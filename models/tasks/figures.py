@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Quality:
-    """Say how a figure tells a good model from a bad one.
+    """How a figure tells a good model from a bad one.
 
     Attributes:
         more_is_better: Whether a larger figure is a better one.

@@ -22,7 +22,7 @@ from models.tasks.unusable_examples import UnusableExamplesError
 
 @dataclass(frozen=True)
 class LabelledImages:
-    """Hold one person's images, or a batch of them.
+    """One person's images, or a batch of them.
 
     Attributes:
         pixels: Uint8, shape ``(images, height, width, channels)``.
@@ -40,7 +40,7 @@ class LabelledImages:
 
 
 class ImageClassification:
-    """Learn from labelled images; a client may have one image, or images of one class."""
+    """Learning from labelled images; a client may have one image, or images of one class."""
 
     def example_count(self, examples: LabelledImages) -> int:
         """Return the number of images."""

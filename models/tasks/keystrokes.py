@@ -34,7 +34,7 @@ Sentences = Sequence[Sequence[str]]
 
 
 class KeystrokeCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """Count the keys of some text, typed with and without suggestions.
+    """Keys of some text, typed with and without suggestions.
 
     Attributes:
         keys_without: Letters of every word, and a space behind each.
@@ -117,7 +117,7 @@ def keystroke_savings(
 
 
 class _Keyboard:
-    """Know the words in alphabetical order, where those with one prefix stand together."""
+    """The words in alphabetical order, where those with one prefix stand together."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary

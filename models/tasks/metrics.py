@@ -15,7 +15,7 @@ SUGGESTION_SLOTS = 3
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
-    """Count what a model got right on some text, or on some images.
+    """The number of right answers on some text, or on some images.
 
     Attributes:
         token_count: Targets scored, each once: tokens (``<unk>`` and ``<eos>`` included),

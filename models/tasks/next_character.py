@@ -32,7 +32,7 @@ UNSCORED = -1
 
 @dataclass(frozen=True)
 class CharacterWindows:
-    """Hold pieces of text side by side.
+    """Pieces of text side by side.
 
     Attributes:
         inputs: Characters read, int64, shape ``(batch, time)``.
@@ -44,7 +44,7 @@ class CharacterWindows:
 
 
 class NextCharacter:
-    """Learn from character streams: int64, shape ``(characters,)``, as ``encode_characters``."""
+    """Learning from character streams: int64, shape ``(characters,)``, as ``encode_characters``."""
 
     def example_count(self, examples: Tensor) -> int:
         """Return the number of targets: all characters but the first."""

@@ -28,7 +28,7 @@ LEAST_TOKENS = 2
 
 
 class NextWord:
-    """Learn from word streams: int64, shape ``(tokens,)``, sentences each ending with ``<eos>``."""
+    """Learning from word streams: int64, shape ``(tokens,)``, each sentence ending with ``<eos>``."""
 
     def example_count(self, examples: Tensor) -> int:
         """Return the number of target tokens in one pass: every token is a target."""

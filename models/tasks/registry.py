@@ -25,7 +25,7 @@ BatchT = TypeVar("BatchT")
 
 
 class Task(Protocol[ExamplesT_contra, BatchT]):
-    """Turn one person's examples into batches, losses and counts."""
+    """A task: one person's examples as batches, losses and counts."""
 
     def example_count(self, examples: ExamplesT_contra) -> int:
         """Return the targets in one pass over the examples: what a client is weighted by."""

@@ -26,7 +26,7 @@ Rule = Literal["copy", "reverse", "translate"]
 
 @dataclass(frozen=True)
 class SequencePairs:
-    """Hold sources with their targets, each padded at the end with ``PADDING``.
+    """Sources with their targets, each padded at the end with ``PADDING``.
 
     Attributes:
         sources: Symbols, int64, shape ``(pairs, source time)``, at least one in a row.
@@ -95,7 +95,7 @@ def _reversed(sources: Tensor, lengths: Tensor) -> Tensor:
 
 
 class Sequences:
-    """Learn from pairs of sequences."""
+    """Learning from pairs of sequences."""
 
     def example_count(self, examples: SequencePairs) -> int:
         """Return the number of targets: every symbol, and an end for each pair."""

@@ -35,7 +35,7 @@ _LENGTH_JITTER = 0.1
 
 
 class Speech:
-    """Learn from clips; a client may have one."""
+    """Learning from clips; a client may have one."""
 
     def example_count(self, examples: SpeechExamples) -> int:
         """Return the number of frames."""

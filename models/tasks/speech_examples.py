@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 
 class SpeechClip(NamedTuple):
-    """Hold one clip.
+    """One clip.
 
     Attributes:
         frames: Log-mels, float32, shape ``(frames, mel)``.
@@ -25,7 +25,7 @@ class SpeechClip(NamedTuple):
 
 @dataclass(frozen=True)
 class SpeechExamples:
-    """Hold one person's clips one behind the other, so that nothing is stored for padding.
+    """One person's clips one behind the other, so that nothing is stored for padding.
 
     Attributes:
         frames: Log-mels, natural logarithms, float32, shape ``(frames of all clips, mel)``.
@@ -85,7 +85,7 @@ class SpeechExamples:
 
 @dataclass(frozen=True)
 class SpeechBatch:
-    """Hold some clips side by side, each filled up with zeros at its end.
+    """Some clips side by side, each filled up with zeros at its end.
 
     Attributes:
         texts: Characters, int64, shape ``(batch, text)``.

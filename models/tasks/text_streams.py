@@ -26,7 +26,7 @@ _WINDOW_TOKENS = 64  # Scored at a time, so that memory does not grow with a seg
 
 @dataclass(frozen=True)
 class Window:
-    """Hold the next tokens of streams that lie side by side.
+    """The next tokens of streams that lie side by side.
 
     Attributes:
         inputs: Tokens read, int64, shape ``(batch, time)``.

@@ -42,7 +42,7 @@ def cut_segments(samples: Tensor, segment_size: int) -> Tensor:
 
 
 class Vocoding:
-    """Learn from segments of sound, float32 of shape ``(segments, samples)``."""
+    """Learning from segments of sound, float32 of shape ``(segments, samples)``."""
 
     def example_count(self, examples: Tensor) -> int:
         """Return the number of segments."""

@@ -22,7 +22,7 @@ ALPHABET = START + PUNCTUATION + LETTERS
 
 
 class SpeechTextSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say which characters a voice reads, and what happens to a sign that has no reading.
+    """Which characters a voice reads, and what happens to a sign that has no reading.
 
     Attributes:
         alphabet: Characters in order of their numbers, which start at 1 (0 pads); without ``.``

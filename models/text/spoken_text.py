@@ -75,7 +75,7 @@ class SpeechTextError(ValueError):
 
 @dataclass(frozen=True)
 class SpokenText:
-    """Hold a text as a voice reads it, and what it took to get there.
+    """A text as a voice reads it, and what it took to get there.
 
     Attributes:
         text: Characters of the alphabet; begins with a blank, ends with a period.

@@ -27,7 +27,7 @@ class VocabularyError(ValueError):
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Map words to rows and back.
+    """A list of words, each with its row.
 
     Attributes:
         words: Every word once; ``<unk>`` at 0, ``<eos>`` at 1, no digits and no addresses.

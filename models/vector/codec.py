@@ -35,7 +35,7 @@ class CodecError(ValueError):
 
 @dataclass(frozen=True)
 class PayloadHeader:
-    """Begin a kind of payload: its magic, its version, a form and a SHA-256, 48 bytes in all.
+    """The start of a kind of payload: magic, version, a form and a SHA-256, 48 bytes in all.
 
     Attributes:
         what: What the payload is, for errors.

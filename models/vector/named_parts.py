@@ -11,7 +11,7 @@ from models.vector.schema import Schema
 
 
 class Part(StrEnum):
-    """Name a part of a model."""
+    """A part of a model."""
 
     PROJECTION = "projection"
     """Queries, keys and values of every attention; what FedTP generates."""

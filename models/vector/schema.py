@@ -19,7 +19,7 @@ BYTES_PER_ELEMENT = 4
 
 
 class Role(StrEnum):
-    """Who owns a tensor: the federation, the hypernetwork, the person, or how the run started."""
+    """The owner of a tensor: the federation, the hypernetwork, the person, or the starting model."""
 
     SHARED = "shared"
     GENERATED = "generated"
@@ -38,7 +38,7 @@ SENT = (Role.SHARED, Role.GENERATED)
 
 
 class TensorSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Name one float32 tensor.
+    """One named float32 tensor.
 
     Attributes:
         name: Name in the model's state dict, unique within a schema.
@@ -64,7 +64,7 @@ class TensorSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
-    """List the tensors of a model in the order in which they lie in the flat vector.
+    """The tensors of a model, in the order in which they lie in the flat vector.
 
     Attributes:
         tensors: Tensor specifications with unique names; none where nothing is shared or travels.

@@ -41,7 +41,7 @@ _DRAINING_RETRY_S = 10
 
 
 class Coordinator:
-    """Run one federation.
+    """The coordinator of one federation.
 
     Attributes:
         intake: Takes the updates of the round in hand.

@@ -29,7 +29,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class DeviceEvaluation:
-    """Hold the evaluation that is running, if one is.
+    """The evaluation that is running, if one is.
 
     Attributes:
         in_hand: What its devices get; None when none is running.

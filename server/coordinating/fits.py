@@ -31,7 +31,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Fits:
-    """Hold the fits that are under way.
+    """The fits that are under way.
 
     Attributes:
         in_hand: What the next device fits with; None where no fit can begin.

@@ -40,7 +40,7 @@ _PAST_CAP = "the settings have lowered rounds.cap below it since it was opened; 
 
 
 class RoundKeeper:
-    """Do for each order of the round's machine what must outlast this process."""
+    """The keeper of rounds: it makes durable what the round's machine orders."""
 
     def __init__(
         self,

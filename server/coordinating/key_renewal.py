@@ -24,7 +24,7 @@ _RETRY_S = 24 * 3600.0
 
 
 class KeyRenewal:
-    """Watch the life of one coordinator's certificates, and renew them when told to.
+    """The life of one coordinator's certificates, which are renewed when told to.
 
     Attributes:
         identity: The current one.

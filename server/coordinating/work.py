@@ -15,7 +15,7 @@ _FINISHED_RETRY_S = 3600
 
 
 class Work:
-    """Give devices work, and know again what they hold a lease for.
+    """The work of each device, and what its lease is for.
 
     An evaluation goes before the next round. A device that no round has a place for may fit a
     model of its own meanwhile.

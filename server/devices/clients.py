@@ -37,7 +37,7 @@ class CallerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ClientSummary:
-    """Say what the operator may know of a client.
+    """The facts that the operator may know of a client.
 
     Attributes:
         name: Client name.

@@ -23,7 +23,7 @@ _NEWEST_FIRST = (certificates.c.issued_at.desc(), certificates.c.not_after.desc(
 
 @dataclass(frozen=True, slots=True)
 class StoredCertificate:
-    """Hold one certificate of a device.
+    """One certificate of a device.
 
     Attributes:
         sha256: SHA-256 of the DER, 32 bytes.

@@ -10,7 +10,7 @@ from server.records.failpoints import Failpoint, Failpoints
 
 
 class Dispatcher:
-    """Give every connected device the work there is for it, once."""
+    """A dispatcher that gives every connected device the work there is for it, once."""
 
     def __init__(
         self, work_for: Callable[[str], pb.WorkOrder | None], failpoints: Failpoints

@@ -61,7 +61,7 @@ class _Known:
 
 
 class Membership:
-    """Stand between callers and the store of devices."""
+    """The door between callers and the store of devices."""
 
     def __init__(
         self,

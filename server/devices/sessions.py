@@ -14,7 +14,7 @@ from server.devices.refused_calls import RefusedError
 
 
 class Session:
-    """Hold one device's open stream.
+    """One device's open stream.
 
     Attributes:
         client: The device's name.
@@ -50,7 +50,7 @@ class Session:
 
 
 class Sessions:
-    """Hold every open stream by client name."""
+    """Every open stream by client name."""
 
     def __init__(self) -> None:
         self._by_client: dict[str, Session] = {}

@@ -39,7 +39,7 @@ class TokenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """Hold a token that only its invite will know.
+    """A token that only its invite will know.
 
     Attributes:
         client: Name of the client it enrols.

@@ -8,7 +8,7 @@ from protos.data_chunks import large_data
 
 
 class UploadPiece(NamedTuple):
-    """Hold an ``UploadChunk``.
+    """An ``UploadChunk``.
 
     Attributes:
         data: Sealed bytes, where gRPC laid them if they are many.

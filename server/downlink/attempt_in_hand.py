@@ -18,7 +18,7 @@ from server.machine.answers import Lease
 
 @dataclass(frozen=True)
 class SealedHypernetwork:
-    """Hold the hypernetwork as devices get it that fit an embedding.
+    """The hypernetwork as devices get it that fit an embedding.
 
     Attributes:
         downlink: The sealed parameters, for any device.
@@ -31,7 +31,7 @@ class SealedHypernetwork:
 
 @dataclass(frozen=True, kw_only=True)
 class RoundInHand:
-    """Hold one attempt of one round, as devices see it.
+    """One attempt of one round, as devices see it.
 
     Attributes:
         plan: What devices do.

@@ -29,7 +29,7 @@ _PIECE_BYTES = 1 << 20
 
 
 class GeneratedParts:
-    """Hold the parts of one attempt.
+    """The parts of one attempt.
 
     Attributes:
         total_bytes: Size of each sealed part.

@@ -53,7 +53,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class ModelShelf:
-    """Keep the current model of one federation.
+    """The current model of one federation, as devices fetch it.
 
     Attributes:
         guarantee: What the noise mode promises, in words.

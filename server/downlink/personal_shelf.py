@@ -27,7 +27,7 @@ from server.releases.method_state import MethodState, method_state_of
 
 
 class PersonalShelf:
-    """Serve one federation's personalisation method."""
+    """One federation's personalisation method, as devices fetch its parts."""
 
     def __init__(
         self,

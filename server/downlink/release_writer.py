@@ -29,7 +29,7 @@ from server.releases.files import NewRelease, ReleaseFolder, parameters_digest
 
 @dataclass(frozen=True)
 class Model:
-    """Hold the parameters that the next round starts from.
+    """The parameters that the next round starts from.
 
     Attributes:
         round_number: Round that ended in them; 0 for the initial ones.
@@ -51,7 +51,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Written:
-    """Hold a release whose files are on the disk and which is not recorded yet.
+    """A release whose files are on the disk and which is not recorded yet.
 
     Attributes:
         new: The release, with its entry of the ledger.
@@ -67,7 +67,7 @@ class Written:
 
 
 class ReleaseWriter:
-    """Write the releases of one run, in the memory of the one before where the size allows it."""
+    """A writer of a run's releases, in the memory of the one before where the size allows it."""
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ from server.downlink.sealed_once import Downlink
 
 @dataclass(frozen=True)
 class SealedModel:
-    """Hold one model as devices fetch it.
+    """One model as devices fetch it.
 
     Attributes:
         whole: For a device that holds nothing.
@@ -39,7 +39,7 @@ class _Earlier:
 
 
 class ModelSealer:
-    """Seal one model after the other, and remember the last ones.
+    """A sealer of one model after the other, which remembers the last ones.
 
     A model's parameters are held, not copied: whoever gives them leaves them as they are.
     """

@@ -23,7 +23,7 @@ from protos.data_chunks import start_of
 
 
 class Downlink:
-    """Hold one round's sealed parameters.
+    """One round's sealed parameters.
 
     Attributes:
         total_bytes: Size of the whole message for one device, slip included.

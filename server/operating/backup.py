@@ -43,7 +43,7 @@ class BackupError(RuntimeError):
 
 
 class BackupManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say what an archive holds.
+    """The contents of an archive.
 
     Attributes:
         format_version: Version of this struct and of the archive.

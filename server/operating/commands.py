@@ -35,7 +35,7 @@ from server.services.admin_client import NotRunningError, admin_stub
 
 
 class Federation:
-    """Hold a federation's folder for one command."""
+    """A federation's folder for one command."""
 
     def __init__(self, root: Path) -> None:
         """Read its settings.

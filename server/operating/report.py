@@ -12,7 +12,7 @@ from server.releases.publishing import ReleaseSummary
 
 
 class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold what ``sotto-server status`` tells.
+    """The answer of ``sotto-server status``.
 
     Attributes:
         run: Identifier of the run, 32 hex digits.

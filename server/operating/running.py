@@ -66,7 +66,7 @@ _GRACE_S = 1.0
 
 @dataclass(frozen=True)
 class Ports:
-    """Say where the coordinator listens.
+    """Where the coordinator listens.
 
     Attributes:
         enrolment: Port of the listener for enrolment.
@@ -133,7 +133,7 @@ async def serve(
 
 
 class _Parts:
-    """Hold the parts of one coordinator, made in the order in which they need each other."""
+    """The parts of one coordinator, made in the order in which they need each other."""
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class AdminService(pb_grpc.AdminServicer):
-    """Answer ``sotto-server``'s other commands."""
+    """The service behind ``sotto-server``'s other commands."""
 
     def __init__(self, coordinator: Coordinator, store: Store, threads: Threads, run: str) -> None:
         self._coordinator = coordinator

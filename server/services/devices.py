@@ -27,7 +27,7 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class FederationService(pb_grpc.FederationServicer):
-    """Answer devices over mutual TLS."""
+    """The service for devices, over mutual TLS."""
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ _BURST = 50
 
 
 class EnrolmentService(pb_grpc.EnrolmentServicer):
-    """Answer devices over server TLS; the token is all they have."""
+    """The service for enrolling devices, over server TLS; the token is all they have."""
 
     def __init__(self, membership: Membership, run: str) -> None:
         self._membership = membership

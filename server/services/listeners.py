@@ -36,7 +36,7 @@ class ListenError(Exception):
 
 
 class ServerTls:
-    """Hold what the listeners present, so that it can change while they are open."""
+    """The certificates that the listeners present, so that they can change while these are open."""
 
     def __init__(self, identity: Identity) -> None:
         """Present the coordinator's current certificate."""

@@ -49,7 +49,7 @@ COUNTED_AT_UPLOAD = frozenset(
 
 
 class Intake:
-    """Serve the uploads of the round in hand.
+    """The uploads of the round in hand.
 
     Attributes:
         in_hand: The round that is open or closing; None before the first.

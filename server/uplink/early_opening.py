@@ -15,7 +15,7 @@ from privacy.sealing.envelope import Opener, UnsealError
 
 
 class EarlyOpening:
-    """Hold one update that is being opened as its pieces come."""
+    """One update that is being opened as its pieces come."""
 
     def __init__(self, opener: Opener, finish: Callable[[Opener | None], None]) -> None:
         """Take the pieces of one update.

@@ -24,7 +24,7 @@ _Write: TypeAlias = Callable[[BytesLike, int], None]
 
 
 class _Upload:
-    """Hold one open upload.
+    """One open upload.
 
     Attributes:
         path: The file it grows in.
@@ -43,7 +43,7 @@ class _Upload:
 
 
 class UploadDesk:
-    """Take in the uploads of the current round."""
+    """The files of the current round's uploads."""
 
     def __init__(self, folder: Path, threads: Threads) -> None:
         """Use a folder for files that are not complete yet.

@@ -36,7 +36,7 @@ _Lent = AbstractContextManager[tuple[Tensor, bytes]]
 
 @dataclass(frozen=True, kw_only=True)
 class SealedUpdate:
-    """Say what a sealed file on disk must turn out to be.
+    """The facts that a sealed file on disk must turn out to have.
 
     Attributes:
         path: The file.
@@ -53,7 +53,7 @@ class SealedUpdate:
 
 
 class UpdateOpener:
-    """Open the updates of one plan.
+    """An opener of the updates of one plan.
 
     Attributes:
         open_at_once: Updates that should be opened at one time.

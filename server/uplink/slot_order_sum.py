@@ -35,7 +35,7 @@ _UNUSABLE = "it could not be aggregated under the settings of its round"
 
 
 class RoundSum:
-    """Close rounds from what the store and the inbox hold."""
+    """The sum of a round, made from what the store and the inbox hold."""
 
     def __init__(
         self,

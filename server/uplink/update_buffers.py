@@ -27,7 +27,7 @@ def buffer_count_for(update_bytes: int, cohort_size: int | None) -> int:
 
 
 class UpdateBuffer:
-    """Hold memory for one update.
+    """Memory for one update.
 
     Attributes:
         memory: Writable bytes.
@@ -50,7 +50,7 @@ class UpdateBuffer:
 
 
 class UpdateBuffers:
-    """Lend a fixed number of buffers to as many threads."""
+    """A fixed number of buffers, lent to as many threads."""
 
     def __init__(self, count: int, size: int) -> None:
         """Make the buffers.

@@ -48,7 +48,7 @@ _RUN = "0" * 32
 
 
 class AuditOptions(NamedTuple):
-    """Say what to audit, and how closely.
+    """The scope of an audit, and how closely it looks.
 
     Attributes:
         parts: Which parts.

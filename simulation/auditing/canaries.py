@@ -35,7 +35,7 @@ _SHARED_LOSS = 0.01
 
 
 class Coordinator(Protocol):
-    """Turn a round's contributions into everything that leaves the trusted side."""
+    """A coordinator that turns a round's contributions into everything that leaves it."""
 
     def publish(self, contributions: Sequence[Contribution]) -> Sequence[Tensor]:
         """Return every vector that an observer gets of one round, flat float32, ``(elements,)``.
@@ -47,7 +47,7 @@ class Coordinator(Protocol):
 
 @dataclass(frozen=True)
 class Canaries:
-    """Hold the made-up clients of an audit.
+    """The made-up clients of an audit.
 
     Attributes:
         directions: Orthonormal rows, float32, shape ``(canaries, elements)``.
@@ -84,7 +84,7 @@ class Canaries:
 
 
 class CanaryRounds(NamedTuple):
-    """Hold an audit's scores so far.
+    """An audit's scores so far.
 
     Attributes:
         scores: Float64, shape ``(rounds, canaries)``.

@@ -24,7 +24,7 @@ from server.closing.summing import Contribution
 
 @dataclass(frozen=True)
 class ClosingCoordinator:
-    """Close each round with ``server.closing.close`` and publish the parameters.
+    """A coordinator that closes rounds by ``server.closing.close`` and publishes the parameters.
 
     Every round is the first of a run: it has noise keys of its own, so that in mode ``ftrl`` it
     is the first leaf of a new tree.
@@ -71,7 +71,7 @@ class ClosingCoordinator:
 
 @dataclass(frozen=True)
 class ListeningCoordinator:
-    """See what one device sends in mode ``local``: the observer is the coordinator itself.
+    """An observer of what one device sends in mode ``local``: the coordinator itself.
 
     Attributes:
         schema: Tensors of the model.

@@ -35,7 +35,7 @@ _LEAST_ROUNDS = 128
 
 
 class MechanismAudit(Judgement, frozen=True, kw_only=True):
-    """Hold what canaries say about one mechanism.
+    """The evidence of canaries about one mechanism.
 
     Attributes:
         guarantee: What the noise mode promises, in words.
@@ -49,7 +49,7 @@ class MechanismAudit(Judgement, frozen=True, kw_only=True):
 
 
 class Subject(NamedTuple):
-    """Hold what is audited, ready for its rounds.
+    """The parts of an audit, ready for its rounds.
 
     Attributes:
         coordinator: Where canaries are sent.

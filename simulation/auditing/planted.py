@@ -26,7 +26,7 @@ _BATCH = 256
 
 
 class Secrets(NamedTuple):
-    """Hold sentences as word numbers, each row one sentence that ends with ``<eos>``.
+    """Sentences as word numbers, each row one sentence that ends with ``<eos>``.
 
     Attributes:
         planted: Int64, shape ``(secrets, time)``.

@@ -9,7 +9,7 @@ from simulation.auditing.uploads import RoundLeakage
 
 
 class SecretsAudit(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold how exposed planted sentences are in a released model.
+    """How exposed planted sentences are in a released model.
 
     Attributes:
         exposure: In bits.
@@ -25,7 +25,7 @@ class SecretsAudit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold an audit.
+    """An audit.
 
     Attributes:
         name: Preset or file.

@@ -10,7 +10,7 @@ from simulation.auditing.canaries import CanaryRounds
 
 
 class RoundsFile:
-    """Keep an audit's scores on disk, so that it goes on where it stopped."""
+    """An audit's scores on disk, so that it goes on where it stopped."""
 
     def __init__(self, path: Path, described: str) -> None:
         """Use a file.

@@ -33,7 +33,7 @@ _ROWS, _BIAS = "embedding.weight", "output.bias"
 
 
 class RoundLeakage(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold what a round gives away about one member's words, on average over members.
+    """The words of one member that a round gives away, on average over members.
 
     Attributes:
         upload: What one upload shows to whoever opens it.

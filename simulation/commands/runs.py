@@ -30,7 +30,7 @@ _JUDGED_BY = {
 
 
 class Request(NamedTuple):
-    """Hold what ``run`` and ``sweep`` are asked for.
+    """The request of ``run`` and ``sweep``.
 
     Attributes:
         name: Preset, or file ending in ``.toml``.
@@ -158,7 +158,7 @@ def _seconds(folder: Path) -> float:
 
 
 class _PopulationCache:
-    """Load a data set again only when the settings that shape it change."""
+    """A cache that loads a data set again only when the settings that shape it change."""
 
     def __init__(self, data: Path | None) -> None:
         self._data = data

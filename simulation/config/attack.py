@@ -30,7 +30,7 @@ _BOOSTS: dict[AttackKind, float] = {"sign-flip": 1.0, "label-flip": 20.0, "noise
 
 
 class AttackSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say which clients attack, and how; who they are follows from the run's seed alone.
+    """Which clients attack, and how; who they are follows from the run's seed alone.
 
     Attributes:
         kind: ``sign-flip`` sends the honest update times -``boost``. ``label-flip`` trains on

@@ -35,7 +35,7 @@ _WITH_CONCENTRATION = ("dirichlet", "dirichlet-labels", "pachinko")
 
 
 class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say what stands in for the devices' own text or images.
+    """The text or images that stand in for the devices' own.
 
     Attributes:
         dataset: Name in the data-set registry, such as ``ptb``, ``cifar10`` or ``shakespeare``.

@@ -13,7 +13,7 @@ _OPENING, _CLOSING = "[{", "]}"
 
 
 class Override(NamedTuple):
-    """Name a setting and the values it is to take.
+    """A setting and the values that it is to take.
 
     Attributes:
         path: Keys from the top of the file, such as ``("rounds", "cap")``.

@@ -30,7 +30,7 @@ _TASKS_WITH_OWN_TESTS = ("next_character", "image_classification", "speech", "vo
 
 
 class SimulationConfig(FederationConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Hold a federation's settings and its simulated population.
+    """A federation's settings and its simulated population.
 
     Attributes:
         data: Whose text, dealt how.

@@ -28,7 +28,7 @@ _COUNTED_TENTHS = 9  # Of each client's training text, where there is no text to
 
 
 class Unigram:
-    """Predict every word by its frequency, one added to each count.
+    """Every word by its frequency, one added to each count.
 
     Attributes:
         probabilities: Probability of each word, shape ``(vocab,)``.
@@ -56,7 +56,7 @@ class Unigram:
 
 
 class InterpolatedBigram:
-    """Mix the bigram's and the unigram's estimate: λ c(v, w)/c(v) + (1 - λ) P(w).
+    """A mix of the bigram's and the unigram's estimate: λ c(v, w)/c(v) + (1 - λ) P(w).
 
     λ depends on how often the context was seen (one value for each power of two) and is fitted by
     expectation maximisation on the validation split (deleted interpolation).

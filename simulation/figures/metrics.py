@@ -26,7 +26,7 @@ class MetricsError(ValueError):
 
 
 class MetricsWriter:
-    """Append figures to ``metrics.jsonl`` and, if asked, to TensorBoard's event files."""
+    """A writer of ``metrics.jsonl`` and, if asked, of TensorBoard's event files."""
 
     def __init__(
         self, folder: Path, *, keep_rounds: int = 0, with_tensorboard: bool = False

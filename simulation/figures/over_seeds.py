@@ -9,7 +9,7 @@ from simulation.figures.metrics import Value
 
 
 class OverSeeds(NamedTuple):
-    """Hold what a figure came to.
+    """A figure over seeds.
 
     Attributes:
         seeds: Seeds with a finite value.

@@ -7,7 +7,7 @@ from simulation.figures.metrics import Figures
 
 
 class Threshold(NamedTuple):
-    """Ask how many rounds a run needs until a figure comes to a value.
+    """The rounds that a run needs until a figure comes to a value.
 
     Attributes:
         figure: Name of a figure in the metrics, such as ``valid_perplexity``.

@@ -27,7 +27,7 @@ class UnsuitableBundleError(ValueError):
 
 @dataclass(frozen=True)
 class BundleVoice:
-    """Speak with the graphs of a bundle, as a server or a device does.
+    """A voice that speaks with the graphs of a bundle, as a server or a device does.
 
     Attributes:
         name: What tables call it.

@@ -19,7 +19,7 @@ RECOGNISER_FILE = "recogniser.safetensors"
 
 @dataclass(frozen=True, kw_only=True)
 class ListenRequest:
-    """Hold what ``listen`` is asked for.
+    """The request of ``listen``.
 
     Attributes:
         folder: Where everything is written.

@@ -22,7 +22,7 @@ _ONE_IN = 12
 
 
 class CorpusSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say which clips there are, and how they become spectrograms.
+    """Which clips there are, and how they become spectrograms.
 
     Attributes:
         dataset: Name in the registry of speech sets, such as ``espeak``.
@@ -44,7 +44,7 @@ class CorpusSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 @dataclass(frozen=True)
 class Real:
-    """Hold a real clip as it sounds.
+    """A real clip as it sounds.
 
     Attributes:
         clip: Its name, speaker and text.
@@ -59,7 +59,7 @@ class Real:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Hold clips; sound is read when it is asked for.
+    """Clips; sound is read when it is asked for.
 
     Attributes:
         name: Of the data set.

@@ -35,7 +35,7 @@ _LEAST_ATTENTION = 3
 
 
 class UtteranceFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold what was measured of one utterance; None where there was nothing to measure.
+    """The measurements of one utterance; None where there was nothing to measure.
 
     Attributes:
         clip: Name of the real clip.
@@ -64,7 +64,7 @@ class UtteranceFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Heard:
-    """Hold an utterance as it was heard.
+    """An utterance as it was heard.
 
     Attributes:
         figures: What was measured.
@@ -80,7 +80,7 @@ class Heard:
 
 
 class Listener:
-    """Measure utterances, and remember what could not be measured."""
+    """A listener that measures utterances, and remembers what could not be measured."""
 
     def __init__(self, mel: MelSettings, recogniser: SpeechRecogniser, vocoder: Vocoder) -> None:
         """Take the spectrograms, the recogniser, and what makes sound of spectrograms."""

@@ -14,7 +14,7 @@ _PANEL_INCHES = (3.6, 2.4)
 
 
 class Shown(NamedTuple):
-    """Hold one utterance to draw.
+    """One utterance to draw.
 
     Attributes:
         title: What stands above it.

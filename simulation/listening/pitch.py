@@ -26,7 +26,7 @@ _CENTS = 1200 / math.log(2)
 
 
 class PitchErrors(msgspec.Struct, frozen=True, kw_only=True):
-    """Sum up pairs of frames; sums of several utterances add up.
+    """Sums over pairs of frames; those of several utterances add up.
 
     Attributes:
         pairs: Pairs compared.

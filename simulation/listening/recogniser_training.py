@@ -37,7 +37,7 @@ _JITTER = 0.1
 
 
 class TrainingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say how a recogniser is trained.
+    """How a recogniser is trained.
 
     Attributes:
         epochs: Passes over the clips.
@@ -59,7 +59,7 @@ class TrainingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class LabelledMel(NamedTuple):
-    """Hold what a recogniser learns from.
+    """One spectrogram that a recogniser learns from, with its letters.
 
     Attributes:
         name: What errors call it.

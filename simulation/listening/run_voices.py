@@ -41,7 +41,7 @@ class NoKnownSpeakerError(ValueError):
 
 
 class Speakers:
-    """Make each speaker's network of a release when it is asked for, and keep it."""
+    """Each speaker's network of a release, made when it is asked for and kept."""
 
     def __init__(self, run: FinishedRun, clients: Mapping[str, str], anybody: str) -> None:
         """Take a release, the client of each speaker, and the client of all other speakers."""
@@ -60,7 +60,7 @@ class Speakers:
 
 @dataclass(frozen=True)
 class RunVoice:
-    """Speak with the model of one release.
+    """A voice that speaks with the model of one release.
 
     Attributes:
         name: What tables call it.
@@ -95,7 +95,7 @@ class RunVoice:
 
 
 class RunVoices(NamedTuple):
-    """Hold what there is to listen to in a run.
+    """The voices and the corpus of a run.
 
     Attributes:
         corpus: The clips it was trained on, and those it held out of speakers its voices know.

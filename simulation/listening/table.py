@@ -12,7 +12,7 @@ from simulation.listening.voices import Kind
 
 
 class VoiceFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold what was measured of one voice; None where there was nothing to measure.
+    """The measurements of one voice; None where there was nothing to measure.
 
     Attributes:
         voice: Its name.
@@ -46,7 +46,7 @@ class VoiceFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListeningReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold everything that was found out by listening.
+    """The findings of listening.
 
     Attributes:
         corpus: Name of the data set.

@@ -30,7 +30,7 @@ _SEED = 1
 
 @dataclass(frozen=True)
 class Utterance:
-    """Hold what was said.
+    """An utterance: text, sound and spectrogram.
 
     Attributes:
         mel: Natural logarithms, shape ``(mel, frames)``.
@@ -47,7 +47,7 @@ class Utterance:
 
 
 class Voice(Protocol):
-    """Say the text of a real clip."""
+    """A voice that says the text of a real clip."""
 
     @property
     def name(self) -> str:
@@ -63,7 +63,7 @@ class Voice(Protocol):
 
 @dataclass(frozen=True)
 class GriffinLim:
-    """Make sound by Griffin-Lim, the same for the same spectrogram.
+    """Sound by Griffin-Lim, the same for the same spectrogram.
 
     Attributes:
         mel: The spectrograms.
@@ -85,7 +85,7 @@ class GriffinLim:
 
 @dataclass(frozen=True)
 class RealClip:
-    """Play the clip itself: what is left of an error is the measure's own."""
+    """The clip itself: what is left of an error is the measure's own."""
 
     name: str = "real clip"
     kind: Kind = "reference"
@@ -97,7 +97,7 @@ class RealClip:
 
 @dataclass(frozen=True)
 class CopySynthesis:
-    """Make the clip again from its own spectrogram."""
+    """The clip made again from its own spectrogram."""
 
     name: str = "copy synthesis"
     kind: Kind = "ceiling"
@@ -109,7 +109,7 @@ class CopySynthesis:
 
 @dataclass(frozen=True)
 class OtherSentence:
-    """Let the same speaker say something else: the next held-out clip of theirs.
+    """Another sentence of the same speaker: the next held-out clip of theirs.
 
     Attributes:
         corpus: Where the clips are.
@@ -132,7 +132,7 @@ class OtherSentence:
 
 @dataclass(frozen=True)
 class MeanSpectrum:
-    """Hum the clip's mean spectrum for as long as the clip lasts."""
+    """The clip's mean spectrum, hummed for as long as the clip lasts."""
 
     name: str = "mean spectrum"
     kind: Kind = "floor"
@@ -144,7 +144,7 @@ class MeanSpectrum:
 
 @dataclass(frozen=True)
 class Newcomers:
-    """Hold those who came when a voice was finished, with the voice as it was fitted to them.
+    """The people who came when a voice was finished, with the voice as it was fitted to them.
 
     Attributes:
         voice: Speaks like them.

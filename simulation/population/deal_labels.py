@@ -30,7 +30,7 @@ _DIRICHLET_ATTEMPTS = 1000
 
 
 class Share(NamedTuple):
-    """Hold the places of one client's images in the data set.
+    """The places of one client's images in the data set.
 
     Attributes:
         train: Among the training images, int64, shape ``(images,)``.
@@ -42,7 +42,7 @@ class Share(NamedTuple):
 
 
 class Labels(NamedTuple):
-    """Hold the labels of a data set, by which it is dealt.
+    """The labels of a data set, by which it is dealt.
 
     Attributes:
         train: Int64, shape ``(training images,)``.

@@ -22,7 +22,7 @@ from simulation.population.deal_users import PartitionError
 
 @dataclass(frozen=True)
 class SpeechPartition:
-    """Hold each client's clips.
+    """Each client's clips.
 
     Attributes:
         clients: Clips by client; names sort in a fixed order.
@@ -34,7 +34,7 @@ class SpeechPartition:
 
 
 class HeldOut(NamedTuple):
-    """Hold clips to train on and clips to score, each in the set's order."""
+    """Clips to train on and clips to score, each in the set's order."""
 
     train: tuple[Clip, ...]
     test: tuple[Clip, ...]

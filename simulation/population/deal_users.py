@@ -24,7 +24,7 @@ class PartitionError(ValueError):
 
 @dataclass(frozen=True)
 class Partition:
-    """Hold each client's sentences.
+    """Each client's sentences.
 
     Attributes:
         clients: Sentences by client; names sort in a fixed order.

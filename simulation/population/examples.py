@@ -18,7 +18,7 @@ named here and taken apart in `_tensors` and `_together`."""
 
 
 class SharedExamples(Mapping[str, Examples]):
-    """Map names to examples that lie in a few shared tensors, one after the other."""
+    """Names of examples that lie in a few shared tensors, one after the other."""
 
     def __init__(
         self, kind: type[Examples], packed: tuple[Tensor, ...], spans: dict[str, tuple[slice, ...]]

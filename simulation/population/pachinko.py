@@ -59,7 +59,7 @@ def pachinko(
 
 
 class _Left:
-    """Hold the images that no client has yet."""
+    """The images that no client has yet."""
 
     def __init__(self, labels: Labels, coarse: Labels, drawn: np.random.Generator) -> None:
         self._drawn = drawn
@@ -98,7 +98,7 @@ class _Left:
 
 
 class _Weights:
-    """Hold one client's weights over classes, of which some run out.
+    """One client's weights over classes, of which some run out.
 
     Attributes:
         classes: The classes that are left, in the order of their weights.

@@ -18,7 +18,7 @@ class PartitionChangedError(ValueError):
 
 
 class ClientRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Hold what one client got.
+    """The examples of one client, by place and class.
 
     Attributes:
         name: The client, as a coordinator names it.
@@ -46,7 +46,7 @@ class ClientRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Hold what every client got.
+    """The deal: what every client got.
 
     Attributes:
         dataset: Name of the data set.

@@ -28,7 +28,7 @@ class PopulationError(ValueError):
 
 
 class NovelClient(NamedTuple):
-    """Hold the examples of a client that is kept out of training.
+    """The examples of a client that is kept out of training.
 
     Attributes:
         train: What a model is fitted to it on.
@@ -41,7 +41,7 @@ class NovelClient(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Population:
-    """Hold the examples of everybody in a simulation.
+    """The examples of everybody in a simulation.
 
     Attributes:
         clients: Training examples of every client by name.
@@ -97,7 +97,7 @@ class Population:
 
 @dataclass(frozen=True, kw_only=True)
 class TextPopulation(Population):
-    """Hold a population of people who type words; every stream is int64, shape ``(time,)``.
+    """A population of people who type words; every stream is int64, shape ``(time,)``.
 
     Attributes:
         typed: The test text in words: sentences by user.

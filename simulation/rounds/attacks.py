@@ -37,7 +37,7 @@ Train = Callable[[Cohort], Iterator[Trained]]
 
 
 class Attackers:
-    """Hold the attackers of one run.
+    """The attackers of one run.
 
     Attributes:
         names: Who attacks.

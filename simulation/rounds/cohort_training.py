@@ -14,7 +14,7 @@ from simulation.workers.pool import Trained, WorkerPool
 
 
 class CohortTraining:
-    """Know how clients train: the workers, the attackers and the releases in use."""
+    """The training of a cohort: the workers, the attackers and the releases in use."""
 
     def __init__(
         self,

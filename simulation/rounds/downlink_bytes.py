@@ -18,7 +18,7 @@ from models.vector.schema import Role
 
 
 class DownlinkBytes:
-    """Know the bytes of parameters that each client receives, unsealed.
+    """The bytes of parameters that each client receives, unsealed.
 
     Attributes:
         whole: Those of a client that holds nothing.

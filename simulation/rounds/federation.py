@@ -54,7 +54,7 @@ from simulation.workers.pool import WorkerPool
 
 
 class Guard(Protocol):
-    """Keep what a noise mode with a guarantee promises; ``simulation.rounds.guarded_run`` is the
+    """The promise of a noise mode with a guarantee, kept; ``simulation.rounds.guarded_run`` is the
     one."""
 
     @property
@@ -77,7 +77,7 @@ class Guard(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """Say where a finished round left a run.
+    """The point at which a finished round left a run.
 
     Attributes:
         parameters: What was released, flat float32, shape ``(elements,)``.
@@ -101,7 +101,7 @@ class Start:
 
 
 class Federation:
-    """Hold a run between rounds.
+    """A run between rounds.
 
     Attributes:
         plan: What clients are told in the last round, or in the next if there was none.

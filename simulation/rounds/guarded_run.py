@@ -28,7 +28,7 @@ from simulation.config.simulation import SimulationConfig
 
 
 class GuardedRun:
-    """Hold the store of one simulated run under a guarantee.
+    """The store of one simulated run under a guarantee.
 
     Attributes:
         gate: Knows what was spent.

@@ -16,7 +16,7 @@ from privacy.foundation.secure_source import SecureSource
 
 
 class SeededSource:
-    """Stand in for ``SecureSource``: the same methods, repeatable draws.
+    """A stand-in for ``SecureSource``: the same methods, repeatable draws.
 
     Each round starts its own stream of draws, so that resuming at round 40 draws what an
     undisturbed run would have drawn in round 40.

@@ -9,7 +9,7 @@ from simulation.workers.pool import Trained
 
 
 class Tally:
-    """Count what happened in a round, over all its attempts."""
+    """Counts of what happened in a round, over all its attempts."""
 
     def __init__(self) -> None:
         self.cohort = 0

@@ -22,7 +22,7 @@ from simulation.runs.measuring import Measures
 
 
 class AskedDevices:
-    """Ask the clients of one run."""
+    """The clients of one run, who are asked."""
 
     def __init__(
         self,

@@ -44,7 +44,7 @@ class CheckpointError(ValueError):
 class RunDescription(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """Fix what a run computes, so that it is never resumed as another run.
+    """The facts that fix what a run computes, so that it is never resumed as another run.
 
     Attributes:
         run: Identifier, 32 hex digits.
@@ -60,7 +60,7 @@ class RunDescription(
 
 
 class RunFolder:
-    """Write and read one run's folder.
+    """One run's folder.
 
     Attributes:
         folder: The folder.

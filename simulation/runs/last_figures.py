@@ -19,7 +19,7 @@ from simulation.runs.measuring import Measures
 
 
 class LastFigures:
-    """Say what a run came to."""
+    """The outcome of a run."""
 
     def __init__(
         self,

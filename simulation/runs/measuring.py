@@ -25,7 +25,7 @@ _VOCODER = "vocoder"
 
 
 class Measures:
-    """Score the models of one run."""
+    """The measures of one run's models."""
 
     def __init__(self, plan: Plan, population: Population, pool: WorkerPool) -> None:
         """Score whom the population holds out, with the pool's processes."""

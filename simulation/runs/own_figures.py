@@ -25,7 +25,7 @@ class NoOwnFiguresError(ValueError):
 
 
 class Comparison(NamedTuple):
-    """Say how clients fare with one model against another.
+    """Clients with one model against another.
 
     Attributes:
         client_count: Clients compared.

@@ -48,7 +48,7 @@ _CHECKPOINT_SECONDS = 20.0
 
 
 class RunOptions(NamedTuple):
-    """Say how to run, which changes no result but for the rounding of the two last.
+    """The options of a run, which change no result but for the rounding of the two last.
 
     Attributes:
         worker_count: Processes that train, at least 1.
@@ -131,7 +131,7 @@ def run_simulation(
 
 
 class _Run:
-    """Hold what a run needs from its first round to its last."""
+    """The parts that a run needs from its first round to its last."""
 
     def __init__(
         self,

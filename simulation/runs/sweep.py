@@ -25,7 +25,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9.=_-]+")
 
 
 class Cell(NamedTuple):
-    """Hold one combination of settings, to be run once a seed.
+    """One combination of settings, to be run once a seed.
 
     Attributes:
         choices: Value of each varied setting by its path; of every setting where none varies.
@@ -39,7 +39,7 @@ class Cell(NamedTuple):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """Report one combination over its seeds.
+    """One combination over its seeds.
 
     Attributes:
         choices: Value of each varied setting, as text.

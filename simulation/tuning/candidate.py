@@ -36,7 +36,7 @@ ADJACENCY: Adjacency = "zero-out"
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
-    """Say for whom a promise is made.
+    """The deployment for which a promise is made.
 
     Attributes:
         population_size: N, enrolled people.
@@ -56,7 +56,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold one point of the search.
+    """One point of the search.
 
     Attributes:
         mode: Noise mode.
@@ -99,7 +99,7 @@ def rule_settings(
 
 
 class Promise(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold what a candidate gives a deployment's people, and what that costs the model.
+    """The promise of a candidate to a deployment's people, and its price to the model.
 
     Attributes:
         epsilon: ε of the whole run at the deployment's δ.

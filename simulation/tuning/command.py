@@ -27,7 +27,7 @@ SETTINGS_FILE, CROWD_FILE = "recommended.toml", "crowd.md"
 
 
 class TuneRequest(NamedTuple):
-    """Hold what ``tune`` is asked for.
+    """The request of ``tune``.
 
     Attributes:
         run: What ``run`` would be asked for: preset, data, changed settings, workers.
@@ -57,7 +57,7 @@ class TuneRequest(NamedTuple):
 
 
 class Tuned(msgspec.Struct, frozen=True, kw_only=True):
-    """Report a search.
+    """The outcome of a search.
 
     Attributes:
         recommended: The best model within the target epsilon, or None.
@@ -185,7 +185,7 @@ def _report(
 
 
 class Results(NamedTuple):
-    """Write what a search came to into its folder.
+    """A search's outcome, written into its folder.
 
     Attributes:
         out: The folder.

@@ -27,7 +27,7 @@ _DELTA_EXPONENT = -1.1
 
 
 class Crowd(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold a population and the smallest cohort in it that is enough.
+    """A population and the smallest cohort in it that is enough.
 
     Attributes:
         population_size: N, enrolled people.

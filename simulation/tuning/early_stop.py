@@ -19,7 +19,7 @@ class HopelessError(Exception):
 
 
 class Bar:
-    """Know the best perplexity so far at each epsilon, by round and at the end."""
+    """The best perplexity so far at each epsilon, by round and at the end."""
 
     def __init__(self, *, slack: float = 1.25) -> None:
         """Start without any.
@@ -49,7 +49,7 @@ class Bar:
 
 
 class Watch:
-    """Hear of one trial's rounds, and end it where the bar says so."""
+    """A listener to one trial's rounds, who ends it where the bar says so."""
 
     def __init__(self, bar: Bar, epsilon: float, *, round_count: int) -> None:
         """Watch a trial of this epsilon; its first third says too little to judge by."""

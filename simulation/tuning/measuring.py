@@ -32,7 +32,7 @@ _REFERENCE_STRENGTH, _REFERENCE_STEP = 0.5, 1.0
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold what a candidate came to.
+    """The measurement of a candidate.
 
     Attributes:
         candidate: The point; None for a run without noise.
@@ -64,7 +64,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Laboratory(NamedTuple):
-    """Hold what every trial of a search shares.
+    """The parts that every trial of a search shares.
 
     Attributes:
         tables: The preset's TOML.

@@ -16,7 +16,7 @@ from simulation.workers.pool import processor_count
 
 
 class PrivateResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Report the best run.
+    """The best run, as reported.
 
     Attributes:
         winner: Its settings, its perplexity and the price of the whole search.

@@ -32,7 +32,7 @@ VARIED = ("clipping_norm", "attention_strength", "server_step_size")
 
 
 class PrivateSearch(NamedTuple):
-    """Hold what the runs share.
+    """The parts that the runs share.
 
     Attributes:
         tables: The preset's TOML; its mode is ``central`` with sampled cohorts.
@@ -54,7 +54,7 @@ class PrivateSearch(NamedTuple):
 
 
 class Winner(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold the best run, which is all that is published.
+    """The best run, which is all that is published.
 
     Attributes:
         settings: The tables that were drawn: ``privacy`` and ``aggregation``.

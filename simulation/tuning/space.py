@@ -24,7 +24,7 @@ DIMENSIONS = (
 
 
 class Range(NamedTuple):
-    """Hold two ends, both possible.
+    """Two ends, both possible.
 
     Attributes:
         low: Lower end.
@@ -41,7 +41,7 @@ class Range(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """Hold single values.
+    """Single values.
 
     Attributes:
         values: At least one.
@@ -54,7 +54,7 @@ Dimension = Range | Choices
 
 
 class Space(NamedTuple):
-    """Hold everything a search may choose.
+    """Everything a search may choose.
 
     Attributes:
         modes: Noise modes.

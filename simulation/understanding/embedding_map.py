@@ -32,7 +32,7 @@ _COLOUR_COUNT = 20
 
 
 class Purity(msgspec.Struct, frozen=True, kw_only=True):
-    """Say how often a client's nearest neighbour is of its own group, in [0, 1].
+    """How often a client's nearest neighbour is of its own group, in [0, 1].
 
     Attributes:
         learnt: Among the learnt embeddings.

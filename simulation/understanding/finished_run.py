@@ -37,7 +37,7 @@ class NoFinishedRunError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class FinishedRun:
-    """Hold a run at the model that its final figures are of.
+    """A run at the model that its final figures are of.
 
     Attributes:
         folder: Where it lies.

@@ -37,7 +37,7 @@ _FOLLOWED: Mapping[str, tuple[str, Callable[[Counts], float]]] = {
 
 
 class NovelCurve(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold how well novel clients are served as a model is fitted to them.
+    """How well novel clients are served as a model is fitted to them.
 
     Attributes:
         method: The run's personalisation method.

@@ -18,7 +18,7 @@ NOVEL_FILE = "novel.json"
 
 
 class NovelFit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say how the novel clients of a run were fitted.
+    """How the novel clients of a run were fitted.
 
     Attributes:
         epochs: Passes over each client's own examples.

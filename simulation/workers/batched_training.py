@@ -54,7 +54,7 @@ class TogetherError(ValueError):
 
 
 class ClientWork(NamedTuple):
-    """Hold what one client's training needs.
+    """The parts that one client's training needs.
 
     Attributes:
         client_name: Name given at enrolment.
@@ -113,7 +113,7 @@ def _reason_in_training(plan: Plan) -> str | None:
 
 
 class BatchedTrainer:
-    """Train groups of clients on one device; a group leaves nothing behind for the next."""
+    """A trainer of groups of clients on one device; a group leaves nothing behind for the next."""
 
     def __init__(self, plan: Plan, device: torch.device | str = "cpu") -> None:
         """Build the plan's network.
@@ -325,7 +325,7 @@ class BatchedTrainer:
 
 
 class _ClientLoss(nn.Module):
-    """Give the loss of one client, so that ``functional_call`` can put other tensors in."""
+    """The loss of one client, so that ``functional_call`` can put other tensors in."""
 
     def __init__(self, network: ImageNetwork) -> None:
         super().__init__()
@@ -346,7 +346,7 @@ class _ClientLoss(nn.Module):
 
 
 class _Batches:
-    """Hold what every step of a group reads, on the device from the start: no step waits for it.
+    """The examples that a group's steps read, on the device from the start: no step waits for them.
 
     Attributes:
         active: Images of each step's clients: the first ones.

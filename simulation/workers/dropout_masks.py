@@ -18,7 +18,7 @@ Dropouts = Sequence[tuple[float, tuple[int, ...]]]
 
 
 class DropoutMasks:
-    """Draw the masks of a group, step by step."""
+    """The masks of a group, drawn step by step."""
 
     def __init__(self, dropouts: Dropouts, seeds: Sequence[int], device: torch.device) -> None:
         """Start each client's draws.

@@ -23,7 +23,7 @@ from simulation.population.examples import Examples
 
 
 class TypedText(NamedTuple):
-    """Hold what a client typed and its model never saw.
+    """Text that a client typed and its model never saw.
 
     Attributes:
         sentences: In words.
@@ -35,7 +35,7 @@ class TypedText(NamedTuple):
 
 
 class OwnScore(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold what a client's own model makes of its own test examples.
+    """A client's own model on its own test examples.
 
     Attributes:
         counts: Targets and hits.
@@ -47,7 +47,7 @@ class OwnScore(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FineTuner:
-    """Fine-tune one released model for client after client."""
+    """A fine-tuner of one released model for client after client."""
 
     def __init__(self, plan: Plan) -> None:
         """Build a network for the plan's model, whatever the method was that trained it.

@@ -37,7 +37,7 @@ from simulation.workers.state_shelf import StateShelf
 
 
 class Trained(NamedTuple):
-    """Hold what one client sends back.
+    """One client's update, and the figures of its training.
 
     Attributes:
         slot: Position in the cohort.
@@ -76,7 +76,7 @@ def processor_count() -> int:
 
 
 class WorkerPool:
-    """Keep processes that train and evaluate clients.
+    """Processes that train and evaluate clients.
 
     Attributes:
         worker_count: Number of processes.

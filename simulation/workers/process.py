@@ -38,7 +38,7 @@ Work = Literal["train", "score", "type", "fine-tune", "evaluate"]
 
 
 class Job(NamedTuple):
-    """Ask a worker to train one client, to measure one client's own model, or to evaluate users.
+    """A job: train one client, measure one client's own model, or evaluate users.
 
     Attributes:
         position: Place among the jobs of this call.
@@ -73,7 +73,7 @@ class Job(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Answer a job.
+    """The answer to a job.
 
     Attributes:
         position: As in the job.
@@ -103,7 +103,7 @@ class Answer(NamedTuple):
 
 
 class ClientTrainer(Protocol):
-    """Train and score client after client, as ``edge_client.training.local_round.LocalTrainer``
+    """A trainer and scorer of client after client, as ``edge_client.training.local_round.LocalTrainer``
     does.
 
     Attributes:
@@ -160,7 +160,7 @@ TrainerFactory = Callable[[Plan], ClientTrainer]
 
 
 class Setting(NamedTuple):
-    """Hold what a worker process needs to know once.
+    """The settings that a worker process needs once.
 
     Attributes:
         plan: Encoded plan of the run.
@@ -190,7 +190,7 @@ def serve(connection: Connection, setting: Setting) -> None:
 
 
 class _Worker:
-    """Hold what a worker process keeps between jobs."""
+    """The parts that a worker process keeps between jobs."""
 
     def __init__(self, plan: Plan, setting: Setting) -> None:
         self._plan = plan

@@ -33,7 +33,7 @@ class WorkerError(RuntimeError):
 
 
 class WorkerProcesses:
-    """Hold processes of one thread each, and the pipes to them."""
+    """Processes of one thread each, and the pipes to them."""
 
     def __init__(self, setting: Setting, worker_count: int) -> None:
         """Start the processes.
@@ -121,7 +121,7 @@ class WorkerProcesses:
 
 
 class _Call:
-    """Hold what is waiting, under way and answered of one call.
+    """The jobs of one call: waiting, under way and answered.
 
     Attributes:
         busy: Groups that each worker has and has not answered.

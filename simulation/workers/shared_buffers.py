@@ -22,7 +22,7 @@ _ALIGNED_ELEMENTS = 16  # 64 bytes, which is how torch aligns.
 
 
 class SharedTensors(NamedTuple):
-    """Hold the memory that the pool and its workers share.
+    """The memory that the pool and its workers share.
 
     Attributes:
         parameters: What is released, flat float32, shape ``(elements,)``.

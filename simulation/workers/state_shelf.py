@@ -16,7 +16,7 @@ from privacy.foundation.atomic_files import sync_file, sync_folder
 
 
 class StateShelf:
-    """Find the states of one run's clients."""
+    """The states of one run's clients, found by name."""
 
     def __init__(self, folder: Path) -> None:
         """Use a folder, which is made when the first state is kept."""

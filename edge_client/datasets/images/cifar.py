@@ -29,7 +29,7 @@ _LOSSY = "images were re-encoded as JPEG: compare figures with each other only"
 
 
 class _Layout(NamedTuple):
-    """Say how one of the two sets is published.
+    """How one of the two sets is published.
 
     Attributes:
         name: Name in the registry, and of the folder with sheets.
@@ -78,7 +78,7 @@ _CIFAR100 = _Layout(
 
 
 class _Part(NamedTuple):
-    """Hold the images of one part, their labels and, if there are any, their coarse labels."""
+    """The images of one part, their labels and, if there are any, their coarse labels."""
 
     pixels: NDArray[np.uint8]
     labels: NDArray[np.int64]

@@ -51,7 +51,7 @@ _Callback = ctypes.CFUNCTYPE(
 
 @dataclass(frozen=True)
 class SpokenByEspeak:
-    """Speak a sentence when it is read; the same sentence is the same bits every time.
+    """A sentence spoken when it is read; the same sentence is the same bits every time.
 
     Attributes:
         voice: An espeak-ng voice, such as ``en-us+f3``.

@@ -54,7 +54,7 @@ _BOT_REPEATED_SHARE = 0.5
 
 
 class _Message(msgspec.Struct, frozen=True):
-    """Hold one message.
+    """One message.
 
     Attributes:
         split: Part of the official split.

@@ -21,14 +21,14 @@ _FILES = ("roles.jsonl.gz", "roles.jsonl", *_LEAF_FILES)
 
 
 class _Role(msgspec.Struct, frozen=True):
-    """Hold one line of ``roles.jsonl``: each speech is its place in the play, and lines."""
+    """One line of ``roles.jsonl``: each speech is its place in the play, and lines."""
 
     user: str
     speeches: list[tuple[int, list[str]]]
 
 
 class _LeafUser(msgspec.Struct, frozen=True):
-    """Hold one user of [LEAF]: the text, or windows of it (``x``) and the letter after each."""
+    """One user of [LEAF]: the text, or windows of it (``x``) and the letter after each."""
 
     raw: str | None = None
     x: list[str] = []

@@ -39,7 +39,7 @@ _SENDERS = (
 
 @dataclass(frozen=True)
 class XmlMessage:
-    """Hold one message.
+    """One message.
 
     Attributes:
         user: Who sent it.
@@ -79,7 +79,7 @@ def read_messages(path: Path) -> list[XmlMessage]:
 
 
 class _Reader:
-    """Collect messages while expat goes over the file."""
+    """The messages collected while expat goes over the file."""
 
     def __init__(self, path: Path) -> None:
         self.messages: list[XmlMessage] = []

@@ -33,7 +33,7 @@ from models.sound.mel_filters import hann_window, mean_spread
 
 
 class VocoderGraph(NamedWeights):
-    """Turn the parameters of one vocoder into ONNX and back."""
+    """The graph of one vocoder."""
 
     def __init__(self, settings: VocoderSettings) -> None:
         """Take the vocoder's settings."""

@@ -28,7 +28,7 @@ from models.vector.schema import Schema
 
 
 class SpeechGraphs:
-    """Turn the parameters of one voice into ONNX and back."""
+    """The graphs of one voice."""
 
     def __init__(self, settings: TransformerTtsSettings) -> None:
         """Take the voice's settings."""

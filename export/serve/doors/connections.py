@@ -18,7 +18,7 @@ _TOO_LARGE = (
 
 
 class BoundedHeaders(HttpToolsProtocol):
-    """Read HTTP/1.1 with bounded headers."""
+    """A reader of HTTP/1.1 with bounded headers."""
 
     headers_s: ClassVar[float] = 10.0
 
@@ -75,7 +75,7 @@ def bounded_headers(headers_s: float) -> type[BoundedHeaders]:
     """Return the protocol for a server on which headers may take so many seconds."""
 
     class Bounded(BoundedHeaders):
-        """Read HTTP/1.1 within this server's time."""
+        """A reader of HTTP/1.1 within this server's time."""
 
     Bounded.headers_s = headers_s
     return Bounded

@@ -27,7 +27,7 @@ _bearer = HTTPBearer(auto_error=False, description="a client's token, from `sott
 
 @dataclass
 class Desk:
-    """Hold what a server works with.
+    """The parts that a server works with.
 
     Attributes:
         folder: What it serves, on the disk.

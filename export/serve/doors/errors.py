@@ -30,7 +30,7 @@ _Handler = Callable[[Request, Exception], Awaitable[Response]]
 
 @dataclass(frozen=True)
 class Answer:
-    """Hold what a client is told of an error.
+    """The error that a client is told.
 
     Attributes:
         status: HTTP status.

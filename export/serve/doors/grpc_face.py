@@ -49,7 +49,7 @@ class _RefusedError(Exception):
 
 
 class KeyboardService(pb_grpc.KeyboardServicer):
-    """Suggest words to devices."""
+    """The service that suggests words to devices."""
 
     def __init__(self, desk: Desk) -> None:
         """Take what the server works with."""
@@ -147,7 +147,7 @@ async def keyboards_over_grpc(
 
 
 class _KnownAlone(grpc.aio.ServerInterceptor):
-    """End a call on its headers where the token is nobody's."""
+    """A call that ends on its headers where the token is nobody's."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk

@@ -49,7 +49,7 @@ def error_body(code: str, message: str, request_id: str) -> bytes:
 
 
 class Guard:
-    """Wrap an application."""
+    """A guard around an application."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class Guard:
 
 
 class _Room:
-    """Count the bytes held for one body."""
+    """The bytes held for one body."""
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
@@ -157,7 +157,7 @@ class _Room:
 
 
 class _Answer:
-    """Send one answer with its request's id, and remember its status."""
+    """One answer with its request's id, whose status is remembered."""
 
     def __init__(self, send: Send, request_id: str) -> None:
         self._send = send

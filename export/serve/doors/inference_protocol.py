@@ -49,7 +49,7 @@ class UnusableTensorError(ValueError):
 
 
 class RequestTensor(BaseModel):
-    """Hold one input."""
+    """One input."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -62,7 +62,7 @@ class RequestTensor(BaseModel):
 
 
 class WantedOutput(BaseModel):
-    """Name one output."""
+    """One output that is wanted."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -71,7 +71,7 @@ class WantedOutput(BaseModel):
 
 
 class InferRequest(BaseModel):
-    """Ask a model; without ``outputs`` every one comes."""
+    """A question to a model; without ``outputs`` every one comes."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -14,7 +14,7 @@ router = APIRouter(prefix="/v1", tags=["keyboard"])
 
 
 class NextRequest(BaseModel):
-    """Ask for words."""
+    """A question for words."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -29,14 +29,14 @@ class NextRequest(BaseModel):
 
 
 class SuggestedWord(BaseModel):
-    """Hold one suggestion."""
+    """One suggestion."""
 
     word: Annotated[str, Field(description="lower-case, as in the word list")]
     probability: Annotated[float, Field(description="of being the next word, in [0, 1]")]
 
 
 class StripPlace(BaseModel):
-    """Hold one place of the suggestion strip."""
+    """One place of the suggestion strip."""
 
     text: Annotated[str, Field(description="what is shown, and typed when it is taken")]
     kind: Annotated[
@@ -45,7 +45,7 @@ class StripPlace(BaseModel):
 
 
 class SuggestionStrip(BaseModel):
-    """Hold what a keyboard with three places shows, the best word in the centre."""
+    """The three places of a keyboard's strip, the best word in the centre."""
 
     left: StripPlace | None
     centre: StripPlace | None
@@ -53,7 +53,7 @@ class SuggestionStrip(BaseModel):
 
 
 class NextAnswer(BaseModel):
-    """Hold the suggestions, likeliest first; none where no word begins so."""
+    """The suggestions, likeliest first; none where no word begins so."""
 
     version: Annotated[str, Field(description="what answered")]
     suggestions: list[SuggestedWord]

@@ -42,7 +42,7 @@ class NotYoursError(Exception):
 
 
 class SpeechRequest(BaseModel):
-    """Ask for speech."""
+    """A question for speech."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -62,7 +62,7 @@ class SpeechRequest(BaseModel):
 
 
 class SpokenResponse(StreamingResponse):
-    """Send speech while it is made, and give its place back however that ends."""
+    """Speech that is sent while it is made, and gives its place back however that ends."""
 
     def __init__(self, speech: Speech, media_type: str) -> None:
         super().__init__(speech.stream(), media_type=media_type)

@@ -40,7 +40,7 @@ class ServingError(ValueError):
 
 @dataclass(frozen=True)
 class ServingFolder:
-    """Name the files of one serving folder.
+    """The files of one serving folder.
 
     Attributes:
         root: The folder.

@@ -43,7 +43,7 @@ at_once_of_one = 2          # texts of one client
 
 
 class ListenSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say where the server is reached.
+    """Where the server is reached.
 
     Attributes:
         address: ``host:port``; port 0 takes a free one.
@@ -86,7 +86,7 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class LimitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say what one client may ask.
+    """The limits of what one client may ask.
 
     Attributes:
         body_bytes: Largest body of a request.
@@ -113,7 +113,7 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class SpeechSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say how much is spoken.
+    """The limits of what is spoken.
 
     Attributes:
         characters: Most characters of one text.
@@ -134,7 +134,7 @@ class SpeechSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class ServeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Hold all settings of a server.
+    """All settings of a server.
 
     Attributes:
         accept_unsigned: Whether bundles that nobody signed may be served. No default: it decides

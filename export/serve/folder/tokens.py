@@ -21,13 +21,13 @@ _CLIENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 
 
 class _TokenFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Hold what ``tokens.json`` holds: hex SHA-256 of the token, by client."""
+    """The contents of ``tokens.json``: hex SHA-256 of the token, by client."""
 
     clients: dict[str, str]
 
 
 class KnownTokens:
-    """Know every client's token by its hash."""
+    """Every client's token, by its hash."""
 
     def __init__(self, hashes: Mapping[str, str]) -> None:
         """Take the hex SHA-256 of each client's token, by client."""

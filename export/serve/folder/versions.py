@@ -20,7 +20,7 @@ _STILL_ANSWERED = timedelta(minutes=1)
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Record one change of what is served.
+    """One change of what is served.
 
     Attributes:
         action: What was done.
@@ -36,7 +36,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Versions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say what is served.
+    """The versions that are served.
 
     Attributes:
         present: The version that a client gets unless it asks for another; None before the first.

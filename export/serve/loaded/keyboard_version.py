@@ -23,7 +23,7 @@ from models.text.vocabulary import Vocabulary
 
 @dataclass(frozen=True)
 class ServedModel:
-    """Hold one version in memory.
+    """One version in memory.
 
     Attributes:
         version: Its name.

@@ -9,7 +9,7 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 
 class ServingMetrics:
-    """Hold the counters of one server.
+    """The counters of one server.
 
     Attributes:
         requests: Requests answered, by route and status.

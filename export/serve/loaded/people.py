@@ -20,7 +20,7 @@ MOST_SUGGESTIONS = 10
 
 @dataclass(frozen=True)
 class _Text:
-    """Hold one text that is being typed; one thread at a time follows it."""
+    """One text that is being typed; one thread at a time follows it."""
 
     model: WordModel
     words: NextWords
@@ -29,7 +29,7 @@ class _Text:
 
 @dataclass(frozen=True)
 class Suggested:
-    """Hold what is answered to one text.
+    """The answer to one text.
 
     Attributes:
         words: The likeliest words, likeliest first.
@@ -41,7 +41,7 @@ class Suggested:
 
 
 class People:
-    """Suggest words to many people at once; safe to call from many threads."""
+    """Suggestions to many people at once; safe to call from many threads."""
 
     def __init__(self, models: OwnModels, *, kept_texts: int) -> None:
         """Begin with nobody.

@@ -35,7 +35,7 @@ class NoPersonalModelError(Exception):
 
 @dataclass(frozen=True)
 class _Held:
-    """Hold one person's model and which file or embeddings it came from."""
+    """One person's model and which file or embeddings it came from."""
 
     model: NextWordGraph
     source: FileStamp | MadePeople

@@ -28,14 +28,14 @@ class NothingServedError(Exception):
 
 @dataclass(frozen=True)
 class _Served(Generic[V]):
-    """Hold everything that is served at one moment, so that nobody sees half a change."""
+    """Everything that is served at one moment, so that nobody sees half a change."""
 
     present: str | None = None
     versions: Mapping[str, V] = field(default_factory=dict)
 
 
 class Shelf(Generic[V]):
-    """Hold the version that is served and the one before it; readers never wait."""
+    """The version that is served and the one before it; readers never wait."""
 
     def __init__(
         self, folder: ServingFolder, load: Callable[[str, V | None], V], *, what: str, allowed: str

@@ -26,7 +26,7 @@ class NoSharedVoiceError(Exception):
 
 @dataclass(frozen=True)
 class ServedVoice:
-    """Hold one version in memory.
+    """One version in memory.
 
     Attributes:
         version: Its name.

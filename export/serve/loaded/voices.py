@@ -38,7 +38,7 @@ class TooManySpeechesError(Exception):
 
 
 class Speech:
-    """Hold one text that is being said; ``close`` it, whatever happens."""
+    """One text that is being said; ``close`` it, whatever happens."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Speech:
 
 
 class Voices:
-    """Let clients' voices speak.
+    """The voices of clients.
 
     Attributes:
         shelf: The versions that are served.

@@ -19,7 +19,7 @@ _TOLD = 3
 
 
 class CarriedPeople:
-    """Keep what was not given beside a copy as it is beside the present version."""
+    """Files beside a copy that were not given, kept as they are beside the present version."""
 
     def __init__(
         self,

@@ -167,7 +167,7 @@ def _kinds(people: Sequence[Path]) -> tuple[Path | None, list[Path]]:
 
 
 class _Measured:
-    """Find the figure of each version, measured on held-out text or believed."""
+    """The figure of each version, measured on held-out text or believed."""
 
     def __init__(
         self,

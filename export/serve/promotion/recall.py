@@ -24,7 +24,7 @@ _FEWEST_WORDS = 100
 
 @dataclass(frozen=True)
 class Recall:
-    """Count hits on one text.
+    """Hits on one text.
 
     Attributes:
         words: Words counted.
@@ -91,7 +91,7 @@ def measure_recall(
 
 
 class _Text:
-    """Read one text word by word."""
+    """One text, read word by word."""
 
     def __init__(self, model: WordModel) -> None:
         self._model = model
