@@ -28,7 +28,7 @@ LEAST_TOKENS = 2
 
 
 class NextWord:
-    """Learning from word streams: int64, shape ``(tokens,)``, each sentence ending with ``<eos>``."""
+    """Learning from word streams: int64, shape ``(tokens,)``, each sentence ended by ``<eos>``."""
 
     def example_count(self, examples: Tensor) -> int:
         """Return the number of target tokens in one pass: every token is a target."""

@@ -19,7 +19,7 @@ BYTES_PER_ELEMENT = 4
 
 
 class Role(StrEnum):
-    """The owner of a tensor: the federation, the hypernetwork, the person, or the starting model."""
+    """The owner of a tensor: federation, hypernetwork, person, or the starting model."""
 
     SHARED = "shared"
     GENERATED = "generated"

@@ -103,7 +103,7 @@ class Answer(NamedTuple):
 
 
 class ClientTrainer(Protocol):
-    """A trainer and scorer of client after client, as ``edge_client.training.local_round.LocalTrainer``
+    """A trainer of client after client, as ``edge_client.training.local_round.LocalTrainer``
     does.
 
     Attributes:
