@@ -10,11 +10,9 @@ cohort. A client whose training gives no usable update (it diverged) leaves its 
 refused upload does.
 """
 
-import statistics
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import msgspec
 from torch import Tensor
@@ -24,8 +22,6 @@ from models.plan.plan import Plan, download_schema, released_schema
 from models.plan.stages import next_stage, plan_of_round, stage_figures
 from models.settings.compression import release_step
 from privacy.noise.calibrated_settings import TreeNoise
-from privacy.noise.secure_gaussian import NoiseKeys
-from privacy.noise.settings import PrivacySettings
 from server.aggregation.screening import Screen
 from server.closing.close import Closed, close_round, noise_generator
 from server.closing.summing import Contribution
@@ -43,36 +39,10 @@ from simulation.rounds.attacks import Attackers
 from simulation.rounds.attendance import SimulationError, next_order
 from simulation.rounds.cohort_training import CohortTraining
 from simulation.rounds.downlink_bytes import DownlinkBytes
+from simulation.rounds.guarded_run import GuardedRun
 from simulation.rounds.participation import SeededSource
-from simulation.rounds.round_tally import (
-    Tally,
-    attack_figures,
-    largest_weight,
-    screened_figures,
-)
+from simulation.rounds.round_tally import Tally, attack_figures
 from simulation.workers.pool import WorkerPool
-
-
-class Guard(Protocol):
-    """The promise of a noise mode with a guarantee, kept; ``simulation.rounds.guarded_run`` is the
-    one."""
-
-    @property
-    def noise_keys(self) -> NoiseKeys:
-        """Return where the keys of calibrated noise come from."""
-        ...
-
-    def population(self, round_number: int) -> list[str]:
-        """Return who may take part in a round."""
-        ...
-
-    def admit(self, round_number: int, attempt: int) -> None:
-        """Refuse an attempt at a round that would pass the budget."""
-        ...
-
-    def enter(self, round_number: int, attempt: int) -> None:
-        """Enter an attempt in the ledger where its updates show something."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,8 +93,8 @@ class Federation:
         names: Sequence[str],
         pool: WorkerPool,
         *,
-        start: "Start | None" = None,
-        guard: "Guard | None" = None,
+        start: Start | None = None,
+        guard: GuardedRun | None = None,
         attackers: Attackers | None = None,
         releases: ReleaseFolder | None = None,
     ) -> None:
@@ -236,29 +206,14 @@ class Federation:
         self.tokens_trained += tally.tokens
         self._machine.released()
         moved = self._move_clipping_norm(closed)
-        round_s = time.perf_counter() - started
-        if self._config.privacy.guarantees_privacy:
-            # Nothing of one client, and no mean or count over them that no noise covers.
-            return {"round": number, "round_s": round_s, **stage_figures(self.plan), **moved}
-        return {
-            "round": number,
-            "cohort": tally.cohort,
-            "contributions": closed.contribution_count,
-            "diverged": tally.diverged,
-            "train_loss": tally.mean_loss,
-            "update_norm": statistics.fmean(tally.norms),
-            "largest_update_norm": max(tally.norms),
-            "clipped": closed.clipped_count,
-            "tokens": self.tokens_trained,
-            "bytes_down": self.bytes_down,
-            "bytes_up": self.bytes_up,
-            "largest_weight": largest_weight(closed),
-            "round_s": round_s,
-            **stage_figures(self.plan),
-            **moved,
-            **screened_figures(closed),
-            **tally.attacked,
-        }
+        figures: dict[str, Value] = {"round": number}
+        # Nothing of one client, and no mean or count over them that no noise covers.
+        if not self._config.privacy.guarantees_privacy:
+            figures |= tally.figures(closed)
+            figures["tokens"] = self.tokens_trained
+            figures["bytes_down"], figures["bytes_up"] = self.bytes_down, self.bytes_up
+        figures["round_s"] = time.perf_counter() - started
+        return figures | stage_figures(self.plan) | moved
 
     def _move_clipping_norm(self, closed: Closed) -> dict[str, Value]:
         """Go on to the next round's norm and return the figures; none where it stays."""
@@ -266,9 +221,6 @@ class Federation:
             return {}
         before, self.clipping_norm = self.clipping_norm, closed.next_clipping_norm
         return {"clipping_norm": before, "next_clipping_norm": closed.next_clipping_norm}
-
-    def _privacy(self) -> PrivacySettings:
-        return msgspec.structs.replace(self.plan.privacy, clipping_norm=self.clipping_norm)
 
     def _attempt(self, tally: Tally) -> Closed | None:
         """Open a round and close it; None if it fell short of its quorum and is to be repeated."""
@@ -313,10 +265,6 @@ class Federation:
             )
         return None
 
-    @property
-    def _is_sampled(self) -> bool:
-        return self._config.rounds.selection == "sampled"
-
     def generated_for(self, client_name: str) -> Tensor | None:
         """Return a client's generated tensors, or None where the method generates none."""
         if not self.method.generated.tensors:
@@ -351,12 +299,16 @@ class Federation:
         return closed
 
     def _sum(self, order: Close, tally: Tally, screen: Screen) -> Closed:
+        earlier, look_back = None, self._config.aggregation.look_back
+        if self._releases is not None:  # A rule looks at where the model has been going.
+            released = released_schema(self.plan)
+            earlier = earlier_parameters(self._releases, released, self.round_number, look_back)
         return close_round(
             self.parameters,
             self._train(order, tally, screen),
             schema=download_schema(self.plan),
             aggregation=self._config.aggregation,
-            privacy=self._privacy(),
+            privacy=msgspec.structs.replace(self.plan.privacy, clipping_norm=self.clipping_norm),
             slot_count=order.slot_count,
             generator=noise_generator(self.plan.seed, order.round_number),
             example_cap=self._config.training.example_cap,
@@ -365,18 +317,7 @@ class Federation:
             noise_keys=None if self._guard is None else self._guard.noise_keys,
             screen=screen,
             release_step=release_step(self.plan.compression),
-            earlier=self._earlier(),
-        )
-
-    def _earlier(self) -> Tensor | None:
-        """Return what the model was when a rule that looks back begins to look."""
-        if self._releases is None:
-            return None
-        return earlier_parameters(
-            self._releases,
-            released_schema(self.plan),
-            self.round_number,
-            self._config.aggregation.look_back,
+            earlier=earlier,
         )
 
     def _train(self, order: Close, tally: Tally, screen: Screen) -> Iterator[Contribution]:
@@ -399,7 +340,8 @@ class Federation:
             yield Contribution(client.slot, client.update, client.example_count, client.client_name)
         # All that were yielded have been looked at by now.
         left = len(self.took_part) - len(screen.refused_slots)
-        if not self._is_sampled and left < self._config.rounds.quorum:
+        rounds = self._config.rounds
+        if rounds.selection != "sampled" and left < rounds.quorum:
             tally.screened += len(screen.refused_slots)
             raise _TooFewError
 

@@ -1,6 +1,7 @@
 """Count what happens in a simulated round, and put it into figures."""
 
 import math
+import statistics
 from collections.abc import Collection
 
 from server.closing.close import Closed
@@ -33,10 +34,23 @@ class Tally:
             self.loss_sum += client.mean_loss * tokens
             self.loss_tokens += tokens
 
-    @property
-    def mean_loss(self) -> float | None:
-        """Return the loss over those who have one: under DP-SGD a round may draw no sentence."""
-        return self.loss_sum / self.loss_tokens if self.loss_tokens else None
+    def figures(self, closed: Closed) -> dict[str, Value]:
+        """Return the figures of a round that shows what its clients did.
+
+        The loss is the mean over those who have one: under DP-SGD a round may draw no sentence.
+        """
+        return {
+            "cohort": self.cohort,
+            "contributions": closed.contribution_count,
+            "diverged": self.diverged,
+            "train_loss": self.loss_sum / self.loss_tokens if self.loss_tokens else None,
+            "update_norm": statistics.fmean(self.norms),
+            "largest_update_norm": max(self.norms),
+            "clipped": closed.clipped_count,
+            "largest_weight": largest_weight(closed),
+            **screened_figures(closed),
+            **self.attacked,
+        }
 
 
 def screened_figures(closed: Closed) -> dict[str, Value]:

@@ -30,7 +30,7 @@ from models.tasks.metrics import Counts
 from simulation.population.examples import Examples, SharedExamples
 from simulation.workers.batched_training import check_together
 from simulation.workers.fine_tuning import OwnScore, TypedText
-from simulation.workers.process import Answer, Job, Setting, TrainerFactory, Work
+from simulation.workers.jobs import Answer, Job, Setting, TrainerFactory, Work
 from simulation.workers.processes import WorkerProcesses
 from simulation.workers.shared_buffers import share_tensors
 from simulation.workers.state_shelf import StateShelf

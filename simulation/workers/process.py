@@ -9,8 +9,6 @@ import signal
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -24,157 +22,11 @@ from edge_client.personalisation.state import PersonalState, StateLayout, write_
 from edge_client.training.local_round import LocalResult, evaluate_users
 from models.networks.role_vectors import put_part
 from models.plan.plan import Plan, decode_plan, download_schema, released_schema
-from models.tasks.keystrokes import KeystrokeCounts, Sentences
-from models.tasks.metrics import Counts
-from models.text.vocabulary import Vocabulary
 from models.vector.schema import Role
 from privacy.clipping.clip import UnusableUpdateError
-from simulation.population.examples import Examples, SharedExamples
 from simulation.workers.batched_training import BatchedTrainer, ClientWork
-from simulation.workers.fine_tuning import FineTuner, OwnScore, TypedText
-from simulation.workers.shared_buffers import SharedTensors
-
-Work = Literal["train", "score", "type", "fine-tune", "evaluate"]
-
-
-class Job(NamedTuple):
-    """A job: train one client, measure one client's own model, or evaluate users.
-
-    Attributes:
-        position: Place among the jobs of this call.
-        work: ``train`` one client, ``score`` one client's own model or let it ``type``,
-            ``fine-tune`` the released model for one client, or ``evaluate`` it on users.
-        names: The client to train or to let type; the client to score and the name of what it is
-            scored on; or the users to evaluate.
-        round_number: Round, from 1, that is trained, or that a model to be fine-tuned is of.
-        buffer: Which buffer holds what was generated for the client and takes its update; chosen
-            when the job is sent.
-        clipping_norm: This round's, where it changes from round to round.
-        state: File with the client's personal state; None before its first round.
-        next_state: File that training writes it to; None where the method keeps none.
-        optimiser: File with the state of the client's optimiser; None before its first round.
-        next_optimiser: File that training writes it to; None where the plan keeps none.
-        typed: What the client typed in words, to count keys; None counts none.
-        epochs: After how many epochs of fine-tuning to score, rising.
-    """
-
-    position: int
-    work: Work
-    names: tuple[str, ...]
-    round_number: int = 0
-    buffer: int = 0
-    clipping_norm: float | None = None
-    state: Path | None = None
-    next_state: Path | None = None
-    optimiser: Path | None = None
-    next_optimiser: Path | None = None
-    typed: TypedText | None = None
-    epochs: tuple[int, ...] = ()
-
-
-class Answer(NamedTuple):
-    """The answer to a job.
-
-    Attributes:
-        position: As in the job.
-        buffer: As in the job.
-        example_count: Target tokens of one pass; for training.
-        mean_loss: Mean training loss in nats.
-        update_norm: L2 norm before clipping and noise.
-        upload_bytes: What travels, unsealed.
-        counts: What was counted; for scoring and evaluation.
-        keys: Keys that were counted; for typing.
-        tuned: Scores after each of the epochs asked for; for fine-tuning.
-        diverged: Whether training ended in NaN or infinity.
-        failure: Why the job could not be done, or None.
-    """
-
-    position: int
-    buffer: int = 0
-    example_count: int = 0
-    mean_loss: float = 0.0
-    update_norm: float = 0.0
-    upload_bytes: int = 0
-    counts: Counts = Counts()
-    keys: KeystrokeCounts = KeystrokeCounts()
-    tuned: tuple[OwnScore, ...] = ()
-    diverged: bool = False
-    failure: str | None = None
-
-
-class ClientTrainer(Protocol):
-    """A trainer of client after client, as ``edge_client.training.local_round.LocalTrainer``
-    does.
-
-    Attributes:
-        layout: What a client's personal state holds.
-    """
-
-    @property
-    def layout(self) -> StateLayout:
-        """Return what a client's personal state holds."""
-        ...
-
-    def train(
-        self,
-        parameters: Tensor,
-        examples: Examples,
-        *,
-        round_number: int,
-        client_name: str,
-        optimiser_state: OptimiserState | None = None,
-        personal: PersonalState | None = None,
-        into: Tensor | None = None,
-        clipping_norm: float | None = None,
-    ) -> LocalResult:
-        """Return the client's result, with the update in ``into`` where nothing changed it."""
-        ...
-
-    def evaluate(
-        self,
-        parameters: Tensor,
-        examples: Examples,
-        *,
-        client_name: str,
-        training_examples: Examples | None = None,
-        personal: PersonalState | None = None,
-    ) -> Counts:
-        """Return what the client's own model makes of the examples."""
-        ...
-
-    def type_text(
-        self,
-        parameters: Tensor,
-        sentences: Sentences,
-        vocabulary: Vocabulary,
-        *,
-        client_name: str,
-        training_examples: Examples | None = None,
-        personal: PersonalState | None = None,
-    ) -> KeystrokeCounts:
-        """Return the keys that the client's own model would have saved it."""
-        ...
-
-
-TrainerFactory = Callable[[Plan], ClientTrainer]
-
-
-class Setting(NamedTuple):
-    """The settings that a worker process needs once.
-
-    Attributes:
-        plan: Encoded plan of the run.
-        tensors: Memory shared with the pool.
-        examples: Everybody's examples, by name.
-        trainer: Makes what trains clients one by one.
-        device: Where clients train.
-    """
-
-    plan: bytes
-    tensors: SharedTensors
-    examples: SharedExamples
-    trainer: TrainerFactory
-    device: str
+from simulation.workers.fine_tuning import FineTuner
+from simulation.workers.jobs import Answer, ClientTrainer, Job, Setting, Work
 
 
 def serve(connection: Connection, setting: Setting) -> None:

@@ -14,7 +14,8 @@ from itertools import chain
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 
-from simulation.workers.process import Answer, Job, Setting, serve
+from simulation.workers.jobs import Answer, Job, Setting
+from simulation.workers.process import serve
 from simulation.workers.shared_buffers import GROUPS_PER_WORKER
 
 # Imported once, before the workers are forked. Torch imports its compiler when the first network
