@@ -33,7 +33,7 @@ from simulation.population.partition_record import keep_partition
 from simulation.population.population import Population, as_text
 from simulation.rounds.attendance import SimulationError
 from simulation.runs.runner import RunOptions, run_simulation
-from simulation.workers.pool import processor_count
+from simulation.workers.processes import processor_count
 
 T = TypeVar("T")
 Measure = Callable[[TableDefinition, Path, Path | None, Figures], Outcome]

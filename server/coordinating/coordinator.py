@@ -9,191 +9,64 @@ that asks the machine what to do next. Work goes to devices down the streams the
 import asyncio
 import logging
 import time
-from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 from models.tasks.metrics import Counts
 from privacy.accounting.budget import BudgetExceededError
 from privacy.noise.limited_counts import LimitedSum
 from protos import federation_pb2 as pb
-from protos.refusals import RefusalCode
-from server.coordinating.device_evaluation import DeviceEvaluation
-from server.coordinating.fits import Fits
+from server.coordinating.desk import DeviceDesk
 from server.coordinating.keeper import RoundKeeper
 from server.coordinating.key_renewal import KeyRenewal
 from server.coordinating.work import Work
 from server.devices.dispatcher import Dispatcher
 from server.devices.membership import Membership
-from server.devices.refused_calls import RefusedError
-from server.devices.sessions import Session
 from server.downlink.attempt_in_hand import RoundInHand
 from server.downlink.model_shelf import ModelShelf
-from server.downlink.sealed_once import Downlink
-from server.machine.answers import Abort, Close, Phase, Refused
+from server.machine.answers import Abort, Close, Phase
 from server.machine.cohort import CohortOverflowError, PopulationTooLargeError
-from server.machine.rounds import RoundMachine
-from server.records.failpoints import Failpoints
 from server.records.operator_switch import OperatorSwitch
-from server.uplink.acceptance import COUNTED_AT_UPLOAD, Intake
 
 _LOG = logging.getLogger(__name__)
 _DRAINING_RETRY_S = 10
 
 
 class Coordinator:
-    """The coordinator of one federation.
-
-    Attributes:
-        intake: Takes the updates of the round in hand.
-    """
+    """The coordinator of one federation: its rounds, and what its operator asks for."""
 
     def __init__(
         self,
-        machine: RoundMachine,
+        work: Work,
+        desk: DeviceDesk,
+        dispatcher: Dispatcher,
         *,
         shelf: ModelShelf,
         keeper: RoundKeeper,
-        intake: Intake,
-        evaluation: DeviceEvaluation,
-        fits: Fits | None,
         membership: Membership,
         renewal: KeyRenewal,
         switch: OperatorSwitch,
-        failpoints: Failpoints,
-        changed: asyncio.Event,
-        quorum: int,
     ) -> None:
         """Take up a run where its store says it stands.
 
         Args:
+            desk: Answers devices, and wakes this one.
             shelf: Keeps the current model.
             keeper: Opens, closes and aborts rounds on disk.
-            evaluation: Asks devices how good a model is.
-            fits: Lets new devices fit a model of their own; None where they get one by taking part.
-            failpoints: Armed in tests only.
-            changed: Set by whatever may give the machine an order.
-            quorum: Devices that must be connected before a round opens.
         """
-        self.intake = intake
-        self._machine = machine
+        self._work = work
+        self._machine = work.machine
+        self._intake = work.intake
+        self._evaluation = work.evaluation
+        self._fits = work.fits
+        self._desk = desk
+        self._dispatcher = dispatcher
         self._shelf = shelf
         self._keeper = keeper
-        self._evaluation = evaluation
-        self._fits = fits
         self._membership = membership
         self._renewal = renewal
         self._switch = switch
-        self._quorum = quorum
-        self._work = Work(machine, intake, evaluation, fits)
-        self._dispatcher = Dispatcher(self._work.order_for, failpoints)
-        self._changed = changed
-        self._plan_refusals: Counter[str] = Counter()
+        self._changed = desk.changed
         self._told_short: int | None = None
-
-    # What devices do.
-
-    def join(self, client: str, *, lacks_personal: bool = False) -> Session:
-        """Open a device's stream and give it work if there is some.
-
-        Args:
-            lacks_personal: Whether it says that it has no personal model.
-
-        Raises:
-            RefusedError: If the coordinator is about to stop and waits for nothing of this device.
-        """
-        if self._switch.is_draining and not self._machine.awaits(client):
-            raise RefusedError(
-                RefusalCode.DRAINING, "the coordinator is about to stop; check in again later"
-            )
-        if self._fits is not None:
-            self._fits.note(client, lacks_personal=lacks_personal)
-        session = self._dispatcher.open(client)
-        self._changed.set()
-        return session
-
-    def leave(self, session: Session) -> None:
-        """Note that a device's stream ended; its place may go to one that waits."""
-        if self._dispatcher.close(session):
-            self._machine.lease_lost(session.client)
-            self._evaluation.leave(session.client)
-            self._dispatcher.offer_all()
-
-    async def model_pieces(self, client: str, request: pb.FetchModelRequest) -> Iterator[bytes]:
-        """Return a sealed part of the model for the holder of a lease as encoded messages.
-
-        Raises:
-            RefusedError: If there is no such lease or part, or the offset is past the end.
-        """
-        lease, in_hand = self._work.lease_of(client, request.lease_nonce)
-        part = in_hand.part(request)
-        if part is None:
-            raise RefusedError(
-                RefusalCode.UNKNOWN_PART, f"a model of this plan has no part {request.part}"
-            )
-        if request.offset > part.total_bytes:
-            raise RefusedError(
-                RefusalCode.WRONG_OFFSET,
-                f"offset must be <= {part.total_bytes}, got {request.offset}",
-            )
-        recipient = await self._membership.wrapping_key(client)
-        if isinstance(part, Downlink):
-            return part.pieces(recipient, request.offset)
-        return await part.pieces(lease, recipient, request.offset)
-
-    def refuse_plan(self, client: str, nonce: bytes, code: str) -> None:
-        """Release a device from a plan that it will not run, and count its reason.
-
-        Raises:
-            RefusedError: If there is no such lease.
-        """
-        self._work.lease_of(client, nonce)
-        if code not in COUNTED_AT_UPLOAD:
-            # A device chooses the text: only a short word may become the name of a figure.
-            self._plan_refusals[code if code.isidentifier() and len(code) < 40 else "other"] += 1
-        _LOG.warning("a device refused the plan of round %s", self._machine.round_number)
-        self._drop(client)
-
-    def report_evaluation(self, client: str, report: pb.ReportEvaluationRequest) -> None:
-        """Take a device's counts.
-
-        Raises:
-            RefusedError: If the device was not asked, or the counts are impossible.
-        """
-        now = time.monotonic()
-        if not isinstance(self._machine.lease_of(client, report.lease_nonce, now), Refused):
-            raise RefusedError(RefusalCode.WRONG_PLAN_KIND, "this lease is for training")
-        self._evaluation.report(client, report, now)
-        self._dispatcher.done(client, report.lease_nonce)
-        self._changed.set()
-
-    async def commit(self, client: str, request: pb.CommitUploadRequest) -> int:
-        """Have a device's update count, and return its round.
-
-        Raises:
-            RefusedError: If it cannot count; nothing has changed then.
-        """
-        round_number = await self.intake.commit(client, request)
-        if self._fits is not None:
-            self._fits.note(client, lacks_personal=False)
-        return round_number
-
-    async def take_embedding(self, client: str, request: pb.SendEmbeddingRequest) -> None:
-        """Take what a device has fitted, and give it what there is to do now.
-
-        Raises:
-            RefusedError: If there is no such fit, the embedding does not open or fit, or the device
-                has one by now.
-        """
-        if self._fits is None:
-            raise RefusedError(RefusalCode.UNKNOWN_LEASE)
-        try:
-            await self._fits.take(client, request, time.monotonic())
-        except RefusedError as refused:
-            if refused.code is RefusalCode.LATE:
-                # Nothing else may ever happen that gives it another fit.
-                self._dispatcher.offer(client, request.lease_nonce)
-            raise
-        self._dispatcher.offer(client, request.lease_nonce)
 
     # What the operator does.
 
@@ -205,7 +78,7 @@ class Coordinator:
         """
         await self._membership.revoke(client)
         self._dispatcher.expel(client)
-        self._drop(client)
+        self._desk.drop(client)
 
     async def forget(self, client: str) -> int:
         """Revoke a device and delete what is known of it; return how many updates that were.
@@ -265,9 +138,9 @@ class Coordinator:
         Raises:
             OSError: If the disk is full while a round is closed; nothing is lost.
         """
-        self.intake.in_hand = restored
+        self._intake.in_hand = restored
         if restored is None:
-            self.intake.end_round()
+            self._intake.end_round()
         await self._open_fits()
         if self._machine.phase is Phase.FINISHED:
             self._finish_if_over()
@@ -316,7 +189,7 @@ class Coordinator:
 
     async def _open_round(self) -> bool:
         may_open = not (self._switch.is_paused or self._switch.is_draining)
-        if not may_open or len(self._dispatcher) < self._quorum:
+        if not may_open or len(self._dispatcher) < self._machine.quorum:
             return False
         number = self._machine.round_number
         try:
@@ -340,9 +213,9 @@ class Coordinator:
             self._switch.pause()
             return False
         # Until the new round's model is at hand, nobody gets a lease with the old one.
-        self.intake.in_hand = None
+        self._intake.in_hand = None
         cohort, deadline = self._machine.cohort, self._machine.deadline
-        self.intake.in_hand = await self._keeper.open(
+        self._intake.in_hand = await self._keeper.open(
             self._machine.round_number,
             self._machine.attempt,
             None if cohort is None else cohort.members,
@@ -361,19 +234,19 @@ class Coordinator:
             _LOG.warning("round %s cannot open: %s", round_number, why)
 
     async def _close_round(self, order: Close) -> None:
-        in_hand = self.intake.in_hand
+        in_hand = self._intake.in_hand
         if in_hand is None:
             raise RuntimeError("a round must be in hand to be closed")
         contributors = {receipt.client for receipt in order.receipts}
         self._end_leases("the round closed", contributors)
-        self.intake.end_round()
-        of_plans, of_uploads = self._plan_refusals.copy(), self.intake.refusals.copy()
+        self._intake.end_round()
+        of_plans, of_uploads = self._desk.plan_refusals.copy(), self._intake.refusals.copy()
         if not await self._keeper.close(order, in_hand, of_plans + of_uploads):
             await self._abort_round(self._machine.abort("the updates could not be aggregated"))
             return
         # What was refused meanwhile is the next round's.
-        self._plan_refusals -= of_plans
-        self.intake.refusals -= of_uploads
+        self._desk.plan_refusals -= of_plans
+        self._intake.refusals -= of_uploads
         self._machine.released()
         await self._open_fits()
         if self._evaluation.is_due(order.round_number):
@@ -383,7 +256,7 @@ class Coordinator:
     async def _abort_round(self, order: Abort) -> None:
         _LOG.warning("round %s, attempt %s: %s", order.round_number, order.attempt, order.reason)
         self._end_leases(order.reason)
-        self.intake.end_round()
+        self._intake.end_round()
         await self._keeper.abort(order)
 
     async def _begin_evaluation(self, contributors: set[str]) -> None:
@@ -420,10 +293,3 @@ class Coordinator:
     def _end_leases(self, reason: str, finished: Collection[str] = ()) -> None:
         """End the leases of a round or an evaluation; fits go on, and what outlasts its round."""
         self._dispatcher.end_leases(reason, finished, self._work.going_on)
-
-    def _drop(self, client: str) -> None:
-        """Wait no longer for a client, and give its place to another."""
-        self._work.decline(client)
-        self._dispatcher.done(client)
-        self._dispatcher.offer_all()
-        self._changed.set()

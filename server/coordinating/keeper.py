@@ -10,14 +10,12 @@ from torch import Tensor
 
 from models.plan.plan import PlanKind
 from models.plan.release_record import Metric
-from models.plan.stages import stage_figures
 from models.tasks.metrics import Counts
 from privacy.accounting.budget import BudgetExceededError
 from privacy.noise.limited_counts import LimitedSum
 from server.budget.noised_evaluations import NoisedEvaluations
 from server.budget.round_gate import RoundGate
-from server.closing.close import Closed
-from server.config.guarantee_rules import budget_of
+from server.coordinating.round_figures import figures_of_updates, figures_to_go_on
 from server.devices.forgetting import forget_client
 from server.downlink.attempt_in_hand import RoundInHand
 from server.downlink.model_shelf import ModelShelf
@@ -25,13 +23,10 @@ from server.downlink.personal_shelf import PersonalShelf
 from server.machine.answers import Abort, Close
 from server.machine.rounds import RoundMachine
 from server.records.attempts import OpenAttempt, abort_attempt, next_attempt, open_attempt
-from server.records.failpoints import Failpoint, Failpoints
-from server.records.inbox import Inbox
-from server.records.store import Store
-from server.records.threads import Threads
-from server.releases.files import ReleaseFolder
+from server.records.failpoints import Failpoint
 from server.releases.judge import figures_of
 from server.releases.recovery import Recovered, recover
+from server.releases.storage import Storage
 from server.uplink.slot_order_sum import RoundSum
 
 _LOG = logging.getLogger(__name__)
@@ -46,37 +41,26 @@ class RoundKeeper:
         self,
         shelf: ModelShelf,
         personal: PersonalShelf,
+        storage: Storage,
         *,
-        store: Store,
-        inbox: Inbox,
-        releases: ReleaseFolder,
         round_sum: RoundSum,
         gate: RoundGate,
         evaluations: NoisedEvaluations,
-        threads: Threads,
-        failpoints: Failpoints,
     ) -> None:
         """Serve one federation; call ``start`` before anything else.
 
         Args:
-            shelf: Keeps the current model.
-            personal: Makes what of it is for one device alone.
-            releases: Holds the files of models.
+            personal: Makes what of the model is for one device alone.
             gate: Knows the privacy budget and who may take part.
             evaluations: Releases what devices counted under a guarantee.
-            threads: Do everything that takes time.
-            failpoints: Armed in tests only.
         """
         self._shelf = shelf
         self._personal = personal
-        self._store = store
-        self._inbox = inbox
-        self._releases = releases
+        self._store, self._inbox, self._releases = storage.store, storage.inbox, storage.releases
+        self._threads, self._failpoints = storage.threads, storage.failpoints
         self._round_sum = round_sum
         self._gate = gate
         self._evaluations = evaluations
-        self._threads = threads
-        self._failpoints = failpoints
         self._closing = asyncio.Lock()
 
     async def start(self) -> Recovered:
@@ -295,19 +279,9 @@ class RoundKeeper:
             return False
         figures: dict[str, Metric] = {}
         if not self._gate.hides_figures:
-            figures |= _figures_of_updates(order, closed, refusals)
+            figures |= figures_of_updates(order, closed, refusals)
             figures["closing_s"] = time.monotonic() - started
-        figures |= stage_figures(in_hand.plan)
-        budget = budget_of(in_hand.plan.privacy)
-        if epsilon is not None and budget is not None:
-            figures |= {"epsilon": epsilon, "delta": budget.delta}
-        if closed.next_clipping_norm is not None:
-            # The next round's plan is made from this figure, after a restart too.
-            figures["clipping_norm"] = in_hand.plan.privacy.clipping_norm
-            figures["next_clipping_norm"] = closed.next_clipping_norm
-        if closed.next_typical_norm is not None:
-            # The next round's screen starts from it, after a restart too.
-            figures["next_typical_norm"] = closed.next_typical_norm
+        figures |= figures_to_go_on(in_hand.plan, closed, epsilon)
         await self._shelf.release(
             closed.parameters,
             in_hand,
@@ -370,15 +344,3 @@ class RoundKeeper:
             coordinator=self._shelf.signer,
             generated=await self._personal.generated_parts(self._shelf.current),
         )
-
-
-def _figures_of_updates(
-    order: Close, closed: Closed, refusals: Mapping[str, int]
-) -> dict[str, Metric]:
-    """Return what is counted over a round's updates as they came; no noise covers it."""
-    return {
-        "contributions": closed.contribution_count,
-        "clipped": closed.clipped_count,
-        **{f"refused_{code}": count for code, count in refusals.items()},
-        **{f"screened_{reason}": count for reason, count in closed.screened.items()},
-    }

@@ -38,21 +38,21 @@ class Work:
             intake: Holds what such a lease is for.
             fits: Gives those of fits; None where devices get a model by taking part.
         """
-        self._machine = machine
-        self._intake = intake
-        self._evaluation = evaluation
-        self._fits = fits
+        self.machine = machine
+        self.intake = intake
+        self.evaluation = evaluation
+        self.fits = fits
         self.is_over = False
 
     def order_for(self, client: str) -> pb.WorkOrder | None:
         """Return what a connected device is to do; None is to wait."""
         now = time.monotonic()
-        if self._evaluation.in_hand is not None:
-            return self._evaluation.work_for(client, now)
-        match self._machine.check_in(client, now):
-            case LeaseGiven(lease) if (in_hand := self._intake.in_hand) is not None:
-                if self._fits is not None:
-                    self._fits.end(client)
+        if self.evaluation.in_hand is not None:
+            return self.evaluation.work_for(client, now)
+        match self.machine.check_in(client, now):
+            case LeaseGiven(lease) if (in_hand := self.intake.in_hand) is not None:
+                if self.fits is not None:
+                    self.fits.end(client)
                 return in_hand.work_order(lease, now)
             case ComeBack(reason=ComeBackReason.FINISHED) if self.is_over:
                 return self._fit_for(client, now) or come_back("finished", _FINISHED_RETRY_S)
@@ -63,9 +63,9 @@ class Work:
 
     def _fit_for(self, client: str, now: float) -> pb.WorkOrder | None:
         """Return the order by which a device without a model of its own fits one, or None."""
-        if self._fits is None:
+        if self.fits is None:
             return None
-        return self._fits.work_for(client, now, round(time.time() * 1000))
+        return self.fits.work_for(client, now, round(time.time() * 1000))
 
     def lease_of(self, client: str, nonce: bytes) -> tuple[Lease, RoundInHand]:
         """Return a lease, for training, evaluating or fitting, and what its holder works on.
@@ -73,25 +73,25 @@ class Work:
         Raises:
             RefusedError: If there is no such lease.
         """
-        asked = self._evaluation.in_hand
+        asked = self.evaluation.in_hand
         if asked is not None:
-            lease = self._evaluation.lease_of(client, nonce, time.monotonic())
+            lease = self.evaluation.lease_of(client, nonce, time.monotonic())
             if lease is not None:
                 return lease, asked
-        if self._fits is not None:
-            fit = self._fits.lease_of(client, nonce, time.monotonic())
+        if self.fits is not None:
+            fit = self.fits.lease_of(client, nonce, time.monotonic())
             if fit is not None:
                 return fit
-        return self._intake.lease_of(client, nonce)
+        return self.intake.lease_of(client, nonce)
 
     def decline(self, client: str) -> None:
         """Wait no longer for a client, whatever it works on."""
-        self._machine.decline(client)
-        self._evaluation.decline(client)
-        if self._fits is not None:
-            self._fits.decline(client)
+        self.machine.decline(client)
+        self.evaluation.decline(client)
+        if self.fits is not None:
+            self.fits.decline(client)
 
     @property
     def going_on(self) -> frozenset[bytes]:
         """Nonces of the leases that outlast a round: those of fits."""
-        return frozenset() if self._fits is None else frozenset(self._fits.nonces)
+        return frozenset() if self.fits is None else frozenset(self.fits.nonces)

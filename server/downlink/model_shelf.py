@@ -18,7 +18,7 @@ from torch import Tensor
 
 from models.networks.grown_layers import grow
 from models.plan.plan import Plan, PlanKind, released_schema
-from models.plan.release_record import Metric, ReleaseError
+from models.plan.release_record import Metric
 from models.plan.stages import describe_stage, next_stage
 from models.text.vocabulary import Vocabulary
 from models.vector.codec import Payload, encode
@@ -30,13 +30,10 @@ from server.downlink.attempt_in_hand import RoundInHand
 from server.downlink.release_writer import Model, ReleaseWriter, clipping_norm_after
 from server.downlink.round_plan import round_plan
 from server.downlink.sealed_model import ModelSealer, SealedModel
-from server.records.failpoints import Failpoint, Failpoints
-from server.records.store import Store
-from server.records.threads import Threads
-from server.releases.files import NewRelease, ReleaseFolder, parameters_digest
+from server.records.failpoints import Failpoint
+from server.releases.files import NewRelease, parameters_digest
 from server.releases.judge import Judge, in_words
 from server.releases.method_state import MethodState, method_state_of
-from server.releases.metrics_log import MetricsLog
 from server.releases.public_evaluation import PublicText
 from server.releases.publishing import (
     NO_PREVIOUS,
@@ -48,6 +45,7 @@ from server.releases.publishing import (
     release_round,
 )
 from server.releases.starting_model import starting_parameters
+from server.releases.storage import Storage
 
 _LOG = logging.getLogger(__name__)
 
@@ -66,14 +64,10 @@ class ModelShelf:
         run: str,
         vocabulary: Vocabulary | None,
         *,
-        store: Store,
-        releases: ReleaseFolder,
-        metrics: MetricsLog,
+        storage: Storage,
         identity: Identity,
         method: MethodState,
         public_text: PublicText | None,
-        threads: Threads,
-        failpoints: Failpoints,
         on_stage: Callable[[Plan], None],
     ) -> None:
         """Serve one federation; call ``load`` before anything else.
@@ -81,12 +75,9 @@ class ModelShelf:
         Args:
             run: Identifier of the run, 32 hex digits.
             vocabulary: Its words; None for a task without words.
-            metrics: Takes each round's figures.
             identity: Signs models and releases.
             method: Is released with the model.
             public_text: What models are evaluated on; None for nothing.
-            threads: Do everything that takes time.
-            failpoints: Armed in tests only.
             on_stage: Called with a plan of each stage that the model comes to.
         """
         self.guarantee = config.privacy.guarantee
@@ -94,18 +85,16 @@ class ModelShelf:
         self._config = config
         self._run = run
         self._vocabulary = vocabulary
-        self._store = store
-        self._releases = releases
-        self._metrics = metrics
+        self._store, self._releases = storage.store, storage.releases
+        self._metrics, self._threads = storage.metrics, storage.threads
+        self._failpoints = storage.failpoints
         self._identity = identity
         self._method = method
         self._on_stage = on_stage
-        self._threads = threads
-        self._failpoints = failpoints
         self._judge = Judge(config, public_text)
         self._model: Model | None = None
         self._sealing: asyncio.Task[SealedModel] | None = None
-        self._writer = ReleaseWriter(config, run, store, releases, threads)
+        self._writer = ReleaseWriter(config, run, storage)
         self._sealer = ModelSealer(bytes.fromhex(run), config.compression)
         self._behind: asyncio.Task[None] | None = None
 
@@ -152,36 +141,12 @@ class ModelShelf:
             stage,
             clipping_norm_after(last.metrics),
         )
-        self._remember_before(last.round_number)
+        self._sealer.remember_kept(self._releases, last.round_number)
         released = list_releases(self._store)
         for release in released:
             self._judge.observe(release.round_number, release.metrics)
-        self._point_to_best()
+        self._judge.point_to_best(self._releases)
         self._metrics.complete(released)
-
-    def _point_to_best(self) -> None:
-        """Point ``best`` to the best round so far, where a crash came between the two."""
-        best = self._judge.best_round
-        if not self._config.evaluation.keep_best or best in (None, self._releases.pointed("best")):
-            return
-        if self._releases.path(best).is_dir():
-            self._releases.point("best", best)
-            _LOG.info("round %s is the best so far, which releases/best did not say", best)
-        else:
-            _LOG.warning(
-                "releases/best cannot name the best model so far: round %s is not kept any more",
-                best,
-            )
-
-    def _remember_before(self, last_round: int) -> None:
-        """Take up the releases before the newest that devices may hold, as far as they are kept."""
-        for number in range(max(0, last_round - self._sealer.remembers), last_round):
-            try:
-                stored = self._releases.read(number)
-            except ReleaseError:
-                continue  # Not kept, or damaged: devices that hold it fetch a whole model.
-            flat = stored.parameters
-            self._sealer.remember(released_schema(stored.plan), flat, parameters_digest(flat))
 
     def take_identity(self, identity: Identity) -> None:
         """Sign with renewed keys from now on; between rounds only."""

@@ -22,9 +22,8 @@ from privacy.noise.settings import PrivacySettings
 from server.budget.round_entries import RoundEntries
 from server.config.federation import FederationConfig
 from server.downlink.sealed_model import SealedModel
-from server.records.store import Store
-from server.records.threads import Threads
-from server.releases.files import NewRelease, ReleaseFolder, parameters_digest
+from server.releases.files import NewRelease, parameters_digest
+from server.releases.storage import Storage
 
 
 @dataclass(frozen=True)
@@ -69,19 +68,11 @@ class Written:
 class ReleaseWriter:
     """A writer of a run's releases, in the memory of the one before where the size allows it."""
 
-    def __init__(
-        self,
-        config: FederationConfig,
-        run: str,
-        store: Store,
-        releases: ReleaseFolder,
-        threads: Threads,
-    ) -> None:
+    def __init__(self, config: FederationConfig, run: str, storage: Storage) -> None:
         """Begin with nothing written; arguments as for ``ModelShelf``."""
         self._config = config
-        self._entries = RoundEntries(config, store, run)
-        self._releases = releases
-        self._threads = threads
+        self._entries = RoundEntries(config, storage.store, run)
+        self._releases, self._threads = storage.releases, storage.threads
         self._payload: memoryview | None = None
 
     async def write(

@@ -11,11 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from models.compression.release_delta import delta_sha256, encode_delta
+from models.plan.plan import released_schema
+from models.plan.release_record import ReleaseError
 from models.settings.compression import CompressionSettings
 from models.vector.codec import FlatVector, Payload
 from models.vector.schema import Schema
 from privacy.identities.party import Identity
 from server.downlink.sealed_once import Downlink
+from server.releases.files import ReleaseFolder, parameters_digest
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,16 @@ class ModelSealer:
         """
         if self.remembers and all(one.sha256 != sha256 for one in self._earlier):
             self._earlier.append(_Earlier(sha256, schema, flat))
+
+    def remember_kept(self, releases: ReleaseFolder, last_round: int) -> None:
+        """Take up the releases before the newest that devices may hold, as far as they are kept."""
+        for number in range(max(0, last_round - self.remembers), last_round):
+            try:
+                stored = releases.read(number)
+            except ReleaseError:
+                continue  # Not kept, or damaged: devices that hold it fetch a whole model.
+            flat = stored.parameters
+            self.remember(released_schema(stored.plan), flat, parameters_digest(flat))
 
     def seal(
         self,

@@ -91,6 +91,11 @@ class RoundMachine(RoundLife):
         self._former_leases: dict[bytes, tuple[str, RefusalCode]] = {}
 
     @property
+    def quorum(self) -> int:
+        """Return the updates that a round needs, and the devices that must be there to open it."""
+        return self._settings.quorum
+
+    @property
     def cohort(self) -> Cohort | None:
         """Return who takes part in the open or closing round, or None."""
         return None if self._book is None else self._book.cohort

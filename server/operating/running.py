@@ -14,24 +14,24 @@ import torch
 from models.compression.update_format import update_formats
 from models.plan.plan import Plan
 from models.text.vocabulary import Vocabulary
-from models.vector.schema import SENT
 from privacy.foundation.full_disk import naming_the_disk
 from privacy.foundation.secure_source import SecureSource
 from privacy.identities.authority import CertificateAuthority
 from privacy.identities.party import Identity
-from privacy.noise.registry import noise_mode
 from privacy.noise.secure_gaussian import NoiseKeys, SystemKeys
-from server.aggregation.measured_update import IntakeSettings
 from server.budget.noised_evaluations import NoisedEvaluations
 from server.budget.round_gate import RoundGate
 from server.config.federation import FederationConfig, make_plan
 from server.config.fitting import fit_kind
 from server.config.guarantee_rules import sampled_places
 from server.coordinating.coordinator import Coordinator
+from server.coordinating.desk import DeviceDesk
 from server.coordinating.device_evaluation import DeviceEvaluation
 from server.coordinating.fits import Fits
 from server.coordinating.keeper import RoundKeeper
 from server.coordinating.key_renewal import KeyRenewal
+from server.coordinating.work import Work
+from server.devices.dispatcher import Dispatcher
 from server.devices.membership import Membership
 from server.downlink.model_shelf import ModelShelf
 from server.downlink.personal_shelf import PersonalShelf
@@ -49,11 +49,13 @@ from server.releases.files import ReleaseFolder
 from server.releases.method_state import method_state_of
 from server.releases.metrics_log import MetricsLog
 from server.releases.public_evaluation import PublicText
+from server.releases.storage import Storage
 from server.services.admin import AdminService
 from server.services.devices import FederationService
 from server.services.enrolment import EnrolmentService
 from server.services.listeners import ServerTls, open_admin, open_devices, open_enrolment
 from server.uplink.acceptance import Intake
+from server.uplink.intake_settings import intake_settings
 from server.uplink.receiving import UploadDesk
 from server.uplink.sealed_updates import UpdateOpener
 from server.uplink.slot_order_sum import RoundSum
@@ -66,12 +68,7 @@ _GRACE_S = 1.0
 
 @dataclass(frozen=True)
 class Ports:
-    """Where the coordinator listens.
-
-    Attributes:
-        enrolment: Port of the listener for enrolment.
-        devices: Port of the listener for devices.
-    """
+    """Where the coordinator listens: one port for enrolment, one for devices."""
 
     enrolment: int
     devices: int
@@ -150,34 +147,30 @@ class _Parts:
         self._folder = folder
         self._config = config
         self._run = run
-        self._store = store
-        self._threads = threads
-        self._failpoints = failpoints
+        self._storage = storage = Storage(
+            store,
+            Inbox(folder.updates, failpoints),
+            ReleaseFolder(folder.releases),
+            MetricsLog(folder.metrics),
+            threads,
+            failpoints,
+        )
         identity = Identity.load(folder.identity)
         self._renewal = KeyRenewal(folder, config, identity, threads)
         self._tls = ServerTls(identity)
         self._vocabulary = config.load_vocabulary()
-        self._inbox = Inbox(folder.updates, failpoints)
-        plan = make_plan(config, run, cohort_size=1, vocabulary=self._vocabulary)
-        arrives_as = update_formats(plan)
-        self._opener = UpdateOpener(
-            arrives_as,
-            identity,
-            measure=intake_settings(config, plan.growth_stage).measure,
-            buffer_count=buffer_count_for(arrives_as.payload_bytes, config.rounds.cohort_size),
-        )
+        self._opener = self._make_opener(identity)
         self._membership = Membership(
             store, CertificateAuthority.load(folder.authority), identity, threads
         )
         self._switch = OperatorSwitch(folder.pause_mark)
-        self._releases = ReleaseFolder(folder.releases)
         self._method = method_state_of(config)
         self._shelf = self._make_shelf()
         self._personal = PersonalShelf(
             config,
             run,
             method=self._method,
-            releases=self._releases,
+            releases=storage.releases,
             parts=folder.parts,
             identity=identity,
             threads=threads,
@@ -188,22 +181,10 @@ class _Parts:
         self._keeper = RoundKeeper(
             self._shelf,
             self._personal,
-            store=store,
-            inbox=self._inbox,
-            releases=self._releases,
-            round_sum=RoundSum(
-                config,
-                store,
-                self._inbox,
-                self._opener,
-                noise_keys=noise_keys,
-                method=self._method,
-                releases=self._releases,
-            ),
+            storage,
+            round_sum=self._make_round_sum(noise_keys),
             gate=self._gate,
             evaluations=NoisedEvaluations(config, store, run, evaluation_keys, failpoints),
-            threads=threads,
-            failpoints=failpoints,
         )
 
     async def serve(self, on_ready: Callable[[Ports], None]) -> None:
@@ -223,27 +204,46 @@ class _Parts:
         restored = await self._keeper.take_up(machine, recovered)
         if self._shelf.has_converged and restored is None:
             machine.finish()
-        coordinator = self._make_coordinator(machine)
+        desk, coordinator = self._make_coordinator(machine)
         running = asyncio.create_task(coordinator.run(restored))
         with _stopping_on_signals(coordinator, running):
-            async with self._listening(coordinator) as ports:
+            async with self._listening(desk, coordinator) as ports:
                 on_ready(ports)
                 with contextlib.suppress(asyncio.CancelledError):
                     await running
+
+    def _make_opener(self, identity: Identity) -> UpdateOpener:
+        plan = make_plan(self._config, self._run, cohort_size=1, vocabulary=self._vocabulary)
+        arrives_as = update_formats(plan)
+        return UpdateOpener(
+            arrives_as,
+            identity,
+            measure=intake_settings(self._config, plan.growth_stage).measure,
+            buffer_count=buffer_count_for(
+                arrives_as.payload_bytes, self._config.rounds.cohort_size
+            ),
+        )
+
+    def _make_round_sum(self, noise_keys: NoiseKeys) -> RoundSum:
+        return RoundSum(
+            self._config,
+            self._storage.store,
+            self._storage.inbox,
+            self._opener,
+            noise_keys=noise_keys,
+            method=self._method,
+            releases=self._storage.releases,
+        )
 
     def _make_shelf(self) -> ModelShelf:
         return ModelShelf(
             self._config,
             self._run,
             self._vocabulary,
-            store=self._store,
-            releases=self._releases,
-            metrics=MetricsLog(self._folder.metrics),
+            storage=self._storage,
             identity=self._renewal.identity,
             method=self._method,
             public_text=_public_text(self._config, self._vocabulary),
-            threads=self._threads,
-            failpoints=self._failpoints,
             on_stage=self._take_stage,
         )
 
@@ -258,37 +258,34 @@ class _Parts:
             ),
         )
 
-    def _make_coordinator(self, machine: RoundMachine) -> Coordinator:
+    def _make_coordinator(self, machine: RoundMachine) -> tuple[DeviceDesk, Coordinator]:
         changed = asyncio.Event()
         intake = Intake(
             machine,
-            store=self._store,
-            inbox=self._inbox,
-            uploads=UploadDesk(self._folder.uploads, self._threads),
+            self._storage,
+            uploads=UploadDesk(self._folder.uploads, self._storage.threads),
             opener=self._opener,
             membership=self._membership,
-            threads=self._threads,
-            failpoints=self._failpoints,
             changed=changed,
         )
-        return Coordinator(
-            machine,
+        evaluation = DeviceEvaluation(
+            self._config.evaluation,
+            SecureSource(),
+            rounds=self._config.rounds,
+            privacy=self._config.privacy,
+        )
+        work = Work(machine, intake, evaluation, self._make_fits())
+        dispatcher = Dispatcher(work.order_for, self._storage.failpoints)
+        desk = DeviceDesk(work, dispatcher, self._membership, self._switch, changed)
+        return desk, Coordinator(
+            work,
+            desk,
+            dispatcher,
             shelf=self._shelf,
             keeper=self._keeper,
-            intake=intake,
-            evaluation=DeviceEvaluation(
-                self._config.evaluation,
-                SecureSource(),
-                rounds=self._config.rounds,
-                privacy=self._config.privacy,
-            ),
-            fits=self._make_fits(),
             membership=self._membership,
             renewal=self._renewal,
             switch=self._switch,
-            failpoints=self._failpoints,
-            changed=changed,
-            quorum=self._config.rounds.quorum,
         )
 
     def _make_fits(self) -> Fits | None:
@@ -308,11 +305,11 @@ class _Parts:
         return fits
 
     @contextlib.asynccontextmanager
-    async def _listening(self, coordinator: Coordinator) -> AsyncIterator[Ports]:
+    async def _listening(self, desk: DeviceDesk, coordinator: Coordinator) -> AsyncIterator[Ports]:
         listen = self._config.listen
-        service = FederationService(coordinator, self._membership, self._config, self._vocabulary)
+        service = FederationService(desk, self._membership, self._config, self._vocabulary)
         enrolment = EnrolmentService(self._membership, self._run)
-        admin = AdminService(coordinator, self._store, self._threads, self._run)
+        admin = AdminService(coordinator, self._storage.store, self._storage.threads, self._run)
         opened: list[grpc.aio.Server] = []
         try:
             grpc_server, devices_port = await open_devices(service, listen.devices, self._tls)
@@ -325,23 +322,6 @@ class _Parts:
             yield Ports(enrolment=enrolment_port, devices=devices_port)
         finally:
             await asyncio.gather(*(grpc_server.stop(_GRACE_S) for grpc_server in opened))
-
-
-def intake_settings(config: FederationConfig, growth_stage: int | None = None) -> IntakeSettings:
-    """Return how a round measures updates, so that none is acknowledged which its close refuses.
-
-    Args:
-        growth_stage: Of the round's model; None where it does not grow.
-    """
-    schema = config.schema_at(growth_stage).with_roles(*SENT)
-    return IntakeSettings(
-        schema=schema,
-        slot_count=1,  # Measuring is the same for any number.
-        clipping_norm=config.privacy.clipping_norm,
-        arrival=noise_mode(config.privacy).arrival,
-        tensor_clips=config.privacy.tensor_clips(len(schema.tensors)),
-        tells_fit=config.privacy.tells_fit,
-    )
 
 
 def _public_text(config: FederationConfig, vocabulary: Vocabulary | None) -> PublicText | None:

@@ -1,5 +1,6 @@
 """Judge models by their figures: which is the best so far, and whether the run has converged."""
 
+import logging
 import math
 from collections.abc import Mapping
 
@@ -10,7 +11,10 @@ from models.plan.release_record import Metric
 from models.tasks.metrics import Counts
 from server.config.convergence import ConvergenceTracker
 from server.config.federation import FederationConfig
+from server.releases.files import ReleaseFolder
 from server.releases.public_evaluation import PublicText
+
+_LOG = logging.getLogger(__name__)
 
 
 class Judge:
@@ -53,6 +57,20 @@ class Judge:
         verdict = self._tracker.observe(round_number, value)
         self.has_converged = verdict.has_converged
         return verdict.is_best
+
+    def point_to_best(self, releases: ReleaseFolder) -> None:
+        """Point ``best`` to the best round so far, where a crash came between the two."""
+        best = self.best_round
+        if not self._evaluation.keep_best or best in (None, releases.pointed("best")):
+            return
+        if releases.path(best).is_dir():
+            releases.point("best", best)
+            _LOG.info("round %s is the best so far, which releases/best did not say", best)
+        else:
+            _LOG.warning(
+                "releases/best cannot name the best model so far: round %s is not kept any more",
+                best,
+            )
 
 
 def figures_of(counts: Counts) -> dict[str, Metric]:

@@ -15,7 +15,7 @@ from protos import federation_pb2 as pb
 from protos import federation_pb2_grpc as pb_grpc
 from protos.refusals import RefusalCode
 from server.config.federation import FederationConfig
-from server.coordinating.coordinator import Coordinator
+from server.coordinating.desk import DeviceDesk
 from server.devices.membership import Membership
 from server.devices.refused_calls import RefusedError, answering
 from server.devices.upload_piece import UploadPiece
@@ -31,7 +31,7 @@ class FederationService(pb_grpc.FederationServicer):
 
     def __init__(
         self,
-        coordinator: Coordinator,
+        desk: DeviceDesk,
         membership: Membership,
         config: FederationConfig,
         vocabulary: Vocabulary | None,
@@ -41,7 +41,7 @@ class FederationService(pb_grpc.FederationServicer):
         Args:
             vocabulary: Its words, for devices that do not have the list; None if it has none.
         """
-        self._coordinator = coordinator
+        self._desk = desk
         self._membership = membership
         self._config = config
         self._vocabulary = vocabulary
@@ -53,12 +53,12 @@ class FederationService(pb_grpc.FederationServicer):
         async with answering(context):
             client = await self._caller(context)
             check_device(request, self._config)
-            session = self._coordinator.join(client, lacks_personal=request.lacks_personal)
+            session = self._desk.join(client, lacks_personal=request.lacks_personal)
             try:
                 async for order in session.orders():
                     yield order
             finally:
-                self._coordinator.leave(session)
+                self._desk.leave(session)
 
     # Override: the listener registers this method for messages that are encoded already.
     async def FetchModel(  # type: ignore[override]  # noqa: N802
@@ -67,7 +67,7 @@ class FederationService(pb_grpc.FederationServicer):
         """Stream a sealed part of the model to the holder of a lease, as encoded messages."""
         async with answering(context):
             client = await self._caller(context)
-            pieces = await self._coordinator.model_pieces(client, request)
+            pieces = await self._desk.model_pieces(client, request)
             for piece in pieces:
                 yield piece
 
@@ -92,7 +92,7 @@ class FederationService(pb_grpc.FederationServicer):
         """Start an upload, or say where it stopped."""
         async with answering(context):
             client = await self._caller(context)
-            return self._coordinator.intake.open(client, request)
+            return self._desk.intake.open(client, request)
 
     # Override: the listener registers this method with a reader that copies nothing.
     async def Upload(  # type: ignore[override]  # noqa: N802
@@ -101,7 +101,7 @@ class FederationService(pb_grpc.FederationServicer):
         """Append to an open upload."""
         async with answering(context):
             client = await self._caller(context)
-            offset = await self._coordinator.intake.receive(client, request_iterator)
+            offset = await self._desk.intake.receive(client, request_iterator)
         return pb.UploadResponse(offset=offset)
 
     async def CommitUpload(  # noqa: N802
@@ -110,7 +110,7 @@ class FederationService(pb_grpc.FederationServicer):
         """Count an upload, after it is verified and durable."""
         async with answering(context):
             client = await self._caller(context)
-            round_number = await self._coordinator.commit(client, request)
+            round_number = await self._desk.commit(client, request)
         return pb.CommitUploadResponse(round_number=round_number)
 
     async def ReportEvaluation(  # noqa: N802
@@ -119,7 +119,7 @@ class FederationService(pb_grpc.FederationServicer):
         """Take a device's counts for a plan of kind ``evaluate``."""
         async with answering(context):
             client = await self._caller(context)
-            self._coordinator.report_evaluation(client, request)
+            self._desk.report_evaluation(client, request)
         return pb.ReportEvaluationResponse()
 
     async def SendEmbedding(  # noqa: N802
@@ -127,7 +127,7 @@ class FederationService(pb_grpc.FederationServicer):
     ) -> pb.SendEmbeddingResponse:
         """Keep the embedding that a device has fitted, after it is verified and durable."""
         async with answering(context):
-            await self._coordinator.take_embedding(await self._caller(context), request)
+            await self._desk.take_embedding(await self._caller(context), request)
         return pb.SendEmbeddingResponse()
 
     async def RefusePlan(  # noqa: N802
@@ -135,9 +135,7 @@ class FederationService(pb_grpc.FederationServicer):
     ) -> pb.RefusePlanResponse:
         """Release a device from a plan that it will not run, and count its reason."""
         async with answering(context):
-            self._coordinator.refuse_plan(
-                await self._caller(context), request.lease_nonce, request.code
-            )
+            self._desk.refuse_plan(await self._caller(context), request.lease_nonce, request.code)
         return pb.RefusePlanResponse()
 
     async def RenewCertificates(  # noqa: N802

@@ -26,10 +26,8 @@ from server.downlink.attempt_in_hand import RoundInHand
 from server.machine.answers import CommitBegun, Committed, Lease, Refused
 from server.machine.rounds import RoundMachine
 from server.records.contributions import ContributionError, find_receipt, keep_contribution
-from server.records.failpoints import Failpoint, Failpoints
-from server.records.inbox import Inbox
-from server.records.store import Store
-from server.records.threads import Threads
+from server.records.failpoints import Failpoint
+from server.releases.storage import Storage
 from server.uplink.early_opening import EarlyOpening
 from server.uplink.receiving import UploadDesk
 from server.uplink.sealed_updates import SealedUpdate, UpdateOpener
@@ -60,34 +58,26 @@ class Intake:
     def __init__(
         self,
         machine: RoundMachine,
+        storage: Storage,
         *,
-        store: Store,
-        inbox: Inbox,
         uploads: UploadDesk,
         opener: UpdateOpener,
         membership: Membership,
-        threads: Threads,
-        failpoints: Failpoints,
         changed: asyncio.Event,
     ) -> None:
         """Serve one coordinator.
 
         Args:
-            inbox: Keeps sealed updates until their round ends.
-            threads: Do disk, store and cryptography.
-            failpoints: Armed in tests only.
             changed: Set when the machine may have an order.
         """
         self.in_hand: RoundInHand | None = None
         self.refusals: Counter[str] = Counter()
         self._machine = machine
-        self._store = store
-        self._inbox = inbox
+        self._store, self._inbox = storage.store, storage.inbox
+        self._threads, self._failpoints = storage.threads, storage.failpoints
         self._uploads = uploads
         self._opener = opener
         self._membership = membership
-        self._threads = threads
-        self._failpoints = failpoints
         self._changed = changed
         self._running: dict[tuple[bytes, bytes], asyncio.Task[Committed]] = {}
         self._checking = asyncio.Semaphore(opener.open_at_once)

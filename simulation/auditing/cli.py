@@ -58,7 +58,7 @@ def run_audit_command(arguments: argparse.Namespace, request: "Request") -> int:
     from simulation.figures.progress import CanaryProgress, ProgressReport, tell
     from simulation.population.dealing import build_population
     from simulation.population.population import as_text
-    from simulation.workers.pool import processor_count
+    from simulation.workers.processes import processor_count
 
     tables = with_settings(read_tables(request.name), request.settings)
     config = config_from(tables, request.name)

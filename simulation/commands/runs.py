@@ -19,7 +19,7 @@ from simulation.population.population import Population
 from simulation.runs.methods import method_table
 from simulation.runs.runner import RunOptions, run_simulation
 from simulation.runs.sweep import Cell, Row, cells, run_sweep
-from simulation.workers.pool import processor_count
+from simulation.workers.processes import processor_count
 
 _JUDGED_BY = {
     "image_classification": "accuracy",

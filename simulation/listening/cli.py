@@ -12,6 +12,7 @@ from simulation.listening.defaults import GRIFFIN_LIM_ITERATIONS, RECOGNISER_EPO
 
 def add_listen(parser: argparse.ArgumentParser, data: Path | None) -> None:
     """Add the flags of ``listen``; ``data`` is where data sets lie unless it is told."""
+    # One idea: the flags of one command, one after the other.
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument(
         "run", nargs="?", type=Path, metavar="RUN", help="folder of a finished run of speech"

@@ -27,7 +27,7 @@ from models.vector.seeds import client_seed
 from simulation.config.attack import AttackSettings
 from simulation.population.examples import Examples
 from simulation.population.population import Population, PopulationError
-from simulation.workers.pool import Trained
+from simulation.workers.jobs import Trained
 
 # Words of its own between two backdoors in an attacker's text.
 _OWN_WORDS = 16

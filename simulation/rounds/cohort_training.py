@@ -10,7 +10,8 @@ from models.plan.plan import Plan, download_schema
 from models.vector.schema import SENT
 from server.machine.answers import Abort, Close
 from simulation.rounds.attacks import Attackers, Cohort
-from simulation.workers.pool import Trained, WorkerPool
+from simulation.workers.jobs import Trained
+from simulation.workers.pool import WorkerPool
 
 
 class CohortTraining:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from server.closing.close import Closed
 from simulation.figures.metrics import Value
-from simulation.workers.pool import Trained
+from simulation.workers.jobs import Trained
 
 
 class Tally:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import torch
 
 from models.plan.release_record import ReleaseError
 from models.tasks.keystrokes import KeystrokeCounts
@@ -23,6 +24,7 @@ from privacy.foundation.atomic_files import READABLE, write_atomically
 from server.releases.files import NewRelease, ReleaseFolder, StoredRelease
 from simulation.figures.metrics import Figures, Value
 from simulation.figures.threshold import Threshold
+from simulation.rounds.federation import Start
 from simulation.rounds.guarded_run import GuardedRun
 from simulation.workers.fine_tuning import OwnScore
 from simulation.workers.state_shelf import StateShelf
@@ -173,3 +175,19 @@ class RunFolder:
 
     def _write(self, name: str, figures: Mapping[Any, Any]) -> None:  # Structs and numbers.
         write_atomically(self.folder / name, msgspec.json.encode(figures), mode=READABLE)
+
+
+def start_of(newest: StoredRelease) -> Start:
+    """Return where a recorded round left the run."""
+    figures = newest.record.metrics
+    norm, typical = figures.get("next_clipping_norm"), figures.get("next_typical_norm")
+    return Start(
+        parameters=torch.tensor(newest.parameters),
+        personalisation=newest.personalisation,
+        round_number=newest.record.round,
+        tokens_trained=int(figures.get("tokens") or 0),
+        bytes_down=int(figures.get("bytes_down") or 0),
+        bytes_up=int(figures.get("bytes_up") or 0),
+        clipping_norm=None if norm is None else float(norm),
+        typical_norm=None if typical is None else float(typical),
+    )

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-import torch
 
 from edge_client.descent.compute import prepare_compute
 from models.networks.flat_parameters import parameters_sha256
@@ -36,10 +35,10 @@ from simulation.figures.progress import Quiet, Reporter, tell
 from simulation.figures.threshold import Threshold
 from simulation.population.population import Population
 from simulation.rounds.attacks import Attackers
-from simulation.rounds.federation import Federation, Start
+from simulation.rounds.federation import Federation
 from simulation.rounds.guarded_run import GuardedRun
 from simulation.runs.asked_devices import AskedDevices
-from simulation.runs.checkpoint import CheckpointError, RunDescription, RunFolder
+from simulation.runs.checkpoint import CheckpointError, RunDescription, RunFolder, start_of
 from simulation.runs.last_figures import LastFigures
 from simulation.runs.measuring import Measures
 from simulation.workers.pool import WorkerPool
@@ -55,8 +54,8 @@ class RunOptions(NamedTuple):
         with_tensorboard: Whether to write TensorBoard's event files too.
         reporter: Hears of every round.
         until: Stop as soon as this is reached.
-        together: Clients that one process trains at once; see
-        ``simulation.workers.batched_training``. device: Where clients train: ``cpu`` or ``cuda``.
+        together: Clients that one process trains at once (``simulation.workers.batched_training``).
+        device: Where clients train: ``cpu`` or ``cuda``.
     """
 
     worker_count: int = 1
@@ -223,46 +222,24 @@ class _Run:
         return {**figures, "epsilon": self._guarded.epsilon, "delta": delta}
 
     def _at_last_checkpoint(self) -> Federation:
-        names = list(self._population.clients)
         if self._guarded is not None:
             self._guarded.recover(self._folder.releases)
         newest = self._folder.newest()
         self._folder.rewind(0 if newest is None else newest.record.round)
-        if newest is None:
-            federation = Federation(
-                self._config,
-                self._plan,
-                names,
-                self._pool,
-                guard=self._guarded,
-                attackers=self._attackers,
-                releases=self._folder.releases,
-            )
-            if self._guarded is not None or self._config.aggregation.look_back:
-                initial = self._release(federation, {}, NO_PREVIOUS)
-                self._folder.save(initial, best_round=None, guarded=self._guarded)
-            return federation
-        figures = newest.record.metrics
-        norm, typical = figures.get("next_clipping_norm"), figures.get("next_typical_norm")
-        return Federation(
+        federation = Federation(
             self._config,
             self._plan,
-            names,
+            list(self._population.clients),
             self._pool,
-            start=Start(
-                parameters=torch.tensor(newest.parameters),
-                personalisation=newest.personalisation,
-                round_number=newest.record.round,
-                tokens_trained=int(figures.get("tokens") or 0),
-                bytes_down=int(figures.get("bytes_down") or 0),
-                bytes_up=int(figures.get("bytes_up") or 0),
-                clipping_norm=None if norm is None else float(norm),
-                typical_norm=None if typical is None else float(typical),
-            ),
+            start=None if newest is None else start_of(newest),
             guard=self._guarded,
             attackers=self._attackers,
             releases=self._folder.releases,
         )
+        if newest is None and (self._guarded is not None or self._config.aggregation.look_back):
+            initial = self._release(federation, {}, NO_PREVIOUS)
+            self._folder.save(initial, best_round=None, guarded=self._guarded)
+        return federation
 
     def _kept_rounds(self, round_number: int) -> set[int]:
         """Return the rounds whose releases are kept beside the newest and the best."""

@@ -30,6 +30,7 @@ examples:
 
 def add_tune(tune: argparse.ArgumentParser) -> None:
     """Add what only ``tune`` takes; what it shares with ``run`` is there already."""
+    # One idea: the flags of one command, one after the other.
     tune.epilog = _EXAMPLES
     tune.formatter_class = argparse.RawDescriptionHelpFormatter
     data = tune.add_mutually_exclusive_group(required=True)

@@ -21,7 +21,7 @@ from simulation.tuning.frontier import NothingWithinBudgetError, recommended, wr
 from simulation.tuning.measuring import Laboratory, Measurement
 from simulation.tuning.space import Dimension, Space, make_space
 from simulation.tuning.study import search
-from simulation.workers.pool import processor_count
+from simulation.workers.processes import processor_count
 
 SETTINGS_FILE, CROWD_FILE = "recommended.toml", "crowd.md"
 

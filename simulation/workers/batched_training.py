@@ -24,9 +24,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.utils.rnn import pad_sequence
 
 from edge_client.descent.optimisers import OPTIMISERS
-from edge_client.personalisation.neighbours import NeighboursHalf
-from edge_client.personalisation.plain import PlainHalf
-from edge_client.personalisation.registry import build_client_half
 from edge_client.personalisation.state import PersonalState
 from edge_client.training.client_network import ClientNetwork
 from edge_client.training.local_round import LocalResult
@@ -37,20 +34,15 @@ from models.networks.flat_parameters import trained_schema
 from models.networks.registry import ImageNetwork, build_network, image_network
 from models.networks.role_vectors import part_of
 from models.plan.plan import Plan, TrainingSettings
-from models.settings.image import ConvNetSettings, VitSettings
-from models.settings.model import ModelSettings
 from models.tasks.image_classification import ImageClassification, LabelledImages, batch_places
 from models.tasks.unusable_examples import UnusableExamplesError
 from models.vector.seeds import client_seed
 from privacy.clipping.clip import UnusableUpdateError
 from simulation.population.examples import Examples
 from simulation.workers.dropout_masks import DropoutMasks, dropouts_of
+from simulation.workers.together import check_together
 
 _CLIPPING_MARGIN = 1e-6  # As in torch.nn.utils.clip_grad_norm_.
-
-
-class TogetherError(ValueError):
-    """Raised when clients of a plan cannot be trained together; the text says why."""
 
 
 class ClientWork(NamedTuple):
@@ -70,46 +62,6 @@ class ClientWork(NamedTuple):
     examples: LabelledImages
     personal: Tensor | None
     residual: Tensor | None = None
-
-
-def check_together(plan: Plan) -> None:
-    """Check that clients of a plan can be trained together.
-
-    Raises:
-        TogetherError: If they cannot.
-    """
-    reason = _reason_against(plan)
-    if reason is not None:
-        raise TogetherError(f"clients cannot be trained together: {reason}; leave --together out")
-
-
-def _reason_against(plan: Plan) -> str | None:
-    """Return why clients of a plan cannot be trained together, or None if they can."""
-    return _reason_in_model(plan.model) or _reason_in_training(plan)
-
-
-def _reason_in_model(model: ModelSettings) -> str | None:
-    if not isinstance(model, VitSettings | ConvNetSettings):
-        return (
-            f'model.family "{model.__struct_config__.tag}" reads text of any length from state to '
-            "state, and gradients made by functions of our own cannot be stacked"
-        )
-    if isinstance(model, ConvNetSettings) and model.batch_norm:
-        return "a batch norm changes its running statistics in the forward pass"
-    return None
-
-
-def _reason_in_training(plan: Plan) -> str | None:
-    training = plan.training
-    if not isinstance(build_client_half(plan.personalisation), PlainHalf | NeighboursHalf):
-        return f'method "{plan.personalisation.method}" has a training of its own'
-    if training.optimiser_state == "kept":
-        return 'training.optimiser_state is "kept", and clients took different numbers of steps'
-    if plan.compression is not None and plan.compression.layer_groups is not None:
-        return "compression.layer_groups is set, and layers that stand still are stepped too"
-    if training.precision != "float32":
-        return f'training.precision is "{training.precision}", and only float32 is alike'
-    return None
 
 
 class BatchedTrainer:

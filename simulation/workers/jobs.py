@@ -85,6 +85,30 @@ class Answer(NamedTuple):
     failure: str | None = None
 
 
+class Trained(NamedTuple):
+    """One client's update, and the figures of its training.
+
+    Attributes:
+        slot: Position in the cohort.
+        client_name: The client.
+        update: What the client sends, flat float32 in the layout of
+            ``models.plan.plan.upload_schema``; valid until the next result is asked for. None if
+            training diverged.
+        example_count: Target tokens trained on.
+        mean_loss: Mean training loss in nats per token.
+        update_norm: L2 norm before clipping and noise.
+        upload_bytes: What travels, unsealed.
+    """
+
+    slot: int
+    client_name: str
+    update: Tensor | None
+    example_count: int
+    mean_loss: float
+    update_norm: float
+    upload_bytes: int
+
+
 class ClientTrainer(Protocol):
     """A trainer of client after client, as ``edge_client.training.local_round.LocalTrainer``
     does.

@@ -12,53 +12,25 @@ of the pool's update buffers is free. Small clients can be trained together, a g
 worker counts still holds.
 """
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
 
 from torch import Tensor
 
 from edge_client.descent.compute import resolve_device
-from edge_client.personalisation.grown_state import kept_layout
-from edge_client.personalisation.registry import build_client_half
 from edge_client.training.local_round import LocalTrainer
 from models.plan.plan import Plan
 from models.tasks.keystrokes import KeystrokeCounts
 from models.tasks.metrics import Counts
 from simulation.population.examples import Examples, SharedExamples
-from simulation.workers.batched_training import check_together
 from simulation.workers.fine_tuning import OwnScore, TypedText
-from simulation.workers.jobs import Answer, Job, Setting, TrainerFactory, Work
+from simulation.workers.jobs import Answer, Job, Setting, Trained, TrainerFactory, Work
 from simulation.workers.processes import WorkerProcesses
 from simulation.workers.shared_buffers import share_tensors
-from simulation.workers.state_shelf import StateShelf
-
-
-class Trained(NamedTuple):
-    """One client's update, and the figures of its training.
-
-    Attributes:
-        slot: Position in the cohort.
-        client_name: The client.
-        update: What the client sends, flat float32 in the layout of
-        ``models.plan.plan.upload_schema``;
-            valid until the next result is asked for. None if training diverged.
-        example_count: Target tokens trained on.
-        mean_loss: Mean training loss in nats per token.
-        update_norm: L2 norm before clipping and noise.
-        upload_bytes: What travels, unsealed.
-    """
-
-    slot: int
-    client_name: str
-    update: Tensor | None
-    example_count: int
-    mean_loss: float
-    update_norm: float
-    upload_bytes: int
-
+from simulation.workers.state_shelf import StateShelf, checked_optimisers, checked_states
+from simulation.workers.together import check_together
 
 Generate = Callable[[str], Tensor | None]
 """Return a client's generated tensors, flat float32, or None where the method generates none."""
@@ -66,13 +38,6 @@ Generate = Callable[[str], Tensor | None]
 
 def _nothing(client_name: str) -> None:
     """Generate nothing."""
-
-
-def processor_count() -> int:
-    """Return how many processors this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 class WorkerPool:
@@ -121,8 +86,8 @@ class WorkerPool:
             check_together(plan)
         resolve_device(device)
         self.worker_count = worker_count
-        self._states = _checked_states(plan, states)
-        self._optimisers = _checked_optimisers(plan, optimisers)
+        self._states = checked_states(plan, states)
+        self._optimisers = checked_optimisers(plan, optimisers)
         self._together = together
         self._examples = SharedExamples.pack(examples)
         self._make_trainer = trainer or partial(LocalTrainer, device=device)
@@ -363,27 +328,3 @@ class WorkerPool:
         if generated is None:
             raise ValueError(f"the method generates tensors, got none for {job.names[0]}")
         self._tensors.generated[job.buffer].copy_(generated)
-
-
-def _checked_states(plan: Plan, states: StateShelf | None) -> StateShelf | None:
-    """Return where states lie, or None where the method keeps none."""
-    if kept_layout(plan, build_client_half(plan.personalisation)).is_empty:
-        return None
-    if states is None:
-        raise ValueError(
-            f'method "{plan.personalisation.method}" or its compression keeps personal states, and '
-            "there is no folder for them"
-        )
-    return states
-
-
-def _checked_optimisers(plan: Plan, optimisers: StateShelf | None) -> StateShelf | None:
-    """Return where the states of optimisers lie, or None where the plan keeps none."""
-    if plan.training.optimiser_state == "fresh":
-        return None
-    if optimisers is None:
-        raise ValueError(
-            'training.optimiser_state = "kept" keeps states of optimisers, and there is no folder '
-            "for them"
-        )
-    return optimisers

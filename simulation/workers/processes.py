@@ -5,6 +5,7 @@ bits. A worker gets its next group of jobs only when there are buffers for all o
 """
 
 import multiprocessing
+import os
 import selectors
 import time
 from collections import deque
@@ -31,6 +32,13 @@ Fill = Callable[[Job], None]
 
 class WorkerError(RuntimeError):
     """Raised when a client's work failed or its process died; the text says which and why."""
+
+
+def processor_count() -> int:
+    """Return how many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 class WorkerProcesses:

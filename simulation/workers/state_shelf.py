@@ -2,16 +2,17 @@
 
 ``states/CLIENT/ROUND.bin`` is what a client kept after it trained in a round, as
 ``edge_client.personalisation.state`` writes it; ``optimisers/`` holds the states of optimisers
-likewise, as ``edge_client.child.optimiser_store`` does. What a client had before any round is the
-newest
-file of an earlier one, so a run that is resumed deletes later ones and starts from what it started
-from before. A round that is repeated writes the same file again: a client that is drawn for two
-attempts starts the second from what it kept in the first, as a device does.
+likewise. A client starts a round from the newest file of an earlier one, so a run that is resumed
+deletes later files. A round that is repeated writes the same file again: a client that is drawn for
+two attempts starts the second from what it kept in the first, as a device does.
 """
 
 from collections.abc import Collection
 from pathlib import Path
 
+from edge_client.personalisation.grown_state import kept_layout
+from edge_client.personalisation.registry import build_client_half
+from models.plan.plan import Plan
 from privacy.foundation.atomic_files import sync_file, sync_folder
 
 
@@ -85,3 +86,27 @@ def _rounds(client: Path) -> list[int]:
     """Return the rounds after which a client's states are there."""
     # A writer that was killed may have left a temporary file; that is no state.
     return [int(path.stem) for path in client.glob("*.bin") if path.stem.isdigit()]
+
+
+def checked_states(plan: Plan, states: StateShelf | None) -> StateShelf | None:
+    """Return where states lie, or None where the method keeps none."""
+    if kept_layout(plan, build_client_half(plan.personalisation)).is_empty:
+        return None
+    if states is None:
+        raise ValueError(
+            f'method "{plan.personalisation.method}" or its compression keeps personal states, and '
+            "there is no folder for them"
+        )
+    return states
+
+
+def checked_optimisers(plan: Plan, optimisers: StateShelf | None) -> StateShelf | None:
+    """Return where the states of optimisers lie, or None where the plan keeps none."""
+    if plan.training.optimiser_state == "fresh":
+        return None
+    if optimisers is None:
+        raise ValueError(
+            'training.optimiser_state = "kept" keeps states of optimisers, and there is no folder '
+            "for them"
+        )
+    return optimisers

@@ -14,7 +14,8 @@ from server.config.federation import FederationConfig, make_plan
 from simulation.config.data import DataSettings
 from simulation.config.simulation import SimulationConfig
 from simulation.rounds.federation import Federation
-from simulation.workers.pool import Generate, Trained, WorkerPool
+from simulation.workers.jobs import Trained
+from simulation.workers.pool import Generate, WorkerPool
 
 
 def _nobody(_client_name: str) -> None:

@@ -10,7 +10,7 @@ from models.settings.model import schema_of
 from protos.refusals import RefusalCode
 from server.devices.refused_calls import RefusedError
 from server.downlink.attempt_in_hand import RoundInHand
-from server.operating.running import intake_settings
+from server.uplink.intake_settings import intake_settings
 from server.uplink.sealed_updates import SealedUpdate, UpdateOpener
 from tests.server.sealing import Parties, configure, make_parties, round_in_hand, send
 

@@ -24,7 +24,7 @@ from simulation.figures.metrics import read_metrics
 from simulation.population.population import Population, PopulationError, TextPopulation
 from simulation.rounds.attacks import Attackers, backdoor_figures, unseen_deviations
 from simulation.runs.runner import RunOptions, run_simulation
-from simulation.workers.pool import Trained
+from simulation.workers.jobs import Trained
 from tests.simulation.runs.test_runner import (
     RunKilledError,
     StopsAfter,

@@ -34,11 +34,13 @@ from models.settings.personalisation import (
 )
 from models.tasks.image_classification import LabelledImages
 from privacy.noise.settings import NoNoise, PrivacySettings
-from simulation.workers.batched_training import BatchedTrainer, ClientWork, TogetherError
+from simulation.workers.batched_training import BatchedTrainer, ClientWork
 from simulation.workers.dropout_masks import DropoutMasks
-from simulation.workers.pool import Trained, WorkerPool
+from simulation.workers.jobs import Trained
+from simulation.workers.pool import WorkerPool
 from simulation.workers.processes import WorkerError
 from simulation.workers.state_shelf import StateShelf
+from simulation.workers.together import TogetherError
 
 # Batches of 8 and fewer: 3, 1, 2 and 3 steps an epoch, of 6 to 8, 1, 5 and 6 to 7 images.
 SIZES = {"a": 20, "b": 1, "c": 10, "d": 19}

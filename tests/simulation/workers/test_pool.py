@@ -14,7 +14,8 @@ from models.plan.plan import Plan
 from server.config.federation import make_plan
 from simulation.config.simulation import SimulationConfig
 from simulation.population.population import Population
-from simulation.workers.pool import Trained, WorkerPool
+from simulation.workers.jobs import Trained
+from simulation.workers.pool import WorkerPool
 from simulation.workers.processes import WorkerError
 
 Configured = Callable[..., tuple[SimulationConfig, dict[str, object]]]

@@ -1,0 +1,161 @@
+"""Answer devices: what they join, fetch, send, refuse and report.
+
+Every call happens on the event loop, one step at a time. A call that may give the round's machine
+an order sets ``changed``, which wakes ``server.coordinating.coordinator`` to ask for it.
+"""
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+from protos import federation_pb2 as pb
+from protos.refusals import RefusalCode
+from server.coordinating.work import Work
+from server.devices.dispatcher import Dispatcher
+from server.devices.membership import Membership
+from server.devices.refused_calls import RefusedError
+from server.devices.sessions import Session
+from server.downlink.sealed_once import Downlink
+from server.machine.answers import Refused
+from server.records.operator_switch import OperatorSwitch
+from server.uplink.acceptance import COUNTED_AT_UPLOAD
+
+_LOG = logging.getLogger(__name__)
+
+
+class DeviceDesk:
+    """The devices of one federation, as they come, work and leave.
+
+    Attributes:
+        intake: Takes the updates of the round in hand.
+        changed: Set by whatever may give the machine an order.
+        plan_refusals: How often devices refused a plan that no round has told of yet, by code.
+    """
+
+    def __init__(
+        self,
+        work: Work,
+        dispatcher: Dispatcher,
+        membership: Membership,
+        switch: OperatorSwitch,
+        changed: asyncio.Event,
+    ) -> None:
+        self.plan_refusals: Counter[str] = Counter()
+        self.intake = work.intake
+        self._work = work
+        self._dispatcher = dispatcher
+        self._membership = membership
+        self._switch = switch
+        self.changed = changed
+
+    def join(self, client: str, *, lacks_personal: bool = False) -> Session:
+        """Open a device's stream and give it work if there is some.
+
+        Args:
+            lacks_personal: Whether it says that it has no personal model.
+
+        Raises:
+            RefusedError: If the coordinator is about to stop and waits for nothing of this device.
+        """
+        if self._switch.is_draining and not self._work.machine.awaits(client):
+            raise RefusedError(
+                RefusalCode.DRAINING, "the coordinator is about to stop; check in again later"
+            )
+        if self._work.fits is not None:
+            self._work.fits.note(client, lacks_personal=lacks_personal)
+        session = self._dispatcher.open(client)
+        self.changed.set()
+        return session
+
+    def leave(self, session: Session) -> None:
+        """Note that a device's stream ended; its place may go to one that waits."""
+        if self._dispatcher.close(session):
+            self._work.machine.lease_lost(session.client)
+            self._work.evaluation.leave(session.client)
+            self._dispatcher.offer_all()
+
+    async def model_pieces(self, client: str, request: pb.FetchModelRequest) -> Iterator[bytes]:
+        """Return a sealed part of the model for the holder of a lease as encoded messages.
+
+        Raises:
+            RefusedError: If there is no such lease or part, or the offset is past the end.
+        """
+        lease, in_hand = self._work.lease_of(client, request.lease_nonce)
+        part = in_hand.part(request)
+        if part is None:
+            raise RefusedError(
+                RefusalCode.UNKNOWN_PART, f"a model of this plan has no part {request.part}"
+            )
+        if request.offset > part.total_bytes:
+            raise RefusedError(
+                RefusalCode.WRONG_OFFSET,
+                f"offset must be <= {part.total_bytes}, got {request.offset}",
+            )
+        recipient = await self._membership.wrapping_key(client)
+        if isinstance(part, Downlink):
+            return part.pieces(recipient, request.offset)
+        return await part.pieces(lease, recipient, request.offset)
+
+    def refuse_plan(self, client: str, nonce: bytes, code: str) -> None:
+        """Release a device from a plan that it will not run, and count its reason.
+
+        Raises:
+            RefusedError: If there is no such lease.
+        """
+        self._work.lease_of(client, nonce)
+        if code not in COUNTED_AT_UPLOAD:
+            # A device chooses the text: only a short word may become the name of a figure.
+            self.plan_refusals[code if code.isidentifier() and len(code) < 40 else "other"] += 1
+        _LOG.warning("a device refused the plan of round %s", self._work.machine.round_number)
+        self.drop(client)
+
+    def report_evaluation(self, client: str, report: pb.ReportEvaluationRequest) -> None:
+        """Take a device's counts.
+
+        Raises:
+            RefusedError: If the device was not asked, or the counts are impossible.
+        """
+        now = time.monotonic()
+        if not isinstance(self._work.machine.lease_of(client, report.lease_nonce, now), Refused):
+            raise RefusedError(RefusalCode.WRONG_PLAN_KIND, "this lease is for training")
+        self._work.evaluation.report(client, report, now)
+        self._dispatcher.done(client, report.lease_nonce)
+        self.changed.set()
+
+    async def commit(self, client: str, request: pb.CommitUploadRequest) -> int:
+        """Have a device's update count, and return its round.
+
+        Raises:
+            RefusedError: If it cannot count; nothing has changed then.
+        """
+        round_number = await self.intake.commit(client, request)
+        if self._work.fits is not None:
+            self._work.fits.note(client, lacks_personal=False)
+        return round_number
+
+    async def take_embedding(self, client: str, request: pb.SendEmbeddingRequest) -> None:
+        """Take what a device has fitted, and give it what there is to do now.
+
+        Raises:
+            RefusedError: If there is no such fit, the embedding does not open or fit, or the device
+                has one by now.
+        """
+        if self._work.fits is None:
+            raise RefusedError(RefusalCode.UNKNOWN_LEASE)
+        try:
+            await self._work.fits.take(client, request, time.monotonic())
+        except RefusedError as refused:
+            if refused.code is RefusalCode.LATE:
+                # Nothing else may ever happen that gives it another fit.
+                self._dispatcher.offer(client, request.lease_nonce)
+            raise
+        self._dispatcher.offer(client, request.lease_nonce)
+
+    def drop(self, client: str) -> None:
+        """Wait no longer for a client, and give its place to another."""
+        self._work.decline(client)
+        self._dispatcher.done(client)
+        self._dispatcher.offer_all()
+        self.changed.set()

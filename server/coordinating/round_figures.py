@@ -1,0 +1,41 @@
+"""The figures of a closed round, for its release."""
+
+from collections.abc import Mapping
+
+from models.plan.plan import Plan
+from models.plan.release_record import Metric
+from models.plan.stages import stage_figures
+from server.closing.close import Closed
+from server.config.guarantee_rules import budget_of
+from server.machine.answers import Close
+
+
+def figures_of_updates(
+    order: Close, closed: Closed, refusals: Mapping[str, int]
+) -> dict[str, Metric]:
+    """Return what is counted over a round's updates as they came; no noise covers it."""
+    return {
+        "contributions": closed.contribution_count,
+        "clipped": closed.clipped_count,
+        **{f"refused_{code}": count for code, count in refusals.items()},
+        **{f"screened_{reason}": count for reason, count in closed.screened.items()},
+    }
+
+
+def figures_to_go_on(plan: Plan, closed: Closed, epsilon: float | None) -> dict[str, Metric]:
+    """Return what is spent, and what the next round is made from, after a restart too.
+
+    Args:
+        plan: The round's.
+        epsilon: ε after it; None where nothing is promised.
+    """
+    figures: dict[str, Metric] = {**stage_figures(plan)}
+    budget = budget_of(plan.privacy)
+    if epsilon is not None and budget is not None:
+        figures |= {"epsilon": epsilon, "delta": budget.delta}
+    if closed.next_clipping_norm is not None:
+        figures["clipping_norm"] = plan.privacy.clipping_norm
+        figures["next_clipping_norm"] = closed.next_clipping_norm
+    if closed.next_typical_norm is not None:
+        figures["next_typical_norm"] = closed.next_typical_norm
+    return figures

@@ -1,0 +1,29 @@
+"""The places in which one coordinator keeps what must outlast its process."""
+
+from dataclasses import dataclass
+
+from server.records.failpoints import Failpoints
+from server.records.inbox import Inbox
+from server.records.store import Store
+from server.records.threads import Threads
+from server.releases.files import ReleaseFolder
+from server.releases.metrics_log import MetricsLog
+
+
+@dataclass(frozen=True)
+class Storage:
+    """One coordinator's store and folders, and the threads that wait for them.
+
+    Attributes:
+        inbox: Keeps sealed updates until their round ends.
+        metrics: Takes each round's figures.
+        threads: Do everything that takes time: disk, store, cryptography, arithmetic.
+        failpoints: Armed in tests only.
+    """
+
+    store: Store
+    inbox: Inbox
+    releases: ReleaseFolder
+    metrics: MetricsLog
+    threads: Threads
+    failpoints: Failpoints
