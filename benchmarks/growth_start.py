@@ -41,7 +41,7 @@ from models.plan.stages import next_stage, stage_figures
 from models.settings.model import schema_of
 from models.tasks.metrics import Counts
 from models.tasks.registry import task_named
-from server.config.federation import make_plan
+from server.config.plans import make_plan
 from simulation.config.overrides import parse_override
 from simulation.config.simulation import SimulationConfig, config_from, read_tables, with_settings
 from simulation.population.dealing import build_population

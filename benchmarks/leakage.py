@@ -26,7 +26,7 @@ from models.networks.flat_parameters import initial_parameters
 from models.settings.model import schema_of
 from privacy.auditing.noise_estimate import gaussian_epsilon
 from privacy.clipping.sensitivity import attentive_sensitivity
-from server.config.federation import make_plan
+from server.config.plans import make_plan
 from simulation.auditing.mechanism import claimed_multiplier
 from simulation.auditing.uploads import round_leakage
 from simulation.config.overrides import Override

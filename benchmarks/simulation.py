@@ -57,7 +57,7 @@ from models.settings.model import schema_of
 from models.tasks.next_word import NextWord
 from models.text.vocabulary import shipped_vocabulary
 from models.vector.seeds import client_seed
-from server.config.federation import make_plan
+from server.config.plans import make_plan
 from simulation.config.simulation import SimulationConfig, config_from
 from simulation.rounds.federation import Federation
 from simulation.workers.pool import WorkerPool

@@ -40,7 +40,7 @@ from models.settings.voice import TransformerTtsSettings
 from models.sound.griffin_lim import sound_of_mel
 from models.tasks.speech import Speech
 from models.tasks.speech_examples import SpeechBatch, SpeechClip, SpeechExamples
-from server.config.federation import make_plan
+from server.config.plans import make_plan
 from simulation.config.simulation import SimulationConfig, config_from, read_tables
 
 PRESET = "speech-espeak"

@@ -24,7 +24,7 @@ from models.settings.image import VitSettings
 from models.settings.model import schema_of
 from models.tasks.image_classification import LabelledImages
 from models.vector.seeds import client_seed
-from server.config.federation import make_plan
+from server.config.plans import make_plan
 from simulation.config.overrides import parse_override
 from simulation.config.simulation import SimulationConfig, config_from, read_tables, with_settings
 from simulation.population.dealing import build_population

@@ -18,7 +18,8 @@ from privacy.noise.settings import NoNoise
 from server.aggregation.rule import AggregationWeights
 from server.closing.close import close_round
 from server.closing.summing import Contribution
-from server.config.federation import FederationConfig, make_plan
+from server.config.federation import FederationConfig
+from server.config.plans import make_plan
 
 
 def attention_weights(

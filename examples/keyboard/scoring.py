@@ -17,7 +17,8 @@ from models.networks.flat_parameters import initial_parameters
 from models.settings.model import schema_of
 from models.tasks.metrics import Counts
 from models.vector.codec import decode
-from server.config.federation import FederationConfig, make_plan
+from server.config.federation import FederationConfig
+from server.config.plans import make_plan
 
 PROMPTS = ("the value of the ", "if the object is ", "this method can be us")
 

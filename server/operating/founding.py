@@ -15,7 +15,8 @@ from privacy.foundation.secure_source import SecureSource
 from privacy.identities.authority import CertificateAuthority
 from privacy.identities.invite import Invite
 from privacy.identities.keys import make_private_folder
-from server.config.federation import FederationConfig, make_plan, parse_config, rooted
+from server.config.federation import FederationConfig, parse_config, rooted
+from server.config.plans import make_plan
 from server.devices.own_keys import certify_coordinator
 from server.devices.tokens import create_tokens, renew_token
 from server.machine.nonces import SECRET_BYTES

@@ -21,9 +21,10 @@ from privacy.identities.party import Identity
 from privacy.noise.secure_gaussian import NoiseKeys, SystemKeys
 from server.budget.noised_evaluations import NoisedEvaluations
 from server.budget.round_gate import RoundGate
-from server.config.federation import FederationConfig, make_plan
+from server.config.federation import FederationConfig
 from server.config.fitting import fit_kind
 from server.config.guarantee_rules import sampled_places
+from server.config.plans import make_plan
 from server.coordinating.coordinator import Coordinator
 from server.coordinating.desk import DeviceDesk
 from server.coordinating.device_evaluation import DeviceEvaluation

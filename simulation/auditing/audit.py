@@ -19,7 +19,7 @@ from models.vector.schema import Role
 from privacy.auditing.exposure import exposure
 from privacy.auditing.scores import AuditError
 from privacy.foundation.atomic_files import READABLE, write_atomically
-from server.config.federation import make_plan
+from server.config.plans import make_plan
 from server.releases.files import ReleaseFolder
 from server.releases.starting_model import starting_parameters
 from simulation.auditing.defaults import PARTS, PRECISION, REPETITIONS, SECRET_COUNT, Part

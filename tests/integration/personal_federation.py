@@ -14,7 +14,8 @@ from models.settings.compression import release_step
 from models.vector.seeds import client_seed
 from server.closing.close import close_round
 from server.closing.summing import Contribution
-from server.config.federation import FederationConfig, make_plan
+from server.config.federation import FederationConfig
+from server.config.plans import make_plan
 from server.personalisation.method import ServerHalf
 from server.releases.method_state import method_state_of
 from server.releases.starting_model import starting_parameters

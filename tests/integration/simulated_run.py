@@ -10,7 +10,8 @@ from edge_client.descent.compute import prepare_compute
 from edge_client.training.local_round import LocalTrainer
 from models.networks.flat_parameters import parameters_sha256
 from models.plan.plan import Plan
-from server.config.federation import FederationConfig, make_plan
+from server.config.federation import FederationConfig
+from server.config.plans import make_plan
 from simulation.config.data import DataSettings
 from simulation.config.simulation import SimulationConfig
 from simulation.rounds.federation import Federation

@@ -11,7 +11,8 @@ from edge_client.personalisation.state import read_state
 from models.compression.release_delta import encode_delta
 from models.compression.update_format import update_format
 from privacy.sealing.envelope import sealed_bytes
-from server.config.federation import make_plan, read_config
+from server.config.federation import read_config
+from server.config.plans import make_plan
 from server.records.failpoints import Failpoint
 from tests.integration.conftest import Make, MakeDevices
 from tests.integration.federation import Federation

@@ -10,7 +10,7 @@ from edge_client.child.own_examples import OwnImages, read_images
 from edge_client.descent.compute import prepare_compute
 from edge_client.training.local_round import LocalTrainer
 from models.plan.release_record import VOCABULARY_FILE
-from server.config.federation import make_plan
+from server.config.plans import make_plan
 from server.releases.files import ReleaseFolder
 from tests.integration.federation import Federation, free_ports
 from tests.integration.personal_federation import FEDTP, Simulated

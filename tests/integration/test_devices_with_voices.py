@@ -16,7 +16,7 @@ from edge_client.training.local_round import LocalTrainer
 from edge_client.training.new_client import Fitted, NewClientFit
 from models.settings.hypernetwork import EmbeddingFitSettings
 from models.settings.voice import TransformerTtsSettings
-from server.config.federation import make_plan
+from server.config.plans import make_plan
 from server.releases.files import read_release
 from tests.edge_client.datasets.test_speech_examples import record
 from tests.integration.federation import Federation, free_ports

@@ -19,7 +19,7 @@ from models.settings.hypernetwork import EmbeddingFitSettings
 from models.vector.codec import FlatVector, encode
 from models.vector.schema import Role
 from protos import federation_pb2 as pb
-from server.config.federation import make_plan
+from server.config.plans import make_plan
 from server.releases.files import read_release
 from tests.integration.conftest import Make, MakeDevices
 from tests.integration.device import Device, code_of, next_lease, plan_of, wait_finished

@@ -32,7 +32,8 @@ from protos import federation_pb2 as pb
 from server.cli import main
 from server.closing.close import close_round
 from server.closing.summing import Contribution
-from server.config.federation import make_plan, read_config
+from server.config.federation import read_config
+from server.config.plans import make_plan
 from server.operating.commands import Federation as Operated
 from server.records.folder import ServerFolder
 from server.records.ledger import ledger_entries

@@ -10,7 +10,8 @@ from edge_client.owner.floor import read_floor, write_starting_floor
 from edge_client.owner.settings import read_client_settings, write_starting_settings
 from edge_client.owner.traffic import Traffic
 from protos import federation_pb2 as pb
-from server.config.federation import make_plan, parse_config, preset_text
+from server.config.federation import parse_config, preset_text
+from server.config.plans import make_plan
 
 README = Path(__file__).parents[2] / "README.md"
 

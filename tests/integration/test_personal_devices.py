@@ -11,7 +11,8 @@ from edge_client.personalisation.state import PersonalState, read_state
 from edge_client.training.local_round import LocalTrainer
 from models.plan.release_record import PERSONALISATION_FILE
 from protos import federation_pb2 as pb
-from server.config.federation import FederationConfig, make_plan
+from server.config.federation import FederationConfig
+from server.config.plans import make_plan
 from tests.integration.conftest import Make, MakeDevices
 from tests.integration.personal_federation import FEDTP, TRANSFORMER, Simulated
 from tests.integration.real_device import RealDevice, await_line, await_rounds, until

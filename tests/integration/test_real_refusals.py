@@ -19,7 +19,7 @@ from protos import federation_pb2 as pb
 from protos import federation_pb2_grpc as pb_grpc
 from server.closing.close import close_round
 from server.closing.summing import Contribution
-from server.config.federation import make_plan
+from server.config.plans import make_plan
 from tests.integration.conftest import Make, MakeDevices
 from tests.integration.federation import Federation
 from tests.integration.real_device import RealDevice, await_line, await_rounds, until

@@ -18,7 +18,8 @@ from privacy.identities.certificates import Role
 from privacy.identities.party import Identity
 from privacy.noise.secure_gaussian import SystemKeys
 from privacy.sealing.envelope import MessageContext, seal
-from server.config.federation import FederationConfig, make_plan, parse_config
+from server.config.federation import FederationConfig, parse_config
+from server.config.plans import make_plan
 from server.downlink.attempt_in_hand import RoundInHand
 from server.downlink.sealed_once import Downlink
 from server.records.inbox import Inbox

@@ -3,7 +3,7 @@
 import pytest
 
 from server.budget.round_entries import RoundEntries
-from server.config.federation import make_plan
+from server.config.plans import make_plan
 from server.records.store import Store
 from tests.server.config.test_guarantee_rules import CENTRAL, DRAWN, LOCAL, SAMPLED, config
 

@@ -10,13 +10,13 @@ from models.text.vocabulary import Vocabulary
 from privacy.noise.calibrated_settings import CentralNoise
 from server.config.federation import (
     ConfigError,
-    make_plan,
     parse_config,
     preset_names,
     preset_text,
     read_config,
 )
 from server.config.fitting import FittingSettings, check_fitting, fit_kind
+from server.config.plans import make_plan
 
 RUN = "ab" * 16
 SOUND = """

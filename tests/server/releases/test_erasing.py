@@ -8,7 +8,7 @@ from models.plan.release_record import PERSONALISATION_FILE, RECORD_FILE, SIGNAT
 from models.vector.tensor_file import decode_tensors
 from privacy.identities.party import Identity
 from privacy.identities.signatures import Purpose, verify
-from server.config.federation import make_plan
+from server.config.plans import make_plan
 from server.releases.erasing import erase_client
 from server.releases.files import NewRelease, ReleaseFolder
 from server.releases.method_state import method_state_of

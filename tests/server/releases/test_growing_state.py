@@ -15,7 +15,7 @@ from models.settings.model import schema_of
 from models.vector.schema import Role
 from models.vector.tensor_file import decode_tensors
 from privacy.identities.party import Identity
-from server.config.federation import make_plan
+from server.config.plans import make_plan
 from server.downlink.personal_shelf import PersonalShelf
 from server.downlink.release_writer import Model
 from server.personalisation.round_terms import RoundTerms

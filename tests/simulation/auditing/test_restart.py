@@ -12,7 +12,7 @@ from torch import Tensor
 
 from models.settings.model import schema_of
 from server.closing.summing import Contribution
-from server.config.federation import make_plan
+from server.config.plans import make_plan
 from server.config.store import StoreSettings
 from server.records.inbox import Inbox
 from server.records.store import Store, open_store

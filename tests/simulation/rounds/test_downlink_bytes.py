@@ -3,7 +3,7 @@ from collections.abc import Callable
 import torch
 
 from models.compression.release_delta import encode_delta
-from server.config.federation import make_plan
+from server.config.plans import make_plan
 from simulation.config.simulation import SimulationConfig
 from simulation.population.population import Population
 from simulation.rounds.downlink_bytes import DownlinkBytes

@@ -12,7 +12,7 @@ from models.plan.plan import Plan
 from models.settings.model import schema_of
 from server.closing.close import close_round
 from server.closing.summing import Contribution
-from server.config.federation import make_plan
+from server.config.plans import make_plan
 from simulation.config.simulation import SimulationConfig
 from simulation.population.population import Population
 from simulation.rounds.attendance import SimulationError

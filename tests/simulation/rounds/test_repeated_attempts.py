@@ -10,7 +10,7 @@ import pytest
 import simulation.runs.runner
 from edge_client.personalisation.state import PersonalState
 from edge_client.training.local_round import LocalTrainer
-from server.config.federation import make_plan
+from server.config.plans import make_plan
 from server.machine.answers import Abort, Close
 from simulation.config.simulation import SimulationConfig
 from simulation.population.population import TextPopulation

@@ -19,7 +19,7 @@ from privacy.accounting.budget import PrivacyBudget, rounds_left
 from privacy.accounting.events import GaussianRelease, LocalRelease, TreeRelease
 from privacy.cli import main
 from privacy.noise.tree import DerivedKeys
-from server.config.federation import make_plan
+from server.config.plans import make_plan
 from server.config.store import StoreSettings
 from server.records.ledger import ledger_entries, ledger_events
 from server.records.store import Store, open_store

@@ -10,7 +10,7 @@ import torch
 from models.networks.flat_parameters import initial_parameters
 from models.plan.release_record import ReleaseError
 from models.settings.model import schema_of
-from server.config.federation import make_plan
+from server.config.plans import make_plan
 from server.releases.files import read_release
 from server.releases.starting_model import StartingModelError, starting_parameters
 from simulation.config.simulation import SimulationConfig

@@ -13,7 +13,7 @@ from edge_client.training.local_round import LocalTrainer
 from models.compression.release_delta import encode_delta
 from models.compression.update_format import update_format
 from models.networks.flat_parameters import initial_parameters
-from server.config.federation import make_plan
+from server.config.plans import make_plan
 from simulation.config.simulation import SimulationConfig
 from simulation.population.population import Population
 from simulation.rounds.federation import Federation

@@ -11,7 +11,7 @@ import torch
 from edge_client.training.local_round import LocalResult, LocalTrainer
 from models.networks.flat_parameters import initial_parameters
 from models.plan.plan import Plan
-from server.config.federation import make_plan
+from server.config.plans import make_plan
 from simulation.config.simulation import SimulationConfig
 from simulation.population.population import Population
 from simulation.workers.jobs import Trained
