@@ -36,7 +36,7 @@ from benchmarks.parts.robust_rules import robust_figures
 from models.vector.schema import Schema, TensorSpec
 from privacy.noise.settings import NoNoise
 from server.aggregation.settings import AttentiveSettings
-from server.closing.close import close_round
+from server.closing.close import Closing, close_round
 from server.closing.summing import Contribution
 
 POOL_SIZE = 10
@@ -84,11 +84,13 @@ def streamed(pool: list[Tensor], parameters: Tensor, schema: Schema, client_coun
     return close_round(
         parameters,
         contributions(),
-        schema=schema,
-        aggregation=AttentiveSettings(attention_strength=ATTENTION_STRENGTH),
-        privacy=NoNoise(clipping_norm=CLIPPING_NORM),
-        slot_count=client_count,
-        generator=torch.Generator(),
+        Closing(
+            schema=schema,
+            aggregation=AttentiveSettings(attention_strength=ATTENTION_STRENGTH),
+            privacy=NoNoise(clipping_norm=CLIPPING_NORM),
+            slot_count=client_count,
+            generator=torch.Generator(),
+        ),
     ).parameters
 
 

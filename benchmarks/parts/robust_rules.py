@@ -19,7 +19,7 @@ from server.aggregation.robust_settings import (
     TrimmedMeanSettings,
 )
 from server.aggregation.settings import AggregationSettings, AttentiveSettings
-from server.closing.close import close_round
+from server.closing.close import Closing, close_round
 from server.closing.summing import Contribution
 
 ELEMENTS = 1_000_000
@@ -90,12 +90,14 @@ def _close(
     close_round(
         parameters,
         contributions(),
-        schema=schema,
-        aggregation=settings,
-        privacy=NoNoise(clipping_norm=1.0),
-        slot_count=client_count,
-        generator=torch.Generator(),
-        earlier=-parameters if settings.look_back else None,
+        Closing(
+            schema=schema,
+            aggregation=settings,
+            privacy=NoNoise(clipping_norm=1.0),
+            slot_count=client_count,
+            generator=torch.Generator(),
+            earlier=-parameters if settings.look_back else None,
+        ),
     )
 
 

@@ -16,7 +16,7 @@ from models.settings.model import schema_of
 from models.text.vocabulary import Vocabulary
 from privacy.noise.settings import NoNoise
 from server.aggregation.rule import AggregationWeights
-from server.closing.close import close_round
+from server.closing.close import Closing, close_round
 from server.closing.summing import Contribution
 from server.config.federation import FederationConfig
 from server.config.plans import make_plan
@@ -46,11 +46,13 @@ def attention_weights(
                 Contribution(slot, result.update, result.example_count)
                 for slot, result in enumerate(results)
             ],
-            schema=schema_of(config.model),
-            aggregation=config.aggregation,
-            privacy=privacy,
-            slot_count=len(texts),
-            generator=torch.Generator().manual_seed(config.seed),
+            Closing(
+                schema=schema_of(config.model),
+                aggregation=config.aggregation,
+                privacy=privacy,
+                slot_count=len(texts),
+                generator=torch.Generator().manual_seed(config.seed),
+            ),
         )
         parameters, weights = closed.parameters, closed.aggregation_weights
     if weights is None:

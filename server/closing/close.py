@@ -12,6 +12,7 @@ References:
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -21,12 +22,12 @@ from models.networks.role_vectors import part_of, put_part
 from models.vector.schema import RELEASED, SENT, Role, Schema
 from models.vector.seeds import client_seed
 from privacy.noise.calibrated_settings import TreeNoise
-from privacy.noise.mode import NoiseMode
+from privacy.noise.mode import CalibratedRound, NoiseMode
 from privacy.noise.registry import noise_mode
 from privacy.noise.secure_gaussian import NoiseKeys, SystemKeys
 from privacy.noise.settings import PrivacySettings
 from server.aggregation.registry import build_rule
-from server.aggregation.rule import AggregationWeights
+from server.aggregation.rule import AggregationRule, AggregationWeights
 from server.aggregation.screening import Screen
 from server.aggregation.sensitivity import aggregate_sensitivity
 from server.aggregation.settings import AggregationSettings, MeanSettings
@@ -44,7 +45,7 @@ _COORDINATOR = "coordinator"
 
 @dataclass(frozen=True)
 class Closed:
-    """Hold the outcome of a round.
+    """The outcome of a round.
 
     Attributes:
         parameters: The next released parameters, flat float32, shape ``(elements,)``.
@@ -68,6 +69,71 @@ class Closed:
     next_typical_norm: float | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Closing:
+    """The terms of a round's close: its settings, its noise and what it may look at.
+
+    Attributes:
+        schema: The tensors that the cohort received. Those with role ``generated`` go to
+            ``personalisation``, those with role ``frozen`` stay as they are, and there may be no
+            ``personal`` ones.
+        aggregation: The rule and the server step size.
+        privacy: Clipping norm and noise mode.
+        slot_count: Places of the round, M, filled or not: a bound on the contributions, whatever
+            their slots are numbered (over-selection leases more slots than places).
+        generator: Source of the server's uncalibrated draws; of ``noise_generator``.
+        example_cap: Largest example count a client is weighted by; None for no cap.
+        personalisation: Server half of the method; None is ``global``. It learns last, and only
+            from a round that came to an end.
+        round_number: Round, from 1; needed by calibrated noise of the server's.
+        noise_keys: Keys of that noise; None draws them from the operating system, which only mode
+            ``ftrl`` cannot do with.
+        spool_folder: Where a rule that reads updates again keeps them meanwhile, sealed and
+            nameless; the system's temporary folder if absent.
+        screen: Sets contributions aside that cannot count, and has counted them afterwards; None
+            ends the round with an error instead.
+        release_step: Rounds the outcome to multiples of it, at random, after all noise; None leaves
+            it as it is.
+        earlier: Parameters of an earlier release, like the round's, for a rule that looks back
+            (``server.releases.earlier_releases``), overwritten; None where none has the same
+            tensors.
+    """
+
+    schema: Schema
+    aggregation: AggregationSettings
+    privacy: PrivacySettings
+    slot_count: int
+    generator: torch.Generator
+    example_cap: int | None = None
+    personalisation: ServerHalf | None = None
+    round_number: int | None = None
+    noise_keys: NoiseKeys | None = None
+    spool_folder: Path | None = None
+    screen: Screen | None = None
+    release_step: float | None = None
+    earlier: Tensor | None = None
+
+    @cached_property
+    def mode(self) -> NoiseMode:
+        """Return what the noise mode does at each place."""
+        return noise_mode(self.privacy)
+
+    @cached_property
+    def released(self) -> Schema:
+        """Return the tensors that a release holds."""
+        return self.schema.with_roles(*RELEASED)
+
+    @cached_property
+    def sent(self) -> Schema:
+        """Return the tensors that a device sends."""
+        return self.schema.with_roles(*SENT)
+
+    @cached_property
+    def shared(self) -> Schema:
+        """Return the tensors that everyone trains and shares."""
+        return self.schema.with_roles(Role.SHARED)
+
+
 def noise_generator(run_seed: int, round_number: int) -> torch.Generator:
     """Return the source of a round's uncalibrated draws at the server, deployed or simulated.
 
@@ -80,22 +146,7 @@ def noise_generator(run_seed: int, round_number: int) -> torch.Generator:
 
 
 def close_round(
-    parameters: Tensor,
-    contributions: Iterable[Contribution],
-    *,
-    schema: Schema,
-    aggregation: AggregationSettings,
-    privacy: PrivacySettings,
-    slot_count: int,
-    generator: torch.Generator,
-    example_cap: int | None = None,
-    personalisation: ServerHalf | None = None,
-    round_number: int | None = None,
-    noise_keys: NoiseKeys | None = None,
-    spool_folder: Path | None = None,
-    screen: Screen | None = None,
-    release_step: float | None = None,
-    earlier: Tensor | None = None,
+    parameters: Tensor, contributions: Iterable[Contribution], closing: Closing
 ) -> Closed:
     """Clip again, aggregate, add the server's noise and step.
 
@@ -104,88 +155,43 @@ def close_round(
             float32, shape ``(elements,)``.
         contributions: In slot order; each may be made when asked for, and is let go, its memory
             free for the next, once added.
-        schema: The tensors that the cohort received. Those with role ``generated`` go to
-            ``personalisation``, those with role ``frozen`` stay as they are, and there may be no
-            ``personal`` ones.
-        aggregation: The rule and the server step size.
-        privacy: Clipping norm and noise mode.
-        slot_count: Places of the round, M, filled or not: a bound on the contributions, whatever
-            their slots are numbered (over-selection leases more slots than places).
-        generator: Source of the server's uncalibrated draws; of ``noise_generator``.
-        example_cap: Largest example count a client is weighted by; None for no cap.
-        personalisation: Server half of the method; None is ``global``. It learns last, and
-            only from a round that came to an end.
-        round_number: Round, from 1; needed by calibrated noise of the server's.
-        noise_keys: Keys of that noise; None draws them from the operating system, which only
-            mode ``ftrl`` cannot do with.
-        spool_folder: Where a rule that reads updates again keeps them meanwhile, sealed and
-            nameless; the system's temporary folder if absent.
-        screen: Sets contributions aside that cannot count, and has counted them afterwards; None
-            ends the round with an error instead.
-        release_step: Rounds the outcome to multiples of it, at random, after all noise; None
-            leaves it as it is.
-        earlier: Parameters of an earlier release, like ``parameters``, for a rule that looks back
-            (``server.releases.earlier_releases``), overwritten; None where none has the same
-            tensors.
 
     Raises:
         ValueError: If a contribution is unusable and nothing screens (names its slot), none came
             where an empty place weighs nothing, the settings do not go together, or the result is
             not finite. Nothing is changed then.
     """
-    mode = noise_mode(privacy)
-    _check_roles(schema, privacy)
-    released, sent = schema.with_roles(*RELEASED), schema.with_roles(*SENT)
-    shared = schema.with_roles(Role.SHARED)
-    server_half = personalisation or NothingGenerated(sent)
-    _check_parameters(parameters, released)
-    calibrated, taught = None, None
-    if mode.adjacency is not None:
-        calibrated, taught = calibrate_round(
-            aggregate_sensitivity(
-                aggregation, shared, privacy, slot_count=slot_count, adjacency=mode.adjacency
-            ),
-            server_half.sensitivity(slot_count, mode.adjacency),
-            round_number=round_number,
-            keys=noise_keys or SystemKeys(),
-            shares_tensors=bool(shared.tensors),
-        )
-    rule = build_rule(
-        aggregation,
-        shared,
-        slot_count=slot_count,
-        clipping_norm=privacy.clipping_norm,
-        arrival=mode.arrival,
-        tensor_clips=_shared_clips(privacy, sent),
-        tells_fit=privacy.tells_fit,
-        under_guarantee=calibrated is not None,
-        folder=spool_folder,
-        screen=screen,
-        heading=None if earlier is None else _heading(parameters, earlier, released, shared),
-    )
-    server_half.begin(_terms(aggregation, privacy, slot_count, is_noised=calibrated is not None))
-    summing = Summing(
-        rule, server_half, UploadSplit(sent, mode.arrival, privacy), example_cap, screen
-    )
+    privacy, screen, generator = closing.privacy, closing.screen, closing.generator
+    _check_roles(closing.schema, privacy)
+    _check_parameters(parameters, closing.released)
+    server_half = closing.personalisation or NothingGenerated(closing.sent)
+    calibrated, taught = _calibrated(closing, server_half)
+    rule = _rule(parameters, closing, under_guarantee=calibrated is not None)
+    server_half.begin(_terms(closing, is_noised=calibrated is not None))
+    # Every update is clipped again, added or set aside, and let go before the next one is made.
+    split = UploadSplit(closing.sent, closing.mode.arrival, privacy)
+    summing = Summing(rule, server_half, split, closing.example_cap, screen)
     for contribution in contributions:
         summing.add(contribution)
-        del contribution  # Let go before the next one is made.
+        del contribution
     weights = None if privacy.guarantees_privacy else rule.weights()
     next_norm = clipping_norm_after(
-        privacy, rule, slot_count=slot_count, generator=generator, calibrated=calibrated
+        privacy, rule, slot_count=closing.slot_count, generator=generator, calibrated=calibrated
     )
+    # The noise comes before the step, and nothing that was not noised is used after it.
     aggregate = rule.result()
     if len(aggregate):  # A method may share nothing.
-        aggregate = mode.at_server(aggregate, generator, calibrated)
-    before = _shared_of(parameters, released, shared)
-    after = _stepped(before, aggregate, aggregation.server_step_size, mode, generator)
-    if release_step is not None:
-        after = round_at_random(after, release_step, generator)
+        aggregate = closing.mode.at_server(aggregate, generator, calibrated)
+    after = _stepped(_shared_of(parameters, closing), aggregate, closing)
+    if closing.release_step is not None:
+        after = round_at_random(after, closing.release_step, generator)
     server_half.close(
-        None if taught is None else lambda gradient: mode.at_server(gradient, generator, taught)
+        None
+        if taught is None
+        else lambda gradient: closing.mode.at_server(gradient, generator, taught)
     )
     return Closed(
-        after if shared == released else _beside_frozen(after, parameters, released, shared),
+        _beside_frozen(after, parameters, closing),
         rule.contribution_count,
         rule.clipped_count,
         weights,
@@ -195,35 +201,79 @@ def close_round(
     )
 
 
-def _stepped(
-    before: Tensor, aggregate: Tensor, step_size: float, mode: NoiseMode, generator: torch.Generator
-) -> Tensor:
+def _calibrated(
+    closing: Closing, server_half: ServerHalf
+) -> tuple[CalibratedRound | None, CalibratedRound | None]:
+    """Return the noise of the aggregate and of what teaches the method, if there is any."""
+    adjacency = closing.mode.adjacency
+    if adjacency is None:
+        return None, None
+    sensitivity = aggregate_sensitivity(
+        closing.aggregation,
+        closing.shared,
+        closing.privacy,
+        slot_count=closing.slot_count,
+        adjacency=adjacency,
+    )
+    return calibrate_round(
+        sensitivity,
+        server_half.sensitivity(closing.slot_count, adjacency),
+        round_number=closing.round_number,
+        keys=closing.noise_keys or SystemKeys(),
+        shares_tensors=bool(closing.shared.tensors),
+    )
+
+
+def _rule(parameters: Tensor, closing: Closing, *, under_guarantee: bool) -> AggregationRule:
+    return build_rule(
+        closing.aggregation,
+        closing.shared,
+        slot_count=closing.slot_count,
+        clipping_norm=closing.privacy.clipping_norm,
+        arrival=closing.mode.arrival,
+        tensor_clips=_shared_clips(closing.privacy, closing.sent),
+        tells_fit=closing.privacy.tells_fit,
+        under_guarantee=under_guarantee,
+        folder=closing.spool_folder,
+        screen=closing.screen,
+        heading=_heading(parameters, closing),
+    )
+
+
+def _stepped(before: Tensor, aggregate: Tensor, closing: Closing) -> Tensor:
     """Return the parameters after the server's step, in the aggregate's memory if they may be.
 
     Raises:
         ValueError: If they are not finite.
     """
+    step_size = closing.aggregation.server_step_size
     stepped = torch.add(before, aggregate, alpha=step_size, out=aggregate)
-    after = mode.after_step(stepped.float(), generator)
+    after = closing.mode.after_step(stepped.float(), closing.generator)
     _check_finite(after)
     return after
 
 
-def _shared_of(parameters: Tensor, released: Schema, shared: Schema) -> Tensor:
+def _shared_of(parameters: Tensor, closing: Closing) -> Tensor:
     """Return what is trained of a release: no copy where that is all of it."""
-    return parameters if shared == released else part_of(parameters, released, shared)
+    if closing.shared == closing.released:
+        return parameters
+    return part_of(parameters, closing.released, closing.shared)
 
 
-def _heading(parameters: Tensor, earlier: Tensor, released: Schema, shared: Schema) -> Tensor:
+def _heading(parameters: Tensor, closing: Closing) -> Tensor | None:
     """Return how far the model has come, in the memory of the earlier one if that may be."""
-    since = _shared_of(earlier, released, shared)
-    return torch.sub(_shared_of(parameters, released, shared), since, out=since)
+    if closing.earlier is None:
+        return None
+    since = _shared_of(closing.earlier, closing)
+    return torch.sub(_shared_of(parameters, closing), since, out=since)
 
 
-def _beside_frozen(trained: Tensor, before: Tensor, released: Schema, shared: Schema) -> Tensor:
+def _beside_frozen(trained: Tensor, before: Tensor, closing: Closing) -> Tensor:
     """Return all that is released: what was trained, and the rest as it was."""
+    if closing.shared == closing.released:
+        return trained
     after = before.clone()
-    put_part(after, released, shared, trained)
+    put_part(after, closing.released, closing.shared, trained)
     return after
 
 
@@ -237,14 +287,12 @@ def _check_roles(schema: Schema, privacy: PrivacySettings) -> None:
         )
 
 
-def _terms(
-    aggregation: AggregationSettings, privacy: PrivacySettings, slot_count: int, *, is_noised: bool
-) -> RoundTerms:
+def _terms(closing: Closing, *, is_noised: bool) -> RoundTerms:
     """Weigh what teaches the method as the mean would: by examples, unless all weigh alike."""
+    aggregation = closing.aggregation
     equal = isinstance(aggregation, MeanSettings) and aggregation.weighting == "equal"
-    return RoundTerms(
-        slot_count, "equal" if equal or privacy.guarantees_privacy else "examples", is_noised
-    )
+    equal = equal or closing.privacy.guarantees_privacy
+    return RoundTerms(closing.slot_count, "equal" if equal else "examples", is_noised)
 
 
 def _shared_clips(privacy: PrivacySettings, schema: Schema) -> tuple[float, ...] | None:

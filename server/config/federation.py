@@ -7,6 +7,7 @@ file and the path of the key.
 import tomllib
 from importlib import resources
 from pathlib import Path
+from typing import ClassVar
 
 import msgspec
 
@@ -23,8 +24,10 @@ class ConfigError(ValueError):
 class FederationConfig(FederationSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The settings of a federation, checked together by ``server.config.rules``."""
 
+    RULES: ClassVar = RULES
+
     def __post_init__(self) -> None:
-        for check in RULES:
+        for check in self.RULES:
             check(self)
 
 

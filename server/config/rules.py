@@ -64,7 +64,8 @@ def _check_words(config: FederationSettings) -> None:
     check_words(config.task, config.model, None if words is None else words.size)
 
 
-def _check_public_text(config: FederationSettings) -> None:
+def check_public_text(config: FederationSettings) -> None:
+    """Refuse a public text where there are no words, or no model that everyone has."""
     if config.evaluation.public_text is None:
         return
     if config.vocabulary is None:
@@ -154,7 +155,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _check_personalisation,
     _check_words,
-    _check_public_text,
+    check_public_text,
     _check_attention,
     lambda config: check_screening(config.screening, config.privacy),
     _check_robust,

@@ -85,12 +85,11 @@ async def serve(
 ) -> None:
     """Serve until the operator drains the coordinator or a signal asks it to stop.
 
-    SIGTERM drains: the running round is finished first. SIGINT, or a second SIGTERM, stops at
-    once, which loses nothing either: the next start goes on with the round.
+    SIGTERM drains: the running round is finished first. SIGINT, or a second SIGTERM, stops at once;
+    the next start goes on with the round.
 
     Args:
-        failpoints: Armed in tests only.
-        noise_keys: Given in tests only, to repeat calibrated noise.
+        failpoints: Armed in tests only, as are ``noise_keys``, which repeat calibrated noise.
         on_ready: Called when all listeners are open.
 
     Raises:

@@ -14,7 +14,7 @@ from privacy.identities.certificates import CertifiedKey, read_certificate
 from privacy.noise.secure_gaussian import NoiseKeys
 from server.aggregation.screening import Screen
 from server.aggregation.screening_settings import typical_norm_after
-from server.closing.close import Closed, close_round, noise_generator
+from server.closing.close import Closed, Closing, close_round, noise_generator
 from server.closing.summing import Contribution
 from server.config.federation import FederationConfig
 from server.devices.device_certificates import find_certificate
@@ -122,24 +122,26 @@ class RoundSum:
                 closed = close_round(
                     base,
                     chain(() if first is None else (first,), contributions),
-                    schema=download_schema(in_hand.plan),
-                    aggregation=self._config.aggregation,
-                    # The plan's, not the federation's: the clipping norm may have moved on.
-                    privacy=in_hand.plan.privacy,
-                    slot_count=order.slot_count,
-                    generator=noise_generator(self._config.seed, order.round_number),
-                    example_cap=self._config.training.example_cap,
-                    personalisation=self._method.half,
-                    round_number=order.round_number,
-                    noise_keys=self._noise_keys,
-                    spool_folder=self._inbox.folder,
-                    screen=screen,
-                    release_step=release_step(in_hand.plan.compression),
-                    earlier=earlier_parameters(
-                        self._releases,
-                        released_schema(in_hand.plan),
-                        order.round_number - 1,
-                        self._config.aggregation.look_back,
+                    Closing(
+                        schema=download_schema(in_hand.plan),
+                        aggregation=self._config.aggregation,
+                        # The plan's, not the federation's: the clipping norm may have moved on.
+                        privacy=in_hand.plan.privacy,
+                        slot_count=order.slot_count,
+                        generator=noise_generator(self._config.seed, order.round_number),
+                        example_cap=self._config.training.example_cap,
+                        personalisation=self._method.half,
+                        round_number=order.round_number,
+                        noise_keys=self._noise_keys,
+                        spool_folder=self._inbox.folder,
+                        screen=screen,
+                        release_step=release_step(in_hand.plan.compression),
+                        earlier=earlier_parameters(
+                            self._releases,
+                            released_schema(in_hand.plan),
+                            order.round_number - 1,
+                            self._config.aggregation.look_back,
+                        ),
                     ),
                 )
             finally:

@@ -18,7 +18,7 @@ from privacy.noise.secure_gaussian import KEY_BYTES
 from privacy.noise.settings import PrivacySettings
 from privacy.noise.tree import DerivedKeys
 from server.aggregation.settings import AggregationSettings
-from server.closing.close import close_round
+from server.closing.close import Closing, close_round
 from server.closing.summing import Contribution
 
 
@@ -48,13 +48,15 @@ class ClosingCoordinator:
         closed = close_round(
             torch.zeros(self.schema.element_count),
             (self._sent(contribution) for contribution in contributions),
-            schema=self.schema,
-            aggregation=self.aggregation,
-            privacy=self.privacy,
-            slot_count=self.slot_count,
-            generator=self.generator,
-            round_number=1,
-            noise_keys=fresh_keys(),
+            Closing(
+                schema=self.schema,
+                aggregation=self.aggregation,
+                privacy=self.privacy,
+                slot_count=self.slot_count,
+                generator=self.generator,
+                round_number=1,
+                noise_keys=fresh_keys(),
+            ),
         )
         return [closed.parameters]
 

@@ -19,7 +19,7 @@ from models.text.vocabulary import EOS
 from models.vector.schema import SENT, Schema
 from privacy.auditing.leakage import WordLeakage, word_leakage
 from privacy.auditing.scores import AuditError
-from server.closing.close import close_round
+from server.closing.close import Closing, close_round
 from server.closing.summing import Contribution
 from simulation.auditing.coordinator import fresh_keys
 from simulation.auditing.mechanism import slot_count_of
@@ -79,14 +79,16 @@ def round_leakage(
     closed = close_round(
         parameters,
         contributions,
-        schema=download_schema(plan),
-        aggregation=config.aggregation,
-        privacy=config.privacy,
-        slot_count=slot_count,
-        generator=torch.Generator().manual_seed(config.seed),
-        example_cap=config.training.example_cap,
-        round_number=round_number,
-        noise_keys=fresh_keys(),
+        Closing(
+            schema=download_schema(plan),
+            aggregation=config.aggregation,
+            privacy=config.privacy,
+            slot_count=slot_count,
+            generator=torch.Generator().manual_seed(config.seed),
+            example_cap=config.training.example_cap,
+            round_number=round_number,
+            noise_keys=fresh_keys(),
+        ),
     )
     change = part_of(closed.parameters - parameters, released_schema(plan), schema)
     streams = [population.clients[name] for name in names]

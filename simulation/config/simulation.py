@@ -13,13 +13,14 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
 from models.vector.schema import RELEASED
 from privacy.foundation.strict_decoding import decoded
 from server.config.federation import ConfigError, FederationConfig, settings_text
+from server.config.rules import RULES, check_public_text
 from simulation.config.attack import AttackSettings, check_attack
 from simulation.config.data import DataSettings
 from simulation.config.overrides import Override, with_setting
@@ -37,6 +38,9 @@ class SimulationConfig(FederationConfig, frozen=True, kw_only=True, forbid_unkno
         attack: Which clients attack, and how; absent for honest ones. No deployed federation knows
             it.
     """
+
+    # The text to follow a run by is the data set's own, and every task has figures.
+    RULES: ClassVar = tuple(rule for rule in RULES if rule is not check_public_text)
 
     data: DataSettings
     attack: AttackSettings | None = None
@@ -101,9 +105,6 @@ class SimulationConfig(FederationConfig, frozen=True, kw_only=True, forbid_unkno
                 "data.fine_tuning_epochs starts from the released model, and with method "
                 f'"{method}" that is no whole one; leave it out'
             )
-
-    def _check_public_text(self) -> None:
-        """Accept any task: what is scored here is the population's validation split."""
 
 
 # TOML tables hold values of any TOML type.

@@ -23,7 +23,7 @@ from models.plan.stages import next_stage, plan_of_round, stage_figures
 from models.settings.compression import release_step
 from privacy.noise.calibrated_settings import TreeNoise
 from server.aggregation.screening import Screen
-from server.closing.close import Closed, close_round, noise_generator
+from server.closing.close import Closed, Closing, close_round, noise_generator
 from server.closing.summing import Contribution
 from server.config.guarantee_rules import sampled_places
 from server.machine.answers import Close, Phase
@@ -154,12 +154,7 @@ class Federation:
         self._pool.use(plan)
 
     def go_back(self, parameters: Tensor, personalisation: bytes | None, plan: Plan) -> None:
-        """Take up an earlier release again, to measure it, when all rounds are over.
-
-        Args:
-            parameters: What was released, flat float32, shape ``(elements,)``.
-            personalisation: What the method's server half had learnt, as its file; None without.
-        """
+        """Take up an earlier release again, as ``Start`` has it, to measure it after all rounds."""
         self.parameters = parameters
         self.method = method_state_of(self._config, plan.growth_stage)
         self.method.restore(personalisation)
@@ -306,18 +301,22 @@ class Federation:
         return close_round(
             self.parameters,
             self._train(order, tally, screen),
-            schema=download_schema(self.plan),
-            aggregation=self._config.aggregation,
-            privacy=msgspec.structs.replace(self.plan.privacy, clipping_norm=self.clipping_norm),
-            slot_count=order.slot_count,
-            generator=noise_generator(self.plan.seed, order.round_number),
-            example_cap=self._config.training.example_cap,
-            personalisation=self.method.half,
-            round_number=order.round_number,
-            noise_keys=None if self._guard is None else self._guard.noise_keys,
-            screen=screen,
-            release_step=release_step(self.plan.compression),
-            earlier=earlier,
+            Closing(
+                schema=download_schema(self.plan),
+                aggregation=self._config.aggregation,
+                privacy=msgspec.structs.replace(
+                    self.plan.privacy, clipping_norm=self.clipping_norm
+                ),
+                slot_count=order.slot_count,
+                generator=noise_generator(self.plan.seed, order.round_number),
+                example_cap=self._config.training.example_cap,
+                personalisation=self.method.half,
+                round_number=order.round_number,
+                noise_keys=None if self._guard is None else self._guard.noise_keys,
+                screen=screen,
+                release_step=release_step(self.plan.compression),
+                earlier=earlier,
+            ),
         )
 
     def _train(self, order: Close, tally: Tally, screen: Screen) -> Iterator[Contribution]:

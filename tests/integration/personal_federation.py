@@ -12,7 +12,7 @@ from models.plan.plan import download_schema, released_schema
 from models.plan.stages import next_stage
 from models.settings.compression import release_step
 from models.vector.seeds import client_seed
-from server.closing.close import close_round
+from server.closing.close import Closing, close_round
 from server.closing.summing import Contribution
 from server.config.federation import FederationConfig
 from server.config.plans import make_plan
@@ -106,14 +106,16 @@ class Simulated:
         self._parameters = close_round(
             self._parameters,
             contributions,
-            schema=download_schema(self.plan),
-            aggregation=config.aggregation,
-            privacy=config.privacy,
-            slot_count=len(self._names),
-            generator=torch.Generator().manual_seed(seed),
-            example_cap=config.training.example_cap,
-            personalisation=self.method.half,
-            round_number=number,
-            release_step=release_step(config.compression),
+            Closing(
+                schema=download_schema(self.plan),
+                aggregation=config.aggregation,
+                privacy=config.privacy,
+                slot_count=len(self._names),
+                generator=torch.Generator().manual_seed(seed),
+                example_cap=config.training.example_cap,
+                personalisation=self.method.half,
+                round_number=number,
+                release_step=release_step(config.compression),
+            ),
         ).parameters
         self.digests.append(parameters_sha256(self._parameters))

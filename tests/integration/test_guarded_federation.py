@@ -30,7 +30,7 @@ from privacy.cli import main as privacy_main
 from privacy.clipping.clip import clip
 from protos import federation_pb2 as pb
 from server.cli import main
-from server.closing.close import close_round
+from server.closing.close import Closing, close_round
 from server.closing.summing import Contribution
 from server.config.federation import read_config
 from server.config.plans import make_plan
@@ -201,13 +201,15 @@ def test_a_tree_goes_on_with_the_noise_that_it_began_with(guarded: Make) -> None
                 Contribution(slot, torch.from_numpy(device.made_up(config, number)), 1)
                 for slot, device in enumerate(sorted(devices, key=lambda device: device.name))
             ],
-            schema=schema_of(config.model),
-            aggregation=config.aggregation,
-            privacy=config.privacy,
-            slot_count=2,
-            generator=torch.Generator(),
-            round_number=number,
-            noise_keys=keys,
+            Closing(
+                schema=schema_of(config.model),
+                aggregation=config.aggregation,
+                privacy=config.privacy,
+                slot_count=2,
+                generator=torch.Generator(),
+                round_number=number,
+                noise_keys=keys,
+            ),
         ).parameters
     latest = read_release(federation.folder.releases / "latest")
     assert torch.equal(torch.tensor(latest.parameters), parameters)

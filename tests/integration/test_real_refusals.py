@@ -17,7 +17,7 @@ from models.networks.flat_parameters import initial_parameters
 from models.settings.model import schema_of
 from protos import federation_pb2 as pb
 from protos import federation_pb2_grpc as pb_grpc
-from server.closing.close import close_round
+from server.closing.close import Closing, close_round
 from server.closing.summing import Contribution
 from server.config.plans import make_plan
 from tests.integration.conftest import Make, MakeDevices
@@ -193,11 +193,13 @@ def expected_perplexity(
     closed = close_round(
         parameters,
         [Contribution(0, result.update, result.example_count)],
-        schema=schema_of(config.model),
-        aggregation=config.aggregation,
-        privacy=config.privacy,
-        slot_count=1,
-        generator=torch.Generator(),
+        Closing(
+            schema=schema_of(config.model),
+            aggregation=config.aggregation,
+            privacy=config.privacy,
+            slot_count=1,
+            generator=torch.Generator(),
+        ),
     )
     held_out = texts[1].held_out_examples(words)
     counts = evaluate_users(plan, closed.parameters, [held_out], device=torch.device("cpu"))

@@ -11,7 +11,7 @@ import torch
 from models.networks.flat_parameters import initial_parameters
 from models.settings.model import schema_of
 from models.vector.codec import decode
-from server.closing.close import close_round
+from server.closing.close import Closing, close_round
 from server.closing.summing import Contribution
 from tests.integration.conftest import Make
 from tests.integration.device import code_of, next_lease, wait_finished
@@ -108,10 +108,12 @@ def expected_digest(federation: Federation, names: list[str], rounds: int) -> st
         parameters = close_round(
             parameters,
             contributions,
-            schema=schema,
-            aggregation=config.aggregation,
-            privacy=config.privacy,
-            slot_count=len(names),
-            generator=torch.Generator(),
+            Closing(
+                schema=schema,
+                aggregation=config.aggregation,
+                privacy=config.privacy,
+                slot_count=len(names),
+                generator=torch.Generator(),
+            ),
         ).parameters
     return hashlib.sha256(parameters.numpy().data).hexdigest()

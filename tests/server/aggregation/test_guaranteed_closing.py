@@ -20,7 +20,7 @@ from server.aggregation.settings import (
     LiteralSettings,
     MeanSettings,
 )
-from server.closing.close import Closed, close_round
+from server.closing.close import Closed, Closing, close_round
 from server.closing.summing import Contribution
 from server.personalisation.hypernetwork import HypernetworkHalf
 
@@ -56,13 +56,15 @@ def close(
     return close_round(
         torch.zeros(SIZE) if parameters is None else parameters,
         (Contribution(slot, update, 1) for slot, update in enumerate(updates)),
-        schema=schema,
-        aggregation=aggregation,
-        privacy=privacy,
-        slot_count=slot_count,
-        generator=torch.Generator(),
-        round_number=round_number,
-        noise_keys=keys,
+        Closing(
+            schema=schema,
+            aggregation=aggregation,
+            privacy=privacy,
+            slot_count=slot_count,
+            generator=torch.Generator(),
+            round_number=round_number,
+            noise_keys=keys,
+        ),
     )
 
 
@@ -201,14 +203,16 @@ def teach(updates: list[Tensor], *, schema: Schema = GENERATING) -> tuple[Closed
     closed = close_round(
         torch.zeros(schema.with_roles(Role.SHARED).element_count),
         (Contribution(slot, update, 1, f"c{slot}") for slot, update in enumerate(updates)),
-        schema=schema,
-        aggregation=EQUAL,
-        privacy=CENTRAL,
-        slot_count=10,
-        generator=torch.Generator(),
-        personalisation=half,
-        round_number=1,
-        noise_keys=KEYS,
+        Closing(
+            schema=schema,
+            aggregation=EQUAL,
+            privacy=CENTRAL,
+            slot_count=10,
+            generator=torch.Generator(),
+            personalisation=half,
+            round_number=1,
+            noise_keys=KEYS,
+        ),
     )
     return closed, half.state()["phi"] - before
 
@@ -256,13 +260,17 @@ def test_a_hypernetwork_without_a_bound_on_one_client_is_refused() -> None:
         close_round(
             torch.zeros(SIZE),
             [],
-            schema=GENERATING,
-            aggregation=EQUAL,
-            privacy=CENTRAL,
-            slot_count=10,
-            generator=torch.Generator(),
-            personalisation=hypernetwork(msgspec.structs.replace(TINY, client_gradient_norm=None)),
-            round_number=1,
+            Closing(
+                schema=GENERATING,
+                aggregation=EQUAL,
+                privacy=CENTRAL,
+                slot_count=10,
+                generator=torch.Generator(),
+                personalisation=hypernetwork(
+                    msgspec.structs.replace(TINY, client_gradient_norm=None)
+                ),
+                round_number=1,
+            ),
         )
 
 

@@ -20,7 +20,7 @@ from server.aggregation.screening_settings import (
     typical_norm_after,
 )
 from server.aggregation.settings import AggregationSettings, AttentiveSettings, MeanSettings
-from server.closing.close import Closed, close_round
+from server.closing.close import Closed, Closing, close_round
 from server.closing.summing import Contribution
 from tests.server.closing.test_close import _Recorder
 
@@ -54,12 +54,14 @@ def close(
     return close_round(
         torch.zeros(1),
         contributions,
-        schema=LINE,
-        aggregation=aggregation,
-        privacy=NoNoise(clipping_norm=clipping_norm),
-        slot_count=slot_count or len(values),
-        generator=torch.Generator(),
-        screen=screen,
+        Closing(
+            schema=LINE,
+            aggregation=aggregation,
+            privacy=NoNoise(clipping_norm=clipping_norm),
+            slot_count=slot_count or len(values),
+            generator=torch.Generator(),
+            screen=screen,
+        ),
     )
 
 
@@ -221,13 +223,15 @@ def test_generated_tensors_that_are_not_finite_keep_the_shared_ones_out_too() ->
         close_round(
             torch.zeros(1),
             [Contribution(0, torch.tensor([1.0, math.nan]), 1, "device-0001")],
-            schema=SHARED_AND_MADE,
-            aggregation=EQUAL,
-            privacy=NoNoise(),
-            slot_count=1,
-            generator=torch.Generator(),
-            personalisation=method,
-            screen=screen,
+            Closing(
+                schema=SHARED_AND_MADE,
+                aggregation=EQUAL,
+                privacy=NoNoise(),
+                slot_count=1,
+                generator=torch.Generator(),
+                personalisation=method,
+                screen=screen,
+            ),
         )
 
     assert screen.counts == {"not_finite": 1}
@@ -254,13 +258,15 @@ def test_generated_tensors_are_screened_as_a_part_of_the_update(
             Contribution(0, torch.tensor([0.3, 0.4]), 1, "ada"),
             Contribution(1, torch.tensor([0.3, 1e9]), 1, "ben"),
         ],
-        schema=SHARED_AND_MADE,
-        aggregation=EQUAL,
-        privacy=NoNoise(clipping_norm=clipping_norm),
-        slot_count=2,
-        generator=torch.Generator(),
-        personalisation=method,
-        screen=screen,
+        Closing(
+            schema=SHARED_AND_MADE,
+            aggregation=EQUAL,
+            privacy=NoNoise(clipping_norm=clipping_norm),
+            slot_count=2,
+            generator=torch.Generator(),
+            personalisation=method,
+            screen=screen,
+        ),
     )
 
     assert closed.screened == {reason: 1}

@@ -19,7 +19,7 @@ from server.aggregation.settings import (
     LiteralSettings,
     MeanSettings,
 )
-from server.closing.close import Closed, close_round
+from server.closing.close import Closed, Closing, close_round
 from server.closing.summing import Contribution
 from server.personalisation.method import ServerHalf
 from server.personalisation.round_terms import AddNoise, RoundTerms
@@ -57,13 +57,15 @@ def close(
     return close_round(
         filled(1.0) if parameters is None else parameters,
         contributions,
-        schema=schema,
-        aggregation=aggregation,
-        privacy=NoNoise() if privacy is None else privacy,
-        slot_count=slot_count,
-        generator=torch.Generator().manual_seed(seed),
-        example_cap=example_cap,
-        personalisation=personalisation,
+        Closing(
+            schema=schema,
+            aggregation=aggregation,
+            privacy=NoNoise() if privacy is None else privacy,
+            slot_count=slot_count,
+            generator=torch.Generator().manual_seed(seed),
+            example_cap=example_cap,
+            personalisation=personalisation,
+        ),
     )
 
 
@@ -228,11 +230,13 @@ def test_one_update_at_a_time_is_alive() -> None:
     close_round(
         filled(0.0),
         contributions(),
-        schema=SCHEMA,
-        aggregation=EQUAL,
-        privacy=NoNoise(),
-        slot_count=7,
-        generator=torch.Generator(),
+        Closing(
+            schema=SCHEMA,
+            aggregation=EQUAL,
+            privacy=NoNoise(),
+            slot_count=7,
+            generator=torch.Generator(),
+        ),
     )
 
     assert len(made) == 7
@@ -248,11 +252,13 @@ def test_one_buffer_may_serve_every_contribution() -> None:
     closed = close_round(
         filled(0.0),
         contributions(),
-        schema=SCHEMA,
-        aggregation=EQUAL,
-        privacy=NoNoise(),
-        slot_count=4,
-        generator=torch.Generator(),
+        Closing(
+            schema=SCHEMA,
+            aggregation=EQUAL,
+            privacy=NoNoise(),
+            slot_count=4,
+            generator=torch.Generator(),
+        ),
     )
 
     assert_close(closed.parameters, filled(1.5))

@@ -16,7 +16,7 @@ from privacy.noise.calibrated_settings import CentralNoise
 from privacy.noise.secure_gaussian import NoiseKeys, SystemKeys
 from privacy.noise.settings import NoNoise, PaperServerNoise, PrivacySettings
 from server.aggregation.settings import AggregationSettings, AttentiveSettings, MeanSettings
-from server.closing.close import Closed, close_round
+from server.closing.close import Closed, Closing, close_round
 from server.closing.summing import Contribution
 from server.personalisation.round_terms import AddNoise, RoundTerms
 
@@ -41,13 +41,15 @@ def close(
     return close_round(
         torch.zeros(3),
         [Contribution(slot, torch.tensor(update), 1) for slot, update in enumerate(updates)],
-        schema=SCHEMA,
-        aggregation=aggregation,
-        privacy=privacy,
-        slot_count=slot_count,
-        generator=torch.Generator().manual_seed(seed),
-        round_number=1,
-        noise_keys=keys,
+        Closing(
+            schema=SCHEMA,
+            aggregation=aggregation,
+            privacy=privacy,
+            slot_count=slot_count,
+            generator=torch.Generator().manual_seed(seed),
+            round_number=1,
+            noise_keys=keys,
+        ),
     )
 
 
@@ -228,12 +230,14 @@ def test_clips_and_fits_go_with_the_shared_tensors_where_others_are_generated() 
     closed = close_round(
         torch.zeros(2),
         [Contribution(0, torch.tensor([6.0, 5.0, 6.0, 0.0]), 1, "device-0001")],
-        schema=schema,
-        aggregation=EQUAL,
-        privacy=settings,
-        slot_count=1,
-        generator=torch.Generator(),
-        personalisation=taker,
+        Closing(
+            schema=schema,
+            aggregation=EQUAL,
+            privacy=settings,
+            slot_count=1,
+            generator=torch.Generator(),
+            personalisation=taker,
+        ),
     )
 
     assert_close(closed.parameters, torch.tensor([3.0, 6.0]), rtol=2e-6, atol=0)

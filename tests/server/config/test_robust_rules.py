@@ -13,7 +13,7 @@ from server.aggregation.robust_settings import (
     RobustSettings,
     TrimmedAttentiveSettings,
 )
-from server.closing.close import close_round
+from server.closing.close import Closing, close_round
 from server.closing.summing import Contribution
 from server.config.federation import ConfigError, parse_config
 from server.config.robust_rules import check_robust
@@ -142,14 +142,16 @@ def test_what_is_frozen_says_nothing_of_where_the_model_goes() -> None:
     closed = close_round(
         torch.tensor([7.0, 7.0, 7.0, 2.0, 2.0]),
         [Contribution(slot, torch.tensor(move), 1) for slot, move in enumerate(moves)],
-        schema=schema,
-        aggregation=TrimmedAttentiveSettings(
-            trim_by="history", trim_share=0.4, attention_strength=0.0
+        Closing(
+            schema=schema,
+            aggregation=TrimmedAttentiveSettings(
+                trim_by="history", trim_share=0.4, attention_strength=0.0
+            ),
+            privacy=NoNoise(clipping_norm=100.0),
+            slot_count=3,
+            generator=torch.Generator(),
+            earlier=torch.tensor([0.0, 0.0, 0.0, 1.0, 2.0]),
         ),
-        privacy=NoNoise(clipping_norm=100.0),
-        slot_count=3,
-        generator=torch.Generator(),
-        earlier=torch.tensor([0.0, 0.0, 0.0, 1.0, 2.0]),
     )
 
     assert closed.parameters.tolist() == pytest.approx([7.0, 7.0, 7.0, 2.2, 7.0])
@@ -174,10 +176,12 @@ def _close(values: list[float], rule: RobustSettings, folder: Path | None = None
     return close_round(
         torch.ones(2),
         contributions,
-        schema=Schema((TensorSpec(name="only", shape=(2,), layer="only"),)),
-        aggregation=rule,
-        privacy=NoNoise(),
-        slot_count=3,
-        generator=torch.Generator(),
-        spool_folder=folder,
+        Closing(
+            schema=Schema((TensorSpec(name="only", shape=(2,), layer="only"),)),
+            aggregation=rule,
+            privacy=NoNoise(),
+            slot_count=3,
+            generator=torch.Generator(),
+            spool_folder=folder,
+        ),
     ).parameters

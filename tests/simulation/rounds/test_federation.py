@@ -10,7 +10,7 @@ from edge_client.training.local_round import LocalResult, LocalTrainer
 from models.networks.flat_parameters import initial_parameters
 from models.plan.plan import Plan
 from models.settings.model import schema_of
-from server.closing.close import close_round
+from server.closing.close import Closing, close_round
 from server.closing.summing import Contribution
 from server.config.plans import make_plan
 from simulation.config.simulation import SimulationConfig
@@ -56,11 +56,13 @@ def test_a_round_is_what_the_devices_and_the_coordinator_compute_one_by_one(
     closed = close_round(
         received,
         contributions,
-        schema=schema_of(plan.model),
-        aggregation=config.aggregation,
-        privacy=config.privacy,
-        slot_count=3,
-        generator=torch.Generator(),
+        Closing(
+            schema=schema_of(plan.model),
+            aggregation=config.aggregation,
+            privacy=config.privacy,
+            slot_count=3,
+            generator=torch.Generator(),
+        ),
     )
     assert torch.equal(federation.parameters, closed.parameters)
 

@@ -1,13 +1,14 @@
 """Simulated runs under a rule that looks back to earlier releases."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from torch import Tensor
 
-from server.closing.close import Closed, close_round
+from server.closing.close import Closed, Closing, close_round
+from server.closing.summing import Contribution
 from simulation.config.simulation import SimulationConfig
 from simulation.population.population import Population
 from simulation.rounds.federation import Federation
@@ -57,10 +58,11 @@ def test_each_round_looks_back_to_the_model_of_nine_rounds_before_its_own(
     started_from: list[list[float]] = []
     looked_back_to: list[list[float] | None] = []
 
-    def watched(parameters: Tensor, *args: Any, earlier: Tensor | None, **more: Any) -> Closed:
+    def watched(parameters: Tensor, sent: Iterable[Contribution], closing: Closing) -> Closed:
         started_from.append(parameters.tolist())
+        earlier = closing.earlier
         looked_back_to.append(None if earlier is None else earlier.tolist())
-        return close_round(parameters, *args, earlier=earlier, **more)
+        return close_round(parameters, sent, closing)
 
     monkeypatch.setattr("simulation.rounds.federation.close_round", watched)
     run_simulation(config, tables, population, tmp_path, RunOptions())
