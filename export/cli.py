@@ -1,6 +1,6 @@
 """Run ``sotto-export``: make bundles and personal files from a release, check and try them.
 
-What is typed goes nowhere but into the model, and comes out only as suggestions.
+Typed text goes nowhere but into the model, and comes out only as suggestions.
 """
 
 import argparse

@@ -20,8 +20,8 @@ def version_mismatch(theirs: int, *, us: str, them: str) -> str | None:
 
     Args:
         theirs: The other side's protocol version.
-        us: What to call this side, such as ``the coordinator``.
-        them: What to call the other side.
+        us: The name of this side, such as ``the coordinator``.
+        them: The name of the other side.
     """
     if theirs == PROTOCOL_VERSION:
         return None

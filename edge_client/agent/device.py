@@ -1,4 +1,4 @@
-"""What one device is to its agent: its folder, its data, what its owner accepts and who trains."""
+"""One device, as its agent sees it: its folder, its data, what its owner accepts and who trains."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,7 @@ class Device:
         client_name: Name given at enrolment.
         data: The device's own data.
         compute: ``auto``, ``cpu`` or ``cuda``.
-        floor: What the owner accepts.
+        floor: The least that the owner accepts.
         trainer: Does the work.
         traffic: Counts the day's bytes.
         passphrase: Opens the key files; None where they are not encrypted.

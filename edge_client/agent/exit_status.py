@@ -1,4 +1,4 @@
-"""What ``sotto-client run --once`` tells whoever started it, and why a lease was not served.
+"""The exit status of ``sotto-client run --once``, and why a lease was not served.
 
 A device manager sees an exit status and one line; each status stands for one thing that it can do.
 """

@@ -150,7 +150,7 @@ class _SealedModel:
     Attributes:
         shared: Everyone's part.
         generated: The part generated for this device alone; None where there is none.
-        hypernetwork: What an embedding is fitted with; None under any other plan.
+        hypernetwork: The hypernetwork that an embedding is fitted with; None under any other plan.
         held_sha256: The release that everyone's part leads from; None where it is whole.
     """
 

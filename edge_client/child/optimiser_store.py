@@ -54,7 +54,7 @@ def write_optimiser_state(path: Path, state: OptimiserState, *, flush: bool = Tr
 def load_state(folder: Path, plan: Plan) -> OptimiserState | None:
     """Return what the last round left, or None if it left nothing that can be read.
 
-    What a round of an earlier stage of growth left is given its new layers.
+    State that a round of an earlier stage of growth left is given its new layers.
     """
     for staged in (plan, *earlier_stages(plan)):
         try:

@@ -59,7 +59,8 @@ class OwnText:
             data: A JSONL file (`edge_client.owner.typed_text`), to which the limits apply; or,
             whole, a
                 folder of text files, a text file, or a gzipped JSONL file.
-            limits: What the owner keeps; text outside them is removed from the JSONL file.
+            limits: The limits that the owner sets; text outside them is removed from the JSONL
+                file.
             now: Seconds since 1970 UTC.
             each_alone: Whether words are held out sentence by sentence, each for what it says, so
                 that one more or less changes nothing about the others.

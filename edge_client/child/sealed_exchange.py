@@ -1,8 +1,8 @@
 """Open what a lease's device received, and seal what it sends back.
 
 A device starts from everyone's parameters and, where the plan's personalisation generates some,
-from its own part, which is sealed for it alone and bound to its lease. What it sends back is bound
-to both. Runs in the training process: nothing opened ever leaves it.
+from its own part, which is sealed for it alone and bound to its lease. The update is bound to both.
+Runs in the training process: nothing opened ever leaves it.
 """
 
 import time
@@ -131,7 +131,7 @@ class SealedExchange:
         Args:
             base_sha256: Digest of what it was trained from.
             update: Flat float32 in the order of ``models.plan.plan.upload_schema``.
-            payload: What is sealed, where the plan compresses updates; else the update as it is.
+            payload: The payload, where the plan compresses updates; else the update as it is.
 
         Raises:
             CodecError: If the update does not fit, or is not finite.

@@ -1,4 +1,4 @@
-"""What every data set for character models loads into: each user's whole text, oldest first."""
+"""The form of every data set for character models: each user's whole text, oldest first."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ class CharacterText:
 
     Attributes:
         texts: Text of each user, in the order it was said or typed.
-        notes: What was left out and why, one line each.
+        notes: Things left out and why, one line each.
     """
 
     texts: Mapping[str, str]

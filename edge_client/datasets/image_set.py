@@ -1,4 +1,4 @@
-"""What every image data set loads into: labelled images to train on and to test on.
+"""The form of every image data set: labelled images to train on and to test on.
 
 A data set is one file with a ``load`` function and one line in `edge_client.datasets.registry`.
 """
@@ -21,8 +21,8 @@ class CoarseLabels:
     """The coarser class of every image, where a data set has two levels.
 
     Attributes:
-        train: Of the training images, int64, shape ``(images,)``.
-        test: Of the test images, int64, shape ``(images,)``.
+        train: Those of the training images, int64, shape ``(images,)``.
+        test: Those of the test images, int64, shape ``(images,)``.
         names: Coarse classes in order of their numbers.
     """
 
@@ -40,7 +40,7 @@ class ImageSet:
         test: Images that are scored and never trained on.
         class_names: Classes in order of their numbers.
         coarse: Coarser classes; None where there is one level.
-        notes: What a reader of figures must know, one line each.
+        notes: Notes that a reader of figures must know, one line each.
     """
 
     train: LabelledImages

@@ -136,7 +136,7 @@ def load_speech(
     Args:
         name: A key of `SPEECH_SETS`.
         path: As for `load_dataset`; not needed by ``espeak``.
-        text_settings: What happens to signs without a reading.
+        text_settings: The treatment of signs without a reading.
 
     Raises:
         DatasetError: If the name is unknown or the set cannot be loaded.

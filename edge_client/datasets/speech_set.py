@@ -1,4 +1,4 @@
-"""What every speech data set loads into: clips with the words that are said in them, by speaker.
+"""The form of every speech data set: clips with the words that are said in them, by speaker.
 
 A data set is one file with a ``load`` function that lists its recordings, and one line in
 `edge_client.datasets.registry`. Sound stays on disk until a clip is read.
@@ -30,7 +30,7 @@ class Recording:
 
     Attributes:
         name: Unique in the set.
-        speaker: Who speaks.
+        speaker: The speaker.
         written: The words, as they are written.
         sound: Where the sound is.
         is_test: Whether the set's publishers keep it for testing.
@@ -49,7 +49,7 @@ class Clip:
 
     Attributes:
         name: Unique in the set.
-        speaker: Who speaks.
+        speaker: The speaker.
         text: The words as a voice reads them (`models.text.spoken_text`).
         sound: Where the sound is.
     """
@@ -68,7 +68,7 @@ class SpeechSet:
         clips: Clips to train on, in the set's order; where ``test`` is empty, also to hold out
             from (`simulation.population.deal_speech.hold_out`).
         test: Clips that the set's publishers keep for testing; often none.
-        notes: What a reader of figures must know, one line each.
+        notes: Notes that a reader of figures must know, one line each.
     """
 
     clips: tuple[Clip, ...]

@@ -1,4 +1,4 @@
-"""What every text data set loads into: sentences by user, in three parts that never mix.
+"""The form of every text data set: sentences by user, in three parts that never mix.
 
 A data set is one file with a ``load`` function and one line in `edge_client.datasets.registry`.
 """
@@ -33,7 +33,7 @@ class FederatedText:
         test: Sentences scored once, at the end.
         has_users: Whether the users are persons, roles or topics; a set without them can only be
             dealt at random.
-        notes: What was left out and why, one line each, for the run's report.
+        notes: Things left out and why, one line each, for the run's report.
     """
 
     train: UserText

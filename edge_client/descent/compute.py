@@ -43,7 +43,7 @@ def prepare_compute(
         device: ``auto``, ``cpu`` or ``cuda``.
         threads: Threads of one operation; None leaves torch's choice. A run is repeatable to the
             bit with one.
-        model: What is trained; None prepares for one without attention.
+        model: The model that is trained; None prepares for one without attention.
 
     Raises:
         ComputeError: If the device is not one of these, or not there.

@@ -59,7 +59,7 @@ class Descent:
 
         Args:
             epochs: How many; all of the plan's if absent.
-            objective: What is minimised; the task's loss if absent.
+            objective: The objective that is minimised; the task's loss if absent.
             only: Names of the parameters that are trained; all if absent.
             steps_per_batch: Steps on each batch, each from the state the batch began with.
             before_step: Called when a step's gradients are there; may change them.

@@ -1,4 +1,4 @@
-"""What a device minimises while it trains: the task's loss, or a personalisation method's own.
+"""The objective of local training: the task's loss, or a personalisation method's own.
 
 A method whose loss is its own has a ``LocalObjective``; the training loop
 (``edge_client.descent.descent``) never asks which one it is.
@@ -35,7 +35,7 @@ class LocalObjective(Protocol):
         Args:
             network: Being trained.
             batch: From ``batches``.
-            state: What the call for the batch before returned, or None.
+            state: The state that the call for the batch before returned, or None.
         """
         ...
 

@@ -1,6 +1,6 @@
 """Let an optimiser's state follow a model that gets more layers.
 
-What was learnt of old tensors stays; new ones have what a tensor has before its first step.
+The state of old tensors stays; new ones have what a tensor has before its first step.
 """
 
 import torch
@@ -18,8 +18,9 @@ def grow_optimiser_state(state: OptimiserState, plan: Plan) -> OptimiserState:
     """Return a state with places for the layers that the model has got since: zeros, no step yet.
 
     Args:
-        state: Of any stage of the plan's growth up to its own; its vectors' lengths tell which.
-        plan: What is trained now.
+        state: State of any stage of the plan's growth up to its own; its vectors' lengths tell
+            which.
+        plan: The tensors that are trained now.
     """
     after = _stepped_schema(plan)
     for staged in earlier_stages(plan):

@@ -63,8 +63,8 @@ class DeviceFolder:
         work: Files that are worthless after a restart.
         optimiser: Optimiser state, where plans keep it.
         word_lists: Public word lists that were fetched, by digest.
-        example_ledger: What example-level privacy has cost; never sent.
-        personal: What of the model is this person's alone; never sent.
+        example_ledger: The cost of example-level privacy so far; never sent.
+        personal: The person's own part of the model; never sent.
         held: The last release, where the next may come as what changed since.
     """
 

@@ -23,7 +23,7 @@ class KeptUpdate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         base_sha256: Digest of the parameters it starts from.
         message_id: Names the sealed update at the coordinator.
         example_count: Target tokens trained on; 0 under a guarantee and of an embedding.
-        kind: What is sealed: the update of a round, or the embedding that was fitted.
+        kind: The kind of message: the update of a round, or the embedding that was fitted.
     """
 
     lease_nonce: bytes

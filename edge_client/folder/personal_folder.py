@@ -3,8 +3,8 @@
 Training makes two things that belong together: an update to be sent, and the new personal state.
 The state waits, named after the sealed update, until the coordinator has acknowledged that update,
 and only then takes the old one's place, by one rename. From then on it counts, also if the round
-comes to nothing: the device is not told, and a simulation does the same. What a new device has
-fitted to itself counts at once. A crash at any moment leaves the old or the new one, never half.
+comes to nothing: the device is not told, and a simulation does the same. A fit that a new device
+made counts at once. A crash at any moment leaves the old or the new one, never half.
 
 No torch: the resting agent decides; the training process reads and writes
 (`edge_client.personalisation.state`).

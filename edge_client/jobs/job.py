@@ -1,4 +1,4 @@
-"""What the resting agent hands to the process that trains, and what it gets back.
+"""The jobs that the resting agent hands to the process that trains, and their outcomes.
 
 Jobs and results are JSON lines on the child's standard input and output. They hold paths, the
 plan and the lease; never text and never parameters. A passphrase goes this way too: other users of

@@ -26,9 +26,9 @@ class Finding:
     """One thing that was looked at.
 
     Attributes:
-        subject: What was looked at, a short stable name.
+        subject: The thing that was looked at, a short stable name.
         good: Whether it is as it must be.
-        text: What was found, and the remedy where it is not good.
+        text: The finding, and the remedy where it is not good.
     """
 
     subject: str

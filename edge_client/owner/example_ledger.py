@@ -28,7 +28,7 @@ class ExampleSpending(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     Attributes:
         events: Steps of DP-SGD so far, equal ones counted together.
         round_count: Rounds that they belong to.
-        epsilon: Of one example, over all of them; measured when the last one was added.
+        epsilon: That of one example, over all of them; measured when the last one was added.
         delta: That epsilon's.
     """
 

@@ -30,8 +30,8 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         largest_temperature_c: Highest temperature inside, in degrees Celsius; absent means any.
         window: Local time of day such as ``22:00-06:30``, end excluded, past midnight allowed;
             absent means all day.
-        unknown: What a sensor that does not know counts as: ``allow``, for machines such as
-            desktops that cannot tell whether they are idle, or ``wait``.
+        unknown: The answer that a sensor which does not know counts as: ``allow``, for machines
+            such as desktops that cannot tell whether they are idle, or ``wait``.
     """
 
     charging: bool = True
@@ -73,7 +73,7 @@ class Wait:
     """The device must not work now.
 
     Attributes:
-        reason: What is missing, for the owner.
+        reason: The missing condition, for the owner.
         seconds: When to ask again, at the latest.
     """
 

@@ -1,4 +1,4 @@
-"""What a device can find out about itself before it works for others.
+"""The facts that a device can find out about itself before it works for others.
 
 A sensor that cannot know says None, and the policy's rule for that decides: guessing "idle" on a
 phone in use, or "unmetered" on a phone contract, costs its owner.

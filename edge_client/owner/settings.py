@@ -43,7 +43,7 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     Attributes:
         policy: When the device may work.
-        text: What is kept of the device's own text.
+        text: The part of the device's own text that is kept.
         keep_warm_s: Seconds that the training process stays in memory after a round (about
             250 MB); 0 ends it at once.
     """

@@ -1,4 +1,4 @@
-"""What a person typed on this device, kept only as long as its owner says.
+"""Text that a person typed on this device, kept only as long as its owner says.
 
 A JSONL file, one text a line, oldest first: ``{"text": ..., "time": ..., "incognito": false}``. A
 keyboard on the device appends to it, through `LocalText.add` or by itself; training reads it. Age
@@ -56,7 +56,7 @@ class TypedText(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the file.
 
     Attributes:
-        text: What was typed.
+        text: The text.
         time: When, in seconds since 1970 UTC; a line without it is as old as the file's last
             change.
         incognito: Whether the field asked not to be learnt from.
@@ -72,7 +72,7 @@ class StoredText:
     """One text as it was read.
 
     Attributes:
-        text: What was typed.
+        text: The text.
         line: Its line in the file, by which `LocalText.delete` finds it again.
     """
 

@@ -1,11 +1,11 @@
 """Take up what a client kept when its model had fewer layers.
 
-A device that was away while the model grew has a state of an older stage. What it lacks is added
+A device that was away while the model grew has a state of an older stage. Missing tensors are added
 as everywhere else: personal tensors of new layers start as `models.networks.grown_layers` draws
 them, and what the method keeps beside the model as for a client that never trained.
 
-What compression lost of an update of another stage, or under a plan that no longer keeps it, is
-dropped, and said so: it is of no use to the model as it is now.
+The loss of compression of another stage, or under a plan that no longer keeps it, is dropped, and
+said so: it is of no use to the model as it is now.
 """
 
 import logging
@@ -41,7 +41,7 @@ def read_kept_state(path: Path, plan: Plan, layout: StateLayout) -> PersonalStat
 
     Args:
         path: Where it is kept.
-        plan: What is trained now.
+        plan: The tensors that are trained now.
 
     Raises:
         PersonalStateError: If the file is damaged, or of no stage of this model and method.

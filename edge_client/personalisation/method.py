@@ -31,12 +31,12 @@ class ClientRound:
     Attributes:
         descent: Trains the network on the client's examples. The network holds the received
             tensors and the client's personal ones.
-        optimiser: Of all the network's parameters; its state is the one that is kept where the
+        optimiser: One of all the network's parameters; its state is the one that is kept where the
             plan keeps it.
         schema: Every tensor of the model, with its role.
         received: The model as the client starts from it, personal tensors included: flat float32
             in the order of ``schema``, on the CPU; not to be changed.
-        extras: What the client kept beside the model, by name; not to be changed.
+        extras: The tensors that the client kept beside the model, by name; not to be changed.
     """
 
     descent: Descent
@@ -51,8 +51,8 @@ class Learnt(NamedTuple):
 
     Attributes:
         mean_loss: Mean training loss in nats.
-        extras: What the client keeps beside the model, by name, on the CPU; every one that
-            ``extra_tensors`` lists.
+        extras: The tensors that the client keeps beside the model, by name, on the CPU; every one
+            that ``extra_tensors`` lists.
     """
 
     mean_loss: float
@@ -67,8 +67,8 @@ class ClientScoring:
         network: Holds the client's model: shared, generated and personal tensors.
         task: The plan's.
         schema: Every tensor of the model, with its role.
-        extras: What the client keeps beside the model, by name; not to be changed.
-        examples: What is scored, of the task.
+        extras: The tensors that the client keeps beside the model, by name; not to be changed.
+        examples: The examples that are scored, of the task.
         training_examples: The client's own training examples; a method may look at them.
         training: The plan's.
         generator: Draws, for a method that predicts by sampling; the same for the same client

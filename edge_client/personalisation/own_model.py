@@ -123,7 +123,7 @@ def own_model(schema: Schema, extras: Mapping[str, Tensor]) -> Tensor:
 
     Args:
         schema: Every tensor of the model.
-        extras: What the client keeps beside the model that travels.
+        extras: The tensors that the client keeps beside the model that travels.
     """
     return torch.cat([extras[_PREFIX + spec.name].reshape(-1) for spec in schema.tensors])
 

@@ -26,7 +26,7 @@ def pull_towards(
         network: Being trained.
         anchor: Flat float32, shape ``(elements,)``, on the CPU; read anew at each call, so it may
             move.
-        strength: Of the pull, > 0.
+        strength: The strength of the pull, > 0.
     """
     device = next(network.parameters()).device
     flat = anchor.to(device)

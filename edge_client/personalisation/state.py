@@ -1,4 +1,4 @@
-"""What a client keeps to itself between rounds: its personal tensors, and what a method adds.
+"""A client's own state between rounds: its personal tensors, and what a method adds.
 
 What compressing its last update lost is kept with them, where the plan feeds it back: it counts
 under the same condition, that the update was acknowledged.
@@ -36,8 +36,9 @@ class PersonalState:
 
     Attributes:
         personal: The model's personal tensors, flat float32 in schema order.
-        extras: What the method keeps beside them, by name: float32, in their own shapes.
-        residual: What compression lost of the last update, flat float32 in the layout of what is
+        extras: The tensors that the method keeps beside them, by name: float32, in their own
+            shapes.
+        residual: The loss of compressing the last update, flat float32 in the layout of what is
             sent; None for nothing.
     """
 
@@ -52,8 +53,8 @@ class StateLayout:
 
     Attributes:
         personal: The model's personal tensors; there may be none.
-        extras: What the method keeps beside them; there may be none.
-        residual: What compression loses: as what is sent; empty where it is not kept.
+        extras: The tensors that the method keeps beside them; there may be none.
+        residual: The loss of compression: as what is sent; empty where it is not kept.
     """
 
     personal: Schema

@@ -74,10 +74,11 @@ class ClientNetwork:
         """Set every tensor to one client's.
 
         Args:
-            parameters: What was received, flat float32 in the layout of ``received``; not changed.
-            personal: What the client kept, in that of ``personal``; not changed. None before its
-                first round: then they are the personal part of the model that the run starts from,
-                so a device draws what a simulation draws, and all clients start alike.
+            parameters: The received parameters, flat float32 in the layout of ``received``; not
+                changed.
+            personal: The client's own, in that of ``personal``; not changed. None before its first
+                round: then they are the personal part of the model that the run starts from, so a
+                device draws what a simulation draws, and all clients start alike.
             into: Memory that ``update`` may be written to, in the layout of ``sent``.
 
         Raises:

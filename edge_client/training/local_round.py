@@ -43,19 +43,19 @@ class LocalResult:
     """The outcome of one client's round.
 
     Attributes:
-        update: What arrives of the client: trained minus received parameters, clipped, with the
+        update: The update as it arrives: trained minus received parameters, clipped, with the
             mode's client half applied, and rounded where the plan compresses it; flat float32 in
             the layout of ``models.plan.plan.upload_schema``.
         update_norm: L2 norm before clipping and noise; never sent.
         example_count: Target tokens in one pass over the client's examples, whatever
-            ``local_epochs`` says; with ``example_privacy`` the same for every client. Whoever
+            ``local_epochs`` says; with ``example_privacy`` the same for every client. A sender that
             tells it, or weighs by it, keeps to the plan's ``example_cap``.
         mean_loss: Mean of the local objective over every target of every pass, in nats; measured
             while training, and never sent. NaN where ``example_privacy`` drew no example.
         optimiser_state: To be given to the client's next round where the plan keeps it, else None.
-        personal: What the client keeps to itself until its next round; None where there is
-            nothing to keep.
-        payload: What travels; None where that is ``update`` as it is.
+        personal: The state that the client keeps to itself until its next round; None where there
+            is nothing to keep.
+        payload: The payload that travels; None where that is ``update`` as it is.
     """
 
     update: Tensor
@@ -73,7 +73,7 @@ class LocalTrainer:
     A client leaves nothing behind for the next: parameters, state and draws are set anew.
 
     Attributes:
-        layout: What a client's personal state holds.
+        layout: The layout of a client's personal state.
     """
 
     def __init__(
@@ -126,13 +126,13 @@ class LocalTrainer:
         """Train one client's round.
 
         Args:
-            parameters: What was received: flat float32 in the layout of
+            parameters: The received parameters: flat float32 in the layout of
                 ``models.plan.plan.download_schema``; not changed.
             examples: The client's examples; for ``next_word`` an int64 stream, ``(tokens,)``.
             round_number: Round, from 1.
-            optimiser_state: What this client's last round returned; read only where the plan
-                keeps it.
-            personal: What this client's last round returned; None before its first.
+            optimiser_state: The state that this client's last round returned; read only where the
+                plan keeps it.
+            personal: The state that this client's last round returned; None before its first.
             into: Memory that the update may be written to, in the layout of
                 ``models.plan.plan.upload_schema``; the result says where it lies.
             clipping_norm: This round's, where it changes from round to round and the plan has that
@@ -222,8 +222,8 @@ class LocalTrainer:
 
         Args:
             parameters: As in ``train``.
-            training_examples: What the client trains on; a method may look at them.
-            personal: What this client's last round returned; None before its first.
+            training_examples: The examples that the client trains on; a method may look at them.
+            personal: The state that this client's last round returned; None before its first.
             batch_size: Examples read side by side; changes the speed alone.
 
         Raises:
@@ -256,10 +256,10 @@ class LocalTrainer:
 
         Args:
             parameters: As in ``train``.
-            sentences: What the client typed, in words.
+            sentences: The client's text, in words.
             vocabulary: The words of the model's rows.
-            training_examples: What the client trains on; a method may look at them.
-            personal: What this client's last round returned; None before its first.
+            training_examples: The examples that the client trains on; a method may look at them.
+            personal: The state that this client's last round returned; None before its first.
 
         Raises:
             ValueError: If parameters, state or vocabulary do not fit the plan's model.

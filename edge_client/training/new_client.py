@@ -1,9 +1,10 @@
 """Fit a model to a client that took no part: what is its own is trained, everything else stays.
 
-Nothing is sent, and nobody else's model changes. What is fitted depends on the method: an embedding
-where a hypernetwork makes tensors, with the personal tensors beside it; else the personal tensors,
-or FedRoD's personal head, or a model of one's own; and every tensor where the method has nothing
-personal. A tree of Gaussian processes needs no fitting: it is made of the client's examples.
+Nothing is sent, and nobody else's model changes. The fitted part depends on the method: an
+embedding where a hypernetwork makes tensors, with the personal tensors beside it; else the personal
+tensors, or FedRoD's personal head, or a model of one's own; and every tensor where the method has
+nothing personal. A tree of Gaussian processes needs no fitting: it is made of the client's
+examples.
 
 An embedding starts at the best of several draws, as far as the client's own examples can tell, and
 descends batch by batch: its tensors are generated, take one step on the batch, and what that step
@@ -57,9 +58,9 @@ class Fitted:
     """A new client's model, as ``LocalTrainer.evaluate`` takes it.
 
     Attributes:
-        parameters: What a client receives, generated tensors included: flat float32 in the layout
-            of ``models.plan.plan.download_schema``.
-        personal: What the client keeps to itself; empty where the method keeps nothing.
+        parameters: The parameters that a client receives, generated tensors included: flat float32
+            in the layout of ``models.plan.plan.download_schema``.
+        personal: The tensors that the client keeps to itself; empty where the method keeps nothing.
     """
 
     parameters: Tensor
@@ -123,8 +124,7 @@ class NewClientFit:
         Args:
             released: Flat float32 in the layout of ``models.plan.plan.released_schema``; not
             changed. examples: The client's, to train on.
-            client_name: What the client's first embedding and the order of its examples follow
-                from.
+            client_name: The seed of the client's first embedding and of the order of its examples.
             settings: Epochs, and how the embedding starts and steps; everything else steps as in a
                 round.
             after_epoch: Called with the epoch's number, from 0 for the model before any fitting,

@@ -4,8 +4,8 @@ The order is the only one there is. Noise of the device's own is added to what w
 rounded, so compression is post-processing of what the noise hides; noise of the coordinator's is
 added after it has decoded the update and clipped it again.
 
-What compression loses is the device's to keep where the plan feeds it back. It is added to the next
-update before that is clipped, so no update ever reaches beyond the clip because of it.
+The loss of compression is the device's to keep where the plan feeds it back. It is added to the
+next update before that is clipped, so no update ever reaches beyond the clip because of it.
 
 References:
     [EF] Karimireddy et al., "Error Feedback Fixes SignSGD and other Gradient Compression Schemes",
@@ -33,11 +33,11 @@ class Outgoing:
     """One client's update as it leaves, with what is told beside it.
 
     Attributes:
-        update: What arrives, in the layout of ``models.plan.plan.upload_schema``: the update itself
-            where nothing changed it.
+        update: The update as it arrives, in the layout of ``models.plan.plan.upload_schema``: the
+            update itself where nothing changed it.
         norm: L2 norm of what was trained, with what was fed back, before clipping and noise.
-        payload: What travels; None where that is the update as it is.
-        residual: What compression lost, to be fed back; None where the plan does not ask for it.
+        payload: The payload that travels; None where that is the update as it is.
+        residual: The loss of compression, to be fed back; None where the plan does not ask for it.
     """
 
     update: Tensor
@@ -66,7 +66,7 @@ def outgoing_update(
         travels_as: The plan's ``models.compression.update_format.update_format``.
         round_number: Round, from 1.
         clipping_norm: This round's, where it changes from round to round; else the plan's.
-        residual: What compression lost of this client's last update that counted.
+        residual: The loss of compressing this client's last update that counted.
 
     Raises:
         UnusableUpdateError: If an element is NaN or infinite.

@@ -1,4 +1,4 @@
-"""What a coordinator's refusal means to a device: try again, start over, or stop.
+"""The meaning of a coordinator's refusal to a device: try again, start over, or stop.
 
 A refusal carries a stable code in the trailing metadata (`protos.refusals`). A failure without a
 code is the network's, and is tried again.

@@ -141,7 +141,7 @@ class Transport:
         """Write one sealed part of the model to ``target``, going on where the file ends.
 
         Args:
-            lease: Whose model.
+            lease: The client whose model it is.
             total_bytes: Its size, as the lease says.
             target: File to write.
             base_sha256: The release that it is to lead from; empty for a whole one.

@@ -47,9 +47,9 @@ class BundleOf(Generic[M]):
     """A bundle whose digests fit.
 
     Attributes:
-        manifest: What it is.
+        manifest: The manifest.
         files: Every file that the manifest pins.
-        signer: Who signed it; None if nobody did.
+        signer: The signer; None if nobody did.
     """
 
     manifest: M

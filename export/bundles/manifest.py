@@ -101,7 +101,7 @@ class BundleManifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_fie
     Attributes:
         format_version: Version of the struct and of the files beside it; 1 knew no personal part of
             a keyboard, no version before the present one what privacy was spent.
-        kind: What the bundle is.
+        kind: The kind of the bundle.
         files: Digest of every content file, by name.
         model: Settings of the model; its schema follows from them.
         schema_sha256: Hex digest of that schema.
@@ -110,12 +110,12 @@ class BundleManifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_fie
         run: Identifier of the run, 32 hex digits.
         round_number: Round whose release this is.
         metrics: Figures of the release, by name.
-        privacy: What training promised, and what it has spent.
+        privacy: The promise of training, and what it has spent.
         languages: BCP 47 tags of the words; empty if nobody said.
         opset: ONNX operator set of the graphs.
         parity: The comparison with torch at export.
-        personal: What the graphs take of each person; None of a model that is whole.
-        client: Whose whole model it is; None if it is everyone's.
+        personal: The tensors that the graphs take of each person; None of a model that is whole.
+        client: The person whose whole model it is; None if it is everyone's.
         precision: How the model's graphs store and multiply matrices.
         rounded_from: Hex digest of the float32 parameters that were rounded; None if none were.
         newest_version: Version that is written today; all before it are read.

@@ -1,4 +1,4 @@
-"""What every manifest of what is exported has in common: how it pins files, is written and read.
+"""The entries that all manifests have in common: how it pins files, is written and read.
 
 A manifest is JSON and is decoded strictly, its format version first. Everything else in a bundle or
 a file is believed only as far as its size and SHA-256 stand there.
@@ -50,7 +50,7 @@ def decode_versioned(
     Args:
         readable: Versions that can be read, rising.
         what: Name of the version, for the error.
-        older: What is too old where its version is, for the error.
+        older: The name of what is too old where its version is, for the error.
 
     Raises:
         BundleError: If the bytes are none of such a version; says which side is older.

@@ -59,7 +59,7 @@ def check_signature(
 
     Args:
         certificate: Certificate of the key, X.509 DER.
-        purpose: What must have been signed.
+        purpose: The thing that must have been signed.
         authority: The authority's certificate, DER; None leaves the certificate unchecked.
 
     Raises:

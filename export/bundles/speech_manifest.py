@@ -33,7 +33,7 @@ class VocoderPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         run: Identifier of the run that trained it, 32 hex digits.
         round_number: Round whose release it is.
         metrics: Figures of that release, by name.
-        privacy: What that training promised, and what it has spent.
+        privacy: The promise of that training, and what it has spent.
         parity: The comparison with torch at export.
     """
 
@@ -51,7 +51,7 @@ class SpeechManifest(BundleManifest, frozen=True, kw_only=True, forbid_unknown_f
 
     Attributes:
         growth_stage: Stage of a run that grows its layers; None without growth.
-        vocoder: What makes the sound; None where Griffin-Lim does.
+        vocoder: The vocoder that makes the sound; None where Griffin-Lim does.
     """
 
     newest_version: ClassVar[int] = 2

@@ -146,7 +146,7 @@ class GraphWriter:
         """Write a node with one output.
 
         Args:
-            named: What its value is called; None takes a name of its own.
+            named: The name of its value; None takes a name of its own.
         """
         return self.nodes(operator, *inputs, named=(named or self._fresh(operator),), **attributes)[
             0

@@ -89,7 +89,7 @@ def check_published(
     Args:
         schema: Every tensor of the model, with its role.
         run: Identifier of the run, 32 hex digits.
-        whose: Whose model it is to fit, for the error, such as ``the release's``.
+        whose: The model that it is to fit, for the error, such as ``the release's``.
 
     Raises:
         ExportError: If it is of another run, method or model, or does not hold its tensors.
@@ -122,8 +122,8 @@ def own_tensors(
     """Return all that is a person's own under a bundle, in schema order.
 
     Args:
-        published: What the person's device published, its signature checked.
-        generated: What the coordinator made for the person
+        published: The part that the person's device published, its signature checked.
+        generated: The tensors that the coordinator made for the person
 
     Raises:
         BundleError: If the bundle takes nothing of a person, or what was made is of another run,
@@ -202,7 +202,7 @@ def export_own(
 
     Args:
         bundle: Everyone's, its signature checked.
-        published: What the device published, its signature checked.
+        published: The part that the device published, its signature checked.
         target: New folder, or a ``.zip``, which is replaced in one step.
         generated: As for ``own_tensors``.
         resting: How the tensors are kept.

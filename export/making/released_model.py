@@ -1,7 +1,7 @@
 """Turn a release into a bundle, round a bundle to 8 bits, and check one: a path for every kind.
 
 A release's graphs are built and held against torch, and nothing is written before they agreed over
-shapes that nothing was built for. What a keyboard, a classifier and a voice have of their own is
+shapes that nothing was built for. The differences of a keyboard, a classifier and a voice are
 behind `BundleKind`.
 """
 
@@ -81,7 +81,8 @@ def export_bundle(
     Args:
         release: The release, as ``read_release`` gives it.
         target: New folder, or a ``.zip``, which is replaced in one step.
-        client: Whose model is to be whole in the bundle; None leaves out what is each person's own.
+        client: The person whose model is to be whole in the bundle; None leaves out what is each
+            person's own.
         precision: How the model's matrices are stored and multiplied.
         signed_with: The coordinator, to sign the bundle.
 

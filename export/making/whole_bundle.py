@@ -45,7 +45,7 @@ def export_whole(
 
     Args:
         bundle: Everyone's, float32, its signature checked.
-        published: What the person's device published, its signature checked.
+        published: The part that the person's device published, its signature checked.
         target: New folder, or a ``.zip``, which is replaced in one step.
         generated: As for ``export.making.person_of_device.own_tensors``.
 

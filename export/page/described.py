@@ -23,8 +23,9 @@ def describe(
     """Return what the page needs to know of one version.
 
     Args:
-        ranking: What ranks its words; says which are never suggested.
-        own_part: What `personal_file` makes of the person's own part; None if there is none.
+        ranking: The ranking of its words; says which are never suggested.
+        own_part: The description that `personal_file` makes of the person's own part; None if there
+            is none.
     """
     sha256 = None if own_part is None else hashlib.sha256(own_part).hexdigest()
     own = {"available": own_part is not None, "sha256": sha256}

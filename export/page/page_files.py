@@ -39,7 +39,7 @@ class PageFile:
 
     Attributes:
         content: Its bytes.
-        media_type: What they are.
+        media_type: The bytes.
         never_changes: Whether its name will always mean these bytes.
         compressed: The same by gzip; None where that was not made.
     """

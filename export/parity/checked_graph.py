@@ -141,7 +141,7 @@ def recover_held(
 ) -> Tensors:
     """Return the parameters that the graphs of a bundle hold, by state-dict name.
 
-    What is each person's own is not among them.
+    A person's own tensors are not among them.
 
     Raises:
         ExportError: If they are not, bit for bit, the stated ones.

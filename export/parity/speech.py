@@ -1,9 +1,9 @@
 """Hold the graphs of a voice and of a vocoder against torch, over shapes that no export saw.
 
 The decoder is fed the same drawn frames on both sides, step by step here and all at once in torch,
-and drops the same elements: a difference in one step is then no cause of one in the next. What is
-compared has no unit of its own before a voice is trained, so a difference is relative to the
-largest value if that is above 1.
+and drops the same elements: a difference in one step is then no cause of one in the next. The
+compared values have no unit of their own before a voice is trained, so a difference is relative to
+the largest value if that is above 1.
 """
 
 from collections.abc import Mapping

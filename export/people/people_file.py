@@ -1,7 +1,7 @@
 """Hold everybody's embedding and the hypernetwork in one signed file, and make people of them.
 
 Where the run's method generates a part of the model, 10,000 people are 10,000 short vectors and one
-network, not 10,000 files: a server makes a person's tensors when they are needed. Whoever has the
+network, not 10,000 files: a server makes a person's tensors when they are needed. The holder of the
 file can make everybody's, so it is as personal as all their files together, lies beside the bundle
 and never in it, and is written owner-only.
 """
@@ -42,7 +42,7 @@ class PeopleManifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_fie
 
     Attributes:
         format_version: Version of this struct and of the files beside it.
-        kind: What the file is.
+        kind: The kind of the file.
         run: Identifier of the run, 32 hex digits.
         round_number: Round whose release it was made from.
         method: Personalisation method.
@@ -70,12 +70,12 @@ class PeopleFile:
     """Everybody's file, its digests checked.
 
     Attributes:
-        manifest: What it is.
+        manifest: The manifest.
         rows: Each client's row of the embeddings, by name.
         embeddings: z_i by rows, float32, shape ``(clients, embedding_size)``.
         phi: The hypernetwork's own parameters, flat float32.
-        places: Of each input of the graph, where its elements lie in the generated vector.
-        signer: Who signed it; None if nobody did.
+        places: For each input of the graph, where its elements lie in the generated vector.
+        signer: The signer; None if nobody did.
     """
 
     manifest: PeopleManifest

@@ -26,7 +26,7 @@ def check_fits(made: MadeForBundle, bundle: BundleManifest, *, whose: str) -> No
     """Check a file against the bundle that it is to be used with.
 
     Args:
-        whose: What the file is, for the error, such as ``device-0001's file``.
+        whose: The name of the file, for the error, such as ``device-0001's file``.
 
     Raises:
         BundleError: If the bundle takes nothing of a person, or the file is of another run, method

@@ -59,8 +59,8 @@ class PersonalManifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_f
 
     Attributes:
         format_version: Version of this struct and of the adapter beside it.
-        kind: What the file is.
-        client: Whose it is.
+        kind: The kind of the file.
+        client: The person.
         origin: Where its tensors come from.
         run: Identifier of the run, 32 hex digits.
         round_number: Round whose release it was made with.
@@ -91,9 +91,9 @@ class PersonalFile:
     """A personal file whose digests fit.
 
     Attributes:
-        manifest: What it is.
+        manifest: The manifest.
         adapter: The adapter's bytes.
-        signer: Who signed it; None if nobody did.
+        signer: The signer; None if nobody did.
     """
 
     manifest: PersonalManifest
@@ -157,7 +157,7 @@ def load_file_of(client: str, source: Path, *, authority: bytes | None) -> Perso
     """Read a personal file that must be one person's: the check that keeps people apart.
 
     Args:
-        client: Whose it must be.
+        client: The person whose it must be.
         source: Folder or ``.zip``.
         authority: Certificate of the federation's authority, DER; see ``load_personal_file``.
 

@@ -1,8 +1,8 @@
 """Put one client's model together from a release: what everyone shares, and what is made for it.
 
 Only a model of which the coordinator knows every tensor can be made here: FedTP's and pFedHN's.
-What a method keeps on a device is added by `export.making.person_of_release`, if the device's owner
-published it.
+Tensors that a method keeps on a device are added by `export.making.person_of_release`, if the
+device's owner published them.
 """
 
 import msgspec

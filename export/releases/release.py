@@ -40,10 +40,10 @@ class Release:
     """A release whose digests fit.
 
     Attributes:
-        record: What is known of it.
-        plan: What the devices did.
+        record: The record.
+        plan: The plan of the devices.
         vocabulary: The word list of the model's rows; None for a model without words.
-        parameters: What everyone shares, flat float32 in schema order, shape ``(elements,)``,
+        parameters: The shared parameters, flat float32 in schema order, shape ``(elements,)``,
             read-only.
         signer: Who signed it; None for a simulation's.
         personalisation: What the method's server half had learnt, as its file; None without.

@@ -1,4 +1,4 @@
 """Suggestions by onnxruntime and numpy alone.
 
-Begin with ``word_graph``, then ``strip``. What a phone needs, and nothing more.
+Begin with ``word_graph``, then ``strip``. It is all that a phone needs.
 """

@@ -1,6 +1,6 @@
 """Fill the suggestion strip of a keyboard: three slots, the best word in the centre.
 
-What a person sees differs from what a model ranks: words stand in the person's case, blocked ones
+The strip shows other words than a model ranks first: words stand in the person's case, blocked ones
 are left out, the person's own come oftener, and what is typed can be kept as it is. That last, the
 verbatim slot, takes the left place only where words are too few to fill it, so it never costs a
 suggestion.
@@ -30,7 +30,7 @@ class Slot:
     """One place of the strip.
 
     Attributes:
-        text: What is shown, and typed when it is taken.
+        text: The text that is shown, and typed when it is taken.
         kind: ``word`` for a suggestion, ``verbatim`` for what is typed already.
     """
 

@@ -49,7 +49,7 @@ class Prediction:
         words: The k likeliest word ids, likeliest first, int64, shape ``(batch, k)``.
         log_probabilities: Theirs, in nats, shape ``(batch, k)``.
         distribution: Those of every word, in nats, shape ``(batch, vocab)``.
-        state: What to pass with the tokens that follow.
+        state: The state to pass with the tokens that follow.
     """
 
     words: NDArray[np.int64]
@@ -149,7 +149,7 @@ class NextWordGraph(PersonalGraph):
 
         Args:
             tokens: Word ids, int64, shape ``(batch, time)``, at least one of each.
-            state: What the step before gave, or ``fresh_state``.
+            state: The state that the step before gave, or ``fresh_state``.
             k: How many words to rank, in [1, vocab].
 
         Raises:

@@ -38,7 +38,7 @@ class WordIndex:
         """Return the rows of the likeliest words that begin so, likeliest first.
 
         Args:
-            begun: What is typed of the word, lower-case.
+            begun: The typed beginning of the word, lower-case.
             scores: One for each row, shape ``(vocab,)``; higher is likelier.
             count: How many rows at most.
         """

@@ -28,7 +28,7 @@ class SoundStream:
     """The sound of one sentence, followed.
 
     Attributes:
-        log_mels: What all sound so far is of, and what the next will be, shape ``(frames, mel)``.
+        log_mels: The spectrogram of all sound so far and of the next, shape ``(frames, mel)``.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class WholeSound:
     """The sound of a whole sentence at its end, by Griffin-Lim.
 
     Attributes:
-        log_mels: What the sound is of, shape ``(frames, mel)``; none before the end.
+        log_mels: The spectrogram of the sound, shape ``(frames, mel)``; none before the end.
     """
 
     def __init__(

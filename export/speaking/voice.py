@@ -62,8 +62,8 @@ class Said:
     """The way that a sentence went.
 
     Attributes:
-        text: What was read: characters of the voice's alphabet.
-        log_mels: What its sound is of, natural logarithms, shape ``(frames, mel)``.
+        text: The text that was read: characters of the voice's alphabet.
+        log_mels: The spectrogram of its sound, natural logarithms, shape ``(frames, mel)``.
         has_ended: Whether the voice stopped by itself; False if it was cut off.
     """
 

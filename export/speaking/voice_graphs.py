@@ -1,7 +1,7 @@
 """Run the graphs of a voice: onnxruntime and numpy, no torch (`export.faces.speech`).
 
-What a step leaves to the next one stays in onnxruntime's own memory: as numpy arrays the keys and
-values of all steps so far would be copied twice a step.
+The state that a step leaves to the next one stays in onnxruntime's own memory: as numpy arrays the
+keys and values of all steps so far would be copied twice a step.
 """
 
 import copy
@@ -57,7 +57,7 @@ class Made:
     Attributes:
         frames: Normalised log-mels, float32, shape ``(batch, frames of a step, mel)``.
         stop: Logits that they are the last, float32, shape ``(batch,)``.
-        past: What to pass to the step after it.
+        past: The state to pass to the step after it.
     """
 
     frames: NDArray[np.float32]
@@ -155,7 +155,7 @@ class VoiceGraphs:
             memory: From ``read``.
             past: From the step before, or ``fresh_past``.
             frame: Last frame of the step before, normalised, zeros at first, ``(batch, mel)``.
-            kept: What the pre-net's dropouts multiply with, shape ``(2, batch, prenet_size)``.
+            kept: The factors of the pre-net's dropouts, shape ``(2, batch, prenet_size)``.
 
         Raises:
             GraphError: If onnxruntime fails, as after the longest number of steps.

@@ -1,4 +1,4 @@
-"""What drives rounds, fits and evaluations, and gives each device its work.
+"""The drivers of rounds, fits and evaluations, which give each device its work.
 
 Begin with ``keeper``. Joins the state machine to store, devices and clock.
 """

@@ -32,7 +32,7 @@ class DeviceEvaluation:
     """The evaluation that is running, if one is.
 
     Attributes:
-        in_hand: What its devices get; None when none is running.
+        in_hand: The model and the plan that its devices get; None when none is running.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class DeviceEvaluation:
 
         Args:
             settings: How models are measured.
-            privacy: What hides a person.
+            privacy: The noise that hides a person.
         """
         self.in_hand: RoundInHand | None = None
         self._settings = settings

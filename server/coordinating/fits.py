@@ -34,7 +34,7 @@ class Fits:
     """The fits that are under way.
 
     Attributes:
-        in_hand: What the next device fits with; None where no fit can begin.
+        in_hand: The release that the next device fits with; None where no fit can begin.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Fits:
         A device that has fitted tensors keeps them itself: its fit ends, and nothing is kept here.
 
         Args:
-            request: What it sent; the same again is answered and changes nothing.
+            request: The message that it sent; the same again is answered and changes nothing.
 
         Raises:
             RefusedError: If there is no such fit, the embedding does not open or fit, or the device

@@ -1,4 +1,4 @@
-"""Who is enrolled, with which certificates, on which stream.
+"""The enrolled devices, with their certificates and streams.
 
 Begin with ``membership``. A revoked certificate is refused at the next call.
 """

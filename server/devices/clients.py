@@ -134,7 +134,7 @@ def eligible_clients(
 
     Args:
         round_number: Round, from 1.
-        min_separation: Who took part in round r can next take part in round r + this.
+        min_separation: A device that took part in round r can next take part in round r + this.
         max_participation: Most rounds in which one client takes part.
     """
     rested = or_(

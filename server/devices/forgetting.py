@@ -1,6 +1,6 @@
 """Forget a client: its certificates, its updates and what it reported.
 
-What stays is a name that says nothing, the count of rounds it took part in (the privacy budget
+There remain a name that says nothing, the count of rounds it took part in (the privacy budget
 counts the person, who may enrol again), and the released models: what a model has learnt cannot be
 taken back, which is what the noise modes with a guarantee are for.
 """

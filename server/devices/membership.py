@@ -1,9 +1,8 @@
 """Know who calls, let new devices in, and keep the keys that seal to them.
 
-Who a caller is follows from the certificate of its connection alone. The store is asked about it;
-an answer is trusted for a second, so that a call does not cost a query, and a withdrawal that
-another process wrote takes effect within that second. One that this process makes takes effect at
-once.
+The certificate of a connection alone tells the caller. The store is asked about it; an answer is
+trusted for a second, so that a call does not cost a query, and a withdrawal that another process
+wrote takes effect within that second. One that this process makes takes effect at once.
 """
 
 import hashlib

@@ -34,7 +34,7 @@ class RoundInHand:
     """One attempt of one round, as devices see it.
 
     Attributes:
-        plan: What devices do.
+        plan: The work of devices.
         round_number: Round, from 1.
         attempt: Attempt, from 0.
         base_sha256: Digest of the shared parameters that the round starts from.
@@ -43,9 +43,10 @@ class RoundInHand:
         downlink: The sealed shared parameters.
         moved: The same for a device that holds an earlier release, by that one's digest.
         coordinator: Certificates of the keys that signed them and that updates are sealed to.
-        generated: What is generated and sealed for each device alone; None where the method
-            generates nothing.
-        hypernetwork: What an embedding is fitted with; only under a plan of that kind.
+        generated: The parts that are generated and sealed for each device alone; None where the
+            method generates nothing.
+        hypernetwork: The hypernetwork that an embedding is fitted with; only under a plan of that
+            kind.
     """
 
     plan: Plan

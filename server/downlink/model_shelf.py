@@ -54,7 +54,7 @@ class ModelShelf:
     """The current model of one federation, as devices fetch it.
 
     Attributes:
-        guarantee: What the noise mode promises, in words.
+        guarantee: The promise of the noise mode, in words.
         travel: The personalisation method, and what travels under it.
     """
 
@@ -77,7 +77,7 @@ class ModelShelf:
             vocabulary: Its words; None for a task without words.
             identity: Signs models and releases.
             method: Is released with the model.
-            public_text: What models are evaluated on; None for nothing.
+            public_text: The text that models are evaluated on; None for nothing.
             on_stage: Called with a plan of each stage that the model comes to.
         """
         self.guarantee = config.privacy.guarantee
@@ -170,7 +170,7 @@ class ModelShelf:
     async def grow(self, round_number: int) -> None:
         """Give the current model the layers that a round starts with, if there are any.
 
-        What they are follows from the settings alone, so a restart comes to the same ones.
+        They follow from the settings alone, so a restart comes to the same ones.
 
         Args:
             round_number: The round that is to be opened, from 1.

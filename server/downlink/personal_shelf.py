@@ -1,8 +1,8 @@
 """Make what of the current model is for one device alone, and change what is known of a device.
 
-What the personalisation method has learnt lies in the newest release; what changes between two
-rounds (a device is forgotten, or has fitted its own embedding) changes it there, durably, before it
-is acknowledged. Whoever calls sees to it that no round is closed meanwhile.
+The state of the personalisation method lies in the newest release; what changes between two rounds
+(a device is forgotten, or has fitted its own embedding) changes it there, durably, before it is
+acknowledged. The caller sees to it that no round is closed meanwhile.
 """
 
 from functools import partial
@@ -62,7 +62,7 @@ class PersonalShelf:
 
     @property
     def fit_kind(self) -> PlanKind:
-        """What a device does that took part in no round, to get a model of its own."""
+        """The way in which a device that took part in no round gets a model of its own."""
         return fit_kind(self._config.personalisation)
 
     def has_embedding(self, client: str) -> bool:

@@ -1,6 +1,6 @@
 """Write a round's release to the disk while its model is sealed for the next round's devices.
 
-What takes time goes side by side: the parameters are hashed while the ledger's entry is made, and
+The slow steps go side by side: the parameters are hashed while the ledger's entry is made, and
 flushed while they are sealed and described. Nothing is recorded here: files that a crash leaves
 behind belong to no release.
 """
@@ -37,7 +37,7 @@ class Model:
         sha256: Their digest, 32 bytes.
         released_sha256: Digest of the release, 32 bytes; another one where they have grown since.
         growth_stage: Their stage; None where the model does not grow.
-        clipping_norm: Of the next round, where it follows the clients'; else None.
+        clipping_norm: That of the next round, where it follows the clients'; else None.
     """
 
     round_number: int
@@ -54,7 +54,7 @@ class Written:
 
     Attributes:
         new: The release, with its entry of the ledger.
-        record: What its files say.
+        record: The description in its files.
         model: It, as the next round's model.
         sealing: Ends in its sealed forms.
     """

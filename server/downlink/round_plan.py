@@ -28,7 +28,7 @@ def round_plan(
         run: Identifier of the run, 32 hex digits.
         vocabulary: Its words; None for a task without words.
         members: The cohort, or None for ``first-come``.
-        clipping_norm: Of this round, where it follows the clients'; None takes the settings'.
+        clipping_norm: That of this round, where it follows the clients'; None takes the settings'.
         growth_stage: Stage of the model; None where it does not grow.
     """
     # How many were drawn by secret coins is secret; the places are not.

@@ -1,4 +1,4 @@
-"""What the operator's commands do; composes a coordinator.
+"""The work of the operator's commands; composes a coordinator.
 
 Begin with ``running``. The only district that knows all others.
 """

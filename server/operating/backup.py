@@ -1,9 +1,9 @@
 """Put everything a coordinator needs to go on into one owner-only archive, and take it out again.
 
-The archive holds private keys: whoever has it is the coordinator. It is made while the
-coordinator runs: the store is copied first, by SQLite's own online backup, and of the releases
-only those that this copy knows. What changes meanwhile is at worst an acknowledged update whose
-file is gone, which expires with a reason at the next start.
+The archive holds private keys: whoever has it is the coordinator. It is made while the coordinator
+runs: the store is copied first, by SQLite's own online backup, and of the releases only those that
+this copy knows. At worst an update that is acknowledged meanwhile lacks its file, and expires with
+a reason at the next start.
 
 Restoring an old archive takes the run back to that round, with the devices and invites of then, so
 it starts paused. Later models were seen by devices and are made again: under modes ``central`` and
@@ -108,8 +108,9 @@ def create_backup(
 def restore_backup(archive: Path, root: ServerFolder) -> BackupManifest:
     """Unpack an archive into a new or empty folder, and pause the run in it.
 
-    Whoever was revoked or forgotten since is there again, so no round opens until the operator has
-    seen to it. ``noise.secret``, which archives of earlier versions hold, stays behind.
+    Devices that were revoked or forgotten since are there again, so no round opens until the
+    operator has seen to it. ``noise.secret``, which archives of earlier versions hold, stays
+    behind.
 
     Raises:
         BackupError: If the folder is not empty or the file is no archive of this version.

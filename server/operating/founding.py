@@ -45,7 +45,7 @@ def found(
         root: Where it goes; absent, or an empty folder.
         hostnames: Further names and addresses under which devices reach the coordinator; those
             of the settings and the loopback's are certified anyway.
-        source: What error messages call the settings: the name of the file they came from.
+        source: The name of the settings in error messages: the name of the file they came from.
 
     Raises:
         FoundingError: If the folder is not empty.

@@ -20,7 +20,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         phase: Where the round stands; ``stopped`` when nobody serves.
         round_number: Round that is open or comes next, from 1.
         is_paused: Whether no new round may open.
-        guarantee: What the noise mode promises, in words.
+        guarantee: The promise of the noise mode, in words.
         personalisation: The method, and what travels under it.
         growth: Stage and layers of a model that grows; empty for one that does not.
         shortage: Why no round can open with whoever is enrolled, and what would change that; empty

@@ -1,10 +1,10 @@
 """Take in a device's update: from the first chunk to the acknowledged commit.
 
-What comes in one stream is opened while it arrives, if there is memory to spare. A commit is
-verified (opened if it is not yet, checked against the schema, every element finite) and then made
-durable, both in threads, while the event loop serves others. Once begun it runs to its end even
-if the device goes away: a repeated commit joins the running one, or finds it done, and gets the
-same answer.
+An update that comes in one stream is opened while it arrives, if there is memory to spare. A commit
+is verified (opened if it is not yet, checked against the schema, every element finite) and then
+made durable, both in threads, while the event loop serves others. Once begun it runs to its end
+even if the device goes away: a repeated commit joins the running one, or finds it done, and gets
+the same answer.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Open an update while it arrives, so that a commit finds it open.
 
-What is opened is what goes to the file, from the same memory, and counts only once its commit has
-made that file durable. Whatever goes wrong here is left to the commit, which opens the file and
+The opened bytes are those that go to the file, from the same memory, and count only once the commit
+has made that file durable. Whatever goes wrong here is left to the commit, which opens the file and
 says what is wrong with it.
 """
 

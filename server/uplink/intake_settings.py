@@ -10,7 +10,7 @@ def intake_settings(config: FederationConfig, growth_stage: int | None = None) -
     """Return how a round measures updates, so that none is acknowledged which its close refuses.
 
     Args:
-        growth_stage: Of the round's model; None where it does not grow.
+        growth_stage: That of the round's model; None where it does not grow.
     """
     schema = config.schema_at(growth_stage).with_roles(*SENT)
     return IntakeSettings(

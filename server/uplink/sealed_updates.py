@@ -40,7 +40,7 @@ class SealedUpdate:
 
     Attributes:
         path: The file.
-        context: What it must belong to.
+        context: The context that it must belong to.
         message_id: Identifier it must have, 16 bytes.
         senders: Signing keys of the device, any of which may have signed it: after a renewal the
             one before is still good for what was under way.

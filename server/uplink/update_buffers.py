@@ -32,7 +32,8 @@ class UpdateBuffer:
     Attributes:
         memory: Writable bytes.
         payload_bytes: How much of it is used by what was opened into it.
-        holds: What was opened into it, whole and verified; None while it is being filled.
+        holds: The update that was opened into it, whole and verified; None while it is being
+            filled.
         attempt: The attempt at a round which that belongs to.
         signing_sha256: Certificate that it was signed with.
     """

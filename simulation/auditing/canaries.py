@@ -175,7 +175,7 @@ def run_canaries(
     """Run rounds of canaries, or go on after those that were run.
 
     Args:
-        canaries: Who takes part, each by a fair coin a round.
+        canaries: The places of those who take part, each by a fair coin a round.
         round_count: Rounds in all.
         seed: Seed of the coins, apart from every seed of the coordinator.
         before: Rounds of the same audit that were run before.

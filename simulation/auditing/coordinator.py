@@ -1,4 +1,4 @@
-"""What an audit sends its canaries to: the coordinator's own close, or one device in mode local.
+"""The receiver of an audit's canaries: the coordinator's own close, or one device in mode local.
 
 Nothing here imitates a mechanism: clipping, weighing and noise are those of a run.
 """

@@ -1,4 +1,4 @@
-"""What an audit does unless it is told otherwise. No torch, since ``--help`` names it too."""
+"""The defaults of an audit. No torch, since ``--help`` names it too."""
 
 from typing import Literal
 

@@ -38,8 +38,9 @@ class MechanismAudit(Judgement, frozen=True, kw_only=True):
     """The evidence of canaries about one mechanism.
 
     Attributes:
-        guarantee: What the noise mode promises, in words.
-        neighbours: What canaries differ in: ``zero-out``, ``replace-one`` or any two data sets.
+        guarantee: The promise of the noise mode, in words.
+        neighbours: The difference between canaries: ``zero-out``, ``replace-one`` or any two data
+            sets.
         republished: Rounds of which an observer got more than one version.
     """
 
@@ -53,7 +54,7 @@ class Subject(NamedTuple):
 
     Attributes:
         coordinator: Where canaries are sent.
-        canaries: Who they are.
+        canaries: The canaries.
         privacy: Clip and noise.
     """
 
@@ -125,7 +126,7 @@ def claimed_multiplier(privacy: PrivacySettings) -> float | None:
 def rounds_needed(privacy: PrivacySettings, canary_count: int, *, precision: float) -> int:
     """Return how many rounds give the estimate this relative standard error.
 
-    Of n scores, half of either kind, the estimate's relative variance is 4 z²/n + 1/2n.
+    With n scores, half of either kind, the estimate's relative variance is 4 z²/n + 1/2n.
 
     Raises:
         AuditError: If the precision is not in (0, 0.1].

@@ -1,8 +1,8 @@
 """Plant secrets in clients' text, train, and measure how exposed they are in the released model.
 
 A secret is a sentence that says nothing: some common words that are the same in all, then words
-drawn at random. References are drawn alike and never planted. What counts is the model's loss on
-the drawn words; see ``privacy.auditing.exposure``.
+drawn at random. References are drawn alike and never planted. The model's loss on the drawn words
+counts; see ``privacy.auditing.exposure``.
 """
 
 from dataclasses import replace

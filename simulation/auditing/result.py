@@ -1,4 +1,4 @@
-"""What an audit comes to: written as ``audit.json``, shown on its page, printed by its command."""
+"""The outcome of an audit: written as ``audit.json``, shown on its page, printed by its command."""
 
 import msgspec
 
@@ -29,7 +29,7 @@ class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: Preset or file.
-        guarantee: What the noise mode promises, in words.
+        guarantee: The promise of the noise mode, in words.
         canaries: The mechanism; None where not asked for.
         leakage: One round; None where not asked for.
         secrets: The trained model; None where not asked for.

@@ -17,7 +17,7 @@ class RoundsFile:
 
         Args:
             path: Where scores lie, with the ending ``.npz``.
-            described: What is audited, in full; other scores are not taken up.
+            described: The audit, in full; other scores are not taken up.
         """
         self._path = path
         self._described = described

@@ -36,8 +36,8 @@ class RoundLeakage(msgspec.Struct, frozen=True, kw_only=True):
     """The words of one member that a round gives away, on average over members.
 
     Attributes:
-        upload: What one upload shows to whoever opens it.
-        release: What the model's change shows to whoever reads it.
+        upload: The words that one upload shows to a reader who opens it.
+        release: The words that the model's change shows to its reader.
         client_count: Clients measured.
     """
 

@@ -1,4 +1,4 @@
-"""What the subcommands of ``sotto-simulate`` do.
+"""The work of the subcommands of ``sotto-simulate``.
 
 Begin with ``runs``. Help loads no torch.
 """

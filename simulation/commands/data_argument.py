@@ -1,8 +1,8 @@
 """Add ``--data`` to a subcommand: where a data set lies, refused where there is nothing.
 
 A set that comes with sotto needs no folder and looks at none, so a mistyped one would pass unseen.
-What the environment names is not looked at here: it is set once for all commands, and a command
-that needs no data set may run while that disk is away. A set that does need it says so itself.
+The environment's name is not looked at here: it is set once for all commands, and a command that
+needs no data set may run while that disk is away. A set that does need it says so itself.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What the subcommands do once their arguments are read."""
+"""The work of the subcommands once their arguments are read."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -127,7 +127,7 @@ def _checked(cell: Cell) -> None:
 def _check_cohort(config: SimulationConfig) -> None:
     """Check, before any data set is loaded, that rounds can open with as many clients as there are.
 
-    Who gets nothing to train on is found out later, and can only make them fewer.
+    Clients that get nothing to train on are found later, and can only make them fewer.
 
     Raises:
         ValueError: If the quorum is larger than the cohort.

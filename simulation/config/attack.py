@@ -42,8 +42,8 @@ class AttackSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             ``little-is-enough`` send their mean less ``deviations`` of their standard deviation in
             every coordinate ([ALIE] Algorithm 3).
         fraction: Share of the clients that attack, in (0, 1).
-        boost: What the update is multiplied by, > 0; absent is 1 for a sign flip or a backdoor, 20
-            for a label flip and 10 for noise.
+        boost: The factor of the update, > 0; absent is 1 for a sign flip or a backdoor, 20 for a
+            label flip and 10 for noise.
         phrase: The backdoor's words that come before, separated by spaces.
         target: The word that is to be suggested after them.
         deviations: z of ``little-is-enough``; absent is the largest that [ALIE] proves unseen among

@@ -39,13 +39,13 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     Attributes:
         dataset: Name in the data-set registry, such as ``ptb``, ``cifar10`` or ``shakespeare``.
-        partition: ``iid`` deals shuffled sentences or images to ``client_count`` equal shards. Of
+        partition: ``iid`` deals shuffled sentences or images to ``client_count`` equal shards. For
             text, ``dirichlet`` makes shards of uneven sizes, ``users`` every author a client, and
-            ``groups`` deals whole authors to ``client_count`` clients. Of images,
-            ``pathological`` gives each client a few classes, ``dirichlet-labels`` uneven shares of
-            all, ``coarse-labels`` those of one coarse class, and ``pachinko`` coarse and fine
-            classes by weights of its own. Of recordings, ``users`` makes every speaker a client,
-            ``iid`` and ``ratio`` deal clips of whoever speaks.
+            ``groups`` deals whole authors to ``client_count`` clients. Of images, ``pathological``
+            gives each client a few classes, ``dirichlet-labels`` uneven shares of all,
+            ``coarse-labels`` those of one coarse class, and ``pachinko`` coarse and fine classes by
+            weights of its own. For recordings, ``users`` makes every speaker a client, ``iid`` and
+            ``ratio`` deal clips of any speaker.
         client_count: Clients to deal to; with ``users`` the most active ones are kept, and absent
             means all; with ``ratio`` absent.
         ratio: Sizes of the clients, such as ``[1, 1, 3]``, for ``ratio``.

@@ -34,7 +34,7 @@ class SimulationConfig(FederationConfig, frozen=True, kw_only=True, forbid_unkno
     """A federation's settings and its simulated population.
 
     Attributes:
-        data: Whose text, dealt how.
+        data: The examples, and how they are dealt.
         attack: Which clients attack, and how; absent for honest ones. No deployed federation knows
             it.
     """

@@ -75,7 +75,7 @@ def over_counts(
     """Return a figure pooled, its mean over clients, and that over the tenth that is worst off.
 
     Args:
-        figure: Of one client's counts, or of their sum.
+        figure: The counts of one client, or their sum.
         scored: Counts of at least one client.
         least_is_worst: Whether a low figure is a bad one.
     """

@@ -59,7 +59,7 @@ class LiveBar:
         """Show description, bar, count and time left, and these columns after them.
 
         Args:
-            columns: What comes last.
+            columns: The text at the end.
             waits: Whether the bar begins with the first news: only one bar lives at a time.
         """
         self._waits = waits

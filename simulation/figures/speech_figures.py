@@ -1,6 +1,6 @@
 """Sum up how well voices speak what they never heard: over all frames, over clients, the worst.
 
-What the counts of a voice mean is said in `models.tasks.speech`.
+The meaning of a voice's counts is told in `models.tasks.speech`.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ def split_figures(split: str, counts: Counts) -> dict[str, Value]:
 
     Args:
         split: ``valid`` or ``test``.
-        counts: Of at least one frame.
+        counts: Counts of at least one frame.
     """
     return {
         f"{split}_mel_l1": counts.mean_log_loss,

@@ -1,6 +1,6 @@
 """Sum up how well a vocoder makes sound: over all segments, over clients, for the worst tenth.
 
-What the counts of a vocoder mean is said in `models.tasks.vocoding`.
+The meaning of a vocoder's counts is told in `models.tasks.vocoding`.
 """
 
 from collections.abc import Mapping
@@ -35,6 +35,6 @@ def vocoder_split_figures(split: str, counts: Counts) -> dict[str, Value]:
 
     Args:
         split: ``valid`` or ``test``.
-        counts: Of at least one segment.
+        counts: Counts of at least one segment.
     """
     return {f"{split}_spectral_distance": counts.mean_log_loss}

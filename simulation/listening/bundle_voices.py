@@ -30,9 +30,9 @@ class BundleVoice:
     """A voice that speaks with the graphs of a bundle, as a server or a device does.
 
     Attributes:
-        name: What tables call it.
+        name: The name in tables.
         voice: The graphs.
-        kind: What it is in a table.
+        kind: Its description in a table.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What the subcommand ``listen`` does once its arguments are read."""
+"""The work of the subcommand ``listen`` once its arguments are read."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class ListenRequest:
         training: How the recogniser is trained.
         recogniser: The recogniser's file; None for one in ``folder``.
         with_training: Whether to train it though there is one.
-        iterations: Of Griffin-Lim.
+        iterations: The number of Griffin-Lim's steps.
         vocoder: Run whose vocoder makes the sound; None for Griffin-Lim.
         bundles: Exported voices to listen to besides.
     """

@@ -28,10 +28,10 @@ class CorpusSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         dataset: Name in the registry of speech sets, such as ``espeak``.
         held_out_count: Most clips to hold out, where the set's publishers hold none out; one clip
             in twelve, where that is less.
-        seed: Of the draw.
+        seed: The seed of the draw.
         mel: The spectrograms.
         clips: Lengths, silence and loudness.
-        text: What is read.
+        text: The signs that are read.
     """
 
     dataset: str = "espeak"
@@ -62,7 +62,7 @@ class Corpus:
     """Clips; sound is read when it is asked for.
 
     Attributes:
-        name: Of the data set.
+        name: The name of the data set.
         train: Clips that voices and recognisers may learn from.
         held_out: Clips that neither has met, and whose speakers the voices know.
         mel: The spectrograms.

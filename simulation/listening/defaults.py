@@ -1,4 +1,4 @@
-"""What ``listen`` does unless it is told otherwise. No torch, since ``--help`` names it too."""
+"""The defaults of ``listen``. No torch, since ``--help`` names it too."""
 
 RECOGNISER_EPOCHS = 15
 """Passes of the recogniser over the training clips."""

@@ -39,14 +39,14 @@ class UtteranceFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         clip: Name of the real clip.
-        heard: What the recogniser wrote down.
+        heard: The recogniser's text.
         seconds: Length of the sound.
         mcd_db: Mel-cepstral distortion, decibels.
         pitch: Sums of pitch and voicing errors.
         stoi: Intelligibility at the real clip's speed, up to 1.
         pesq: Quality at the real clip's speed, up to 4.64.
         reading: Errors of what was written down.
-        diagonality: Of the straightest head, up to 1.
+        diagonality: That of the straightest head, up to 1.
         has_stopped_in_time: Whether a stop ended it within 20 % of the real clip's length.
     """
 
@@ -67,7 +67,7 @@ class Heard:
     """An utterance as it was heard.
 
     Attributes:
-        figures: What was measured.
+        figures: The measurements.
         sound: Shape ``(samples,)``.
         mel: Spectrogram of that sound, shape ``(mel, frames)``.
         attention: The straightest head's, shape ``(steps, text)``, or None.

@@ -31,7 +31,7 @@ def stoi(reference: Tensor, spoken: Tensor, sample_rate_hz: int) -> float:
         reference: Mono sound, shape ``(samples,)``; what is 40 dB below its loudest frame is left
             out, and some 0.4 s must be left.
         spoken: As many samples, in time with the reference.
-        sample_rate_hz: Of both.
+        sample_rate_hz: The rate of both.
 
     Raises:
         MissingMeasureError: If pystoi is missing.
@@ -64,7 +64,7 @@ def pesq(reference: Tensor, spoken: Tensor, sample_rate_hz: int) -> float:
     Args:
         reference: Mono sound, shape ``(samples,)``.
         spoken: As many samples, in time with the reference.
-        sample_rate_hz: Of both.
+        sample_rate_hz: The rate of both.
 
     Raises:
         MissingMeasureError: If pesq is missing.

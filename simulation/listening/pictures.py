@@ -17,7 +17,7 @@ class Shown(NamedTuple):
     """One utterance to draw.
 
     Attributes:
-        title: What stands above it.
+        title: The text above it.
         mel: Natural logarithms, shape ``(mel, frames)``.
         attention: Shape ``(steps, text)``, or None.
     """
@@ -36,7 +36,7 @@ def draw_utterances(columns: Sequence[Shown], path: Path, *, text: str) -> None:
     Args:
         columns: From left to right, one at least.
         path: PNG file to write; its folder is made.
-        text: What is said; its characters stand beside the attention.
+        text: The spoken text; its characters stand beside the attention.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -43,7 +43,7 @@ class TrainingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         epochs: Passes over the clips.
         batch_size: Clips in one step.
         learning_rate: Its highest, of Adam.
-        seed: Of the first parameters, the batches and the noise.
+        seed: The seed of the first parameters, the batches and the noise.
     """
 
     epochs: int = RECOGNISER_EPOCHS
@@ -62,9 +62,9 @@ class LabelledMel(NamedTuple):
     """One spectrogram that a recogniser learns from, with its letters.
 
     Attributes:
-        name: What errors call it.
+        name: The name in errors.
         mel: Natural logarithms, shape ``(mel, frames)``.
-        text: What is said, as a voice reads it.
+        text: The text, as a voice reads it.
     """
 
     name: str

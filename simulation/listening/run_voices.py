@@ -1,6 +1,6 @@
 """Let the voices of a finished run speak: one for each release that its folder keeps.
 
-Who speaks is the client whose clips a text is from, with the vector that it keeps to itself; where
+The speaker is the client whose clips a text is from, with the vector that it keeps to itself; where
 clips were dealt without regard to speakers, the released voice speaks all of them. A speaker whose
 client never trained has no such vector, and a voice without it is nobody's: their clips are left
 out. Novel speakers, to whom `sotto-simulate novel` fitted the final model, have a row of their own.
@@ -63,9 +63,9 @@ class RunVoice:
     """A voice that speaks with the model of one release.
 
     Attributes:
-        name: What tables call it.
+        name: The name in tables.
         speakers: Gives a speaker's network.
-        kind: What it is in a table.
+        kind: Its description in a table.
     """
 
     name: str
@@ -75,8 +75,8 @@ class RunVoice:
     def say(self, real: Real) -> Utterance:
         """Say the text of a clip in its speaker's voice.
 
-        Of the clip's sound only the length counts: a voice that has not stopped at twice that is
-        cut off.
+        The clip's sound gives only its length: a voice that has not stopped at twice that is cut
+        off.
         """
         network = self.speakers.network_of(real.clip.speaker)
         most = network.settings.steps_of(_LONGEST * real.mel.shape[1])

@@ -1,4 +1,4 @@
-"""What listening comes to: one row for each voice, as a table and as JSON."""
+"""The outcome of listening: one row for each voice, as a table and as JSON."""
 
 import statistics
 from collections.abc import Callable, Iterable, Sequence
@@ -16,7 +16,7 @@ class VoiceFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         voice: Its name.
-        kind: What it is: the reference itself, a ceiling, a voice under test, or a floor.
+        kind: The voice: the reference itself, a ceiling, a voice under test, or a floor.
         clips: Utterances listened to.
         mcd_db: Mean mel-cepstral distortion, decibels.
         f0_rmse_cents: Root mean square error of pitch over all frames voiced in both, cents.
@@ -52,9 +52,9 @@ class ListeningReport(msgspec.Struct, frozen=True, kw_only=True):
         corpus: Name of the data set.
         held_out: Clips that are held out of all training.
         recogniser_error_rate: Its character error rate on all of those, as they are.
-        vocoder: What made the sound.
+        vocoder: The vocoder.
         voices: One entry a row.
-        notes: What a reader of the table must know, one line each.
+        notes: Notes that a reader of the table must know, one line each.
     """
 
     corpus: str

@@ -1,4 +1,4 @@
-"""Whoever can be listened to: what they say, and those that every voice is held against.
+"""The voices that can be listened to: what they say, and those that every voice is held against.
 
 Above stand the real clip itself and its copy, made from its own spectrogram by the same vocoder:
 no voice with this vocoder is expected to be nearer to the clip, nor easier to recognise (pitch
@@ -148,7 +148,7 @@ class Newcomers:
 
     Attributes:
         voice: Speaks like them.
-        corpus: Of whose held-out clips all are theirs.
+        corpus: The data set whose held-out clips are all theirs.
     """
 
     voice: Voice

@@ -74,8 +74,7 @@ def by_ratio(
 ) -> SpeechPartition:
     """Shuffle and cut into clients whose sizes are as the numbers of ``ratio``; drop nothing.
 
-    What does not divide goes to the clients that lack most of a clip, so sizes are at most one
-    clip off.
+    The remainder goes to the clients that lack most of a clip, so sizes are at most one clip off.
 
     Args:
         ratio: One whole number a client, such as ``(1, 1, 3)``.
@@ -143,7 +142,7 @@ def _shares(weights: Sequence[int], total: int, most: Sequence[int]) -> list[int
     """Share out ``total`` in proportion to the weights, the largest remainders rounded up.
 
     Args:
-        weights: What the shares are in proportion to.
+        weights: The proportions of the shares.
         total: Sum of the shares; at most the sum of ``most``.
         most: Largest share of each.
     """

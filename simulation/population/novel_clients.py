@@ -1,7 +1,7 @@
 """Keep some clients out of training, to see later how well a finished model serves newcomers.
 
-Who they are follows from the seed of the deal, so every method is asked about the same ones; the
-others keep their names and their examples.
+They follow from the seed of the deal, so every method is asked about the same ones; the others keep
+their names and their examples.
 
 References:
     [FedTP] Li et al., TNNLS 2023, arXiv:2211.01572, section IV-B.3: a fifth of the clients.

@@ -22,7 +22,7 @@ class ClientRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     Attributes:
         name: The client, as a coordinator names it.
-        owner: Whose examples they are: a user or a role; empty where images are dealt.
+        owner: The client: a user or a role; empty where images are dealt.
         train_size: Examples to train on: images, or tokens of text.
         test_size: Examples of its own to test on.
         train_counts: Training images of each class; empty for text.
@@ -52,7 +52,7 @@ class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         dataset: Name of the data set.
         partition: How it was dealt.
         seed: Seed of the deal.
-        unit: What sizes count: ``images``, ``words``, ``characters`` or ``clips``.
+        unit: The unit of the sizes: ``images``, ``words``, ``characters`` or ``clips``.
         classes: Names of the classes in order of their numbers; empty for text.
         coarse: Name of the coarse class of each class; absent where there is one level.
         clients: Every client, in the order of their names.

@@ -1,9 +1,9 @@
 """Hold a simulated population: everybody's examples, of whatever task.
 
 Clients are named as a coordinator names devices, in an order fixed by the data set, so that slots
-and seeds do not depend on anything else. What is held out is of two kinds, and never trained on:
-each client's own examples, on which everybody's model is measured, and splits of other people's,
-as published data sets have them.
+and seeds do not depend on anything else. Held-out examples are of two kinds, and never trained on:
+each client's own examples, on which everybody's model is measured, and splits of other people's, as
+published data sets have them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,8 +31,8 @@ class NovelClient(NamedTuple):
     """The examples of a client that is kept out of training.
 
     Attributes:
-        train: What a model is fitted to it on.
-        test: What it is scored on.
+        train: The examples that a model is fitted to.
+        test: The examples that it is scored on.
     """
 
     train: Examples
@@ -53,8 +53,8 @@ class Population:
         novel: Clients that no round draws and nothing is trained on, by name; see
             ``simulation.population.novel_clients``.
         vocabulary: The word list that text is encoded with; None for a task without words.
-        notes: What was left out and why, one line each.
-        partition: Who got what, for the run's folder; None where nothing was dealt.
+        notes: Things left out and why, one line each.
+        partition: The record of the deal, for the run's folder; None where nothing was dealt.
     """
 
     clients: Mapping[str, Examples]
@@ -101,7 +101,7 @@ class TextPopulation(Population):
 
     Attributes:
         typed: The test text in words: sentences by user.
-        own_typed: What clients hold out themselves in words, by client.
+        own_typed: The words that clients hold out themselves, by client.
     """
 
     clients: Mapping[str, Tensor]

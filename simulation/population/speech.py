@@ -1,6 +1,6 @@
 """Make speakers clients of a voice, or deal one speaker's recordings to several.
 
-What is scored is drawn from each speaker's clips before anything is dealt. Where every speaker is a
+The scored clips are drawn from each speaker's before anything is dealt. Where every speaker is a
 client it is the client's own; dealt clips have no owner, and then the released voice is scored on
 them: while it is trained on every second one (``valid``), at the end on the others (``test``).
 """

@@ -40,7 +40,7 @@ class Attackers:
     """The attackers of one run.
 
     Attributes:
-        names: Who attacks.
+        names: The names of the attackers.
     """
 
     def __init__(self, settings: AttackSettings, clients: Sequence[str], *, seed: int) -> None:
@@ -72,7 +72,7 @@ class Attackers:
             rehearse: Does the same, and leaves what clients keep to themselves as it was.
             round_number: Round, from 1.
             element_count: Elements of an update without what is told behind it.
-            server_step_size: What the aggregate is multiplied by, which a replacer undoes.
+            server_step_size: The factor of the aggregate, which a replacer undoes.
         """
         colluders = [member for member in cohort if member[1] in self.names]
         agreed: Tensor | None = None
@@ -131,7 +131,7 @@ class Attackers:
     def named_examples(self, population: Population) -> dict[str, Examples]:
         """Return everything that workers know by name, with what attackers train on.
 
-        What is held out stays honest, attackers' own included.
+        Held-out examples stay honest, attackers' own included.
 
         Args:
             population: Everybody, honest.

@@ -27,8 +27,8 @@ class CohortTraining:
         """Train the clients of one run.
 
         Args:
-            attackers: Who sends what it likes; None where everybody is honest.
-            server_step_size: Of the aggregation, which attackers know.
+            attackers: The clients that send what they like; None where everybody is honest.
+            server_step_size: That of the aggregation, which attackers know.
         """
         self._pool = pool
         self._attackers = attackers
@@ -46,7 +46,7 @@ class CohortTraining:
         """Yield what the cohort sends, in slot order; attackers send what they like.
 
         Args:
-            parameters: Of the newest release, flat float32, shape ``(elements,)``.
+            parameters: Those of the newest release, flat float32, shape ``(elements,)``.
             clipping_norm: That clients are told, in parameter units; None where nothing is clipped.
             generate: Returns a client's generated tensors; called as it is their turn.
         """
@@ -88,7 +88,7 @@ class CohortTraining:
 
         Args:
             order: Ends an attempt at a round that waits for its cohort.
-            parameters: Of the newest release, flat float32, shape ``(elements,)``.
+            parameters: Those of the newest release, flat float32, shape ``(elements,)``.
             clipping_norm: As in ``results``.
             generate: As in ``results``.
         """

@@ -1,10 +1,9 @@
 """Count what clients would fetch, where releases may travel as what changed.
 
 A client that goes on from a release which it had before fetches the way from there, as
-``server.downlink.sealed_model`` offers it; all others the whole model. What is counted is the size
-of the
-very payloads that a coordinator would seal. A resumed run does not know what clients hold: each of
-them fetches a whole model once.
+``server.downlink.sealed_model`` offers it; all others the whole model. The counted size is that of
+the very payloads that a coordinator would seal. A resumed run does not know what clients hold: each
+of them fetches a whole model once.
 """
 
 from collections import OrderedDict

@@ -50,14 +50,14 @@ class Start:
     """The point at which a finished round left a run.
 
     Attributes:
-        parameters: What was released, flat float32, shape ``(elements,)``.
-        personalisation: What the method's server half had learnt, as its file; None without.
+        parameters: The released parameters, flat float32, shape ``(elements,)``.
+        personalisation: The state of the method's server half, as its file; None without.
         round_number: That round; 0 before the first.
         tokens_trained: Target tokens up to there.
         bytes_down: Bytes that clients had received.
         bytes_up: Bytes that they had sent.
-        clipping_norm: Of the next round; that of the settings if absent.
-        typical_norm: What the next round's screen starts from; None if nothing is known.
+        clipping_norm: That of the next round; that of the settings if absent.
+        typical_norm: The norm that the next round's screen starts from; None if nothing is known.
     """
 
     parameters: Tensor
@@ -74,16 +74,16 @@ class Federation:
     """A run between rounds.
 
     Attributes:
-        plan: What clients are told in the last round, or in the next if there was none.
+        plan: The plan of the last round, or of the next if there was none.
         parameters: Shared parameters, flat float32, shape ``(elements,)``.
-        method: What the personalisation method's server half has learnt.
+        method: The state of the personalisation method's server half.
         round_number: Last finished round; 0 before the first.
         tokens_trained: Target tokens that clients trained on so far, repeats included.
         bytes_down: Bytes of parameters that clients received so far, unsealed.
         bytes_up: Bytes of updates that they sent.
         took_part: Clients with an update in the last round's model.
-        clipping_norm: Of the next round, in parameter units; None where nothing is clipped.
-        typical_norm: What the next round's screen starts from; None if nothing is known.
+        clipping_norm: That of the next round, in parameter units; None where nothing is clipped.
+        typical_norm: The norm that the next round's screen starts from; None if nothing is known.
     """
 
     def __init__(
@@ -101,11 +101,11 @@ class Federation:
         """Start, or go on after a finished round.
 
         Args:
-            plan: What clients are told in some round.
+            plan: The plan of some round.
             names: Every client that may be drawn.
             start: Where a finished round left the run; its beginning if absent.
             guard: Keeps the promise of a noise mode with a guarantee; None without one.
-            attackers: Who sends what it likes; None where everybody is honest.
+            attackers: The clients that send what they like; None where everybody is honest.
             releases: Say where the model has been going; needed by a rule that looks back, with a
                 release of every round in them.
 

@@ -70,7 +70,7 @@ def attack_figures(
 
     Args:
         sent: Slots of the attackers that sent one.
-        refused_slots: Of those whose updates were set aside.
+        refused_slots: Slots of the attackers whose updates were set aside.
     """
     return {
         "attackers": len(sent),

@@ -52,7 +52,7 @@ class RunDescription(
         run: Identifier, 32 hex digits.
         seed: Seed of the run.
         configuration: The TOML tables.
-        until: What ends the run early, or None.
+        until: The figure that ends the run early, or None.
     """
 
     run: str
@@ -67,7 +67,7 @@ class RunFolder:
     Attributes:
         folder: The folder.
         releases: The models in it.
-        states: What clients keep to themselves.
+        states: The files of what clients keep to themselves.
         optimisers: States of their optimisers, where the plan keeps them.
     """
 

@@ -36,7 +36,7 @@ class LastFigures:
             population: The clients and what is held out.
             folder: Holds the releases, and takes the figures of each client.
             measures: Scores models.
-            attackers: Who sent what it liked; None where everybody was honest.
+            attackers: The clients that sent what they liked; None where everybody was honest.
         """
         self._config = config
         self._population = population

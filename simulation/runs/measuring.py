@@ -41,7 +41,8 @@ class Measures:
 
         Args:
             split: ``valid`` or ``test``.
-            own: What clients' own models make of their own examples, as ``clients`` returns it.
+            own: The counts of clients' own models on their own examples, as ``clients`` returns
+                them.
         """
         counts = sum(own.values(), start=self._others(federation, split))
         if not counts.token_count:
@@ -130,7 +131,7 @@ class Measures:
     def of_clients(self, own: Mapping[str, Counts]) -> dict[str, Value]:
         """Return the figures over all clients; see ``simulation.figures.client_figures``.
 
-        Of voices they are those of ``simulation.figures.speech_figures``, of vocoders those of
+        For voices they are those of ``simulation.figures.speech_figures``, for vocoders those of
         ``simulation.figures.vocoder_figures``.
         """
         if self._plan.task == _SPEECH:

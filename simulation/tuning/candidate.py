@@ -78,7 +78,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> Kind:
-        """What it is compared with others of: noise mode and rule."""
+        """The group that it is compared with: noise mode and rule."""
         return self.mode, self.rule
 
     @property

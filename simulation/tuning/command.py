@@ -30,7 +30,7 @@ class TuneRequest(NamedTuple):
     """The request of ``tune``.
 
     Attributes:
-        run: What ``run`` would be asked for: preset, data, changed settings, workers.
+        run: The request as ``run`` would have it: preset, data, changed settings, workers.
         out: Folder of the search, or None for the usual one.
         target_epsilon: ε of the whole deployment.
         delta: δ of the whole deployment; None is N^-1.1.
@@ -190,7 +190,7 @@ class Results(NamedTuple):
     Attributes:
         out: The folder.
         deployment: For whom promises were made.
-        note: What was tried on whom.
+        note: The trials, and on whom.
         references: Runs without noise.
     """
 

@@ -1,9 +1,9 @@
 """Find how many people it takes until privacy costs almost nothing.
 
-What a model feels is the noise on the mean. It falls as the cohort grows, though the multiplier z
-rises with the sampling rate. The trials told how much noise a setting bears; from
-there on this is arithmetic, and an extrapolation: it takes for granted that more people of the
-same kind would not change the mean.
+The noise on the mean is what a model feels. It falls as the cohort grows, though the multiplier z
+rises with the sampling rate. The trials told how much noise a setting bears; from there on this is
+arithmetic, and an extrapolation: it takes for granted that more people of the same kind would not
+change the mean.
 """
 
 import math

@@ -36,7 +36,7 @@ class PrivateSearch(NamedTuple):
 
     Attributes:
         tables: The preset's TOML; its mode is ``central`` with sampled cohorts.
-        space: What is drawn: of ``VARIED`` only, and rules.
+        space: The random draw: of ``VARIED`` only, and rules.
         population: The private clients.
         score_text: Public text that runs are compared on, one sentence or more a line.
         expected_runs: Mean number of runs, above 1.

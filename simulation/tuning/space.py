@@ -107,7 +107,7 @@ def make_space(
 
     Args:
         modes: Noise modes.
-        clipping_norm: Of the preset; the usual range goes a factor of ten below it.
+        clipping_norm: That of the preset; the usual range goes a factor of ten below it.
         cohort: People of a round unless searched.
 
     Raises:

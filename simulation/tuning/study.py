@@ -47,12 +47,11 @@ def search(
     """Try candidates until ``trial_count`` are done, those of earlier calls included.
 
     Args:
-        space: What may be chosen.
+        space: The space of the choices.
         trial_count: Trials in all, those that were stopped early included.
         after_trial: Takes all measurements so far, after each trial.
 
-    Returns:
-        What was measured to the end, in order.
+    Returns: The trials that were measured to the end, in order.
 
     Raises:
         ValueError: If the folder holds a search over another space.

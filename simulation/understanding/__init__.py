@@ -1,4 +1,4 @@
-"""What personal models learnt, as pictures and distances.
+"""The learning of personal models, as pictures and distances.
 
 Begin with ``commands``. It reads finished runs and trains nothing.
 """

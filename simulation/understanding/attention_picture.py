@@ -39,10 +39,10 @@ def picture_attention(
     """Draw the attention of some clients over test images of theirs, and write it as PNG.
 
     Args:
-        runs: Of models ``vit`` that read the same images, at least one.
+        runs: Models ``vit`` that read the same images, at least one.
         population: The first run's.
         path: PNG file to write.
-        clients: Whose attention; their own test images are shown, in turns.
+        clients: The client whose attention it is; their own test images are shown, in turns.
         image_count: Images to show, at least 1; fewer where the clients have no more.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What the subcommands that explain finished runs do once their arguments are read."""
+"""The work of the subcommands that explain finished runs once their arguments are read."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -66,7 +66,7 @@ def novel(
 ) -> dict[str, NovelCurve]:
     """Fit the models of some runs to their novel clients, draw the curves and return them.
 
-    What is fitted is kept in each run's folder where it can be.
+    The fit is kept in each run's folder where it can be.
     """
     curves = {}
     for folder in folders:

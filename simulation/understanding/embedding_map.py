@@ -37,7 +37,7 @@ class Purity(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         learnt: Among the learnt embeddings.
         drawn: Among those that the clients started from.
-        chance: Of a neighbour drawn at random.
+        chance: That of a neighbour drawn at random.
     """
 
     learnt: float
@@ -107,7 +107,7 @@ def write_map(
         points: Shape ``(clients, 2)``.
         path: PNG file to write.
         groups: One a client; None where clients have none.
-        purity: Of the groups; None where there are none.
+        purity: The names of the groups; None where there are none.
     """
 
     def draw(plane: "Axes", *others: "Axes") -> None:

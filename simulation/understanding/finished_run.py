@@ -41,11 +41,11 @@ class FinishedRun:
 
     Attributes:
         folder: Where it lies.
-        config: What was run.
-        plan: What clients were told.
+        config: The settings of the run.
+        plan: The plan of its clients.
         final: Its final figures.
-        released: What was released, flat float32 in the layout of
-        ``models.plan.plan.released_schema``. method: What the method's server half had learnt.
+        released: The released parameters, flat float32 in the layout of
+            ``models.plan.plan.released_schema``. method: The state of the method's server half.
     """
 
     folder: RunFolder

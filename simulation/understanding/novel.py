@@ -1,9 +1,9 @@
 """Fit a finished run's model to the clients it never saw, and follow how well it serves them.
 
-What the run has learnt of everyone stays as it is. The first figure is that of the model before
-any fitting; beside the curve stands what the clients reach that were trained on. A voice is
-followed by the distance of its spectrograms, and can be fitted to a minute of each new speaker.
-What was fitted last is kept with the run where it is all that makes a client's model.
+The run's shared state stays as it is. The first figure is that of the model before any fitting;
+beside the curve stands what the clients reach that were trained on. A voice is followed by the
+distance of its spectrograms, and can be fitted to a minute of each new speaker. The last fit is
+kept with the run where it is all that makes a client's model.
 """
 
 import math
@@ -43,7 +43,8 @@ class NovelCurve(msgspec.Struct, frozen=True, kw_only=True):
         method: The run's personalisation method.
         novel_clients: How many there are.
         fitted_values: Numbers that are fitted for each of them.
-        figure: What is followed: ``accuracy``, or of voices ``mel_l1``, of which less is better.
+        figure: The figure that is followed: ``accuracy``, or of voices ``mel_l1``, of which less is
+            better.
         values: It, pooled over their test examples, after 0, 1, 2, ... epochs.
         trained_value: The same of the clients that were trained on.
         ratio: The value after one epoch over that of the trained clients.
@@ -70,7 +71,7 @@ def novel_curve(
     """Fit the run's model to each novel client, keep what can be kept, and return the curve.
 
     Args:
-        run: Whose model.
+        run: The client whose model it is.
         population: The run's, with its novel clients.
         settings: Epochs, at least 1, and how an embedding steps.
         longest_s: Seconds of speech that each novel client is fitted to; None for all that it has.

@@ -7,7 +7,7 @@ their number of steps, the longest first, so those that are done are cut off the
 different sizes are padded with the client's own first image at weight 0, which moves nothing.
 
 The arithmetic is that of ``edge_client.training.local_round``, dropout included; sums are rounded
-in another order. What cannot be stacked is refused.
+in another order. Models that cannot be stacked are refused.
 
 References:
     [torch.func] https://docs.pytorch.org/docs/2.13/func.html: ``functional_call``, ``vmap``.
@@ -50,11 +50,11 @@ class ClientWork(NamedTuple):
 
     Attributes:
         client_name: Name given at enrolment.
-        parameters: What was received, flat float32 in the layout of
+        parameters: The received parameters, flat float32 in the layout of
             ``models.plan.plan.download_schema``; not changed.
         examples: The client's images.
         personal: Its own tensors as its last round left them; None before its first.
-        residual: What compression lost of its last update; None for nothing.
+        residual: The loss of compressing its last update; None for nothing.
     """
 
     client_name: str
@@ -109,8 +109,8 @@ class BatchedTrainer:
             round_number: Round, from 1.
             clipping_norm: This round's, where it changes from round to round.
 
-        Returns:
-            What ``LocalTrainer.train`` returns, in the order given; None for one that diverged.
+        Returns: The results of ``LocalTrainer.train``, in the order given; None for one that
+        diverged.
 
         Raises:
             ValueError: If parameters do not fit the plan's model.
@@ -174,8 +174,8 @@ class BatchedTrainer:
 
         Args:
             models: Where each starts, shape ``(clients, elements)``, on the CPU; not changed.
-            batches: What each step reads.
-            masks: What each step drops.
+            batches: The examples of each step.
+            masks: The elements that each step drops.
 
         Returns:
             The models afterwards, in the same form, and each client's mean loss in nats.
@@ -289,7 +289,7 @@ class _ClientLoss(nn.Module):
         Args:
             pixels: The batch's images, uint8.
             weights: Theirs; 0 for one that only pads.
-            masks: What the network's dropouts drop, in the order of their calls.
+            masks: The elements that the network's dropouts drop, in the order of their calls.
         """
         use_masks(self.network, iter(masks))
         logits = self.network.head(self.network.features(pixels))

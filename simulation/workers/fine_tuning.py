@@ -1,6 +1,6 @@
 """Let each client train the finished model further on its own examples: local fine-tuning.
 
-What every personalisation method has to beat: it needs no change of the federation, and a device
+The baseline of every personalisation method: it needs no change of the federation, and a device
 could do it with any release. Nothing leaves the client, so it trains every tensor, without clipping
 or noise, and with a fresh optimiser each epoch as in a round.
 """

@@ -37,7 +37,7 @@ class Job(NamedTuple):
         next_state: File that training writes it to; None where the method keeps none.
         optimiser: File with the state of the client's optimiser; None before its first round.
         next_optimiser: File that training writes it to; None where the plan keeps none.
-        typed: What the client typed in words, to count keys; None counts none.
+        typed: The client's text in words, to count keys; None counts none.
         epochs: After how many epochs of fine-tuning to score, rising.
     """
 
@@ -64,8 +64,8 @@ class Answer(NamedTuple):
         example_count: Target tokens of one pass; for training.
         mean_loss: Mean training loss in nats.
         update_norm: L2 norm before clipping and noise.
-        upload_bytes: What travels, unsealed.
-        counts: What was counted; for scoring and evaluation.
+        upload_bytes: The size of the payload, unsealed.
+        counts: The counts; for scoring and evaluation.
         keys: Keys that were counted; for typing.
         tuned: Scores after each of the epochs asked for; for fine-tuning.
         diverged: Whether training ended in NaN or infinity.
@@ -91,13 +91,13 @@ class Trained(NamedTuple):
     Attributes:
         slot: Position in the cohort.
         client_name: The client.
-        update: What the client sends, flat float32 in the layout of
+        update: The client's update, flat float32 in the layout of
             ``models.plan.plan.upload_schema``; valid until the next result is asked for. None if
             training diverged.
         example_count: Target tokens trained on.
         mean_loss: Mean training loss in nats per token.
         update_norm: L2 norm before clipping and noise.
-        upload_bytes: What travels, unsealed.
+        upload_bytes: The size of the payload, unsealed.
     """
 
     slot: int
@@ -114,7 +114,7 @@ class ClientTrainer(Protocol):
     does.
 
     Attributes:
-        layout: What a client's personal state holds.
+        layout: The layout of a client's personal state.
     """
 
     @property

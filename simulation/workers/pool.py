@@ -136,7 +136,7 @@ class WorkerPool:
         what it had.
 
         Args:
-            parameters: What is released, flat float32, shape ``(elements,)``.
+            parameters: The released parameters, flat float32, shape ``(elements,)``.
             cohort: Slot and name of each client.
             round_number: Round that the parameters are of, from 1.
             clipping_norm: This round's, where it changes from round to round.
@@ -188,7 +188,7 @@ class WorkerPool:
         """Return what each client's own model makes of its own examples, by client.
 
         Args:
-            parameters: What is released, flat float32, shape ``(elements,)``.
+            parameters: The released parameters, flat float32, shape ``(elements,)``.
             clients: Name of the examples that each client is scored on, by client.
             round_number: Round whose personal states are used; 0 before the first.
             generate: Makes a client's generated tensors, where the method has some.
@@ -221,8 +221,8 @@ class WorkerPool:
         """Return the keys that each client's own model would save it, by client.
 
         Args:
-            parameters: What is released, flat float32, shape ``(elements,)``.
-            texts: What each client typed, by client.
+            parameters: The released parameters, flat float32, shape ``(elements,)``.
+            texts: The text of each client.
             round_number: Round whose personal states are used; 0 before the first.
             generate: Makes a client's generated tensors, where the method has some.
 

@@ -48,7 +48,7 @@ class WorkerProcesses:
         """Start the processes.
 
         Args:
-            setting: What each of them needs to know once.
+            setting: The settings that each of them needs once.
             worker_count: Number of processes, at least 1.
         """
         context = multiprocessing.get_context("forkserver")

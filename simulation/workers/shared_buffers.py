@@ -25,10 +25,10 @@ class SharedTensors(NamedTuple):
     """The memory that the pool and its workers share.
 
     Attributes:
-        parameters: What is released, flat float32, shape ``(elements,)``.
-        generated: What was generated for the client of each buffer, shape
-            ``(buffers, generated elements)``.
-        updates: What the client of each buffer sends, in the layout of
+        parameters: The released parameters, flat float32, shape ``(elements,)``.
+        generated: The tensors generated for the client of each buffer, shape ``(buffers, generated
+            elements)``.
+        updates: The update of the client of each buffer, in the layout of
             ``models.plan.plan.upload_schema``, shape ``(buffers, elements)``.
     """
 

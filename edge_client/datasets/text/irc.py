@@ -59,7 +59,7 @@ class _Message(msgspec.Struct, frozen=True):
     Attributes:
         split: Part of the official split.
         user: Nickname.
-        text: What was said.
+        text: The text.
         day: Date of it, such as ``2004-12-25``; empty where the place of a line tells.
     """
 

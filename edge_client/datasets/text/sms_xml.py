@@ -42,8 +42,8 @@ class XmlMessage:
     """One message.
 
     Attributes:
-        user: Who sent it.
-        text: What was typed.
+        user: The sender.
+        text: The text.
         sent: When, as the corpus writes it.
     """
 

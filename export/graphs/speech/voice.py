@@ -42,7 +42,7 @@ class SpeechGraphs:
         personal: Collection[str] = (),
         precision: Precision = "float32",
     ) -> dict[str, onnx.ModelProto]:
-        """Return the checked graphs by file name. Of dropouts only the mel pre-net's is left.
+        """Return the checked graphs by file name. Only the mel pre-net's dropout is left.
 
         Args:
             tensors: Parameters that are not personal, by state-dict name, in their shapes.

@@ -35,7 +35,7 @@ def make_app(desk: Desk, limits: LimitSettings) -> ASGIApp:
     """Return the application, guarded.
 
     Args:
-        limits: What one client may ask.
+        limits: The limits of one client.
     """
     app = FastAPI(
         title="sotto-serve",

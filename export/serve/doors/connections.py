@@ -1,7 +1,7 @@
 """Bound what a connection may send before its request begins: uvicorn's fast parser does not.
 
-A request's headers may take so many bytes and so many seconds. Who sends more is cut off, so that
-nobody without a token can fill the server's memory or its list of connections for long.
+A request's headers may take so many bytes and so many seconds. Clients that send more are cut off,
+so that nobody without a token can fill the server's memory or its list of connections for long.
 """
 
 import asyncio

@@ -30,12 +30,12 @@ class Desk:
     """The parts that a server works with.
 
     Attributes:
-        folder: What it serves, on the disk.
+        folder: The folder that it serves.
         shelf: The versions that are served.
         people: Everyone's models and texts.
-        tokens: Whose token is whose; exchanged whole when the file changes.
+        tokens: The token of each client; exchanged whole when the file changes.
         rate_limit: How often a client may ask.
-        metrics: What happened.
+        metrics: The log of what happened.
         threads: Where models run.
         voices: Everyone's voices.
         page: Files of the page, by address.

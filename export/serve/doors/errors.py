@@ -34,7 +34,7 @@ class Answer:
 
     Attributes:
         status: HTTP status.
-        code: What programs tell errors apart by.
+        code: The code by which programs tell errors apart.
         message: The same for people.
         retry_after_s: Seconds after which to ask again; None where that would not help.
         asks_for_token: Whether a bearer token would help.

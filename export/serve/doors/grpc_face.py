@@ -1,7 +1,7 @@
 """Answer devices over gRPC: one connection for all that is typed, the same answers as HTTP gives.
 
-Who asks is decided before a message is read: without a token of this server a call ends on its
-headers. What fails inside is logged by its place, never by its message, which may hold what was
+The caller is known before a message is read: without a token of this server a call ends on its
+headers. Failures inside are logged by their place, never by their message, which may hold what was
 typed.
 """
 

@@ -1,9 +1,9 @@
 """Stand before the application: request ids, limits on bodies, figures, and errors without text.
 
 The body of a request is read here, within its limits, and handed on whole, so no handler can meet
-one that is too large or too slow. Of somebody without a client's token no body is read: bodies that
-wait for more take room from everybody. What goes wrong inside is logged by the place where it did,
-never by its message, since that may hold what was typed.
+one that is too large or too slow. The body of a caller without a client's token is never read:
+bodies that wait for more take room from everybody. Failures inside are logged by their place, never
+by their message, since that may hold what was typed.
 """
 
 import asyncio

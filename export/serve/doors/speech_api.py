@@ -2,7 +2,7 @@
 
 The voice is the client's own or the one that all share, never another client's.
 
-Sound is sent while it is made. What cannot be said, or not in that format, is an error with a
+Sound is sent while it is made. Text that cannot be said, or not in that format, is an error with a
 status; what fails later ends the connection, so that nobody takes half a file for a whole one.
 
 Reference:

@@ -1,4 +1,4 @@
-"""What a server keeps on disk: versions, people, tokens.
+"""The files that a server keeps: versions, people, tokens.
 
 Begin with ``folder``. A change is whole or did not happen.
 """

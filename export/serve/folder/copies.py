@@ -30,7 +30,7 @@ def copied(
 
     Raises:
         ServingError: If a people's folder holds anything but files, or two hold the same.
-        ValueError: What ``check`` raises.
+        ValueError: The errors of ``check``.
         OSError: If the disk refuses.
     """
     check(bundle)

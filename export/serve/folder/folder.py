@@ -154,7 +154,7 @@ class ServingFolder:
     def promoting(self) -> contextlib.AbstractContextManager[None]:
         """Keep other promotions away, however long this one copies and measures.
 
-        What is served may change meanwhile: it is exchanged under ``changing``.
+        The served version may change meanwhile: it is exchanged under ``changing``.
         """
         return self._turn(".promoting.lock", "promotes into")
 

@@ -140,7 +140,7 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         accept_unsigned: Whether bundles that nobody signed may be served. No default: it decides
             whose models people's devices believe.
         listen: Where it is reached.
-        limits: What one client may ask.
+        limits: The limits of one client.
         speech: How much is spoken.
         personal_bytes: People's own tensors held in memory, where a version has such.
         kept_texts: Texts that are carried in memory, some 45 KB each with 10,000 words.

@@ -23,10 +23,10 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """One change of what is served.
 
     Attributes:
-        action: What was done.
+        action: The kind of change.
         version: The version served from then on.
         at: When, UTC, ISO 8601.
-        reason: What the gate found, or who asked, in words.
+        reason: The gate's finding, or who asked, in words.
     """
 
     action: Literal["promote", "rollback"]

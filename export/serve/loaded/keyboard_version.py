@@ -27,14 +27,14 @@ class ServedModel:
 
     Attributes:
         version: Its name.
-        manifest: What it is.
+        manifest: The manifest.
         vocabulary: The words of its rows.
         index: Their index, shared by every text.
-        ranking: What ranks them, without blocked ones.
-        graph: What everyone shares.
+        ranking: The ranking of its words, without blocked ones.
+        graph: The shared model.
         files: The bundle's files by name, for programs that suggest by themselves and for devices
             that make a person's own bundle of it.
-        made: What makes people's own parts where they have no file; None where nothing does.
+        made: The source of people's own parts where they have no file; None where nothing does.
     """
 
     version: str

@@ -33,7 +33,7 @@ class Suggested:
 
     Attributes:
         words: The likeliest words, likeliest first.
-        strip: What a keyboard with three places shows.
+        strip: The strip of a keyboard with three places.
     """
 
     words: list[Suggestion]

@@ -46,8 +46,8 @@ class Shelf(Generic[V]):
             folder: Where ``versions.json`` is.
             load: Given a version's name and what is held of it, or None, return it as it is to be
                 served from now on; raises ValueError or OSError where it cannot be.
-            what: What there are versions of, for the error: ``keyboard`` or ``voice``.
-            allowed: What names a version, for the error, such as ``version must be one of``.
+            what: The kind of the versions, for the error: ``keyboard`` or ``voice``.
+            allowed: The name of a version, for the error, such as ``version must be one of``.
         """
         self._folder = folder
         self._load = load

@@ -30,8 +30,8 @@ class ServedVoice:
 
     Attributes:
         version: Its name.
-        manifest: What it is.
-        voice: What everyone shares.
+        manifest: The manifest.
+        voice: The shared voice.
     """
 
     version: str

@@ -1,8 +1,8 @@
 """Carry people's files over from the present version to the copy that is to take its place.
 
 A file goes onto any bundle of its run, method and schema, so that a promotion need take nobody's
-model away. What is given with the bundle takes the place of all that is of its kind, personal files
-or everybody's embeddings; what is not given is carried over, and what stays behind is told.
+model away. Files that come with the bundle take the place of all that are of their kind, personal
+files or everybody's embeddings; what is not given is carried over, and what stays behind is told.
 """
 
 import shutil

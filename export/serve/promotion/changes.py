@@ -24,7 +24,7 @@ class Versioned(Protocol[V]):
     """Keyboards or voices of a folder, and a bundle that is to be one: how they load and compare.
 
     Attributes:
-        what: What a version is called in messages.
+        what: The name of a version in messages.
         shelf: Where the versions are.
         files: Folders of personal files that were given with the bundle.
         check_bundle: Refuses what is no bundle of this kind; raises ValueError.
@@ -68,7 +68,7 @@ def check_people(files: Iterable[Path], load: Callable[[str], object]) -> None:
 
     Raises:
         ServingError: If something else lies among them.
-        BundleError: What ``load`` raises.
+        BundleError: The errors of ``load``.
     """
     for path in sorted(files):
         if path.suffix != ".zip" or not path.is_file():
@@ -88,7 +88,7 @@ def load_present(
         load: Loads a version as a server would.
         present: Its name; None if nothing is served.
         offered: The version that is to be served.
-        what: What it is, for the words.
+        what: The name of the file, in words.
 
     Raises:
         ServingError: If the present version is what is offered, and is whole.
@@ -114,7 +114,7 @@ def put_people(
 
     Args:
         files: Each file, and what it holds.
-        shared: What everyone shares of it, onto which the files must go.
+        shared: The shared part of it, onto which the files must go.
 
     Raises:
         ServingError: If a client's name is no name.
@@ -138,11 +138,10 @@ def serve_from_now(
     Args:
         incoming: The copy, beside them.
         version: Its name from now on.
-        reason: What the gate found, in words.
+        reason: The gate's finding, in words.
         instead_of: The version that it was compared with; None if nothing was served.
 
-    Returns:
-        What is served from now on.
+    Returns: The version that is served from now on.
 
     Raises:
         ServingError: If another version is served by now.

@@ -25,7 +25,7 @@ def believed_figure(
 
     Args:
         round_number: Which bundle's, for the error.
-        otherwise: What else the reader can do, for the error.
+        otherwise: The other remedies, for the error.
 
     Raises:
         GateError: If the bundle lacks it, or it does not say how good a model is; names those that
@@ -59,7 +59,7 @@ def judge(
         old: The present version's; None if there is nothing to compare with.
         largest_loss: How much worse it may be: of a share in percentage points, of any other
             figure in per cent of the present one.
-        what: What is judged, for the words.
+        what: The thing that is judged, in words.
         why_alone: Why there is nothing to compare with, if there is not.
 
     Raises:

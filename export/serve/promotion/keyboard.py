@@ -52,8 +52,8 @@ def promote(
         held_out: UTF-8 text that no device trained on, to measure keyboards; None believes the
             bundles' own figures.
         people: For a bundle of which a part is each person's own: folders of personal files,
-            ``.zip``, and the file of everybody's embeddings; copied. What is not given of the two
-            is carried over from the present version, as far as it fits.
+            ``.zip``, and the file of everybody's embeddings; copied. The one of the two that is not
+            given is carried over from the present version, as far as it fits.
         largest_loss: How much worse the figure may be: of a share in percentage points, of any
             other in per cent of the present one.
 

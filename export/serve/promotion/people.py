@@ -52,8 +52,8 @@ def add_files(folder: ServingFolder, files: Sequence[Path]) -> dict[str, object]
 def _replace_everybody(folder: ServingFolder, file: Path) -> dict[str, object]:
     """Make the present keyboard's people of another file of embeddings.
 
-    Who is in it no longer is withdrawn: from every version in the folder, since the one before
-    answers too, and with a file of their own.
+    People who are in it no longer are withdrawn: from every version in the folder, since the one
+    before answers too, and with a file of their own.
     """
     with folder.changing():
         served = _present_keyboard(folder)
