@@ -143,7 +143,6 @@ class Transport:
         Args:
             lease: The client whose model it is.
             total_bytes: Its size, as the lease says.
-            target: File to write.
             base_sha256: The release that it is to lead from; empty for a whole one.
         """
         have = target.stat().st_size if target.exists() else 0

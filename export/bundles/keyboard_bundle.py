@@ -47,8 +47,6 @@ class BundleOf(Generic[M]):
     """A bundle whose digests fit.
 
     Attributes:
-        manifest: The manifest.
-        files: Every file that the manifest pins.
         signer: The signer; None if nobody did.
     """
 

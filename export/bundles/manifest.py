@@ -101,19 +101,15 @@ class BundleManifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_fie
     Attributes:
         format_version: Version of the struct and of the files beside it; 1 knew no personal part of
             a keyboard, no version before the present one what privacy was spent.
-        kind: The kind of the bundle.
         files: Digest of every content file, by name.
         model: Settings of the model; its schema follows from them.
         schema_sha256: Hex digest of that schema.
         parameters_sha256: Hex digest of the parameters that the model's graphs compute with, as
             little-endian float32 in schema order.
         run: Identifier of the run, 32 hex digits.
-        round_number: Round whose release this is.
         metrics: Figures of the release, by name.
         privacy: The promise of training, and what it has spent.
         languages: BCP 47 tags of the words; empty if nobody said.
-        opset: ONNX operator set of the graphs.
-        parity: The comparison with torch at export.
         personal: The tensors that the graphs take of each person; None of a model that is whole.
         client: The person whose whole model it is; None if it is everyone's.
         precision: How the model's graphs store and multiply matrices.

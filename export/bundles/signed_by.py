@@ -28,7 +28,6 @@ class Signer:
     """The signer of a manifest.
 
     Attributes:
-        name: Name in the certificate.
         certificate_sha256: Hex digest of the certificate.
         is_trusted: Whether the certificate was checked against the federation's authority.
     """

@@ -60,7 +60,6 @@ def export_release(
         target: New folder, or a ``.zip``.
         kind: ``keyboard``, ``image`` or ``speech``.
         which: Round number, ``latest`` or ``best``.
-        precision: How matrices are stored and multiplied.
         languages: BCP 47 tags of a keyboard; None for those that are known.
         vocoder: Source of the vocoder whose latest release goes beside a voice; None for none. With
             an authority it must be signed by its coordinator, too.

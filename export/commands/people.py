@@ -36,7 +36,6 @@ class PersonalOptions:
         resting: How the tensors of a personal file are kept.
         which: Round number, ``latest`` or ``best``.
         authority: ``authority.crt``; None takes the coordinator's, if that is the source.
-        passphrase_file: Opens the coordinator's keys.
     """
 
     client: str | None

@@ -29,7 +29,6 @@ def speak(
 
     Args:
         source: Folder or ``.zip`` of the bundle.
-        text: Written English.
         target: File, ``.wav``, ``.flac``, ``.mp3`` or ``.ogg`` (Opus); replaced in one step.
         speed: How much faster than the voice learnt to speak.
         seed: Draws; None for the system's.

@@ -28,7 +28,6 @@ class Rounded(NamedTuple):
     Attributes:
         whole: Whole numbers in [-127, 127], padded with 0, int8, shape ``(rows, blocks, 64)``.
         scales: Float32, shape ``(rows, blocks)``.
-        columns: Columns without padding.
     """
 
     whole: NDArray[np.int8]

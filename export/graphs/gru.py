@@ -56,7 +56,6 @@ class GruGraph:
             tensors: Parameters that are not personal, by state-dict name, in the shapes of the
                 model's schema.
             personal: Names of those that are inputs; the GRU's own go together.
-            precision: How matrices are stored and multiplied.
 
         Raises:
             ExportError: If a tensor is missing, foreign or of another shape.

@@ -42,7 +42,6 @@ class TransformerGraph(NamedWeights):
 
         Args:
             tensors: Parameters that are not personal, by state-dict name, in their shapes.
-            precision: How matrices are stored and multiplied.
 
         Raises:
             ExportError: If a tensor is missing, foreign or of another shape.

@@ -57,8 +57,6 @@ class CheckedGraphs:
     Attributes:
         files: ONNX bytes by file name.
         parameters_sha256: Hex digest of what they compute with, personal tensors left out.
-        parity: The comparison.
-        precision: How matrices are stored and multiplied.
         rounded_from: Hex digest of the parameters that were rounded; None for float32.
     """
 

@@ -42,10 +42,8 @@ class PeopleManifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_fie
 
     Attributes:
         format_version: Version of this struct and of the files beside it.
-        kind: The kind of the file.
         run: Identifier of the run, 32 hex digits.
         round_number: Round whose release it was made from.
-        method: Personalisation method.
         schema_sha256: Hex digest of the personal tensors' schema, without roles.
         hypernetwork: Widths and kind of output of the hypernetwork.
         files: Digests of the tensors and of the clients' names.
@@ -70,7 +68,6 @@ class PeopleFile:
     """Everybody's file, its digests checked.
 
     Attributes:
-        manifest: The manifest.
         rows: Each client's row of the embeddings, by name.
         embeddings: z_i by rows, float32, shape ``(clients, embedding_size)``.
         phi: The hypernetwork's own parameters, flat float32.

@@ -59,12 +59,8 @@ class PersonalManifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_f
 
     Attributes:
         format_version: Version of this struct and of the adapter beside it.
-        kind: The kind of the file.
-        client: The person.
-        origin: Where its tensors come from.
         run: Identifier of the run, 32 hex digits.
         round_number: Round whose release it was made with.
-        method: Personalisation method.
         schema_sha256: Hex digest of the personal tensors' schema, without roles.
         resting: How the tensors are kept.
         files: Digest of the adapter.
@@ -91,7 +87,6 @@ class PersonalFile:
     """A personal file whose digests fit.
 
     Attributes:
-        manifest: The manifest.
         adapter: The adapter's bytes.
         signer: The signer; None if nobody did.
     """

@@ -40,8 +40,6 @@ class Release:
     """A release whose digests fit.
 
     Attributes:
-        record: The record.
-        plan: The plan of the devices.
         vocabulary: The word list of the model's rows; None for a model without words.
         parameters: The shared parameters, flat float32 in schema order, shape ``(elements,)``,
             read-only.

@@ -15,7 +15,6 @@ class ImageGraph(PersonalGraph):
 
     Attributes:
         image_shape: Height, width and channels of an image.
-        class_count: Classes it tells apart.
     """
 
     def __init__(self, graph: bytes, *, thread_count: int = 1) -> None:

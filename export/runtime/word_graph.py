@@ -106,7 +106,6 @@ class NextWordGraph(PersonalGraph):
     """One loaded graph; safe to share between threads, as each call carries its own state.
 
     Attributes:
-        vocabulary_size: How many words it ranks.
         context_size: Most tokens that state and call may hold together; None for any number.
     """
 

@@ -20,7 +20,6 @@ def sentences(text: str, settings: SpeechTextSettings, *, longest: int) -> list[
     """Return what a voice says one after the other, each as it reads it; at least one.
 
     Args:
-        text: Written English.
         longest: Most characters that it takes at once.
 
     Raises:

@@ -175,7 +175,6 @@ class Voice:
         """Say a text, a stretch at a time; what is wrong with it is said before the first one.
 
         Args:
-            text: Written English.
             speed: How much faster than the voice learnt to speak, in [0.25, 4]; the pitch stays.
             seed: Draws the dropout and the first phases of Griffin-Lim: equal seeds give equal
                 sound. None takes one of the system's.

@@ -69,8 +69,6 @@ class VoiceGraphs:
     """The loaded graphs of one voice; safe to share between threads.
 
     Attributes:
-        mel_count: Channels of a frame.
-        prenet_size: Width of the mel pre-net's dropouts.
         personal_shapes: Shape of each tensor that is a person's own, by input name.
     """
 

@@ -47,7 +47,6 @@ class DeviceEvaluation:
 
         Args:
             settings: How models are measured.
-            privacy: The noise that hides a person.
         """
         self.in_hand: RoundInHand | None = None
         self._settings = settings

@@ -24,11 +24,7 @@ _RETRY_S = 24 * 3600.0
 
 
 class KeyRenewal:
-    """The life of one coordinator's certificates, which are renewed when told to.
-
-    Attributes:
-        identity: The current one.
-    """
+    """The life of one coordinator's certificates, which are renewed when told to."""
 
     def __init__(
         self, folder: ServerFolder, config: FederationConfig, identity: Identity, threads: Threads

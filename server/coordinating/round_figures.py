@@ -26,7 +26,6 @@ def figures_to_go_on(plan: Plan, closed: Closed, epsilon: float | None) -> dict[
     """Return what is spent, and what the next round is made from, after a restart too.
 
     Args:
-        plan: The round's.
         epsilon: ε after it; None where nothing is promised.
     """
     figures: dict[str, Metric] = {**stage_figures(plan)}

@@ -56,7 +56,6 @@ class RefusedError(Exception):
     """Raised when a message is turned away; no state has changed.
 
     Attributes:
-        code: Stable code of the refusal.
         reason: One line for the person at the other end.
     """
 

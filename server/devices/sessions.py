@@ -17,7 +17,6 @@ class Session:
     """One device's open stream.
 
     Attributes:
-        client: The device's name.
         nonce: The lease that was last pushed to it and has not ended; None if there is none.
     """
 

@@ -26,11 +26,7 @@ _PREFIX = "device-"
 
 
 class TokenError(Exception):
-    """Raised when a token enrols nobody; ``code`` says why.
-
-    Attributes:
-        code: Stable code of the refusal.
-    """
+    """Raised when a token enrols nobody; ``code`` says why."""
 
     def __init__(self, code: RefusalCode, reason: str) -> None:
         super().__init__(reason)
@@ -42,7 +38,6 @@ class NewToken:
     """A token that only its invite will know.
 
     Attributes:
-        client: Name of the client it enrols.
         token: 16 random bytes.
         expires_at: Seconds since 1970 UTC.
     """

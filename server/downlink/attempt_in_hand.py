@@ -34,13 +34,11 @@ class RoundInHand:
     """One attempt of one round, as devices see it.
 
     Attributes:
-        plan: The work of devices.
         round_number: Round, from 1.
         attempt: Attempt, from 0.
         base_sha256: Digest of the shared parameters that the round starts from.
         opened_at: When it was opened, seconds since 1970 UTC.
         deadline_ms: When it closes, milliseconds since 1970 UTC; the same after a restart.
-        downlink: The sealed shared parameters.
         moved: The same for a device that holds an earlier release, by that one's digest.
         coordinator: Certificates of the keys that signed them and that updates are sealed to.
         generated: The parts that are generated and sealed for each device alone; None where the

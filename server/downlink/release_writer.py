@@ -54,9 +54,7 @@ class Written:
 
     Attributes:
         new: The release, with its entry of the ledger.
-        record: The description in its files.
         model: It, as the next round's model.
-        sealing: Ends in its sealed forms.
     """
 
     new: NewRelease

@@ -27,10 +27,8 @@ class _Upload:
     """One open upload.
 
     Attributes:
-        path: The file it grows in.
         message_id: Identifier of the sealed message, 16 bytes.
         total_bytes: Size it must reach.
-        held_bytes: Size it has.
         stream: Counts the streams that have written to it; only the newest may.
     """
 
@@ -50,7 +48,6 @@ class UploadDesk:
 
         Args:
             folder: Where uploads grow; made if missing.
-            threads: Write to disk.
         """
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder

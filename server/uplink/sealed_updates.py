@@ -39,7 +39,6 @@ class SealedUpdate:
     """The facts that a sealed file on disk must turn out to have.
 
     Attributes:
-        path: The file.
         context: The context that it must belong to.
         message_id: Identifier it must have, 16 bytes.
         senders: Signing keys of the device, any of which may have signed it: after a renewal the

@@ -51,7 +51,6 @@ class RoundSum:
         """Serve one federation.
 
         Args:
-            method: Learns from generated tensors.
             releases: Say where the model has been going, for a rule that looks back.
         """
         self._config = config

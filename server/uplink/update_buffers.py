@@ -35,7 +35,6 @@ class UpdateBuffer:
         holds: The update that was opened into it, whole and verified; None while it is being
             filled.
         attempt: The attempt at a round which that belongs to.
-        signing_sha256: Certificate that it was signed with.
     """
 
     def __init__(self, size: int) -> None:

@@ -51,11 +51,9 @@ class AuditOptions(NamedTuple):
     """The scope of an audit, and how closely it looks.
 
     Attributes:
-        parts: Which parts.
         precision: Relative standard error of the measured noise multiplier, at most 0.1.
         secret_count: Sentences to plant, at most one a client.
         repetitions: How often each is written by its client.
-        worker_count: Processes that train.
         reporter: Hears of every round of training.
         on_canaries: Hears of rounds of canaries done, and of all.
     """

@@ -31,10 +31,8 @@ class ClosingCoordinator:
 
     Attributes:
         schema: Tensors of the model.
-        aggregation: The rule.
         privacy: Clip and noise; without adaptive clipping.
         slot_count: Places of a round, M.
-        generator: Source of uncalibrated draws.
     """
 
     schema: Schema
@@ -77,8 +75,6 @@ class ListeningCoordinator:
 
     Attributes:
         schema: Tensors of the model.
-        privacy: Clip and noise.
-        generator: Source of uncalibrated draws.
     """
 
     schema: Schema

@@ -50,13 +50,7 @@ class MechanismAudit(Judgement, frozen=True, kw_only=True):
 
 
 class Subject(NamedTuple):
-    """The parts of an audit, ready for its rounds.
-
-    Attributes:
-        coordinator: Where canaries are sent.
-        canaries: The canaries.
-        privacy: Clip and noise.
-    """
+    """The parts of an audit, ready for its rounds."""
 
     coordinator: Coordinator
     canaries: Canaries

@@ -39,9 +39,7 @@ class Request(NamedTuple):
         worker_count: Processes that train; None for one a processor core.
         until: When to stop early.
         method: Personalisation method that takes the place of the file's, or None.
-        with_tensorboard: Whether to write TensorBoard's event files.
         together: Clients that one process trains at once.
-        device: Where clients train.
     """
 
     name: str

@@ -12,7 +12,6 @@ class OverSeeds(NamedTuple):
     """A figure over seeds.
 
     Attributes:
-        seeds: Seeds with a finite value.
         lost: Seeds without one: the model diverged.
         mean: Mean over ``seeds``; None if there are none.
         spread: Sample standard deviation over ``seeds``; 0 for one seed, None if there are none.

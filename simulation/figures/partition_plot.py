@@ -23,11 +23,7 @@ _NOISE_COLOUR = "tab:red"
 
 
 def plot_partition(record: PartitionRecord, path: Path) -> None:
-    """Draw a partition and write it as PNG.
-
-    Args:
-        path: PNG file to write.
-    """
+    """Draw a partition and write it as PNG."""
 
     def draw(axes: "Axes") -> None:
         if record.classes:

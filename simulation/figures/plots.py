@@ -27,7 +27,6 @@ def plot_runs(
 
     Args:
         runs: Rows of metrics by the run's name.
-        path: PNG file to write.
         figure: Name of the figure in the rows.
         levels: Horizontal lines to compare with, such as a bigram's perplexity, by name.
 
@@ -59,7 +58,6 @@ def plot_table(
 
     Args:
         columns: Points ``(setting, mean, spread)`` by line.
-        path: PNG file to write.
         setting: Name of the setting, for the axis.
         figure: Name of the figure, for the axis.
         levels: Horizontal lines to compare with, by name.
@@ -93,7 +91,6 @@ def plot_bars(
 
     Args:
         bars: ``(mean, spread)`` by name.
-        path: PNG file to write.
         figure: Name of the figure, for the axis.
         levels: Horizontal lines to compare with, by name.
     """
@@ -119,7 +116,6 @@ def write_figure(path: Path, draw: Callable[..., None], *, panels: int = 1) -> N
     """Draw panels side by side and write them as PNG.
 
     Args:
-        path: PNG file to write.
         draw: Takes as many axes as there are panels.
     """
     # The object interface: no global state, no display, and nothing to close.

@@ -59,7 +59,6 @@ class LiveBar:
         """Show description, bar, count and time left, and these columns after them.
 
         Args:
-            columns: The text at the end.
             waits: Whether the bar begins with the first news: only one bar lives at a time.
         """
         self._waits = waits

@@ -27,13 +27,7 @@ class UnsuitableBundleError(ValueError):
 
 @dataclass(frozen=True)
 class BundleVoice:
-    """A voice that speaks with the graphs of a bundle, as a server or a device does.
-
-    Attributes:
-        name: The name in tables.
-        voice: The graphs.
-        kind: Its description in a table.
-    """
+    """A voice that speaks with the graphs of a bundle, as a server or a device does."""
 
     name: str
     voice: ExportedVoice

@@ -23,13 +23,10 @@ class ListenRequest:
 
     Attributes:
         folder: Where everything is written.
-        clip_count: Held-out clips to listen to.
         training: How the recogniser is trained.
         recogniser: The recogniser's file; None for one in ``folder``.
         with_training: Whether to train it though there is one.
-        iterations: The number of Griffin-Lim's steps.
         vocoder: Run whose vocoder makes the sound; None for Griffin-Lim.
-        bundles: Exported voices to listen to besides.
     """
 
     folder: Path

@@ -62,10 +62,8 @@ class Corpus:
     """Clips; sound is read when it is asked for.
 
     Attributes:
-        name: The name of the data set.
         train: Clips that voices and recognisers may learn from.
         held_out: Clips that neither has met, and whose speakers the voices know.
-        mel: The spectrograms.
         clips: Lengths, silence and loudness.
     """
 

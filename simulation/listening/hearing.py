@@ -67,7 +67,6 @@ class Heard:
     """An utterance as it was heard.
 
     Attributes:
-        figures: The measurements.
         sound: Shape ``(samples,)``.
         mel: Spectrogram of that sound, shape ``(mel, frames)``.
         attention: The straightest head's, shape ``(steps, text)``, or None.

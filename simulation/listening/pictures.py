@@ -17,7 +17,6 @@ class Shown(NamedTuple):
     """One utterance to draw.
 
     Attributes:
-        title: The text above it.
         mel: Natural logarithms, shape ``(mel, frames)``.
         attention: Shape ``(steps, text)``, or None.
     """

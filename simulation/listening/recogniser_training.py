@@ -62,7 +62,6 @@ class LabelledMel(NamedTuple):
     """One spectrogram that a recogniser learns from, with its letters.
 
     Attributes:
-        name: The name in errors.
         mel: Natural logarithms, shape ``(mel, frames)``.
         text: The text, as a voice reads it.
     """

@@ -60,13 +60,7 @@ class Speakers:
 
 @dataclass(frozen=True)
 class RunVoice:
-    """A voice that speaks with the model of one release.
-
-    Attributes:
-        name: The name in tables.
-        speakers: Gives a speaker's network.
-        kind: Its description in a table.
-    """
+    """A voice that speaks with the model of one release."""
 
     name: str
     speakers: Speakers

@@ -53,7 +53,6 @@ def listen(
         folder: Where everything is written; made if need be.
         recogniser: Trained on the corpus's training clips.
         vocoder: Makes the sound of every voice.
-        vocoder_name: The name in tables.
         clip_count: Held-out clips whose texts are said; all if there are fewer.
         newcomers: Say as many texts of their own, in a row below the voices.
         notes: Notes that a reader of the table must know besides.

@@ -63,12 +63,7 @@ class Voice(Protocol):
 
 @dataclass(frozen=True)
 class GriffinLim:
-    """Sound by Griffin-Lim, the same for the same spectrogram.
-
-    Attributes:
-        mel: The spectrograms.
-        iterations: Steps of the search for phases.
-    """
+    """Sound by Griffin-Lim, the same for the same spectrogram."""
 
     mel: MelSettings
     iterations: int = GRIFFIN_LIM_ITERATIONS
@@ -109,11 +104,7 @@ class CopySynthesis:
 
 @dataclass(frozen=True)
 class OtherSentence:
-    """Another sentence of the same speaker: the next held-out clip of theirs.
-
-    Attributes:
-        corpus: Where the clips are.
-    """
+    """Another sentence of the same speaker: the next held-out clip of theirs."""
 
     corpus: Corpus
     name: str = "other sentence"
@@ -147,7 +138,6 @@ class Newcomers:
     """The people who came when a voice was finished, with the voice as it was fitted to them.
 
     Attributes:
-        voice: Speaks like them.
         corpus: The data set whose held-out clips are all theirs.
     """
 

@@ -34,7 +34,6 @@ class Share(NamedTuple):
 
     Attributes:
         train: Among the training images, int64, shape ``(images,)``.
-        test: Among the test images.
     """
 
     train: Indices

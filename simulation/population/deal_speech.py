@@ -142,7 +142,6 @@ def _shares(weights: Sequence[int], total: int, most: Sequence[int]) -> list[int
     """Share out ``total`` in proportion to the weights, the largest remainders rounded up.
 
     Args:
-        weights: The proportions of the shares.
         total: Sum of the shares; at most the sum of ``most``.
         most: Largest share of each.
     """

@@ -37,11 +37,7 @@ Train = Callable[[Cohort], Iterator[Trained]]
 
 
 class Attackers:
-    """The attackers of one run.
-
-    Attributes:
-        names: The names of the attackers.
-    """
+    """The attackers of one run."""
 
     def __init__(self, settings: AttackSettings, clients: Sequence[str], *, seed: int) -> None:
         """Draw the attackers."""

@@ -53,9 +53,6 @@ class Start:
         parameters: The released parameters, flat float32, shape ``(elements,)``.
         personalisation: The state of the method's server half, as its file; None without.
         round_number: That round; 0 before the first.
-        tokens_trained: Target tokens up to there.
-        bytes_down: Bytes that clients had received.
-        bytes_up: Bytes that they had sent.
         clipping_norm: That of the next round; that of the settings if absent.
         typical_norm: The norm that the next round's screen starts from; None if nothing is known.
     """
@@ -80,7 +77,6 @@ class Federation:
         round_number: Last finished round; 0 before the first.
         tokens_trained: Target tokens that clients trained on so far, repeats included.
         bytes_down: Bytes of parameters that clients received so far, unsealed.
-        bytes_up: Bytes of updates that they sent.
         took_part: Clients with an update in the last round's model.
         clipping_norm: That of the next round, in parameter units; None where nothing is clipped.
         typical_norm: The norm that the next round's screen starts from; None if nothing is known.
@@ -101,7 +97,6 @@ class Federation:
         """Start, or go on after a finished round.
 
         Args:
-            plan: The plan of some round.
             names: Every client that may be drawn.
             start: Where a finished round left the run; its beginning if absent.
             guard: Keeps the promise of a noise mode with a guarantee; None without one.

@@ -31,10 +31,8 @@ class GuardedRun:
     """The store of one simulated run under a guarantee.
 
     Attributes:
-        gate: Knows what was spent.
         epsilon: ε after the newest attempt; None before there is one.
         noise_keys: Where the keys of calibrated noise come from.
-        evaluations: Releases what clients counted.
     """
 
     def __init__(

@@ -65,7 +65,6 @@ class RunFolder:
     """One run's folder.
 
     Attributes:
-        folder: The folder.
         releases: The models in it.
         states: The files of what clients keep to themselves.
         optimisers: States of their optimisers, where the plan keeps them.

@@ -28,11 +28,7 @@ class Comparison(NamedTuple):
     """Clients with one model against another.
 
     Attributes:
-        client_count: Clients compared.
-        losing: Those whose figure is lower.
-        winning: Those whose figure is higher.
         quartiles: First quartile, median and third of the differences over clients.
-        mean: Mean difference.
         spread: Sample standard deviation of the differences over clients; 0 for one client.
     """
 

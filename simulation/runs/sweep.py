@@ -29,8 +29,6 @@ class Cell(NamedTuple):
 
     Attributes:
         choices: Value of each varied setting by its path; of every setting where none varies.
-        tables: The whole configuration with those values.
-        name: Folder name.
     """
 
     choices: dict[str, Any]  # TOML values.

@@ -37,8 +37,6 @@ class TuneRequest(NamedTuple):
         population_size: N, enrolled people; None is as many as there are clients at hand.
         simulated_cohort: M', people whom a deployed round expects; None is the cohort at hand.
         modes: Noise modes to compare.
-        rules: Aggregation rules to compare.
-        searched: Ranges and lists asked for.
         trial_count: Trials in all.
         seeds: Seeds of each trial.
     """
@@ -188,10 +186,7 @@ class Results(NamedTuple):
     """A search's outcome, written into its folder.
 
     Attributes:
-        out: The folder.
-        deployment: For whom promises were made.
         note: The trials, and on whom.
-        references: Runs without noise.
     """
 
     out: Path

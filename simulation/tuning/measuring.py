@@ -67,13 +67,8 @@ class Laboratory(NamedTuple):
     """The parts that every trial of a search shares.
 
     Attributes:
-        tables: The preset's TOML.
-        deployment: For whom promises are made.
-        population: The clients at hand.
         seeds: Seeds of each trial.
-        worker_count: Processes that train.
         folder: Where runs lie, one folder a candidate and seed.
-        progress: Shows how it goes.
     """
 
     tables: dict[str, Any]  # TOML values.

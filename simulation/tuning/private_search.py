@@ -37,11 +37,9 @@ class PrivateSearch(NamedTuple):
     Attributes:
         tables: The preset's TOML; its mode is ``central`` with sampled cohorts.
         space: The random draw: of ``VARIED`` only, and rules.
-        population: The private clients.
         score_text: Public text that runs are compared on, one sentence or more a line.
         expected_runs: Mean number of runs, above 1.
         target_epsilon: Largest ε that the whole search may spend, at the preset's δ.
-        worker_count: Processes that train.
     """
 
     tables: dict[str, Any]  # TOML values.

@@ -27,7 +27,6 @@ class Range(NamedTuple):
     """Two ends, both possible.
 
     Attributes:
-        low: Lower end.
         high: Upper end, above the lower.
     """
 
@@ -58,7 +57,6 @@ class Space(NamedTuple):
 
     Attributes:
         modes: Noise modes.
-        rules: Aggregation rules.
         dimensions: By name; every one of ``DIMENSIONS``.
     """
 

@@ -47,7 +47,6 @@ def search(
     """Try candidates until ``trial_count`` are done, those of earlier calls included.
 
     Args:
-        space: The space of the choices.
         trial_count: Trials in all, those that were stopped early included.
         after_trial: Takes all measurements so far, after each trial.
 

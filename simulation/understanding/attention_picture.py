@@ -41,7 +41,6 @@ def picture_attention(
     Args:
         runs: Models ``vit`` that read the same images, at least one.
         population: The first run's.
-        path: PNG file to write.
         clients: The client whose attention it is; their own test images are shown, in turns.
         image_count: Images to show, at least 1; fewer where the clients have no more.
 
@@ -69,7 +68,6 @@ def write_attention(
     Args:
         pixels: Uint8, shape ``(images, height, width, channels)``, with 1 or 3 channels.
         maps: Shares by column's name, each of shape ``(images, rows, columns)``.
-        path: PNG file to write.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

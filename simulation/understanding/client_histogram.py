@@ -49,7 +49,6 @@ def write_histogram(runs: Mapping[str, Mapping[str, float]], path: Path) -> None
 
     Args:
         runs: Accuracies by client, by the run's name.
-        path: PNG file to write.
     """
 
     def draw(axes: "Axes") -> None:

@@ -105,7 +105,6 @@ def write_map(
 
     Args:
         points: Shape ``(clients, 2)``.
-        path: PNG file to write.
         groups: One a client; None where clients have none.
         purity: The names of the groups; None where there are none.
     """

@@ -40,10 +40,6 @@ class FinishedRun:
     """A run at the model that its final figures are of.
 
     Attributes:
-        folder: Where it lies.
-        config: The settings of the run.
-        plan: The plan of its clients.
-        final: Its final figures.
         released: The released parameters, flat float32 in the layout of
             ``models.plan.plan.released_schema``. method: The state of the method's server half.
     """

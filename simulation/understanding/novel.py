@@ -145,9 +145,6 @@ def write_novel_curves(curves: Mapping[str, NovelCurve], path: Path) -> None:
     """Draw the figure that is followed by epochs of fitting, one line a run, and write it as PNG.
 
     A dashed line of the same colour stands at what the run's own clients reach.
-
-    Args:
-        path: PNG file to write.
     """
 
     def draw(axes: "Axes") -> None:

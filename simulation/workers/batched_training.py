@@ -49,10 +49,8 @@ class ClientWork(NamedTuple):
     """The parts that one client's training needs.
 
     Attributes:
-        client_name: Name given at enrolment.
         parameters: The received parameters, flat float32 in the layout of
             ``models.plan.plan.download_schema``; not changed.
-        examples: The client's images.
         personal: Its own tensors as its last round left them; None before its first.
         residual: The loss of compressing its last update; None for nothing.
     """

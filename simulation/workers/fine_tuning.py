@@ -26,7 +26,6 @@ class TypedText(NamedTuple):
     """Text that a client typed and its model never saw.
 
     Attributes:
-        sentences: In words.
         vocabulary: The words of the model's rows.
     """
 

@@ -59,8 +59,6 @@ class Answer(NamedTuple):
     """The answer to a job.
 
     Attributes:
-        position: As in the job.
-        buffer: As in the job.
         example_count: Target tokens of one pass; for training.
         mean_loss: Mean training loss in nats.
         update_norm: L2 norm before clipping and noise.
@@ -89,8 +87,6 @@ class Trained(NamedTuple):
     """One client's update, and the figures of its training.
 
     Attributes:
-        slot: Position in the cohort.
-        client_name: The client.
         update: The client's update, flat float32 in the layout of
             ``models.plan.plan.upload_schema``; valid until the next result is asked for. None if
             training diverged.
@@ -170,11 +166,8 @@ class Setting(NamedTuple):
     """The settings that a worker process needs once.
 
     Attributes:
-        plan: Encoded plan of the run.
-        tensors: Memory shared with the pool.
         examples: Everybody's examples, by name.
         trainer: Makes what trains clients one by one.
-        device: Where clients train.
     """
 
     plan: bytes

@@ -41,11 +41,7 @@ def _nothing(client_name: str) -> None:
 
 
 class WorkerPool:
-    """Processes that train and evaluate clients.
-
-    Attributes:
-        worker_count: Number of processes.
-    """
+    """Processes that train and evaluate clients."""
 
     def __init__(
         self,

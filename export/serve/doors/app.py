@@ -32,11 +32,7 @@ _NO_TELEMETRY: TelemetryConfig = {
 
 
 def make_app(desk: Desk, limits: LimitSettings) -> ASGIApp:
-    """Return the application, guarded.
-
-    Args:
-        limits: The limits of one client.
-    """
+    """Return the application, guarded."""
     app = FastAPI(
         title="sotto-serve",
         version="1",

@@ -30,14 +30,10 @@ class Desk:
     """The parts that a server works with.
 
     Attributes:
-        folder: The folder that it serves.
-        shelf: The versions that are served.
         people: Everyone's models and texts.
         tokens: The token of each client; exchanged whole when the file changes.
         rate_limit: How often a client may ask.
-        metrics: The log of what happened.
         threads: Where models run.
-        voices: Everyone's voices.
         page: Files of the page, by address.
         is_closing: Whether the server is about to stop.
     """

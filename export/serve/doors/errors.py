@@ -33,11 +33,9 @@ class Answer:
     """The error that a client is told.
 
     Attributes:
-        status: HTTP status.
         code: The code by which programs tell errors apart.
         message: The same for people.
         retry_after_s: Seconds after which to ask again; None where that would not help.
-        asks_for_token: Whether a bearer token would help.
         is_logged: Whether the error goes to the log: only one that is about a file, not a text.
     """
 

@@ -40,11 +40,7 @@ class ServingError(ValueError):
 
 @dataclass(frozen=True)
 class ServingFolder:
-    """The files of one serving folder.
-
-    Attributes:
-        root: The folder.
-    """
+    """The files of one serving folder."""
 
     root: Path
 

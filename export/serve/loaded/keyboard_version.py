@@ -26,9 +26,6 @@ class ServedModel:
     """One version in memory.
 
     Attributes:
-        version: Its name.
-        manifest: The manifest.
-        vocabulary: The words of its rows.
         index: Their index, shared by every text.
         ranking: The ranking of its words, without blocked ones.
         graph: The shared model.

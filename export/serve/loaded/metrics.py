@@ -15,14 +15,10 @@ class ServingMetrics:
         requests: Requests answered, by route and status.
         seconds: How long they took from the first byte, by route.
         under_way: Requests not answered yet.
-        waiting_bytes: Request bodies in memory.
         reloads: Attempts to serve what was promoted, by outcome (``served``, ``refused``).
         round: Round of the version that is served.
-        texts: Texts that are carried in memory.
-        clients: Clients that have a token.
         personal_models: People's own tensors in memory.
         personal_loads: Personal files that had to be loaded.
-        speeches: Texts that are being said.
         spoken_seconds: Sound that was made, in seconds.
     """
 

@@ -26,13 +26,7 @@ class NoSharedVoiceError(Exception):
 
 @dataclass(frozen=True)
 class ServedVoice:
-    """One version in memory.
-
-    Attributes:
-        version: Its name.
-        manifest: The manifest.
-        voice: The shared voice.
-    """
+    """One version in memory."""
 
     version: str
     manifest: SpeechManifest

@@ -88,11 +88,7 @@ class Speech:
 
 
 class Voices:
-    """The voices of clients.
-
-    Attributes:
-        shelf: The versions that are served.
-    """
+    """The voices of clients."""
 
     def __init__(
         self,
@@ -126,7 +122,6 @@ class Voices:
         """Begin to say a text in a client's own voice, or in everybody's.
 
         Args:
-            text: Written English.
             own: Whether in the client's own voice.
             speed: How much faster than the voice learnt to speak.
 

@@ -25,7 +25,6 @@ class Versioned(Protocol[V]):
 
     Attributes:
         what: The name of a version in messages.
-        shelf: Where the versions are.
         files: Folders of personal files that were given with the bundle.
         check_bundle: Refuses what is no bundle of this kind; raises ValueError.
     """
@@ -137,7 +136,6 @@ def serve_from_now(
 
     Args:
         incoming: The copy, beside them.
-        version: Its name from now on.
         reason: The gate's finding, in words.
         instead_of: The version that it was compared with; None if nothing was served.
 

@@ -27,7 +27,6 @@ class Recall:
     """Hits on one text.
 
     Attributes:
-        words: Words counted.
         top1_hits: Those that stood first.
         top3_hits: Those among the first three.
     """
