@@ -1,51 +1,54 @@
 """The subcommand ``sotto-simulate partition``: deal a data set, and show who got what."""
 
-import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from privacy.foundation.flags import Flag
+from simulation.commands.flags import Settled
+
 if TYPE_CHECKING:
-    from simulation.commands.runs import Request
     from simulation.population.partition_record import PartitionRecord
 
 _SHOWN_CLIENTS = 20
 
 
-def add_partition(partition: argparse.ArgumentParser) -> None:
-    """Add what only ``partition`` takes; what it shares with ``run`` is there already."""
-    partition.add_argument("--out", type=Path, help="JSON file to write: every client's examples")
-    partition.add_argument(
-        "--plot",
-        type=Path,
-        metavar="PNG",
-        help="picture to write: clients against classes, and the noise of their cameras",
-    )
+class Dealt(Settled, frozen=True, kw_only=True):
+    """A data set to deal.
+
+    Attributes:
+        out: JSON file to write: every client's examples.
+        plot: Picture to write: clients against classes, and the noise of their cameras.
+    """
+
+    out: Path | None = None
+    plot: Annotated[Path | None, Flag("PNG")] = None
 
 
-def run_partition(arguments: argparse.Namespace, request: "Request") -> int:
-    """Deal the data set and show it; return the exit status."""
+def partition(asked: Dealt) -> int:
+    """Deal a data set, and show who got what."""
     from privacy.foundation.atomic_files import READABLE, write_atomically
     from simulation.config.simulation import config_from, read_tables, with_settings
     from simulation.figures.progress import tell
     from simulation.population.dealing import build_population
 
+    request = asked.request()
     config = config_from(with_settings(read_tables(request.name), request.settings), request.name)
     population = build_population(config, request.data)
     record = population.partition
     if record is None:
         raise ValueError(f"{request.name} deals nothing")
     tell(population.notes)
-    if arguments.out is not None:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(arguments.out, record.encode(), mode=READABLE)
-    if arguments.plot is not None:
+    if asked.out is not None:
+        asked.out.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(asked.out, record.encode(), mode=READABLE)
+    if asked.plot is not None:
         from simulation.figures.partition_plot import plot_partition
 
-        plot_partition(record, arguments.plot)
-    if arguments.json:
+        plot_partition(record, asked.plot)
+    if asked.json:
         sys.stdout.write(f"{msgspec.json.encode(record.figures()).decode()}\n")
     else:
         _show(record)

@@ -1,106 +1,75 @@
 """The subcommand ``sotto-simulate listen``: measures in place of listeners."""
 
-import argparse
 import sys
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
-from simulation.commands.data_argument import add_data
+from privacy.foundation.flags import Flag
+from simulation.commands.flags import WithData
 from simulation.listening.defaults import GRIFFIN_LIM_ITERATIONS, RECOGNISER_EPOCHS
 
 
-def add_listen(parser: argparse.ArgumentParser, data: Path | None) -> None:
-    """Add the flags of ``listen``; ``data`` is where data sets lie unless it is told."""
-    # One idea: the flags of one command, one after the other.
-    which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument(
-        "run", nargs="?", type=Path, metavar="RUN", help="folder of a finished run of speech"
-    )
-    which.add_argument(
-        "--copy-synthesis",
-        metavar="SET",
-        help="listen to a data set's own clips, made again from their spectrograms, instead of a "
-        "voice: espeak, ljspeech, an4 or fsdd",
-    )
-    add_data(parser, data)
-    parser.add_argument(
-        "--to",
-        type=Path,
-        help="folder to write (default: RUN/listening, or runs/listening-SET)",
-    )
-    parser.add_argument(
-        "--clips", type=int, default=16, help="held-out clips to listen to (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--recogniser",
-        type=Path,
-        metavar="FILE",
-        help="recogniser to use, trained and written if it is not there (default: "
-        "recogniser.safetensors in the folder that is written)",
-    )
-    parser.add_argument(
-        "--train-recogniser",
-        action="store_true",
-        help="train the recogniser again even if it is there",
-    )
-    parser.add_argument(
-        "--epochs",
-        type=int,
-        default=RECOGNISER_EPOCHS,
-        help="passes of the recogniser over the training clips (default: %(default)s, little more "
-        "than a minute of a core for 700 clips)",
-    )
-    parser.add_argument(
-        "--iterations",
-        type=int,
-        default=GRIFFIN_LIM_ITERATIONS,
-        help="of Griffin-Lim (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--vocoder",
-        type=Path,
-        metavar="RUN",
-        help="folder of a finished run of task vocoder that makes the sound, not Griffin-Lim",
-    )
-    parser.add_argument(
-        "--bundle",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="BUNDLE",
-        help="exported voice of the run to listen to as well, with the same vocoder as the others; "
-        "give it once for each",
-    )
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
-    parser.set_defaults(command=_listen)
+class Listening(WithData, frozen=True, kw_only=True):
+    """A voice to listen to.
+
+    Attributes:
+        run: Folder of a finished run of speech.
+        copy_synthesis: Listen to a data set's own clips, made again from their spectrograms,
+            instead of a voice: espeak, ljspeech, an4 or fsdd.
+        to: Folder to write (default: RUN/listening, or runs/listening-SET).
+        clips: Held-out clips to listen to.
+        recogniser: Recogniser to use, trained and written if it is not there (default:
+            recogniser.safetensors in the folder that is written).
+        train_recogniser: Train the recogniser again even if it is there.
+        epochs: Passes of the recogniser over the training clips, little more than a minute of a
+            core for 700 clips.
+        iterations: Steps of Griffin-Lim.
+        vocoder: Folder of a finished run of task vocoder that makes the sound, not Griffin-Lim.
+        bundle: Exported voice of the run to listen to as well, with the same vocoder as the others;
+            give it once for each.
+        json: Print the figures as JSON.
+    """
+
+    run: Annotated[Path | None, Flag("RUN", positional=True, one_of="voice")] = None
+    copy_synthesis: Annotated[str | None, Flag("SET", one_of="voice")] = None
+    to: Path | None = None
+    clips: int = 16
+    recogniser: Annotated[Path | None, Flag("FILE")] = None
+    train_recogniser: bool = False
+    epochs: int = RECOGNISER_EPOCHS
+    iterations: int = GRIFFIN_LIM_ITERATIONS
+    vocoder: Annotated[Path | None, Flag("RUN")] = None
+    bundle: Annotated[list[Path], Flag("BUNDLE")] = msgspec.field(default_factory=list)
+    json: bool = False
 
 
-def _listen(arguments: argparse.Namespace) -> int:
+def listen(asked: Listening) -> int:
+    """Measure what a voice says, between a ceiling and two floors."""
     from simulation.listening.commands import ListenRequest, listen_to_corpus, listen_to_run
     from simulation.listening.corpus import CorpusSettings
     from simulation.listening.recogniser_training import TrainingSettings
     from simulation.listening.table import markdown
 
-    name = arguments.copy_synthesis
-    default = Path("runs") / f"listening-{name}" if name else arguments.run / "listening"
+    name, run = asked.copy_synthesis, asked.run
     request = ListenRequest(
-        folder=arguments.to or default,
-        clip_count=arguments.clips,
-        recogniser=arguments.recogniser,
-        with_training=arguments.train_recogniser,
-        training=TrainingSettings(epochs=arguments.epochs),
-        iterations=arguments.iterations,
-        vocoder=arguments.vocoder,
-        bundles=tuple(arguments.bundle),
+        folder=asked.to or (run / "listening" if run else Path("runs") / f"listening-{name}"),
+        clip_count=asked.clips,
+        recogniser=asked.recogniser,
+        with_training=asked.train_recogniser,
+        training=TrainingSettings(epochs=asked.epochs),
+        iterations=asked.iterations,
+        vocoder=asked.vocoder,
+        bundles=tuple(asked.bundle),
     )
-    if name:
-        if request.bundles:
-            raise ValueError("--bundle needs the folder of the run that the voice is from")
-        report = listen_to_corpus(CorpusSettings(dataset=name), arguments.data, request)
+    if run is not None:
+        report = listen_to_run(run, asked.data_folder, request)
+    elif request.bundles:
+        raise ValueError("--bundle needs the folder of the run that the voice is from")
     else:
-        report = listen_to_run(arguments.run, arguments.data, request)
-    if arguments.json:
+        report = listen_to_corpus(CorpusSettings(dataset=name or ""), asked.data_folder, request)
+    if asked.json:
         sys.stdout.write(f"{msgspec.json.encode(report).decode()}\n")
     else:
         sys.stdout.write(markdown(report))

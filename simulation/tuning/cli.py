@@ -1,20 +1,20 @@
 """Read the arguments of ``sotto-simulate tune`` and print what it found."""
 
-import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from privacy.accounting.checked_values import check_epsilon
+from privacy.foundation.flags import Flag
 from privacy.foundation.whole_number_flags import at_least_one, seed_list
+from simulation.commands.flags import Rounds
 
 if TYPE_CHECKING:
-    from simulation.commands.runs import Request
     from simulation.tuning.command import TuneRequest
     from simulation.tuning.space import Dimension
 
-_EXAMPLES = """\
+TUNE_EXAMPLES = """\
 examples:
   what epsilon 8 costs a keyboard of a million people, a thousand of them a round:
     sotto-simulate tune keyboard-sms --public --target-epsilon 8 \\
@@ -28,81 +28,51 @@ examples:
 """
 
 
-def add_tune(tune: argparse.ArgumentParser) -> None:
-    """Add what only ``tune`` takes; what it shares with ``run`` is there already."""
-    # One idea: the flags of one command, one after the other.
-    tune.epilog = _EXAMPLES
-    tune.formatter_class = argparse.RawDescriptionHelpFormatter
-    data = tune.add_mutually_exclusive_group(required=True)
-    data.add_argument(
-        "--public",
-        action="store_true",
-        help="nobody's text here is private: search with Optuna, and show every trial",
-    )
-    data.add_argument(
-        "--score-text",
-        type=Path,
-        metavar="FILE",
-        help="the data is private: a random number of runs, compared on this public text; only "
-        "the best is shown, and its epsilon counts the search",
-    )
-    tune.add_argument(
-        "--target-epsilon",
-        type=float,
-        required=True,
-        help="epsilon of the whole deployment; on private data, of the whole search",
-    )
-    tune.add_argument("--delta", type=float, help="delta of the deployment (default: N^-1.1)")
-    tune.add_argument(
-        "--population",
-        type=int,
-        help="people enrolled in the deployment, N (default: the clients at hand)",
-    )
-    tune.add_argument(
-        "--simulated-cohort",
-        type=int,
-        metavar="PEOPLE",
-        help="people a deployed round expects: noise is that of such a cohort, added to the mean "
-        "of the clients at hand, and results are labelled extrapolated",
-    )
-    tune.add_argument(
-        "--modes", default="central", help="noise modes, with commas: central, local, ftrl"
-    )
-    tune.add_argument("--rules", default="mean,attentive", help="rules (default: %(default)s)")
-    tune.add_argument(
-        "--search",
-        action="append",
-        default=[],
-        metavar="NAME=LOW..HIGH",
-        help="range or list of noise_multiplier, clipping_norm (parameter units), "
-        "attention_strength, cohort (people) or server_step_size; may be repeated",
-    )
-    tune.add_argument(
-        "--trials", type=at_least_one, default=40, help="trials in all (default: %(default)s)"
-    )
-    tune.add_argument(
-        "--seeds",
-        type=seed_list,
-        default="1,2,3",
-        help="seeds of a trial, with commas between them (default: %(default)s)",
-    )
-    tune.add_argument(
-        "--expected-runs",
-        type=float,
-        default=10.0,
-        help="mean of the random number of runs on private data (default: 10)",
-    )
-    tune.add_argument("--out", type=Path, help="folder of the search (default: runs/NAME-tune)")
+class Tuned(Rounds, frozen=True, kw_only=True):
+    """A search for settings.
+
+    Attributes:
+        public: Nobody's text here is private: search with Optuna, and show every trial.
+        score_text: The data is private: a random number of runs, compared on this public text; only
+            the best is shown, and its epsilon counts the search.
+        target_epsilon: Epsilon of the whole deployment; on private data, of the whole search.
+        delta: Delta of the deployment (default: N^-1.1).
+        population: People enrolled in the deployment, N (default: the clients at hand).
+        simulated_cohort: People a deployed round expects: noise is that of such a cohort, added to
+            the mean of the clients at hand, and results are labelled extrapolated.
+        modes: Noise modes, with commas: central, local, ftrl.
+        rules: Rules.
+        search: Range or list of noise_multiplier, clipping_norm (parameter units),
+            attention_strength, cohort (people) or server_step_size; may be repeated.
+        trials: Trials in all.
+        seeds: Seeds of a trial, with commas between them.
+        expected_runs: Mean of the random number of runs on private data.
+        out: Folder of the search (default: runs/NAME-tune).
+    """
+
+    public: Annotated[bool, Flag(one_of="data")] = False
+    score_text: Annotated[Path | None, Flag("FILE", one_of="data")] = None
+    target_epsilon: float
+    delta: float | None = None
+    population: int | None = None
+    simulated_cohort: Annotated[int | None, Flag("PEOPLE")] = None
+    modes: str = "central"
+    rules: str = "mean,attentive"
+    search: Annotated[list[str], Flag("NAME=LOW..HIGH")] = msgspec.field(default_factory=list)
+    trials: Annotated[int, Flag(parse=at_least_one)] = 40
+    seeds: Annotated[tuple[int, ...], Flag(parse=seed_list)] = (1, 2, 3)
+    expected_runs: float = 10.0
+    out: Path | None = None
 
 
-def run_tune(arguments: argparse.Namespace, request: "Request") -> int:
-    """Search and print the recommendation."""
-    if arguments.score_text is not None:
-        return _run_private(arguments, request)
+def tune(asked: Tuned) -> int:
+    """Find the noise, clipping and cohort for a target epsilon."""
+    if asked.score_text is not None:
+        return _tune_privately(asked, asked.score_text)
     from simulation.tuning.command import tune
 
-    tuned = tune(_tune_request(arguments, request))
-    if arguments.json:
+    tuned = tune(_tune_request(asked))
+    if asked.json:
         print(msgspec.json.encode(tuned).decode())
         return 0
     print((Path(tuned.out) / "tune.md").read_text(), end="")
@@ -112,43 +82,43 @@ def run_tune(arguments: argparse.Namespace, request: "Request") -> int:
     return 0 if tuned.settings else 1
 
 
-def _run_private(arguments: argparse.Namespace, request: "Request") -> int:
+def _tune_privately(asked: Tuned, score_text: Path) -> int:
     from simulation.tuning.private_command import tune_privately
 
     winner = tune_privately(
-        request,
-        score_text=arguments.score_text,
-        expected_runs=arguments.expected_runs,
-        target_epsilon=arguments.target_epsilon,
-        rules=arguments.rules.split(","),
-        searched=_searched(arguments),
+        asked.request(),
+        score_text=score_text,
+        expected_runs=asked.expected_runs,
+        target_epsilon=asked.target_epsilon,
+        rules=asked.rules.split(","),
+        searched=_searched(asked),
     )
-    if arguments.json:
+    if asked.json:
         print(msgspec.json.encode(winner).decode())
     else:
         print(winner.text, end="")
     return 0
 
 
-def _tune_request(arguments: argparse.Namespace, request: "Request") -> "TuneRequest":
+def _tune_request(asked: Tuned) -> "TuneRequest":
     from simulation.tuning.command import TuneRequest
 
     return TuneRequest(
-        run=request,
-        out=arguments.out,
-        target_epsilon=check_epsilon(arguments.target_epsilon, "--target-epsilon"),
-        delta=arguments.delta,
-        population_size=arguments.population,
-        simulated_cohort=arguments.simulated_cohort,
-        modes=arguments.modes.split(","),
-        rules=arguments.rules.split(","),
-        searched=_searched(arguments),
-        trial_count=arguments.trials,
-        seeds=arguments.seeds,
+        run=asked.request(),
+        out=asked.out,
+        target_epsilon=check_epsilon(asked.target_epsilon, "--target-epsilon"),
+        delta=asked.delta,
+        population_size=asked.population,
+        simulated_cohort=asked.simulated_cohort,
+        modes=asked.modes.split(","),
+        rules=asked.rules.split(","),
+        searched=_searched(asked),
+        trial_count=asked.trials,
+        seeds=asked.seeds,
     )
 
 
-def _searched(arguments: argparse.Namespace) -> "dict[str, Dimension]":
+def _searched(asked: Tuned) -> "dict[str, Dimension]":
     from simulation.tuning.space import parse_dimension
 
-    return dict(parse_dimension(text) for text in arguments.search)
+    return dict(parse_dimension(text) for text in asked.search)

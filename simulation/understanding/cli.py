@@ -1,125 +1,110 @@
 """The subcommands ``attention``, ``embeddings``, ``clients`` and ``novel``, on finished runs."""
 
-import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from models.settings.hypernetwork import EmbeddingFitSettings
-from simulation.commands.data_argument import add_data
+from privacy.foundation.flags import Flag
+from simulation.commands.flags import WithData
 
 if TYPE_CHECKING:
     from simulation.understanding.novel import NovelCurve
 
 
-def add_attention(parser: argparse.ArgumentParser, data: Path | None) -> None:
-    """Add the flags of ``attention``; ``data`` is where data sets lie unless it is told."""
-    parser.add_argument(
-        "runs",
-        nargs="+",
-        type=Path,
-        metavar="RUN",
-        help="folder of a finished run; several are compared on images of the first",
+_FIT = EmbeddingFitSettings()
+
+
+class Looked(WithData, frozen=True, kw_only=True):
+    """Attention to draw.
+
+    Attributes:
+        runs: Folder of a finished run; several are compared on images of the first.
+        client: Client whose attention is shown; may be repeated (default: the first three).
+        images: Test images to show.
+        png: File to write.
+    """
+
+    runs: Annotated[list[Path], Flag("RUN", positional=True)]
+    client: list[str] = msgspec.field(default_factory=list)
+    images: int = 6
+    png: Path = Path("attention.png")
+
+
+class Mapped(msgspec.Struct, frozen=True, kw_only=True):
+    """Embeddings to draw.
+
+    Attributes:
+        run: Folder of a finished run.
+        png: File to write.
+        json: Print the purity as JSON.
+    """
+
+    run: Annotated[Path, Flag("RUN", positional=True)]
+    png: Path = Path("embeddings.png")
+    json: bool = False
+
+
+class Spread(msgspec.Struct, frozen=True, kw_only=True):
+    """Accuracies to draw.
+
+    Attributes:
+        runs: Folder of a run.
+        png: File to write.
+    """
+
+    runs: Annotated[list[Path], Flag("RUN", positional=True)]
+    png: Path = Path("clients.png")
+
+
+class Fitted(WithData, frozen=True, kw_only=True):
+    """Novel clients to fit a model to.
+
+    Attributes:
+        runs: Folder of a run.
+        epochs: Passes over each novel client's own examples.
+        starts: Embeddings that are drawn; the best on a client's own examples is fitted.
+        learning_rate: Step size of an embedding, where the method has one; everything else steps
+            as in the run.
+        batch_size: Examples in one step of an embedding.
+        seconds: Seconds of speech of each novel speaker that a voice is fitted to (default: all
+            that the speaker trains on).
+        png: File to write.
+        json: Print the curves as JSON.
+    """
+
+    runs: Annotated[list[Path], Flag("RUN", positional=True)]
+    epochs: int = 5
+    starts: int = _FIT.start_count
+    learning_rate: float = _FIT.learning_rate
+    batch_size: int = _FIT.batch_size
+    seconds: Annotated[float | None, Flag("S")] = None
+    png: Path = Path("novel.png")
+    json: bool = False
+
+
+def attention(asked: Looked) -> int:
+    """Draw where clients' own attention looks in images."""
+    from simulation.understanding import commands
+
+    commands.attention(
+        asked.runs,
+        asked.png,
+        clients=asked.client,
+        image_count=asked.images,
+        data=asked.data_folder,
     )
-    add_data(parser, data)
-    parser.add_argument(
-        "--client",
-        action="append",
-        default=[],
-        dest="clients",
-        help="client whose attention is shown; may be repeated (default: the first three)",
-    )
-    parser.add_argument(
-        "--images", type=int, default=6, help="test images to show (default: %(default)s)"
-    )
-    _add_png(parser, "attention.png")
-    parser.set_defaults(command=_attention)
-
-
-def add_embeddings(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of ``embeddings``."""
-    parser.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run")
-    _add_png(parser, "embeddings.png")
-    parser.add_argument("--json", action="store_true", help="print the purity as JSON")
-    parser.set_defaults(command=_embeddings)
-
-
-def add_clients(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of ``clients``."""
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folder of a run")
-    _add_png(parser, "clients.png")
-    parser.set_defaults(command=_clients)
-
-
-def add_novel(parser: argparse.ArgumentParser, data: Path | None) -> None:
-    """Add the flags of ``novel``; ``data`` is where data sets lie unless it is told."""
-    fit = EmbeddingFitSettings()
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folder of a run")
-    add_data(parser, data)
-    parser.add_argument(
-        "--epochs",
-        type=int,
-        default=5,
-        help="passes over each novel client's own examples (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--starts",
-        type=int,
-        default=fit.start_count,
-        help="embeddings that are drawn; the best on a client's own examples is fitted "
-        "(default: %(default)s)",
-    )
-    parser.add_argument(
-        "--learning-rate",
-        type=float,
-        default=fit.learning_rate,
-        help="step size of an embedding, where the method has one; everything else steps as in "
-        "the run (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--batch-size",
-        type=int,
-        default=fit.batch_size,
-        help="examples in one step of an embedding (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--seconds",
-        type=float,
-        metavar="S",
-        help="of a voice: seconds of speech of each novel speaker that it is fitted to (default: "
-        "all that the speaker trains on)",
-    )
-    _add_png(parser, "novel.png")
-    parser.add_argument("--json", action="store_true", help="print the curves as JSON")
-    parser.set_defaults(command=_novel)
-
-
-def _add_png(parser: argparse.ArgumentParser, name: str) -> None:
-    parser.add_argument(
-        "--png", type=Path, default=Path(name), help="file to write (default: %(default)s)"
-    )
-
-
-def _attention(arguments: argparse.Namespace) -> int:
-    from simulation.understanding.commands import attention
-
-    attention(
-        arguments.runs,
-        arguments.png,
-        clients=arguments.clients,
-        image_count=arguments.images,
-        data=arguments.data,
-    )
-    print(arguments.png)
+    print(asked.png)
     return 0
 
 
-def _embeddings(arguments: argparse.Namespace) -> int:
-    from simulation.understanding.commands import embeddings
+def embeddings(asked: Mapped) -> int:
+    """Draw what a hypernetwork learnt of its clients."""
+    from simulation.understanding import commands
 
-    purity = embeddings(arguments.run, arguments.png)
-    if arguments.json:
+    purity = commands.embeddings(asked.run, asked.png)
+    if asked.json:
         print(msgspec.json.encode(purity).decode())
     elif purity is None:
         print("clients have no classes to be alike by")
@@ -128,41 +113,43 @@ def _embeddings(arguments: argparse.Namespace) -> int:
             f"nearest neighbour of the same group: {purity.learnt:.3f} of the clients, "
             f"{purity.drawn:.3f} before training, {purity.chance:.3f} by chance"
         )
-    if not arguments.json:
-        print(arguments.png)
+    if not asked.json:
+        print(asked.png)
     return 0
 
 
-def _clients(arguments: argparse.Namespace) -> int:
+def clients(asked: Spread) -> int:
+    """Draw how accuracy is spread over a run's clients."""
     from simulation.understanding.commands import histogram
 
-    histogram(arguments.runs, arguments.png)
-    print(arguments.png)
+    histogram(asked.runs, asked.png)
+    print(asked.png)
     return 0
 
 
-def _novel(arguments: argparse.Namespace) -> int:
-    from simulation.understanding.commands import novel
+def novel(asked: Fitted) -> int:
+    """Fit a finished model to clients it never saw."""
+    from simulation.understanding import commands
 
     settings = EmbeddingFitSettings(
-        start_count=arguments.starts,
-        epochs=arguments.epochs,
-        batch_size=arguments.batch_size,
-        learning_rate=arguments.learning_rate,
+        start_count=asked.starts,
+        epochs=asked.epochs,
+        batch_size=asked.batch_size,
+        learning_rate=asked.learning_rate,
     )
-    curves = novel(
-        arguments.runs,
-        arguments.png,
+    curves = commands.novel(
+        asked.runs,
+        asked.png,
         settings=settings,
-        data=arguments.data,
-        longest_s=arguments.seconds,
+        data=asked.data_folder,
+        longest_s=asked.seconds,
     )
-    if arguments.json:
+    if asked.json:
         print(msgspec.json.encode(curves).decode())
     else:
         for name, curve in curves.items():
             _tell(name, curve)
-        print(arguments.png)
+        print(asked.png)
     return 0
 
 
