@@ -8,14 +8,10 @@ place takes no part.
 References:
     [Krum] Blanchard et al., "Machine Learning with Adversaries: Byzantine Tolerant Gradient
         Descent", NeurIPS 2017.
-    [Median] Yin et al., "Byzantine-Robust Distributed Learning: Towards Optimal Statistical
-        Rates", ICML 2018, arXiv:1803.01498 (coordinate-wise median and trimmed mean).
+    [Median] Yin et al., ICML 2018, arXiv:1803.01498 (coordinate-wise median and trimmed mean).
     [RFA] Pillutla, Kakade and Harchaoui, "Robust Aggregation for Federated Learning", IEEE
         Transactions on Signal Processing 2022, arXiv:1912.13445 (geometric median).
-    [FLTrust] Cao et al., "FLTrust: Byzantine-robust Federated Learning via Trust Bootstrapping",
-        NDSS 2021, arXiv:2012.13995 (an update that points away from a trusted one counts nothing).
-    [FoolsGold] Fung, Yoon and Beschastnikh, "The Limitations of Federated Learning in Sybil
-        Settings", RAID 2020, arXiv:1808.04866 (updates that are too much alike weigh less).
+    [FLTrust], [FoolsGold] As in ``server.aggregation.robust.trims``.
 """
 
 import math
@@ -31,15 +27,16 @@ _LEAST = 3
 
 
 class CohortTooSmallError(ValueError):
-    """Raised when a rule has fewer updates than it can tell good from bad in."""
+    """Raised when a rule has too few updates to tell good ones from bad."""
 
 
 class MedianSettings(RuleSettings, frozen=True, kw_only=True, tag="median"):
-    """Take the median of every coordinate by itself ([Median] Definition 1).
+    """The median of every coordinate by itself ([Median] Definition 1).
 
     Breakdown point: just under half of the cohort. Cost: two reads of each update and a sort of
-    the cohort for each coordinate. Where clients' data differ it also throws away what only few
-    of them have learnt.
+    the cohort for each coordinate. If clients' data differ it also throws away what only few of
+    them
+    have learnt.
     """
 
     @property
@@ -53,9 +50,9 @@ class MedianSettings(RuleSettings, frozen=True, kw_only=True, tag="median"):
 
 
 class TrimmedMeanSettings(RuleSettings, frozen=True, kw_only=True, tag="trimmed-mean"):
-    """Drop the largest and the smallest values of every coordinate, average the rest.
+    """The mean of every coordinate without its extremes ([Median] Definition 2).
 
-    This is [Median] Definition 2. Breakdown point: ``trim_share``. Cost: as the median.
+    Breakdown point: ``trim_share``. Cost: as the median.
 
     Attributes:
         trim_share: β, in (0, 0.5): of n values, floor(βn) are dropped at either end.
@@ -78,13 +75,13 @@ class TrimmedMeanSettings(RuleSettings, frozen=True, kw_only=True, tag="trimmed-
 
 
 class KrumSettings(RuleSettings, frozen=True, kw_only=True, tag="krum"):
-    """Keep the updates that are closest to their neighbours, drop all others.
+    """The updates that are closest to their neighbours; all others are dropped.
 
     [Krum] section 4: an update's score is the sum of its squared distances to the n - f - 2 nearest
     others. The one with the least score is the result; with ``kept`` above 1 it is the mean of as
     many (Multi-Krum). Breakdown point: f, with n >= 2f + 3. Cost: two reads of each update after
     it was measured, and n²/2 inner products of the model's size. Krum alone moves by one client's
-    update a round and is slow; where clients' data differ it favours those of the largest group.
+    update a round and is slow; if clients' data differ it favours those of the largest group.
 
     Attributes:
         attackers: f, the bad updates that are reckoned with in a round, at least 0.
@@ -111,12 +108,11 @@ class KrumSettings(RuleSettings, frozen=True, kw_only=True, tag="krum"):
 
 
 class GeometricMedianSettings(RuleSettings, frozen=True, kw_only=True, tag="geometric-median"):
-    """Take the point with the least sum of distances to all updates (RFA).
+    """The point with the least sum of distances to all updates (RFA).
 
     [RFA] Algorithm 2, the smoothed Weiszfeld iteration: each update weighs 1/max(ν, its distance
     from the point of the iteration before). Breakdown point: just under half of the cohort. Cost:
-    two reads of each update after it was measured, and n²/2 inner products of the model's size;
-    the iterations need only those.
+    as Krum; the iterations need only the inner products.
 
     Attributes:
         smoothing: ν, in parameter units: no distance counts as smaller.
@@ -145,30 +141,34 @@ class GeometricMedianSettings(RuleSettings, frozen=True, kw_only=True, tag="geom
 
 
 class TrimmedAttentiveSettings(RuleSettings, frozen=True, kw_only=True, tag="trimmed-attentive"):
-    """Drop the updates that are far off, or oppose, then attend to the rest.
+    """The attentive mean without the updates that are far off or oppose.
 
     By ``distance`` the floor(βn) updates furthest from the coordinate-wise median take no part, bad
-    or not. By ``direction`` those do whose median cosine with the others is below 0, at most
-    floor(βn), and usually nobody: an honest update may be long, but goes where others go ([FLTrust]
-    Eq. 2, with the cohort in place of data of the server's). By ``history`` it is the cosine with
-    where the model has gone in the last `LOOK_BACK` rounds, which says more than one cohort does
-    once updates share little; as by ``direction`` in the first round of a run, in the first two of
-    each stage of growth, and where more than floor(βn) oppose: then it is the way so far that is
-    wrong. The rest is weighed as by ``attentive``, an empty place too. Updates that are too much
-    alike share one weight if ``sybil_cosine`` is set ([FoolsGold], for one round and with a fixed
-    threshold): hardly any two honest clients learn the same. Copies that are left out count too.
+    or not. By ``direction`` those with a median cosine with the others below 0 take none, at most
+    floor(βn) and usually nobody: an honest update may be long, but goes where others go ([FLTrust]
+    Eq. 2, with the cohort in place of the server's data). By ``history`` it is the cosine with the
+    way
+    of the model in the last `LOOK_BACK` rounds, which says more than one cohort does once updates
+    share little. It falls back on ``direction`` in the first round of a run, in the first two of
+    each
+    stage of growth, and if more than floor(βn) oppose: then it is the way so far that is wrong.
+    The rest is weighed as by ``attentive``, an empty place too. Updates that are too much alike
+    share
+    one weight if ``sybil_cosine`` is set ([FoolsGold], for one round and with a fixed threshold);
+    copies that are left out count too.
 
     It is our own combination: the papers' attention hands an outlier the most weight, so outliers
-    go before anybody is weighed. Updates are clipped by then: a device clips before it sends.
-    Breakdown point: ``trim_share``; beyond it, and for what no test sees, as ``attentive``, where
-    one client counts at most e^κ times another. Cost: two reads of each update after it was
-    measured, and a sort for each coordinate, or n²/2 inner products of the model's size, which
-    ``sybil_cosine`` needs too; by ``history`` one more model in memory.
+    go
+    before anybody is weighed. Breakdown point: ``trim_share``; beyond it, and for what no test
+    sees,
+    as ``attentive``, by which one client counts at most e^κ times another. Cost: two reads of each
+    update after it was measured, and a sort for each coordinate, or n²/2 inner products of the
+    model's size, which ``sybil_cosine`` needs too; by ``history`` one more model in memory.
 
     Attributes:
         trim_share: β, in (0, 0.5).
         trim_by: ``distance`` from the median, ``direction`` against the others, or ``history``,
-            against where the model has been going.
+            against the way the model has been going.
         sybil_cosine: Cosine from which updates are copies of each other, in (0, 1); None lets
             copies count in full.
         attention_strength: κ; as in ``attentive``.
@@ -220,10 +220,6 @@ def trimmed_count(trim_share: float, count: int) -> int:
 
 def check_cohort(settings: RobustSettings, count: int) -> None:
     """Check that a round has enough updates for its rule.
-
-    Args:
-        settings: The rule.
-        count: Updates that came.
 
     Raises:
         CohortTooSmallError: If there are too few.

@@ -1,4 +1,4 @@
-"""Keep the commits of one attempt, each client's once, each answer the same when it is repeated."""
+"""The commits of one attempt, each client's once, each answer the same when it is repeated."""
 
 from dataclasses import dataclass
 
@@ -8,18 +8,12 @@ from server.machine.answers import CommitBegun, Committed, Lease, Receipt, Refus
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """Hold a commit between its halves."""
-
     begun: CommitBegun
     message_id: bytes
 
 
 class CommitBook:
-    """Hold the commits that run and those that are done.
-
-    Attributes:
-        receipts: What is committed, by nonce.
-    """
+    """The commits that run and those that are done, as receipts by nonce."""
 
     def __init__(self) -> None:
         self.receipts: dict[bytes, Receipt] = {}

@@ -37,22 +37,16 @@ class RoundStateError(RuntimeError):
 
 
 class RoundLife(ABC):
-    """Hold the phase of a run, and what was committed in this attempt and the one before.
+    """The phase of a run, and what was committed in this attempt and the one before.
 
     Attributes:
-        phase: Where the run stands.
+        phase: The state of the run.
         round_number: Round that is open, closing, or next; from 1, never falls.
         attempt: How often this round was started over; from 0.
     """
 
     def __init__(self, settings: RoundSettings, round_number: int, attempt: int) -> None:
-        """Start before a round.
-
-        Args:
-            settings: How rounds run.
-            round_number: Next round, from 1; past the cap the run is finished.
-            attempt: Next attempt of that round, from 0.
-        """
+        """Start before a round; past the cap the run is finished."""
         self.phase = Phase.FINISHED if round_number > settings.cap else Phase.WAITING
         self.round_number = round_number
         self.attempt = attempt
@@ -124,9 +118,6 @@ class RoundLife(ABC):
     def abort(self, reason: str) -> Abort:
         """End the attempt without a model; the round is started over or given up.
 
-        Args:
-            reason: One line, kept with every update that expires.
-
         Raises:
             RoundStateError: If no round is open or closing, or a commit is running.
         """
@@ -186,11 +177,7 @@ class RoundLife(ABC):
         """Take note of a contribution that has become durable."""
 
     def _retire(self, code: RefusalCode) -> None:
-        """Keep this attempt's answers for those who come late, and forget the rest.
-
-        Args:
-            code: What is told of leases that end with it.
-        """
+        """Keep this attempt's answers for those who come late, and forget the rest."""
         self._former_commits, self._commits = self._commits, CommitBook()
 
     def _close_with(self, places: int) -> Close:

@@ -1,7 +1,7 @@
-"""Record the attempts at each round: who was drawn, when it closes, how it ended.
+"""The attempts at each round: who was drawn, when it closes, how it ended.
 
 An attempt is recorded before its first lease is given, so that a restart goes on with the same
-cohort instead of drawing another. Who was drawn is wiped when the attempt ends.
+cohort instead of drawing another. The cohort is wiped when the attempt ends.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from server.records.tables import attempts, contributions, releases
 
 @dataclass(frozen=True, slots=True)
 class OpenAttempt:
-    """Hold the attempt that is running.
+    """The attempt that is running.
 
     Attributes:
         round_number: Round, from 1.
@@ -40,12 +40,7 @@ class OpenAttempt:
 
 
 def open_attempt(store: Store, opened: OpenAttempt, entry: LedgerEntry | None = None) -> None:
-    """Record an attempt, durably, before its first lease is given.
-
-    Args:
-        store: The store.
-        opened: The attempt.
-        entry: What it adds to the privacy ledger; None where only its release adds something.
+    """Record an attempt, durably, with its entry in the privacy ledger, before its first lease.
 
     Raises:
         LedgerError: If another entry was written meanwhile.
@@ -77,7 +72,7 @@ def current_attempt(store: Store) -> OpenAttempt | None:
 
 
 def released_attempt(store: Store, round_number: int) -> OpenAttempt:
-    """Return the attempt that a release came of, as it was opened; who was drawn is not known.
+    """Return the attempt behind a release, as it was opened; its cohort is not known any more.
 
     Raises:
         LookupError: If the round was not released.
@@ -107,15 +102,7 @@ def next_attempt(store: Store) -> tuple[int, int]:
 def abort_attempt(
     store: Store, round_number: int, attempt: int, reason: str, *, now: float
 ) -> None:
-    """End an attempt without a model; its acknowledged updates expire with the reason.
-
-    Args:
-        store: The store.
-        round_number: Round, from 1.
-        attempt: Attempt, from 0.
-        reason: One line.
-        now: Seconds since 1970 UTC.
-    """
+    """End an attempt without a model; its acknowledged updates expire with the reason."""
     with store.write() as connection:
         end_attempt(connection, round_number, attempt, state="aborted", now=now, reason=reason)
         connection.execute(
@@ -138,16 +125,7 @@ def end_attempt(
     now: float,
     reason: str | None = None,
 ) -> None:
-    """Set how an attempt ended and wipe who was drawn.
-
-    Args:
-        connection: A write transaction.
-        round_number: Round, from 1.
-        attempt: Attempt, from 0.
-        state: ``aborted`` or ``released``.
-        now: Seconds since 1970 UTC.
-        reason: One line, or None.
-    """
+    """Set how an attempt ended, ``aborted`` or ``released``, and wipe who was drawn."""
     connection.execute(
         update(attempts)
         .where(this_attempt(round_number, attempt))

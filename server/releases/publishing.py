@@ -33,14 +33,14 @@ class ReleaseChainError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class ReleaseSummary:
-    """Hold what the store knows of a release.
+    """The store's knowledge of a release.
 
     Attributes:
         round_number: Round, from 1; 0 for the initial parameters.
         attempt: Attempt that succeeded, from 0.
         parameters_sha256: Digest of the parameters, 32 bytes.
-        contribution_count: Updates in it; None where that is a secret of the coins.
-        duration_s: Seconds from the opening of the attempt to the release; to its deadline where
+        contribution_count: Updates in it; None if that is a secret of the coins.
+        duration_s: Seconds from the opening of the attempt to the release; to its deadline if
             coins drew the cohort, since the rest grows with how many came.
         metrics: Figures of the model and its round.
         is_published: Whether its files have their name.

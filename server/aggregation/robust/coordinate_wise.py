@@ -21,7 +21,7 @@ _BLOCK = 1 << 12
 
 
 class CoordinateMedian:
-    """Take the median of each coordinate; of an even cohort, the mean of the middle two."""
+    """The median of each coordinate; of an even cohort, the mean of the middle two."""
 
     surveys: ClassVar[bool] = False
 
@@ -40,11 +40,7 @@ class CoordinateMedian:
 
 
 class TrimmedMean:
-    """Average each coordinate without its largest and smallest values.
-
-    Attributes:
-        trim_share: β; floor(βn) values are dropped at either end.
-    """
+    """The mean of each coordinate without its floor(βn) largest and smallest values."""
 
     surveys: ClassVar[bool] = False
 
@@ -72,11 +68,7 @@ class TrimmedMean:
 
 
 def coordinate_median(rows: Tensor) -> Tensor:
-    """Return the median of each column, float32, shape ``(columns,)``.
-
-    Args:
-        rows: Finite float32, shape ``(cohort, columns)``, at least one row.
-    """
+    """Return each column's median, float32, of finite rows, shape ``(cohort, columns)``."""
     low, high = (len(rows) - 1) // 2, len(rows) // 2
     result = np.empty(rows.shape[1], dtype=np.float32)
     for start, columns in _sorted_columns(rows):

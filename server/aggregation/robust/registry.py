@@ -1,4 +1,4 @@
-"""Choose what a rule that reads by chunk does with the cohort."""
+"""The choice of what a rule that reads by chunk does with the cohort."""
 
 from functools import partial
 from pathlib import Path
@@ -38,15 +38,7 @@ def robust_rule(
     screen: Screen | None,
     heading: Tensor | None,
 ) -> ChunkedRule:
-    """Return an empty rule for one round.
-
-    Args:
-        settings: The rule and its settings.
-        expected: What updates the round expects.
-        folder: Where updates are kept, sealed; the system's temporary folder if absent.
-        screen: Sets updates aside before they are kept; None takes all that are usable.
-        heading: Where the model has been going, flat float32, shape ``(elements,)``; None where
-            that is not known or not asked for.
+    """Return an empty rule for one round; arguments as in ``aggregation.registry.build_rule``.
 
     Raises:
         ValueError: If the settings do not go together.
