@@ -53,7 +53,7 @@ class ConfigError(ValueError):
 
 
 class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that a federation's operator decides.
+    """Hold everything that a federation's operator decides.
 
     Attributes:
         seed: Seed of the run's initial parameters and of the order of local data. Nothing secret
@@ -179,7 +179,7 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         return hashlib.sha256(self.schema.sha256 + grown).digest()
 
     def model_at(self, growth_stage: int | None) -> ModelSettings:
-        """Return the model of a stage of growth; the whole one for None or without growth."""
+        """Return the model of a stage of growth; the whole one for None, or where nothing grows."""
         if self.growth is None or growth_stage is None:
             return self.model
         return model_at_stage(self.model, self.growth, growth_stage)
@@ -192,7 +192,11 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         )
 
     def _schemas_of_stages(self) -> Iterator[Schema]:
-        """Yield the schema of every stage; that of the model alone if it does not grow."""
+        """Yield the schema of every stage; that of the model alone where it does not grow.
+
+        Raises:
+            ValueError: If the model cannot grow as it is asked to.
+        """
         growth = self.growth
         if growth is None:
             yield self.schema
@@ -218,12 +222,16 @@ class FederationConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     @property
     def growth_told(self) -> str:
-        """Return the stages of growth and what they save, in words; empty without growth."""
+        """Return the stages of growth and what they save, in words; empty where nothing grows."""
         return "" if self.growth is None else describe_growth(self.growth, self.model, self.schema)
 
     @property
     def word_list(self) -> WordListSettings:
-        """Return the word list's settings; ValueError for a task without words."""
+        """Return which word list is used, where there must be one.
+
+        Raises:
+            ValueError: If the task has no words.
+        """
         if self.vocabulary is None:
             raise ValueError(f'task must be one with words here, got "{self.task}"')
         return self.vocabulary
@@ -275,7 +283,11 @@ def settings_text(path: Path) -> str:
 
 
 def parse_config(text: str, source: str) -> FederationConfig:
-    """Decode TOML text, strictly; ``source`` names the file in errors.
+    """Decode TOML text, strictly.
+
+    Args:
+        text: The TOML.
+        source: Name of the file for error messages.
 
     Raises:
         ConfigError: If the text is no TOML or its settings cannot be used.
@@ -326,9 +338,13 @@ def make_plan(
 ) -> Plan:
     """Return the plan that devices get.
 
-    ``round_number``, from 1, decides how many layers a growing model has. ``cohort_size`` is needed
-    only
-    if ``participation_rate`` draws the cohort, and ``vocabulary`` is loaded here if absent.
+    Args:
+        config: The federation.
+        run: Identifier of the run, 32 hex digits.
+        kind: What devices do.
+        round_number: Round, from 1, which decides how many layers the model has where it grows.
+        cohort_size: Size of the round's cohort; only needed where ``participation_rate`` draws it.
+        vocabulary: The word list if it is loaded already; else it is loaded here, if there is one.
 
     Raises:
         OSError: If the word list cannot be read.
