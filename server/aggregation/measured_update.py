@@ -36,12 +36,10 @@ class Measured:
         factor: What ``values`` is multiplied by to respect the clipping norm; 1 for an honest
             client.
         tensor_norms: What attention scores: the L2 norm of each tensor, within the clip; that of
-            the
-            update before noise if the client sent it.
+            the update before noise if the client sent it.
         was_clipped: Whether the update broke its clip, as no honest one does.
         has_fitted: Whether the client says that its update fitted without being clipped; False if
-            it
-            is not asked.
+            it is not asked.
         norm: L2 norm over all tensors as it arrived.
     """
 
@@ -165,8 +163,7 @@ class Intake:
         """Start without updates; ``screen`` sets aside what the round does not accept.
 
         Under a guarantee, which counts on all places of the round, an update set aside leaves an
-        empty
-        place. Otherwise it is as if its client had not been asked.
+        empty place. Otherwise it is as if its client had not been asked.
         """
         self.settings = settings
         self._screen = screen

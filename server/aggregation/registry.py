@@ -42,8 +42,7 @@ def build_rule(
 
     Under a guarantee, noise of known size covers the result. The sum, and what the rule returns, is
     then float64, so that rounding moves little; and a round in which every place stays empty comes
-    to
-    zero instead of an error, which would tell.
+    to zero instead of an error, which would tell.
 
     Args:
         settings: The rule and its settings.
@@ -58,8 +57,7 @@ def build_rule(
             folder if absent.
         screen: Sets updates aside before they are added; None takes all that are usable.
         heading: Where the model has been going, flat float32, shape ``(elements,)``, for a rule
-            that
-            looks back; None if that is not known.
+            that looks back; None if that is not known.
 
     Raises:
         ValueError: If the settings do not go together.

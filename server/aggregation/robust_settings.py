@@ -33,9 +33,8 @@ class CohortTooSmallError(ValueError):
 class MedianSettings(RuleSettings, frozen=True, kw_only=True, tag="median"):
     """The median of every coordinate by itself ([Median] Definition 1).
 
-    Breakdown point: just under half of the cohort. Cost: two reads of each update and a sort of
-    the cohort for each coordinate. If clients' data differ it also throws away what only few of
-    them
+    Breakdown point: just under half of the cohort. Cost: two reads of each update and a sort of the
+    cohort for each coordinate. If clients' data differ it also throws away what only few of them
     have learnt.
     """
 
@@ -147,22 +146,17 @@ class TrimmedAttentiveSettings(RuleSettings, frozen=True, kw_only=True, tag="tri
     or not. By ``direction`` those with a median cosine with the others below 0 take none, at most
     floor(βn) and usually nobody: an honest update may be long, but goes where others go ([FLTrust]
     Eq. 2, with the cohort in place of the server's data). By ``history`` it is the cosine with the
-    way
-    of the model in the last `LOOK_BACK` rounds, which says more than one cohort does once updates
-    share little. It falls back on ``direction`` in the first round of a run, in the first two of
-    each
-    stage of growth, and if more than floor(βn) oppose: then it is the way so far that is wrong.
-    The rest is weighed as by ``attentive``, an empty place too. Updates that are too much alike
-    share
-    one weight if ``sybil_cosine`` is set ([FoolsGold], for one round and with a fixed threshold);
-    copies that are left out count too.
+    way of the model in the last `LOOK_BACK` rounds, which says more than one cohort does once
+    updates share little. It falls back on ``direction`` in the first round of a run, in the first
+    two of each stage of growth, and if more than floor(βn) oppose: then it is the way so far that
+    is wrong. The rest is weighed as by ``attentive``, an empty place too. Updates that are too much
+    alike share one weight if ``sybil_cosine`` is set ([FoolsGold], for one round and with a fixed
+    threshold); copies that are left out count too.
 
     It is our own combination: the papers' attention hands an outlier the most weight, so outliers
-    go
-    before anybody is weighed. Breakdown point: ``trim_share``; beyond it, and for what no test
-    sees,
-    as ``attentive``, by which one client counts at most e^κ times another. Cost: two reads of each
-    update after it was measured, and a sort for each coordinate, or n²/2 inner products of the
+    go before anybody is weighed. Breakdown point: ``trim_share``; beyond it, and for what no test
+    sees, as ``attentive``, by which one client counts at most e^κ times another. Cost: two reads of
+    each update after it was measured, and a sort for each coordinate, or n²/2 inner products of the
     model's size, which ``sybil_cosine`` needs too; by ``history`` one more model in memory.
 
     Attributes:

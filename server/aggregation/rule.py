@@ -57,8 +57,7 @@ class AggregationRule(Protocol):
         Args:
             slot: Position of the client in the cohort; each slot at most once, rising.
             client_update: Trained minus received parameters, contiguous float32, shape
-                ``(elements,)``,
-                clean norms behind it if they arrive. Not changed, not kept.
+                ``(elements,)``, clean norms behind it if they arrive. Not changed, not kept.
             example_count: Target tokens the client trained on, at least 1.
             beside: What the client sent with it for the method; screened as a part of the update.
 

@@ -1,9 +1,8 @@
 """Bound how far one person can move what a rule returns, rounding included.
 
 ``privacy.clipping.sensitivity`` holds the theorems; this file chooses the one that a rule's
-settings
-fall under and refuses those that none covers. Under a guarantee a rule sums in float64, so that
-rounding adds a small known amount:
+settings fall under and refuses those that none covers. Under a guarantee a rule sums in float64, so
+that rounding adds a small known amount:
 
 * a norm is measured to 1e-6 of itself, so an update may be that much too long and weigh that much
   too heavy: 2^-16 of the sensitivity covers both with room;

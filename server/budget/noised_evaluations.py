@@ -32,8 +32,7 @@ class NoisedEvaluations:
         """Serve one run.
 
         ``keys`` are fresh for every draw but in tests: a tree's would give the same noise to two
-        different
-        sums of one round.
+        different sums of one round.
         """
         self._config = config
         self._store = store

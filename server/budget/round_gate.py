@@ -46,10 +46,8 @@ class RoundGate:
         """Return whether figures of a round's updates are a secret of the coordinator's.
 
         The coordinator sees such updates before any noise, and counts of them (how many were
-        clipped,
-        refused or set aside) would be released without any. Under ``local`` it sees noised updates
-        alone,
-        and their noise covers all that follows from them.
+        clipped, refused or set aside) would be released without any. Under ``local`` it sees noised
+        updates alone, and their noise covers all that follows from them.
         """
         return isinstance(self._config.privacy, CentralNoise | TreeNoise)
 

@@ -22,8 +22,7 @@ def clipping_norm_after(
     """Return C of the next round; None if it does not follow the clients' norms.
 
     How many updates fitted is known here alone: what leaves is the norm, made from the noised
-    count.
-    Its noise comes from ``generator`` in a mode without a guarantee, else from keys of
+    count. Its noise comes from ``generator`` in a mode without a guarantee, else from keys of
     ``calibrated``.
 
     Raises:

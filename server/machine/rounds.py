@@ -127,8 +127,7 @@ class RoundMachine(RoundLife):
         """Take up a round that a stopped process had opened; leases without a commit are gone.
 
         ``members`` are None for ``first-come``, ``population`` may still come to such a round. The
-        deadline
-        is by this process's clock.
+        deadline is by this process's clock.
 
         Raises:
             RoundStateError: If the phase is not ``WAITING``, or a receipt is of another attempt.

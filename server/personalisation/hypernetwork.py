@@ -50,8 +50,7 @@ class HypernetworkHalf:
         """Start a hypernetwork that has learnt nothing yet.
 
         φ and all first embeddings follow from the run's seed. ``initial`` is what the generated
-        tensors
-        start as in one model for everyone, flat float32, shape ``(generated elements,)``.
+        tensors start as in one model for everyone, flat float32, shape ``(generated elements,)``.
 
         Raises:
             ValueError: If nothing is to be generated, or ``initial`` does not fit.

@@ -37,8 +37,7 @@ def calibrate_round(
     """Return what noise depends on, for the aggregate and for what a method is taught.
 
     ``aggregate`` and ``taught`` are sensitivities, L2 distances; ``taught`` is None if nothing is.
-    Each
-    vector has a key of its own, and ``shares_tensors`` tells whether there is an aggregate to
+    Each vector has a key of its own, and ``shares_tensors`` tells whether there is an aggregate to
     noise.
 
     Raises:

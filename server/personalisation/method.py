@@ -22,8 +22,7 @@ class ServerHalf(Protocol):
         """Return what is sealed to this client alone, beside the shared parameters.
 
         The generated tensors in schema order, flat float32, shape ``(generated elements,)``, or
-        None
-        if the method generates nothing.
+        None if the method generates nothing.
         """
         ...
 
@@ -65,8 +64,8 @@ class ServerHalf(Protocol):
         """Go on with a model that has got more layers; between two rounds only.
 
         ``generated`` holds the tensors so far among the new ones. ``initial`` is what they start as
-        in one
-        model for everyone, flat float32, shape ``(generated elements,)``; only the new ones matter.
+        in one model for everyone, flat float32, shape ``(generated elements,)``; only the new ones
+        matter.
         """
         ...
 

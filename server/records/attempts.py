@@ -43,8 +43,8 @@ def open_attempt(store: Store, opened: OpenAttempt, entry: LedgerEntry | None = 
     """Record an attempt, durably, with its entry in the privacy ledger, before its first lease.
 
     Raises:
-        LedgerError: If another entry was written meanwhile.
-        sqlalchemy.exc.IntegrityError: If this attempt was recorded before.
+        LedgerError: If another entry was written meanwhile. sqlalchemy.exc.IntegrityError: If this
+        attempt was recorded before.
     """
     members = None if opened.members is None else msgspec.json.encode(opened.members).decode()
     with store.write() as connection:

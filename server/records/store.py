@@ -1,9 +1,9 @@
 """Open the coordinator's store: SQLite by default, PostgreSQL by URL, through the same code.
 
-Every change is one transaction that is on the disk when it returns: SQLite runs with a
-write-ahead log and ``synchronous=FULL``. Migrations run when the store is opened, so a newer
-coordinator brings an older store up to date, and an older one refuses a newer store. All of it
-blocks; a service calls it from a thread.
+Every change is one transaction that is on the disk when it returns: SQLite runs with a write-ahead
+log and ``synchronous=FULL``. Migrations run when the store is opened, so a newer coordinator brings
+an older store up to date, and an older one refuses a newer store. All of it blocks; a service calls
+it from a thread.
 """
 
 from collections.abc import Iterator

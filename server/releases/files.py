@@ -127,8 +127,7 @@ class ReleaseFolder:
         """Make the folder of a release, for the steps of ``build`` one by one.
 
         ``write_parameters`` and ``describe`` may run at the same time; ``complete`` comes last.
-        Each raises
-        OSError if the disk is full.
+        Each raises OSError if the disk is full.
         """
         building = self._building(round_number)
         shutil.rmtree(building, ignore_errors=True)

@@ -63,8 +63,7 @@ def krum_weights(gram: Matrix, *, attackers: int, kept: int) -> Matrix:
     """Return 1/``kept`` for those with the least scores, 0 for all others ([Krum] section 4).
 
     A score is the sum of the n - f - 2 least squared distances to others, f ``attackers``. Among
-    equal
-    scores the lower slot wins. ``gram`` holds the inner products, shape ``(cohort, cohort)``.
+    equal scores the lower slot wins. ``gram`` holds the inner products, shape ``(cohort, cohort)``.
     """
     count = len(gram)
     apart = squared_distances(gram)
@@ -79,8 +78,7 @@ def geometric_median_weights(gram: Matrix, *, smoothing: float, iterations: int)
     """Return the weights of the updates in their geometric median ([RFA] Algorithm 2).
 
     No distance counts as smaller than ν, ``smoothing``. It ends early when the point moves by less
-    than
-    a millionth of the median distance. ``gram`` has shape ``(cohort, cohort)``.
+    than a millionth of the median distance. ``gram`` has shape ``(cohort, cohort)``.
     """
     weights = np.full(len(gram), 1 / len(gram))
     for _ in range(iterations):

@@ -38,8 +38,7 @@ class TrimmedAttentive:
         """Take C for each layer, in parameter units, and where the model has been going.
 
         ``heading`` is flat float32, shape ``(elements,)``; None if there is no earlier release of
-        the same
-        tensors, or the rule does not ask.
+        the same tensors, or the rule does not ask.
         """
         self._settings = settings
         self._layers = layers

@@ -63,10 +63,8 @@ class Angles:
         """Return at most so many rows that oppose: their cosine with the heading is below 0.
 
         Those that oppose most go first; among equal ones the lower stays. The median of the cosines
-        with
-        all others counts instead if there is no heading, or if more oppose it than may be left out:
-        then
-        it is the heading that is wrong, and it must not choose who stays.
+        with all others counts instead if there is no heading, or if more oppose it than may be left
+        out: then it is the heading that is wrong, and it must not choose who stays.
         """
         along = self._along_heading()
         if along is None or (along < 0).sum() > most:

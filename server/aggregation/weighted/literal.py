@@ -60,8 +60,7 @@ def spectral_norm(tensor: Tensor) -> float:
     """Return the largest singular value of finite float32 ``(rows, ...)``; later axes are columns.
 
     It is the square root of the largest eigenvalue of the smaller Gram matrix, in float64: one
-    matrix
-    product instead of an SVD. Its last bits may differ between numbers of threads.
+    matrix product instead of an SVD. Its last bits may differ between numbers of threads.
     """
     matrix = tensor.flatten(1).double()
     if matrix.shape[0] < matrix.shape[1]:
