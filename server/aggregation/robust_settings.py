@@ -30,13 +30,8 @@ class CohortTooSmallError(ValueError):
     """Raised when a rule has too few updates to tell good ones from bad."""
 
 
-class MedianSettings(RuleSettings, frozen=True, kw_only=True, tag="median"):
-    """The median of every coordinate by itself ([Median] Definition 1).
-
-    Breakdown point: just under half of the cohort. Cost: two reads of each update and a sort of the
-    cohort for each coordinate. If clients' data differ it also throws away what only few of them
-    have learnt.
-    """
+class _MajoritySettings(RuleSettings, frozen=True, kw_only=True):
+    """The settings of a rule that just under half of the cohort cannot drag along."""
 
     @property
     def least_cohort(self) -> int:
@@ -48,7 +43,37 @@ class MedianSettings(RuleSettings, frozen=True, kw_only=True, tag="median"):
         return (cohort_size - 1) // 2
 
 
-class TrimmedMeanSettings(RuleSettings, frozen=True, kw_only=True, tag="trimmed-mean"):
+class _TrimmingSettings(RuleSettings, frozen=True, kw_only=True):
+    """The settings of a rule that drops a share β, ``trim_share``, of what it is given."""
+
+    trim_share: float = 0.2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # Written as ``not a < x < b`` so that NaN is refused too.
+        if not 0 < self.trim_share < 0.5:
+            raise ValueError(f"trim_share must be > 0 and < 0.5, got {self.trim_share}")
+
+    @property
+    def least_cohort(self) -> int:
+        """Return the smallest cohort of which anything is dropped."""
+        return max(_LEAST, math.ceil(round(1 / self.trim_share, 9)))
+
+    def tolerated(self, cohort_size: int) -> int:
+        """Return how many are dropped."""
+        return trimmed_count(self.trim_share, cohort_size)
+
+
+class MedianSettings(_MajoritySettings, frozen=True, kw_only=True, tag="median"):
+    """The median of every coordinate by itself ([Median] Definition 1).
+
+    Breakdown point: just under half of the cohort. Cost: two reads of each update and a sort of the
+    cohort for each coordinate. If clients' data differ it also throws away what only few of them
+    have learnt.
+    """
+
+
+class TrimmedMeanSettings(_TrimmingSettings, frozen=True, kw_only=True, tag="trimmed-mean"):
     """The mean of every coordinate without its extremes ([Median] Definition 2).
 
     Breakdown point: ``trim_share``. Cost: as the median.
@@ -56,21 +81,6 @@ class TrimmedMeanSettings(RuleSettings, frozen=True, kw_only=True, tag="trimmed-
     Attributes:
         trim_share: β, in (0, 0.5): of n values, floor(βn) are dropped at either end.
     """
-
-    trim_share: float = 0.2
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_trim(self.trim_share)
-
-    @property
-    def least_cohort(self) -> int:
-        """Return the smallest cohort of which anything is trimmed."""
-        return _least_trimmed(self.trim_share)
-
-    def tolerated(self, cohort_size: int) -> int:
-        """Return how many are trimmed at either end."""
-        return trimmed_count(self.trim_share, cohort_size)
 
 
 class KrumSettings(RuleSettings, frozen=True, kw_only=True, tag="krum"):
@@ -106,7 +116,7 @@ class KrumSettings(RuleSettings, frozen=True, kw_only=True, tag="krum"):
         return self.attackers
 
 
-class GeometricMedianSettings(RuleSettings, frozen=True, kw_only=True, tag="geometric-median"):
+class GeometricMedianSettings(_MajoritySettings, frozen=True, kw_only=True, tag="geometric-median"):
     """The point with the least sum of distances to all updates (RFA).
 
     [RFA] Algorithm 2, the smoothed Weiszfeld iteration: each update weighs 1/max(ν, its distance
@@ -129,17 +139,10 @@ class GeometricMedianSettings(RuleSettings, frozen=True, kw_only=True, tag="geom
         if not 1 <= self.iterations <= 10_000:
             raise ValueError(f"iterations must lie in [1, 10000], got {self.iterations}")
 
-    @property
-    def least_cohort(self) -> int:
-        """Return 3."""
-        return _LEAST
 
-    def tolerated(self, cohort_size: int) -> int:
-        """Return the largest minority."""
-        return (cohort_size - 1) // 2
-
-
-class TrimmedAttentiveSettings(RuleSettings, frozen=True, kw_only=True, tag="trimmed-attentive"):
+class TrimmedAttentiveSettings(
+    _TrimmingSettings, frozen=True, kw_only=True, tag="trimmed-attentive"
+):
     """The attentive mean without the updates that are far off or oppose.
 
     By ``distance`` the floor(βn) updates furthest from the coordinate-wise median take no part, bad
@@ -169,7 +172,6 @@ class TrimmedAttentiveSettings(RuleSettings, frozen=True, kw_only=True, tag="tri
         grouping: As in ``attentive``.
     """
 
-    trim_share: float = 0.2
     trim_by: Literal["distance", "direction", "history"] = "distance"
     sybil_cosine: float | None = None
     attention_strength: float = 0.5
@@ -177,7 +179,6 @@ class TrimmedAttentiveSettings(RuleSettings, frozen=True, kw_only=True, tag="tri
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_trim(self.trim_share)
         check_attention_strength(self.attention_strength)
         # Written as ``not a < x < b`` so that NaN is refused too. Copies miss 1 by their rounding.
         if self.sybil_cosine is not None and not 0 < self.sybil_cosine < 1:
@@ -187,15 +188,6 @@ class TrimmedAttentiveSettings(RuleSettings, frozen=True, kw_only=True, tag="tri
     def look_back(self) -> int:
         """Return `LOOK_BACK` by history, else 0."""
         return LOOK_BACK if self.trim_by == "history" else 0
-
-    @property
-    def least_cohort(self) -> int:
-        """Return the smallest cohort of which anybody may be dropped."""
-        return _least_trimmed(self.trim_share)
-
-    def tolerated(self, cohort_size: int) -> int:
-        """Return how many may be dropped."""
-        return trimmed_count(self.trim_share, cohort_size)
 
 
 RobustSettings = (
@@ -240,12 +232,3 @@ def check_quorum(settings: RobustSettings, quorum: int) -> None:
 
 def _named(settings: RobustSettings) -> str:
     return f'aggregation.rule = "{type(settings).__struct_config__.tag}"'
-
-
-def _check_trim(share: float) -> None:
-    if not 0 < share < 0.5:
-        raise ValueError(f"trim_share must be > 0 and < 0.5, got {share}")
-
-
-def _least_trimmed(share: float) -> int:
-    return max(_LEAST, math.ceil(round(1 / share, 9)))

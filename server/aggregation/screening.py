@@ -87,7 +87,7 @@ class Screen:
         if self._settings.norm_factor is not None:
             self._norms.append(norm)
         largest = self._settings.largest_element
-        if largest is not None and max(map(_largest, parts)) > largest:
+        if largest is not None and max(map(largest_element, parts)) > largest:
             raise ScreenedError(Reason.RANGE, f"elements must be <= {largest:g} in size")
         if norm > self._limit:
             raise ScreenedError(
@@ -114,9 +114,10 @@ class Screen:
         return math.sqrt(self._before * quantile)
 
 
-def _largest(values: Tensor) -> float:
+def largest_element(values: Tensor) -> float:
+    """Return the size of the largest element; 0 of none."""
     if not values.numel():
         return 0.0
-    # One read and no copy.
+    # One read and no copy; NaN passes through the minimum.
     least, largest = torch.aminmax(values)
     return max(-float(least), float(largest))

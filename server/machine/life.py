@@ -85,7 +85,7 @@ class RoundLife(ABC):
         lease = self.lease_of(client, nonce, now)
         if isinstance(lease, Refused):
             return lease
-        return self._begin(CommitBegun(lease), message_id)
+        return self._commits.begin(CommitBegun(lease), message_id, self._places)
 
     def finish_commit(self, lease: Lease) -> Committed:
         """Count the contribution that has become durable.
@@ -168,9 +168,10 @@ class RoundLife(ABC):
         self._require(Phase.WAITING, Phase.GIVEN_UP, Phase.FINISHED)
         self.phase = Phase.FINISHED
 
+    @property
     @abstractmethod
-    def _begin(self, begun: CommitBegun, message_id: bytes) -> CommitBegun | Committed | Refused:
-        """Reserve a place for a contribution, or say why there is none."""
+    def _places(self) -> int:
+        """Return how many updates the round takes."""
 
     @abstractmethod
     def _count(self, lease: Lease) -> None:
@@ -180,10 +181,11 @@ class RoundLife(ABC):
         """Keep this attempt's answers for those who come late, and forget the rest."""
         self._former_commits, self._commits = self._commits, CommitBook()
 
-    def _close_with(self, places: int) -> Close:
+    def _close(self) -> Close:
         """End an open round; its model is made next."""
         self.phase = Phase.CLOSING
-        return Close(self.round_number, self.attempt, places, self._commits.in_slot_order())
+        receipts = self._commits.in_slot_order()
+        return Close(self.round_number, self.attempt, self._places, receipts)
 
     def _require(self, *phases: Phase) -> None:
         if self.phase not in phases:

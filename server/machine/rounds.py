@@ -19,8 +19,6 @@ from server.machine.answers import (
     Close,
     ComeBack,
     ComeBackReason,
-    CommitBegun,
-    Committed,
     Lease,
     LeaseGiven,
     Phase,
@@ -225,9 +223,6 @@ class RoundMachine(RoundLife):
     def _places(self) -> int:
         return self._book.cohort.places if self._book is not None else 0
 
-    def _begin(self, begun: CommitBegun, message_id: bytes) -> CommitBegun | Committed | Refused:
-        return self._commits.begin(begun, message_id, self._places)
-
     def _count(self, lease: Lease) -> None:
         if self._book is not None:
             self._book.keep(lease.client)
@@ -267,9 +262,6 @@ class RoundMachine(RoundLife):
         if self._book is not None and self._book.cohort.members is not None:
             awaited -= len(self._book.declined.intersection(self._book.cohort.members))
         return len(self._commits.receipts) >= max(awaited, self._settings.quorum)
-
-    def _close(self) -> Close:
-        return self._close_with(self._places)
 
     def _retire(self, code: RefusalCode) -> None:
         super()._retire(code)

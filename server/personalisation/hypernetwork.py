@@ -34,6 +34,7 @@ from privacy.clipping.sensitivity import UnprovedSensitivityError
 from privacy.clipping.settings import ClippingSettings
 from server.aggregation.registry import build_rule
 from server.aggregation.rule import AggregationRule
+from server.aggregation.screening import largest_element
 from server.aggregation.sensitivity import aggregate_sensitivity
 from server.aggregation.settings import MeanSettings
 from server.personalisation.round_terms import AddNoise, RoundTerms
@@ -217,15 +218,9 @@ class _Round:
 
 def _check_step(values: Tensor, velocity: Tensor, learning_rate: float) -> None:
     """Refuse a step that would leave float32, before anything has moved."""
-    reach = _largest(values) + learning_rate * _largest(velocity)
+    reach = largest_element(values) + learning_rate * largest_element(velocity)
     if not reach <= _LARGEST_FLOAT:
         raise ValueError(
             "the hypernetwork's step must be finite; lower personalisation.hypernetwork."
             "learning_rate and embedding_learning_rate, or set its gradient_clipping_norm"
         )
-
-
-def _largest(values: Tensor) -> float:
-    # One read and no copy; NaN passes through the minimum.
-    least, largest = torch.aminmax(values)
-    return max(-float(least), float(largest))

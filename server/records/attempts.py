@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, and_, func, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Table, and_, func, select, update
 
 from privacy.accounting.ledger_chain import LedgerEntry
 from server.records.ledger import write_entry
@@ -108,8 +108,7 @@ def abort_attempt(
         connection.execute(
             update(contributions)
             .where(
-                contributions.c.round_number == round_number,
-                contributions.c.attempt == attempt,
+                this_attempt(round_number, attempt, contributions),
                 contributions.c.state == "committed",
             )
             .values(state="expired", reason=reason, example_count=None)
@@ -133,10 +132,9 @@ def end_attempt(
     )
 
 
-# Any: the clause's type is the driver's.
-def this_attempt(round_number: int, attempt: int) -> Any:
-    """Return the clause that picks one row of ``attempts``."""
-    return and_(attempts.c.round_number == round_number, attempts.c.attempt == attempt)
+def this_attempt(round_number: int, attempt: int, table: Table = attempts) -> ColumnElement[bool]:
+    """Return the clause that picks one row of ``attempts``, or that attempt's rows of a table."""
+    return and_(table.c.round_number == round_number, table.c.attempt == attempt)
 
 
 def _opened(row: Row[Any]) -> OpenAttempt:

@@ -91,8 +91,7 @@ def contributions_of(store: Store, round_number: int, attempt: int) -> list[Stor
         rows = connection.execute(
             select(contributions)
             .where(
-                contributions.c.round_number == round_number,
-                contributions.c.attempt == attempt,
+                this_attempt(round_number, attempt, contributions),
                 contributions.c.state == "committed",
             )
             .order_by(contributions.c.slot)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Row, and_, delete, select, update
+from sqlalchemy import Connection, Row, and_, delete, select, update
 
 from models.plan.release_record import Metric, ReleaseRecord
 from privacy.identities.party import Identity
@@ -257,7 +257,7 @@ def _settle_contributions(connection: Connection, new: NewRelease, *, secret: bo
     Under a guarantee no row says who took part in which round. Where secret coins drew the
     cohort, nothing says how many they were either.
     """
-    here = _of_attempt(new.round_number, new.attempt)
+    here = this_attempt(new.round_number, new.attempt, contributions)
     updated = connection.execute(
         update(contributions)
         .where(here, contributions.c.state == "committed")
@@ -273,10 +273,6 @@ def _settle_contributions(connection: Connection, new: NewRelease, *, secret: bo
             delete(contributions).where(contributions.c.round_number == new.round_number)
         )
     return None if secret else updated.rowcount
-
-
-def _of_attempt(round_number: int, attempt: int) -> ColumnElement[bool]:
-    return and_(contributions.c.round_number == round_number, contributions.c.attempt == attempt)
 
 
 # Any: the statement's and the row's types are the table's.

@@ -16,7 +16,11 @@ from server.aggregation.robust.by_distances import (
     krum_weights,
 )
 from server.aggregation.robust.chunked_rule import ChunkedRule
-from server.aggregation.robust.coordinate_wise import CoordinateMedian, TrimmedMean
+from server.aggregation.robust.coordinate_wise import (
+    CoordinateWise,
+    coordinate_median,
+    trimmed_mean,
+)
 from server.aggregation.robust.reduction import Reduction
 from server.aggregation.robust.trimmed_attentive import TrimmedAttentive
 from server.aggregation.robust_settings import (
@@ -57,9 +61,9 @@ def _reduction(
 ) -> Reduction:
     match settings:
         case MedianSettings():
-            return CoordinateMedian()
+            return CoordinateWise(coordinate_median)
         case TrimmedMeanSettings():
-            return TrimmedMean(settings.trim_share)
+            return CoordinateWise(partial(trimmed_mean, trim_share=settings.trim_share))
         case TrimmedAttentiveSettings():
             layers = layers_of(expected.schema, settings.grouping)
             clips = expected.clips_of(layers, "trimmed-attentive")
