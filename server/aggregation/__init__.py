@@ -1,5 +1,7 @@
-"""Rules that join updates: ``weighted`` ones stream, ``robust`` ones read a cohort again.
+"""Rules that join a cohort's updates: ``weighted`` rules stream, ``robust`` ones read it again.
 
-Begin with ``registry`` and ``rule``. Knows flat vectors and slots, and no device, store or socket.
-The same updates give the same bits, in whatever order they arrived.
+Begin with ``registry`` and ``rule``. Rules know flat vectors and slots, and no device, store or
+socket; settings (``settings``, ``robust_settings``) load no torch. It may import models and
+privacy, and no other district of the server. The same updates give the same bits, in whatever
+order they arrived.
 """

@@ -1,13 +1,12 @@
-"""What every aggregation rule can say of the updates it took, whatever it does with them."""
+"""The counts that every aggregation rule keeps of the updates it took."""
 
 from server.aggregation.measured_update import Intake
 
 
 class CountingRule:
-    """Count updates; the properties are those of ``AggregationRule``."""
+    """The counts of an intake; the properties are those of ``AggregationRule``."""
 
     def __init__(self, intake: Intake) -> None:
-        """Take updates through an intake, which counts them."""
         self._intake = intake
 
     @property

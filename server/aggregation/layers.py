@@ -1,4 +1,4 @@
-"""Say which elements of the flat vector are weighed together."""
+"""The elements of the flat vector that are weighed together."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from server.aggregation.rule_settings import Grouping
 
 @dataclass(frozen=True)
 class Layer:
-    """Hold one unit of weighting.
+    """One unit of weighting.
 
     Attributes:
         name: Name of the tensor or of the schema's layer.

@@ -1,9 +1,8 @@
 """Check, measure and clip each update before a rule sees it.
 
-Every rule takes its updates through an ``Intake``, so that what is refused, and what a norm is,
-cannot differ between rules. Clipping is a factor that the rule applies while it adds: an update
-is read twice, once to measure and once to add. Only one that breaks a clip of its own for each
-tensor, which no honest client sends, is copied.
+Every rule takes its updates through an ``Intake``, so refusals and norms cannot differ between
+rules. Clipping is a factor that the rule applies while it adds, so an update is read twice. Only
+one that breaks a clip of its own for each tensor, which no honest client sends, is copied.
 """
 
 import math
@@ -29,18 +28,18 @@ _NORM_TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class Measured:
-    """Hold one update that may be aggregated.
+    """One update that may be aggregated.
 
     Attributes:
         values: The update as it arrived, or scaled to a clip for each tensor; flat float32, shape
             ``(elements,)``.
         factor: What ``values`` is multiplied by to respect the clipping norm; 1 for an honest
             client.
-        tensor_norms: What attention scores: the L2 norm of each tensor, within the clip. Those
-            of the update before noise where the client sent them.
+        tensor_norms: What attention scores: the L2 norm of each tensor, within the clip; that of
+            the update before noise if the client sent it.
         was_clipped: Whether the update broke its clip, as no honest one does.
-        has_fitted: Whether the client says that its update fitted without being clipped; False
-            where it is not asked.
+        has_fitted: Whether the client says that its update fitted without being clipped; False if
+            it is not asked.
         norm: L2 norm over all tensors as it arrived.
     """
 
@@ -54,7 +53,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class IntakeSettings:
-    """What updates a round expects.
+    """The updates that a round expects.
 
     Attributes:
         schema: Tensors of the aggregated parameters.
@@ -62,7 +61,7 @@ class IntakeSettings:
             than M updates count.
         clipping_norm: Largest L2 norm of an update over all layers; None for no limit.
         arrival: In which state the noise mode lets updates arrive.
-        tensor_clips: Largest L2 norm of each tensor, where each has its own.
+        tensor_clips: Largest L2 norm of each tensor, if each has its own.
         tells_fit: Whether an update ends in a 1 if it fitted without being clipped, else a 0.
     """
 
@@ -90,10 +89,6 @@ class IntakeSettings:
     def clips_of(self, layers: Sequence[Layer], rule: str) -> tuple[float, ...]:
         """Return what each layer is weighed against: the flat clip, or the layer's own.
 
-        Args:
-            layers: Units of weighting.
-            rule: Name of the rule, for the error.
-
         Raises:
             ValueError: If nothing is clipped.
         """
@@ -107,10 +102,8 @@ class IntakeSettings:
         return (self.clipping_norm,) * len(layers)
 
     def measure(self, upload: Tensor) -> Measured:
-        """Measure one upload; the coordinator also does so before it acknowledges one.
-
-        Args:
-            upload: What the client sent, contiguous float32, shape ``(upload_elements,)``.
+        """Measure one upload, contiguous float32, shape ``(upload_elements,)``, also before
+        acknowledging it.
 
         Raises:
             UnusableUpdateError: If an element is NaN or infinite, the norm is above
@@ -138,7 +131,6 @@ class IntakeSettings:
         return Measured(scaled, 1.0, scores, was_clipped, has_fitted, norm)
 
     def _factors(self, norms: list[float]) -> tuple[float, ...]:
-        """Return what each tensor is multiplied by to respect the clips."""
         if self.tensor_clips is not None:
             return tensor_factors(norms, self.tensor_clips)
         return (clipping_factor(math.hypot(*norms), self.clipping_norm),) * len(norms)
@@ -152,13 +144,13 @@ class IntakeSettings:
 
 
 class Intake:
-    """Take the updates of one round, in slot order.
+    """The updates of one round, taken in slot order.
 
     Attributes:
-        settings: What the round expects.
+        settings: The updates that the round expects.
         slots: Slots taken so far, rising.
         clipped_count: Updates that were above the clipping norm when they arrived.
-        fitting_count: Updates that fitted, as their clients say, without being clipped.
+        fitting_count: Updates that fitted without being clipped, as their clients say.
     """
 
     def __init__(
@@ -168,13 +160,10 @@ class Intake:
         *,
         under_guarantee: bool = False,
     ) -> None:
-        """Take no update yet.
+        """Start without updates; ``screen`` sets aside what the round does not accept.
 
-        Args:
-            settings: What the round expects.
-            screen: Sets aside what the round does not accept; None accepts all that is usable.
-            under_guarantee: Whether what is set aside leaves an empty place: the guarantee counts
-                on as many places as the round has. Else it is as if nobody had been asked.
+        Under a guarantee, which counts on all places of the round, an update set aside leaves an
+        empty place. Otherwise it is as if its client had not been asked.
         """
         self.settings = settings
         self._screen = screen
@@ -195,16 +184,11 @@ class Intake:
     def take(
         self, slot: int, upload: Tensor, example_count: int, beside: Tensor | None = None
     ) -> Measured:
-        """Measure one upload and note its slot.
-
-        Args:
-            slot: Position in the cohort, above every slot taken before.
-            upload: What the client sent, contiguous float32, shape ``(upload_elements,)``.
-            example_count: Target tokens the client trained on.
-            beside: What it sent with it for others to take, flat float32; only screened here.
+        """Measure one upload and note its slot; ``beside``, taken by others, is only screened.
 
         Raises:
-            ValueError: If any of them breaks its rule; names the slot and changes nothing.
+            ValueError: If slot, upload or example count breaks its rule; names the slot and changes
+                nothing.
         """
         self._check_slot(slot)
         self._check_upload(slot, upload, example_count)

@@ -8,14 +8,10 @@ place takes no part.
 References:
     [Krum] Blanchard et al., "Machine Learning with Adversaries: Byzantine Tolerant Gradient
         Descent", NeurIPS 2017.
-    [Median] Yin et al., "Byzantine-Robust Distributed Learning: Towards Optimal Statistical
-        Rates", ICML 2018, arXiv:1803.01498 (coordinate-wise median and trimmed mean).
+    [Median] Yin et al., ICML 2018, arXiv:1803.01498 (coordinate-wise median and trimmed mean).
     [RFA] Pillutla, Kakade and Harchaoui, "Robust Aggregation for Federated Learning", IEEE
         Transactions on Signal Processing 2022, arXiv:1912.13445 (geometric median).
-    [FLTrust] Cao et al., "FLTrust: Byzantine-robust Federated Learning via Trust Bootstrapping",
-        NDSS 2021, arXiv:2012.13995 (an update that points away from a trusted one counts nothing).
-    [FoolsGold] Fung, Yoon and Beschastnikh, "The Limitations of Federated Learning in Sybil
-        Settings", RAID 2020, arXiv:1808.04866 (updates that are too much alike weigh less).
+    [FLTrust], [FoolsGold] As in ``server.aggregation.robust.trims``.
 """
 
 import math
@@ -31,16 +27,11 @@ _LEAST = 3
 
 
 class CohortTooSmallError(ValueError):
-    """Raised when a rule has fewer updates than it can tell good from bad in."""
+    """Raised when a rule has too few updates to tell good ones from bad."""
 
 
-class MedianSettings(RuleSettings, frozen=True, kw_only=True, tag="median"):
-    """Take the median of every coordinate by itself ([Median] Definition 1).
-
-    Breakdown point: just under half of the cohort. Cost: two reads of each update and a sort of
-    the cohort for each coordinate. Where clients' data differ it also throws away what only few
-    of them have learnt.
-    """
+class _MajoritySettings(RuleSettings, frozen=True, kw_only=True):
+    """The settings of a rule that just under half of the cohort cannot drag along."""
 
     @property
     def least_cohort(self) -> int:
@@ -52,39 +43,54 @@ class MedianSettings(RuleSettings, frozen=True, kw_only=True, tag="median"):
         return (cohort_size - 1) // 2
 
 
-class TrimmedMeanSettings(RuleSettings, frozen=True, kw_only=True, tag="trimmed-mean"):
-    """Drop the largest and the smallest values of every coordinate, average the rest.
-
-    This is [Median] Definition 2. Breakdown point: ``trim_share``. Cost: as the median.
-
-    Attributes:
-        trim_share: β, in (0, 0.5): of n values, floor(βn) are dropped at either end.
-    """
+class _TrimmingSettings(RuleSettings, frozen=True, kw_only=True):
+    """The settings of a rule that drops a share β, ``trim_share``, of what it is given."""
 
     trim_share: float = 0.2
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_trim(self.trim_share)
+        # Written as ``not a < x < b`` so that NaN is refused too.
+        if not 0 < self.trim_share < 0.5:
+            raise ValueError(f"trim_share must be > 0 and < 0.5, got {self.trim_share}")
 
     @property
     def least_cohort(self) -> int:
-        """Return the smallest cohort of which anything is trimmed."""
-        return _least_trimmed(self.trim_share)
+        """Return the smallest cohort of which anything is dropped."""
+        return max(_LEAST, math.ceil(round(1 / self.trim_share, 9)))
 
     def tolerated(self, cohort_size: int) -> int:
-        """Return how many are trimmed at either end."""
+        """Return how many are dropped."""
         return trimmed_count(self.trim_share, cohort_size)
 
 
+class MedianSettings(_MajoritySettings, frozen=True, kw_only=True, tag="median"):
+    """The median of every coordinate by itself ([Median] Definition 1).
+
+    Breakdown point: just under half of the cohort. Cost: two reads of each update and a sort of the
+    cohort for each coordinate. If clients' data differ it also throws away what only few of them
+    have learnt.
+    """
+
+
+class TrimmedMeanSettings(_TrimmingSettings, frozen=True, kw_only=True, tag="trimmed-mean"):
+    """The mean of every coordinate without its extremes ([Median] Definition 2).
+
+    Breakdown point: ``trim_share``. Cost: as the median.
+
+    Attributes:
+        trim_share: β, in (0, 0.5): of n values, floor(βn) are dropped at either end.
+    """
+
+
 class KrumSettings(RuleSettings, frozen=True, kw_only=True, tag="krum"):
-    """Keep the updates that are closest to their neighbours, drop all others.
+    """The updates that are closest to their neighbours; all others are dropped.
 
     [Krum] section 4: an update's score is the sum of its squared distances to the n - f - 2 nearest
     others. The one with the least score is the result; with ``kept`` above 1 it is the mean of as
     many (Multi-Krum). Breakdown point: f, with n >= 2f + 3. Cost: two reads of each update after
     it was measured, and n²/2 inner products of the model's size. Krum alone moves by one client's
-    update a round and is slow; where clients' data differ it favours those of the largest group.
+    update a round and is slow; if clients' data differ it favours those of the largest group.
 
     Attributes:
         attackers: f, the bad updates that are reckoned with in a round, at least 0.
@@ -110,13 +116,12 @@ class KrumSettings(RuleSettings, frozen=True, kw_only=True, tag="krum"):
         return self.attackers
 
 
-class GeometricMedianSettings(RuleSettings, frozen=True, kw_only=True, tag="geometric-median"):
-    """Take the point with the least sum of distances to all updates (RFA).
+class GeometricMedianSettings(_MajoritySettings, frozen=True, kw_only=True, tag="geometric-median"):
+    """The point with the least sum of distances to all updates (RFA).
 
     [RFA] Algorithm 2, the smoothed Weiszfeld iteration: each update weighs 1/max(ν, its distance
     from the point of the iteration before). Breakdown point: just under half of the cohort. Cost:
-    two reads of each update after it was measured, and n²/2 inner products of the model's size;
-    the iterations need only those.
+    as Krum; the iterations need only the inner products.
 
     Attributes:
         smoothing: ν, in parameter units: no distance counts as smaller.
@@ -134,48 +139,39 @@ class GeometricMedianSettings(RuleSettings, frozen=True, kw_only=True, tag="geom
         if not 1 <= self.iterations <= 10_000:
             raise ValueError(f"iterations must lie in [1, 10000], got {self.iterations}")
 
-    @property
-    def least_cohort(self) -> int:
-        """Return 3."""
-        return _LEAST
 
-    def tolerated(self, cohort_size: int) -> int:
-        """Return the largest minority."""
-        return (cohort_size - 1) // 2
-
-
-class TrimmedAttentiveSettings(RuleSettings, frozen=True, kw_only=True, tag="trimmed-attentive"):
-    """Drop the updates that are far off, or oppose, then attend to the rest.
+class TrimmedAttentiveSettings(
+    _TrimmingSettings, frozen=True, kw_only=True, tag="trimmed-attentive"
+):
+    """The attentive mean without the updates that are far off or oppose.
 
     By ``distance`` the floor(βn) updates furthest from the coordinate-wise median take no part, bad
-    or not. By ``direction`` those do whose median cosine with the others is below 0, at most
-    floor(βn), and usually nobody: an honest update may be long, but goes where others go ([FLTrust]
-    Eq. 2, with the cohort in place of data of the server's). By ``history`` it is the cosine with
-    where the model has gone in the last `LOOK_BACK` rounds, which says more than one cohort does
-    once updates share little; as by ``direction`` in the first round of a run, in the first two of
-    each stage of growth, and where more than floor(βn) oppose: then it is the way so far that is
-    wrong. The rest is weighed as by ``attentive``, an empty place too. Updates that are too much
+    or not. By ``direction`` those with a median cosine with the others below 0 take none, at most
+    floor(βn) and usually nobody: an honest update may be long, but goes where others go ([FLTrust]
+    Eq. 2, with the cohort in place of the server's data). By ``history`` it is the cosine with the
+    way of the model in the last `LOOK_BACK` rounds, which says more than one cohort does once
+    updates share little. It falls back on ``direction`` in the first round of a run, in the first
+    two of each stage of growth, and if more than floor(βn) oppose: then it is the way so far that
+    is wrong. The rest is weighed as by ``attentive``, an empty place too. Updates that are too much
     alike share one weight if ``sybil_cosine`` is set ([FoolsGold], for one round and with a fixed
-    threshold): hardly any two honest clients learn the same. Copies that are left out count too.
+    threshold); copies that are left out count too.
 
     It is our own combination: the papers' attention hands an outlier the most weight, so outliers
-    go before anybody is weighed. Updates are clipped by then: a device clips before it sends.
-    Breakdown point: ``trim_share``; beyond it, and for what no test sees, as ``attentive``, where
-    one client counts at most e^κ times another. Cost: two reads of each update after it was
-    measured, and a sort for each coordinate, or n²/2 inner products of the model's size, which
-    ``sybil_cosine`` needs too; by ``history`` one more model in memory.
+    go before anybody is weighed. Breakdown point: ``trim_share``; beyond it, and for what no test
+    sees, as ``attentive``, by which one client counts at most e^κ times another. Cost: two reads of
+    each update after it was measured, and a sort for each coordinate, or n²/2 inner products of the
+    model's size, which ``sybil_cosine`` needs too; by ``history`` one more model in memory.
 
     Attributes:
         trim_share: β, in (0, 0.5).
         trim_by: ``distance`` from the median, ``direction`` against the others, or ``history``,
-            against where the model has been going.
+            against the way the model has been going.
         sybil_cosine: Cosine from which updates are copies of each other, in (0, 1); None lets
             copies count in full.
         attention_strength: κ; as in ``attentive``.
         grouping: As in ``attentive``.
     """
 
-    trim_share: float = 0.2
     trim_by: Literal["distance", "direction", "history"] = "distance"
     sybil_cosine: float | None = None
     attention_strength: float = 0.5
@@ -183,7 +179,6 @@ class TrimmedAttentiveSettings(RuleSettings, frozen=True, kw_only=True, tag="tri
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_trim(self.trim_share)
         check_attention_strength(self.attention_strength)
         # Written as ``not a < x < b`` so that NaN is refused too. Copies miss 1 by their rounding.
         if self.sybil_cosine is not None and not 0 < self.sybil_cosine < 1:
@@ -193,15 +188,6 @@ class TrimmedAttentiveSettings(RuleSettings, frozen=True, kw_only=True, tag="tri
     def look_back(self) -> int:
         """Return `LOOK_BACK` by history, else 0."""
         return LOOK_BACK if self.trim_by == "history" else 0
-
-    @property
-    def least_cohort(self) -> int:
-        """Return the smallest cohort of which anybody may be dropped."""
-        return _least_trimmed(self.trim_share)
-
-    def tolerated(self, cohort_size: int) -> int:
-        """Return how many may be dropped."""
-        return trimmed_count(self.trim_share, cohort_size)
 
 
 RobustSettings = (
@@ -220,10 +206,6 @@ def trimmed_count(trim_share: float, count: int) -> int:
 
 def check_cohort(settings: RobustSettings, count: int) -> None:
     """Check that a round has enough updates for its rule.
-
-    Args:
-        settings: The rule.
-        count: Updates that came.
 
     Raises:
         CohortTooSmallError: If there are too few.
@@ -250,12 +232,3 @@ def check_quorum(settings: RobustSettings, quorum: int) -> None:
 
 def _named(settings: RobustSettings) -> str:
     return f'aggregation.rule = "{type(settings).__struct_config__.tag}"'
-
-
-def _check_trim(share: float) -> None:
-    if not 0 < share < 0.5:
-        raise ValueError(f"trim_share must be > 0 and < 0.5, got {share}")
-
-
-def _least_trimmed(share: float) -> int:
-    return max(_LEAST, math.ceil(round(1 / share, 9)))

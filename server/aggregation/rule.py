@@ -1,8 +1,7 @@
 """The protocol of an aggregation rule.
 
-A rule sees the cohort's updates one at a time, in slot order, and keeps memory that does not grow
-with the cohort; one that reads by chunk keeps the updates sealed on disk, and reads a chunk of all
-of them at a time.
+A rule takes the cohort's updates one at a time, in slot order, and its memory does not grow with
+the cohort; one that reads by chunk keeps the updates sealed on disk.
 """
 
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class AggregationWeights:
-    """Say how much each client counted. Shown only where the noise mode promises nothing.
+    """How much each client counted; shown only if the noise mode promises nothing.
 
     Attributes:
         slots: The clients' slots, rising.
@@ -28,7 +27,7 @@ class AggregationWeights:
 
 
 class AggregationRule(Protocol):
-    """Reduce the client updates of one round to one update."""
+    """A reduction of the client updates of one round to one update."""
 
     @property
     def contribution_count(self) -> int:
@@ -58,10 +57,9 @@ class AggregationRule(Protocol):
         Args:
             slot: Position of the client in the cohort; each slot at most once, rising.
             client_update: Trained minus received parameters, contiguous float32, shape
-                ``(elements,)``, clean norms behind it where they arrive. Not changed, not kept.
+                ``(elements,)``, clean norms behind it if they arrive. Not changed, not kept.
             example_count: Target tokens the client trained on, at least 1.
-            beside: What the client sent with it for the method to take; screened as a part of the
-                update.
+            beside: What the client sent with it for the method; screened as a part of the update.
 
         Raises:
             ValueError: If the slot is out of order or has no place, the shape or dtype is wrong, or
@@ -70,9 +68,8 @@ class AggregationRule(Protocol):
         ...
 
     def result(self) -> Tensor:
-        """Return the aggregated update, flat, shape ``(elements,)``, float32 unless asked else.
-
-        The rule's own memory becomes the answer, so this ends the rule.
+        """Return the aggregated update, flat, shape ``(elements,)``, in the rule's memory; end the
+        rule.
 
         Raises:
             ValueError: If no client was added, or the rule has ended.
@@ -80,5 +77,5 @@ class AggregationRule(Protocol):
         ...
 
     def weights(self) -> AggregationWeights | None:
-        """Return what each client weighed, or None where a rule has no weights."""
+        """Return what each client weighed, or None for a rule without weights."""
         ...

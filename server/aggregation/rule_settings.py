@@ -1,4 +1,4 @@
-"""What the settings of every aggregation rule have, and what those with attention share."""
+"""Settings that every aggregation rule has, and those that rules with attention share."""
 
 import math
 from typing import Literal
@@ -14,7 +14,7 @@ Grouping = Literal["tensor", "layer"]
 class RuleSettings(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="rule"
 ):
-    """Hold what every rule has.
+    """The settings of every rule.
 
     Attributes:
         server_step_size: ε in [FedAtt] Eq. 4: the aggregate is multiplied by it before it is
@@ -31,16 +31,12 @@ class RuleSettings(
 
     @property
     def look_back(self) -> int:
-        """Return how many rounds back the rule asks what the model was; 0 where it does not."""
+        """Return how many rounds back the rule asks what the model was; 0 for never."""
         return 0
 
 
 def check_attention_strength(strength: float) -> None:
-    """Check κ.
-
-    Raises:
-        ValueError: If the weight of a zero update would leave float32.
-    """
+    """Check κ: the weight of a zero update must stay in float32, else ValueError."""
     # Written as ``not a <= x <= b`` so that NaN is refused too.
     if not abs(strength) <= LARGEST_ATTENTION_STRENGTH:
         raise ValueError(

@@ -2,13 +2,13 @@
 
 The limit on norms follows the clients: it is a multiple of the typical norm, a running quantile
 that moves half of the way, on a logarithmic scale, towards each round's own. It is fixed before a
-round begins, so who is set aside depends on nobody else of the round. Where none is known yet the
-clipping norm stands for it, if there is one. Nobody who keeps to the clipping norm is set aside for
-length, however short most updates have become: the clip bounds them already. Only four bits rounded
-at random can lengthen an update of few large values by more than is allowed for.
+round begins, so nobody's fate depends on others of the round. Before the first round the clipping
+norm stands for it, if there is one. A client that keeps to the clipping norm is never set aside
+for length, however short most updates have become. Only four bits rounded at random can lengthen
+an update of few large values by more than is allowed for.
 
-Under a guarantee norms are not followed; what is counted are reasons that an honest device gives
-nobody, and under ``central`` and ``ftrl`` no count leaves the coordinator.
+Under a guarantee norms are not followed. Reasons are counted that no honest device gives, and under
+``central`` and ``ftrl`` no count leaves the coordinator.
 """
 
 import math
@@ -29,7 +29,7 @@ _ROUNDED = 1.25
 
 
 class Reason(StrEnum):
-    """Say why an update was set aside; names of figures, so they never change."""
+    """The reasons to set an update aside; names of figures, so they never change."""
 
     NOT_FINITE = "not_finite"
     RANGE = "range"
@@ -37,11 +37,7 @@ class Reason(StrEnum):
 
 
 class ScreenedError(UnusableUpdateError):
-    """Raised when an update is outside what a round accepts.
-
-    Attributes:
-        reason: Which rule it broke.
-    """
+    """Raised when an update is outside what a round accepts, for a ``reason``."""
 
     def __init__(self, reason: Reason, text: str) -> None:
         super().__init__(text)
@@ -49,11 +45,10 @@ class ScreenedError(UnusableUpdateError):
 
 
 class Screen:
-    """Look at the updates of one round.
+    """The check of one round's updates.
 
     Attributes:
-        refused_slots: Slots of those that were set aside, in the order in which they came; for no
-            log and no file.
+        refused_slots: Slots that were set aside, in the order of arrival; for no log and no file.
     """
 
     def __init__(
@@ -63,13 +58,7 @@ class Screen:
         typical_norm: float | None = None,
         clipping_norm: float | None = None,
     ) -> None:
-        """Take what was known before the round.
-
-        Args:
-            settings: What is set aside.
-            typical_norm: What the round before left (``next_typical_norm``); None if nothing.
-            clipping_norm: Largest norm of an honest update, where it is clipped.
-        """
+        """Take the typical norm after the round before, and the clipping norm if there is one."""
         self.refused_slots: list[int] = []
         self._settings = settings
         self._before = typical_norm
@@ -83,16 +72,11 @@ class Screen:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Return how many were set aside, by reason; only reasons that there were."""
+        """Return how many were set aside, by reason; only reasons that occurred."""
         return {reason.value: self._counts[reason] for reason in Reason if self._counts[reason]}
 
     def check(self, values: Tensor, norm: float, beside: Tensor | None = None) -> None:
-        """Look at one update that is known to be finite.
-
-        Args:
-            values: As it arrived, flat float32, shape ``(elements,)``.
-            norm: Its L2 norm.
-            beside: The rest of it, where a method takes a part; flat float32.
+        """Check one update, finite flat float32, its L2 norm and the part that a method takes.
 
         Raises:
             ScreenedError: If it is to be set aside.
@@ -103,7 +87,7 @@ class Screen:
         if self._settings.norm_factor is not None:
             self._norms.append(norm)
         largest = self._settings.largest_element
-        if largest is not None and max(map(_largest, parts)) > largest:
+        if largest is not None and max(map(largest_element, parts)) > largest:
             raise ScreenedError(Reason.RANGE, f"elements must be <= {largest:g} in size")
         if norm > self._limit:
             raise ScreenedError(
@@ -118,7 +102,7 @@ class Screen:
 
     @property
     def next_typical_norm(self) -> float | None:
-        """Return the typical norm after this round; None where norms are not followed."""
+        """Return the typical norm after this round; None if norms are not followed."""
         if not self._norms:
             return self._before
         # Nearest value: a norm that somebody sent, never one between a good and a bad one.
@@ -130,9 +114,10 @@ class Screen:
         return math.sqrt(self._before * quantile)
 
 
-def _largest(values: Tensor) -> float:
+def largest_element(values: Tensor) -> float:
+    """Return the size of the largest element; 0 of none."""
     if not values.numel():
         return 0.0
-    # One read and no copy.
+    # One read and no copy; NaN passes through the minimum.
     least, largest = torch.aminmax(values)
     return max(-float(least), float(largest))

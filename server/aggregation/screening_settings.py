@@ -1,4 +1,4 @@
-"""Settings of what is looked at before an update may count. No torch here."""
+"""Settings of the checks before an update may count. No torch here."""
 
 import math
 from collections.abc import Mapping
@@ -11,16 +11,16 @@ from privacy.noise.settings import PrivacySettings
 
 
 class ScreeningSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say which updates are set aside before anything is summed.
+    """The updates that are set aside before anything is summed.
 
     NaN, infinity and norms above 10^18 are always set aside. An update that is set aside is as if
-    its client had not been asked; under a guarantee alone, where the number of places is part of
-    the promise, its place stays empty.
+    its client had not been asked. Only under a guarantee, which counts on the number of places, its
+    place stays empty.
 
     Attributes:
         largest_element: Largest size of any element, in parameter units; absent means any.
         norm_factor: Largest L2 norm as a multiple of the typical one; absent means any. Up to the
-            clipping norm no update is too long; without one, where clients differ much in how
+            clipping norm no update is too long; without one, if clients differ much in how
             much they train, below 4 honest ones are lost.
         norm_quantile: γ, in (0, 1): the typical norm of a round is this quantile of all norms that
             came, refused ones too. It stands as long as fewer than a share of 1 - γ are bad.
@@ -41,11 +41,7 @@ class ScreeningSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 
 def check_screening(settings: ScreeningSettings, privacy: PrivacySettings) -> None:
-    """Check what screening may look at under a guarantee.
-
-    Raises:
-        ValueError: If it would show something of honest clients; names the remedy.
-    """
+    """Check that screening shows nothing of honest clients under a guarantee, else ValueError."""
     if not privacy.guarantees_privacy:
         return
     if settings.norm_factor is not None:
@@ -68,12 +64,7 @@ def check_screening(settings: ScreeningSettings, privacy: PrivacySettings) -> No
 
 
 def typical_norm_after(figures: Mapping[str, Metric], growth_stage: int | None) -> float | None:
-    """Return the typical norm that a round left in its figures, for a round of some stage.
-
-    Args:
-        figures: Of the round before.
-        growth_stage: Stage of the round to come: in another one norms start anew.
-    """
+    """Return the typical norm of a round's figures; None for another stage of growth."""
     norm = figures.get("next_typical_norm")
     if norm is None or figures.get("growth_stage") != growth_stage:
         return None

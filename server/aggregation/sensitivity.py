@@ -1,9 +1,8 @@
 """Bound how far one person can move what a rule returns, rounding included.
 
-``privacy.clipping.sensitivity`` holds the theorems; this file says which one a rule's settings fall
-under
-and refuses those that none covers. Under a guarantee a rule sums in float64, so that what rounding
-adds is known and small:
+``privacy.clipping.sensitivity`` holds the theorems; this file chooses the one that a rule's
+settings fall under and refuses those that none covers. Under a guarantee a rule sums in float64, so
+that rounding adds a small known amount:
 
 * a norm is measured to 1e-6 of itself, so an update may be that much too long and weigh that much
   too heavy: 2^-16 of the sensitivity covers both with room;
@@ -45,13 +44,7 @@ def aggregate_sensitivity(
     """Return the largest L2 distance of the aggregate between neighbours, in parameter units.
 
     The aggregate is what the rule returns, before the server's step: noise is added to it there.
-
-    Args:
-        settings: The rule.
-        schema: Tensors of the aggregated parameters.
-        clipping: How updates are clipped.
-        slot_count: Places of the round, M, fixed and public.
-        adjacency: The neighbouring relation.
+    ``slot_count`` is M, the places of the round, fixed and public.
 
     Raises:
         UnprovedSensitivityError: If no bound is proved for these settings.

@@ -1,8 +1,8 @@
 """Settings of every aggregation rule; ``rule`` in TOML picks one.
 
 A new rule is one settings struct here or in ``robust_settings``, one member of
-``AggregationSettings``, one file with the rule, and one line in
-``server/aggregation/registry.py``. No torch here: the configuration is read before torch is needed.
+``AggregationSettings``, one file with the rule, and one line in ``server/aggregation/registry.py``.
+No torch here: the configuration is read before torch is needed.
 
 References:
     [FedAtt] Ji et al., IJCNN 2019, arXiv:1812.07108.
@@ -15,7 +15,7 @@ from server.aggregation.rule_settings import Grouping, RuleSettings, check_atten
 
 
 class MeanSettings(RuleSettings, frozen=True, kw_only=True, tag="mean"):
-    """Average the updates: FedAvg, and FedSGD with every client and one local step.
+    """The mean of the updates: FedAvg, and FedSGD with every client and one local step.
 
     Attributes:
         weighting: By ``examples`` (target tokens; an empty slot weighs nothing), or ``equal``
@@ -26,7 +26,7 @@ class MeanSettings(RuleSettings, frozen=True, kw_only=True, tag="mean"):
 
 
 class AttentiveSettings(RuleSettings, frozen=True, kw_only=True, tag="attentive"):
-    """Weigh each layer by e^{κ(s/C - 1)}, s its norm in the clipped update.
+    """A weight of e^{κ(s/C - 1)} for each layer, s its norm in the clipped update.
 
     Breakdown point: none; in each layer one client weighs at most e^|κ| times another, and enough
     of one mind move the result anywhere within the clip. Cost: that of a mean; updates stream, and
@@ -35,8 +35,8 @@ class AttentiveSettings(RuleSettings, frozen=True, kw_only=True, tag="attentive"
     Attributes:
         attention_strength: κ; the largest ratio of two weights is e^|κ|, 0 is the equal mean. A
             value above 0.5 buys little and multiplies the noise a guarantee needs by about e^κ.
-            Below 0 it is turned round: who moved furthest weighs least, down to e^κ times one who
-            did not move. That damps who sends much, not who sends little and wrong; and empty
+            Below 0 it is turned round: the client that moved furthest weighs least, down to e^κ
+            times one that did not move. That damps long updates, not short wrong ones; and empty
             places, which are zeros, weigh most.
         grouping: What counts as a layer: every ``tensor`` by itself (as the authors' code), or
             the tensors of one ``layer`` of the schema together.
@@ -51,7 +51,7 @@ class AttentiveSettings(RuleSettings, frozen=True, kw_only=True, tag="attentive"
 
 
 class LiteralSettings(RuleSettings, frozen=True, kw_only=True, tag="literal"):
-    """Weigh by the raw softmax over distances ([FedAtt] Eq. 2). Bounds no client's influence.
+    """The raw softmax over distances ([FedAtt] Eq. 2), which bounds no client's influence.
 
     Attributes:
         norm: ``frobenius`` (the distance of the paper's derivation), or ``spectral`` (largest

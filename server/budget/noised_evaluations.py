@@ -1,9 +1,8 @@
 """Release what devices counted under a guarantee: pay first, then draw the noise.
 
-The entry is in the ledger, durably, before there is any noise, so a crash in between has spent
-budget for nothing, and no figure can be without its entry. The sum that was paid for is gone then;
-the next evaluation is another one. Coordinator and simulation release with this very class. All of
-it blocks.
+The entry is in the ledger, durably, before there is any noise, so no figure can be without its
+entry; a crash in between has spent budget for nothing. Coordinator and simulation release with this
+very class. All of it blocks.
 """
 
 import time
@@ -20,7 +19,7 @@ from server.records.store import Store
 
 
 class NoisedEvaluations:
-    """Release the evaluations of one run."""
+    """The noised evaluations of one run."""
 
     def __init__(
         self,
@@ -32,13 +31,8 @@ class NoisedEvaluations:
     ) -> None:
         """Serve one run.
 
-        Args:
-            config: Its settings.
-            store: Holds its ledger.
-            run: Identifier of the run, 32 hex digits.
-            keys: Where the keys of noise come from; fresh ones for every draw but in tests. A
-                tree's would give the same noise to two different sums of one round.
-            failpoints: Armed in tests only.
+        ``keys`` are fresh for every draw but in tests: a tree's would give the same noise to two
+        different sums of one round.
         """
         self._config = config
         self._store = store
@@ -48,10 +42,6 @@ class NoisedEvaluations:
 
     def release(self, round_number: int, counted: LimitedSum) -> dict[str, float]:
         """Enter an evaluation in the ledger and return its noised figures; call it once for a sum.
-
-        Args:
-            round_number: Round whose model was measured.
-            counted: What devices counted.
 
         Raises:
             BudgetExceededError: If it would pass the budget; nothing is released.

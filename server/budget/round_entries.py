@@ -1,10 +1,10 @@
-"""Make a round's entries in the privacy ledger: one for its release, or one for each attempt at it.
+"""Make the entries of a round in the privacy ledger: one for its release, or one an attempt.
 
-Where the coordinator draws the noise, a round shows something when its model is released, and its
-entry goes into that transaction. Under ``local`` the coordinator itself is the onlooker: whoever is
-drawn delivers a noised update, whatever comes of the attempt. So every attempt is paid for before
+If the coordinator draws the noise, a round shows something when its model is released, and its
+entry goes into that transaction. Under ``local`` the coordinator itself is the onlooker: a drawn
+device delivers a noised update, whatever comes of the attempt. So every attempt is paid for before
 its first lease, and a release shows nothing more. In one attempt a drawn device sends one update:
-its lease has the same nonce however often it asks, and what it has sealed is sent again as it is.
+its lease has the same nonce however often it asks, and a sealed update is sent again as it is.
 """
 
 import hashlib
@@ -23,52 +23,31 @@ from server.records.store import Store
 
 
 class RoundEntries:
-    """Make the entries of one run's rounds; all of it blocks."""
+    """The ledger's entries of one run's rounds; all of it blocks."""
 
     def __init__(self, config: FederationConfig, store: Store, run: str) -> None:
-        """Serve one run.
-
-        Args:
-            config: Its settings.
-            store: Holds its ledger.
-            run: Identifier of the run, 32 hex digits.
-        """
         self._config = config
         self._store = store
         self._run = run
 
     def is_paid(self, round_number: int, attempt: int) -> bool:
-        """Tell whether the ledger holds an attempt already, so that it costs no more.
+        """Return whether the ledger holds an attempt already, so that it costs no more.
 
         Attempts are opened in their order and each is entered once, so their number tells which.
-
-        Args:
-            round_number: Round, from 1.
-            attempt: Attempt, from 0.
         """
         if not isinstance(self._config.privacy, LocalNoise):
             return False
         return len(self._of_round(round_number)) > attempt
 
     def of_attempt(self, round_number: int, attempt: int) -> LedgerEntry | None:
-        """Return what to enter before the first lease of an attempt; None where that is nothing.
-
-        Args:
-            round_number: Round, from 1.
-            attempt: Attempt, from 0.
-        """
+        """Return the entry to write before an attempt's first lease; None if it costs nothing."""
         privacy = self._config.privacy
         if not isinstance(privacy, LocalNoise) or self.is_paid(round_number, attempt):
             return None
         return self._new(round_number, privacy)
 
     def of_release(self, round_number: int, privacy: PrivacySettings) -> LedgerEntry:
-        """Return the entry that a release names: a new one, or that of its attempt.
-
-        Args:
-            round_number: Round, from 1.
-            privacy: What it promised.
-        """
+        """Return the entry that a release names: a new one, or that of its attempt."""
         if isinstance(privacy, LocalNoise):
             entered = self._of_round(round_number)
             if entered:
@@ -79,10 +58,6 @@ class RoundEntries:
         """Return the digest of what an attempt asks of its devices and tells the ledger.
 
         A plan does not hold how its cohort was drawn, on which the cost of a release depends.
-
-        Args:
-            round_number: Round, from 1.
-            plan: What its devices are told.
         """
         event = event_of(round_number, self._config.rounds, self._config.privacy)
         costs = msgspec.json.encode(event, order="deterministic")

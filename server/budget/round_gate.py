@@ -1,4 +1,4 @@
-"""Say whether the next round fits the privacy budget with its evaluation, and who may take part.
+"""Decide whether the next round and its evaluation fit the privacy budget, and who may take part.
 
 Coordinator and simulation ask the same gate before every attempt. All of it blocks.
 """
@@ -18,20 +18,13 @@ from server.records.store import Store
 
 
 class RoundGate:
-    """Stand before each attempt at a round of one run.
+    """The gate before each attempt at a round of one run.
 
     Attributes:
-        entries: Make what its rounds add to the ledger.
+        entries: Makes what its rounds add to the ledger.
     """
 
     def __init__(self, config: FederationConfig, store: Store, run: str) -> None:
-        """Serve one run.
-
-        Args:
-            config: Its settings.
-            store: Holds its ledger and its clients.
-            run: Identifier of the run, 32 hex digits.
-        """
         self._config = config
         self._store = store
         self._run = run
@@ -40,21 +33,21 @@ class RoundGate:
 
     @property
     def limits_who_comes(self) -> bool:
-        """Tell whether the mode says how often one person takes part."""
+        """Return whether the mode says how often one person takes part."""
         return isinstance(self._config.privacy, TreeNoise)
 
     @property
     def hides_counts(self) -> bool:
-        """Tell whether how many took part is a secret of the coins."""
+        """Return whether how many took part is a secret of the coins."""
         return self._config.rounds.selection == "sampled"
 
     @property
     def hides_figures(self) -> bool:
-        """Tell whether figures of a round's updates are a secret of the coordinator's.
+        """Return whether figures of a round's updates are a secret of the coordinator's.
 
         The coordinator sees such updates before any noise, and counts of them (how many were
-        clipped, refused or set aside) would be released without any. Under ``local`` it sees
-        noised updates alone, and whatever follows from those is covered by their noise.
+        clipped, refused or set aside) would be released without any. Under ``local`` it sees noised
+        updates alone, and their noise covers all that follows from them.
         """
         return isinstance(self._config.privacy, CentralNoise | TreeNoise)
 
@@ -66,10 +59,6 @@ class RoundGate:
     def outlook(self, next_round: int, attempt: int = 0) -> list[str]:
         """Return lines on what the run promises and will have spent.
 
-        Args:
-            next_round: Round that is open or comes next, from 1.
-            attempt: Its attempt, from 0.
-
         Raises:
             LedgerError: If the ledger was changed or belongs to another run.
         """
@@ -78,14 +67,10 @@ class RoundGate:
         return outlook(self._config, spent=spent, first_round=first_to_pay)
 
     def admit(self, round_number: int, attempt: int = 0) -> float | None:
-        """Return ε after this attempt and its round's evaluation; None where nothing is promised.
+        """Return ε after this attempt and its round's evaluation; None if nothing is promised.
 
         Asked before an attempt is opened, and again before its round is closed. An attempt that the
         ledger holds is closed whatever is left of the budget: the release shows nothing more.
-
-        Args:
-            round_number: Round, from 1.
-            attempt: Attempt, from 0.
 
         Raises:
             BudgetExceededError: If they would pass the budget.
@@ -109,7 +94,7 @@ class RoundGate:
         )
 
     def shortage(self, round_number: int) -> str | None:
-        """Say why this round cannot open with whoever is enrolled; None where it can."""
+        """Say why this round cannot open with the enrolled devices; None if it can."""
         eligible, enrolled = self.population(round_number), population(self._store)
         return shortage_of(self._config, eligible=len(eligible), enrolled=len(enrolled))
 

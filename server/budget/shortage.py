@@ -1,16 +1,13 @@
-"""Say why no round can open among the devices that are enrolled, and what would change that."""
+"""The reason why no round can open among the enrolled devices, and what would change that."""
 
 from privacy.noise.calibrated_settings import TreeNoise
 from server.config.federation import FederationConfig
 
 
 def shortage_of(config: FederationConfig, *, eligible: int, enrolled: int) -> str | None:
-    """Say in a sentence or two why the next round cannot open; None where it can.
+    """Say in a sentence or two why the next round cannot open; None if it can.
 
-    Args:
-        config: The federation.
-        eligible: Devices that may take part in the round.
-        enrolled: Devices that are enrolled and not revoked.
+    ``eligible`` devices may take part in the round; ``enrolled`` ones are not revoked.
     """
     why = config.rounds.shortage(eligible)
     if why is None:

@@ -1,4 +1,4 @@
-"""Move the clipping norm on at the close of a round, where it follows the clients' norms."""
+"""Move the clipping norm on at the close of a round, if it follows the clients' norms."""
 
 import torch
 
@@ -19,17 +19,11 @@ def clipping_norm_after(
     generator: torch.Generator,
     calibrated: CalibratedRound | None = None,
 ) -> float | None:
-    """Return C of the next round; None where it does not follow the clients' norms.
+    """Return C of the next round; None if it does not follow the clients' norms.
 
     How many updates fitted is known here alone: what leaves is the norm, made from the noised
-    count.
-
-    Args:
-        privacy: This round's clipping norm, and how it moves.
-        rule: Has counted whose update fitted.
-        slot_count: Places of the round, M.
-        generator: Source of the count's noise in a mode without a guarantee.
-        calibrated: Keys of the count's noise in mode ``central``.
+    count. Its noise comes from ``generator`` in a mode without a guarantee, else from keys of
+    ``calibrated``.
 
     Raises:
         ValueError: If mode ``central`` is not given its keys.

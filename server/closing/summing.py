@@ -1,4 +1,4 @@
-"""Take what each client sent into a round's sum: split it, clip it again, or set it aside."""
+"""Take each client's upload into a round's sum: split it, clip it again, or set it aside."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ from server.personalisation.method import ServerHalf
 
 @dataclass(frozen=True)
 class Contribution:
-    """Hold what one client sent.
+    """One client's update, opened.
 
     Attributes:
         slot: Position in the cohort, from 0; fixes the order of the sum.
@@ -33,18 +33,13 @@ class Contribution:
 
 
 class UploadSplit:
-    """Split an upload into its shared and its generated tensors, and clip the latter again.
+    """The split of an upload into shared and generated tensors; the latter are clipped again.
 
-    The rule clips the shared ones. What arrives noised is not clipped: see ``Arrival``.
+    The rule clips the shared ones. A noised upload is not clipped: see ``Arrival``.
     """
 
     def __init__(self, schema: Schema, arrival: Arrival, privacy: PrivacySettings) -> None:
         """Split uploads of one round.
-
-        Args:
-            schema: The tensors that are sent.
-            arrival: How they arrive under the round's noise mode.
-            privacy: The clipping norm, and whether devices tell that they fitted.
 
         Raises:
             ValueError: If generated tensors arrive with clean norms, which do not cover them.
@@ -88,7 +83,7 @@ class UploadSplit:
 
 @dataclass(frozen=True)
 class Summing:
-    """Hand contributions to a rule, and what they generated to a method.
+    """A sum of contributions: shared tensors to a rule, generated ones to a method.
 
     Attributes:
         rule: Adds up the shared tensors.

@@ -1,4 +1,5 @@
-"""The federation's file, and what it refuses together.
+"""The federation's file, and the settings that it refuses together.
 
-Begin with ``federation``. Loads no torch; every refusal names value, rule and remedy.
+Begin with ``federation``. It may import the settings of aggregation, models and privacy, and
+loads no torch. Every refusal names value, rule and remedy.
 """

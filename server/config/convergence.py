@@ -12,7 +12,7 @@ import msgspec
 
 
 class ConvergenceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say when a run has converged.
+    """The criterion by which a run has converged.
 
     Attributes:
         patience: Evaluations in a row without improvement after which the run stops.
@@ -31,7 +31,7 @@ class ConvergenceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Say what an evaluation means for the run.
+    """The meaning of an evaluation for the run.
 
     Attributes:
         is_best: Whether no earlier round had a lower perplexity.
@@ -43,7 +43,7 @@ class Verdict:
 
 
 class ConvergenceTracker:
-    """Follow one figure over the rounds.
+    """One figure, followed over the rounds.
 
     Attributes:
         best_round: Round with the lowest perplexity so far, or None.
@@ -51,11 +51,6 @@ class ConvergenceTracker:
     """
 
     def __init__(self, settings: ConvergenceSettings | None) -> None:
-        """Start before the first evaluation.
-
-        Args:
-            settings: When to stop, or None to go on to the cap.
-        """
         self.best_round: int | None = None
         self.best_perplexity = math.inf
         self._settings = settings
@@ -63,13 +58,9 @@ class ConvergenceTracker:
         self._without_improvement = 0
 
     def observe(self, round_number: int, perplexity: float) -> Verdict:
-        """Take in one evaluation.
+        """Take in one evaluation: a perplexity of at least 1, infinity for a model that diverged.
 
         After a restart, give the recorded evaluations again in order: the verdicts repeat.
-
-        Args:
-            round_number: Round whose model was evaluated, from 1.
-            perplexity: Its perplexity, at least 1; infinity for a model that diverged.
 
         Raises:
             ValueError: If the perplexity is below 1 or NaN.

@@ -1,4 +1,4 @@
-"""Settings of the evaluation between rounds, by which a run stops and its best model is kept."""
+"""Settings of the evaluation between rounds, which stops a run and chooses its best model."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ from server.config.rounds import RoundSettings
 
 
 class EvaluationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say on what, and how often, a released model is measured.
+    """The evaluation of released models.
 
     Attributes:
         kind: ``none``; ``public``: a text file of the coordinator; ``devices``: counts that
@@ -19,7 +19,7 @@ class EvaluationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         every_rounds: Rounds from one evaluation to the next.
         keep_best: Whether ``releases/best`` follows the lowest perplexity, which of a voice is e to
             its loss.
-        cohort_size: Devices asked in one evaluation; for ``devices``. Where secret coins draw the
+        cohort_size: Devices asked in one evaluation; for ``devices``. If secret coins draw the
             rounds' cohorts they draw these too, this many on average.
         quorum: Fewest reports that count as an evaluation; for ``devices``. Coins leave it at 1:
             how many came is their secret.

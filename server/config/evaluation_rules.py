@@ -1,18 +1,16 @@
 """Refuse evaluations that do not go with a guarantee, and say what one releases.
 
-Who is asked must follow from nobody's text. Where secret coins draw the rounds' cohorts, it must
-not follow from those coins either: whom a round drew would show in who else is asked after it, and
-the draw would amplify nothing. So coins of their own, one for everybody enrolled, draw an
-evaluation's devices; it lasts to its deadline, and whoever came is enough.
+The choice of devices must follow from nobody's text. If secret coins draw the rounds' cohorts, it
+must not follow from those coins either: a round's draw would show in the devices asked after it,
+and would amplify nothing. So coins of their own, one for everybody enrolled, draw an evaluation's
+devices; it lasts to its deadline, and any number of reports is enough.
 
 A device may still be away because its round drew it; that costs nothing. With B the likelihood
-ratio of its update and A that of its counts, both of mean 1, the accountant composes
-((1-q) + qB) A; what happens is (1-q) A + qB. With A' an independent copy of A the latter is the
-mean of (1-q) A + qBA' given A and B, so smaller in convex order, and that is smaller than with
-A' = A, since of all joint laws the equal one spreads a sum most. Both directions of (ε, δ) are
-means of convex functions of the ratio.
-
-No torch: a file is checked before torch is needed.
+ratio of its update and A that of its counts, both of mean 1, the accountant composes ((1-q) + qB)
+A; what happens is (1-q) A + qB. With A' an independent copy of A the latter is the mean of (1-q) A
++ qBA' given A and B, so smaller in convex order, and that is smaller than with A' = A, since of all
+joint laws the equal one spreads a sum most. Both directions of (ε, δ) are means of convex functions
+of the ratio.
 """
 
 from privacy.accounting.events import EvaluationRelease
@@ -31,12 +29,6 @@ def check_evaluation(
     hides_examples: bool,
 ) -> None:
     """Check that an evaluation by devices goes with the noise mode.
-
-    Args:
-        evaluation: How released models are measured.
-        rounds: How cohorts are drawn.
-        privacy: The noise mode.
-        hides_examples: Whether devices hide each sentence in their own update.
 
     Raises:
         ValueError: If it does not; names the setting and the remedy.
@@ -79,11 +71,7 @@ def check_evaluation(
 def evaluation_event(
     evaluation: EvaluationSettings, rounds: RoundSettings, privacy: PrivacySettings
 ) -> EvaluationRelease | None:
-    """Return what one evaluation by devices tells the accountant.
-
-    Returns:
-        None where devices are not asked, or nothing is promised.
-    """
+    """Return what one evaluation by devices tells the accountant; None for nothing."""
     noise, size = evaluation.noise, evaluation.cohort_size
     if noise is None or size is None or not isinstance(privacy, CentralNoise | TreeNoise):
         return None
@@ -105,7 +93,7 @@ def coming_evaluations(
 
 
 def draws_by_coins(evaluation: EvaluationSettings, rounds: RoundSettings) -> bool:
-    """Return whether secret coins say who is asked."""
+    """Return whether secret coins draw the devices of an evaluation."""
     return evaluation.noise is not None and rounds.selection == "sampled"
 
 

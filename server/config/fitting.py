@@ -1,4 +1,4 @@
-"""Settings of the fitting by which devices that took part in no round get a model of their own."""
+"""Settings of the fitting by which devices outside all rounds get a model of their own."""
 
 import math
 
@@ -22,7 +22,7 @@ _KEEPS_MORE = (DittoSettings, FedRodSettings, PFedMeSettings)
 
 
 class FittingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say how a new device fits its embedding or its personal tensors, in one check-in.
+    """The fitting of a new device's embedding or personal tensors, in one check-in.
 
     Attributes:
         deadline_s: Seconds that a device has for it.
@@ -38,7 +38,7 @@ class FittingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 def fit_kind(personalisation: PersonalisationSettings) -> PlanKind:
-    """Return what a device does that took part in no round, to get a model of its own."""
+    """Return how a device that took part in no round gets a model of its own."""
     embeds = isinstance(personalisation, FedTpSettings | PFedHnSettings)
     return "fit_embedding" if embeds else "fit_personal"
 
@@ -50,12 +50,6 @@ def check_fitting(
     privacy: PrivacySettings,
 ) -> None:
     """Check that a federation's method and noise mode go with fitting.
-
-    Args:
-        fitting: How devices fit.
-        personalisation: The method.
-        schema: The model's tensors with their roles.
-        privacy: The noise mode.
 
     Raises:
         ValueError: If they do not; names the remedy.
@@ -78,7 +72,6 @@ def check_fitting(
 def _check_personal(
     fit: EmbeddingFitSettings, personalisation: PersonalisationSettings, schema: Schema
 ) -> None:
-    """Check that there is something to fit, and that no setting is given that changes nothing."""
     if not (schema.with_roles(Role.PERSONAL).tensors or isinstance(personalisation, _KEEPS_MORE)):
         raise ValueError(
             f"fitting learns what is a device's own, and personalisation.method = "

@@ -1,8 +1,7 @@
 """Refuse settings that do not go together under a guarantee, and say what a round releases.
 
-What one struct can see is checked where it is defined; here stand the rules between noise mode,
-cohorts and rule; those of evaluations are in ``server.config.evaluation_rules``. No torch: a file
-is checked before torch is needed.
+Each struct checks what it can see; these are the rules between noise mode, cohorts and rule.
+``server.config.evaluation_rules`` holds those of evaluations.
 """
 
 from functools import lru_cache
@@ -37,13 +36,7 @@ def check_guarantee(
     aggregation: AggregationSettings,
     rounds: RoundSettings,
 ) -> None:
-    """Check what a noise mode with a guarantee needs of everything else.
-
-    Args:
-        schema: The tensors that a round releases.
-        privacy: The noise mode.
-        aggregation: The rule.
-        rounds: How cohorts are drawn.
+    """Check what a noise mode with a guarantee needs; ``schema`` is what a round releases.
 
     Raises:
         ValueError: If it is not there; names the setting and the remedy.
@@ -93,13 +86,7 @@ def sampled_places(rounds: RoundSettings, privacy: PrivacySettings) -> int | Non
 
 
 def event_of(round_number: int, rounds: RoundSettings, privacy: PrivacySettings) -> PrivacyEvent:
-    """Return what the release of a round tells the accountant; under ``local`` each attempt at it.
-
-    Args:
-        round_number: Round, from 1.
-        rounds: How its cohort is drawn.
-        privacy: Its noise mode.
-    """
+    """Return what a round's release, or an attempt under ``local``, tells the accountant."""
     match privacy:
         case NoNoise():
             return UnprotectedRelease(mode="none")
@@ -128,7 +115,7 @@ def event_of(round_number: int, rounds: RoundSettings, privacy: PrivacySettings)
 
 
 def budget_of(privacy: PrivacySettings) -> PrivacyBudget | None:
-    """Return what the run may spend, or None where nothing is promised."""
+    """Return what the run may spend, or None if nothing is promised."""
     if isinstance(privacy, LocalNoise | CentralNoise | TreeNoise):
         return PrivacyBudget(epsilon_budget=privacy.epsilon_budget, delta=privacy.delta)
     return None

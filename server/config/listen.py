@@ -6,7 +6,7 @@ from privacy.foundation.host_port import checked_host_port
 
 
 class ListenSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say where devices and the operator reach the coordinator.
+    """The addresses at which devices and the operator reach the coordinator.
 
     Attributes:
         enrolment: ``host:port`` of the listener for enrolment; port 0 takes a free one.

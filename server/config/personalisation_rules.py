@@ -1,8 +1,6 @@
 """Refuse personalisation methods that do not go with a rule, a noise mode or a deployment.
 
-Clipping, noise and the rule act on what travels, so a method with personal tensors goes with all of
-them. What does not go together is refused here, with the reason. No torch: a file is checked
-before torch is needed.
+Clipping, noise and the rule act on what travels, so a method with personal tensors goes with all.
 """
 
 from models.settings.compression import CompressionSettings
@@ -28,13 +26,6 @@ def check_personalisation(
     compression: CompressionSettings | None,
 ) -> None:
     """Check that a method goes with the noise mode, the rule, and how updates travel.
-
-    Args:
-        settings: The method.
-        schema: Every tensor of the model, with the role the method gives it.
-        privacy: Clipping and noise.
-        aggregation: The rule.
-        compression: In which form updates travel.
 
     Raises:
         ValueError: If it does not; names the method, the reason and the remedy.
@@ -63,11 +54,7 @@ def check_personalisation(
 
 
 def check_deployable(settings: PersonalisationSettings) -> None:
-    """Check that devices can do what the method asks for.
-
-    Raises:
-        ValueError: If they cannot; says why.
-    """
+    """Check that devices can do what the method asks for, else ValueError."""
     if isinstance(settings, LocalSettings):
         raise ValueError(
             'method "local" sends nothing, so devices would need no coordinator; '
@@ -78,10 +65,10 @@ def check_deployable(settings: PersonalisationSettings) -> None:
 def _fault_in_variances(
     aggregation: AggregationSettings, compression: CompressionSettings | None
 ) -> str:
-    """Return what could make averaged variances negative; nothing where they stay averages.
+    """Return what could make averaged variances negative; nothing if they stay averages.
 
     Received plus the mean of trained minus received is the mean of what was trained, and so >= 0;
-    but not where the step is longer, the differences are inexact, or what was received is older.
+    but not if the step is longer, the differences are inexact, or what was received is older.
     """
     if aggregation.server_step_size > 1:
         return (

@@ -1,7 +1,4 @@
-"""Refuse what does not go with a robust rule, before a run: small cohorts, missing clips, methods.
-
-No torch: a file is checked before torch is needed.
-"""
+"""Refuse what does not go with a robust rule: small cohorts, missing clips, methods."""
 
 from models.vector.schema import Role, Schema
 from privacy.noise.settings import PaperNoise, PrivacySettings
@@ -19,13 +16,7 @@ def check_robust(
 ) -> None:
     """Check that a robust rule can do what it says.
 
-    What a guarantee needs is checked with the guarantee: no robust rule has a proved sensitivity.
-
-    Args:
-        settings: The rule.
-        schema: Every tensor of the model, with its role.
-        privacy: Clipping and noise.
-        quorum: Fewest updates with which a round may close.
+    Guarantees are checked elsewhere: no robust rule has a proved sensitivity.
 
     Raises:
         ValueError: If it cannot; names the setting and the remedy.
@@ -52,11 +43,7 @@ def check_robust(
 
 
 def check_look_back(settings: AggregationSettings, store: StoreSettings) -> None:
-    """Check that a coordinator keeps the releases that a rule looks back to.
-
-    Raises:
-        ValueError: If it keeps fewer.
-    """
+    """Check that a coordinator keeps the releases that a rule looks back to, else ValueError."""
     least = settings.look_back + 1
     if settings.look_back and store.keep_releases < least:
         raise ValueError(

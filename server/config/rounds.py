@@ -7,7 +7,7 @@ import msgspec
 
 
 class RoundSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say who takes part in a round and when it ends.
+    """The participants of a round and its end.
 
     Attributes:
         cap: Largest number of rounds; the run ends after it.
@@ -97,11 +97,7 @@ class RoundSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         return max(1, round((self.participation_rate or 0) * population_size))
 
     def shortage(self, population_size: int) -> str | None:
-        """Say why no round can open among that many enrolled devices, and what to do about it.
-
-        Returns:
-            The reason in a sentence, or None if a round can open.
-        """
+        """Say why no round can open among that many enrolled devices; None if one can."""
         if self.selection == "sampled":
             return None
         size = self.cohort_size_of(population_size)

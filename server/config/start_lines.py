@@ -22,10 +22,7 @@ def outlook(
 ) -> list[str]:
     """Return lines on what the run promises and will have spent; may take a second.
 
-    Args:
-        config: The federation.
-        spent: The run's ledger so far.
-        first_round: Round that comes next.
+    ``spent`` is the run's ledger so far.
 
     Raises:
         ValueError: If the events do not add up.
@@ -75,7 +72,6 @@ def _of_people(
 
 
 def _beside(config: FederationConfig) -> list[str]:
-    """Return what is to be known beside the noise mode's promise."""
     training, lines = config.training, []
     if training.example_privacy is not None:
         lines.append(training.example_privacy.guarantee(training.local_epochs))

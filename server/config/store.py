@@ -9,7 +9,7 @@ _SQLITE = "sqlite:///"
 
 
 class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say where the coordinator's records lie.
+    """The place of the coordinator's records.
 
     Attributes:
         url: ``sqlite:///file`` (relative to the federation's file), or a PostgreSQL URL such as

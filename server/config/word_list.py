@@ -1,4 +1,4 @@
-"""Say which word list a federation uses, and load it."""
+"""The word list of a federation."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from models.text.vocabulary import SHIPPED_NAME, Vocabulary, load_vocabulary, sh
 
 
 class WordListSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Choose a public word list.
+    """A choice of a public word list.
 
     Attributes:
         name: ``english-10k``, the list shipped with sotto. Either this or ``path``.

@@ -30,7 +30,6 @@ from server.downlink.attempt_in_hand import RoundInHand
 from server.downlink.release_writer import Model, ReleaseWriter, clipping_norm_after
 from server.downlink.round_plan import round_plan
 from server.downlink.sealed_model import ModelSealer, SealedModel
-from server.records.failpoints import Failpoint
 from server.releases.files import NewRelease, parameters_digest
 from server.releases.judge import Judge, in_words
 from server.releases.method_state import MethodState, method_state_of
@@ -239,22 +238,34 @@ class ModelShelf:
         """
         new = await self._threads.run(lambda: self._described(in_hand, parameters, figures))
         written = await self._writer.write(new, in_hand.plan.privacy, self._identity, self._seal)
-        self._failpoints.reach(Failpoint.NOISED)
         await self.finish()
         opened_at = in_hand.opened_at
         duration_s = await self._threads.run(
             lambda: record_release(
-                self._store, written.new, written.record, opened_at=opened_at, now=time.time()
+                self._store,
+                written.new,
+                written.record,
+                opened_at=opened_at,
+                now=time.time(),
+                failpoints=self._failpoints,
             )
         )
-        self._failpoints.reach(Failpoint.RELEASE_RECORDED)
         self._model, self._sealing = written.model, written.sealing
         number, metrics = new.round_number, new.metrics
         _LOG.info("round %s released in %.1f s: %s", number, duration_s, in_words(metrics))
         is_best = self._judge.observe(number, metrics)
+        first_kept = number + 1 - self._config.store.keep_releases
 
         def follow_up() -> None:
-            self._publish(new, is_best=is_best)
+            publish_release(
+                self._store,
+                self._releases,
+                number,
+                now=time.time(),
+                best_round=number if is_best and self._config.evaluation.keep_best else None,
+                keep=range(first_kept, number + 1),
+                failpoints=self._failpoints,
+            )
             clear_up()
             self._metrics.write(list_releases(self._store, number))
 
@@ -294,14 +305,6 @@ class ModelShelf:
         )
         sha256 = bytes.fromhex(record.parameters_sha256)
         return Model(0, parameters, sha256, sha256, new.plan.growth_stage)
-
-    def _publish(self, new: NewRelease, *, is_best: bool) -> None:
-        publish_release(self._store, self._releases, new.round_number, now=time.time())
-        self._failpoints.reach(Failpoint.PUBLISHED)
-        if is_best and self._config.evaluation.keep_best:
-            self._releases.point("best", new.round_number)
-        first_kept = new.round_number + 1 - self._config.store.keep_releases
-        self._releases.prune(range(first_kept, new.round_number + 1))
 
     def _encode(self, parameters: Tensor) -> Payload:
         return encode(self._released, parameters.numpy())

@@ -1,4 +1,4 @@
-"""What the state machine of a round is told and what it answers."""
+"""The answers of a round's state machine, and what it is told."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,7 +8,7 @@ from server.machine.refusals import TEXTS
 
 
 class Phase(StrEnum):
-    """Say where a run stands."""
+    """The state of a run."""
 
     WAITING = "waiting"
     """No round is open; the next one may be opened."""
@@ -22,7 +22,7 @@ class Phase(StrEnum):
 
 
 class ComeBackReason(StrEnum):
-    """Say why a device gets no lease now. It keeps its stream open and is called."""
+    """The reason why a device gets no lease now; it keeps its stream open and is called."""
 
     NO_ROUND = "no_round"
     NOT_IN_COHORT = "not_in_cohort"
@@ -36,7 +36,7 @@ class ComeBackReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Hold one client's right to contribute to one attempt of one round.
+    """One client's right to contribute to one attempt of one round.
 
     Attributes:
         nonce: 16 random bytes; bound into the sealed update.
@@ -57,16 +57,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Hold what a commit is answered with, now and whenever it is repeated.
-
-    Attributes:
-        nonce: Nonce of the lease it was committed under.
-        client: Name of the client.
-        round_number: Round that it counts in, from 1.
-        attempt: Attempt, from 0.
-        slot: Slot of the lease.
-        message_id: Identifier of the sealed message, 16 bytes.
-    """
+    """The answer to a commit, now and whenever it is repeated: lease and the message's 16 bytes."""
 
     nonce: bytes
     client: str
@@ -78,19 +69,14 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class LeaseGiven:
-    """Answer a check-in with a lease, new or the one the client already had."""
+    """The answer to a check-in with a lease, new or the one the client already had."""
 
     lease: Lease
 
 
 @dataclass(frozen=True, slots=True)
 class ComeBack:
-    """Answer a check-in with a time.
-
-    Attributes:
-        reason: Why there is no lease.
-        seconds: When to ask again if nobody calls before, in seconds, at least 1.
-    """
+    """The answer to a check-in with a time to ask again if nobody calls before, at least 1 s."""
 
     reason: ComeBackReason
     seconds: float
@@ -98,23 +84,14 @@ class ComeBack:
 
 @dataclass(frozen=True, slots=True)
 class CommitBegun:
-    """Answer the start of a commit: make the update durable, then finish the commit.
-
-    Attributes:
-        lease: What it is committed under.
-    """
+    """The answer to a commit's start: make the update durable, then finish the commit."""
 
     lease: Lease
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """Answer a commit.
-
-    Attributes:
-        receipt: What was committed.
-        repeated: Whether it had been committed before.
-    """
+    """The answer to a commit; ``repeated`` if it had been committed before."""
 
     receipt: Receipt
     repeated: bool
@@ -122,7 +99,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Answer with a refusal; nothing has changed."""
+    """A refusal; nothing has changed."""
 
     code: RefusalCode
 
@@ -134,7 +111,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Order the close of a round.
+    """The order to close a round.
 
     Attributes:
         round_number: Round, from 1.
@@ -163,7 +140,7 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """Say that an attempt ended without a model; its updates have expired.
+    """The end of an attempt without a model; its updates have expired.
 
     Attributes:
         round_number: Round, from 1.

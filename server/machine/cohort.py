@@ -1,4 +1,4 @@
-"""Decide who takes part in a round and which slot each one has.
+"""Decide which clients take part in a round and which slot each one has.
 
 A slot fixes the order in which updates are summed, so it must not depend on who was faster when
 the cohort was drawn: there a slot is the position among the cohort's sorted names.
@@ -9,8 +9,7 @@ from typing import Protocol
 
 
 class EntropySource(Protocol):
-    """Draw what an attacker must not guess; ``privacy.foundation.secure_source.SecureSource`` is
-    the real one."""
+    """A source of draws that an attacker must not guess, such as privacy's ``SecureSource``."""
 
     def bytes(self, count: int, /) -> bytes:
         """Return ``count`` random bytes."""
@@ -26,7 +25,7 @@ class EntropySource(Protocol):
 
 
 class Cohort(Protocol):
-    """Give slots to clients.
+    """The slots of clients.
 
     Attributes:
         places: Updates that one round can take; the slot count of its aggregation.
@@ -42,16 +41,10 @@ class Cohort(Protocol):
 
 
 class DrawnCohort:
-    """Hold a cohort that was drawn before anybody checked in."""
+    """A cohort that was drawn before anybody checked in."""
 
     def __init__(self, members: Sequence[str], places: int | None = None) -> None:
-        """Fix the slots.
-
-        Args:
-            members: Distinct client names, in any order.
-            places: Updates that one round can take, at least as many as members; absent: one for
-                each.
-        """
+        """Fix the slots of distinct names; ``places`` is at least their number."""
         self.members: tuple[str, ...] | None = tuple(sorted(members))
         self.places = len(members) if places is None else places
         self._slots = {name: slot for slot, name in enumerate(sorted(members))}
@@ -70,26 +63,20 @@ class PopulationTooLargeError(RuntimeError):
 
 
 class FirstComeCohort:
-    """Hold a cohort that fills up as clients check in, with leases to spare."""
+    """A cohort that fills up as clients check in, with leases to spare."""
 
     members: tuple[str, ...] | None = None
 
     def __init__(
         self, places: int, lease_count: int, allowed: Collection[str] | None = None
     ) -> None:
-        """Make room.
-
-        Args:
-            places: Updates that count.
-            lease_count: Leases given at most, at least ``places``.
-            allowed: Who may come; None for anybody.
-        """
+        """Make ``places`` for updates and at least as many leases; None allows anybody."""
         self.places = places
         self._lease_count = lease_count
         self._allowed = None if allowed is None else frozenset(allowed)
 
     def slot_for(self, client: str, taken: Collection[int]) -> int | None:
-        """Return the lowest slot that nobody holds, or None for whoever may not come now."""
+        """Return the lowest slot that nobody holds, or None for a client that may not come now."""
         if self._allowed is not None and client not in self._allowed:
             return None
         return next((slot for slot in range(self._lease_count) if slot not in taken), None)
@@ -114,13 +101,7 @@ def draw_cohort(source: EntropySource, population: Sequence[str], cohort_size: i
 def sample_cohort(
     source: EntropySource, population: Sequence[str], rate: float, places: int
 ) -> DrawnCohort:
-    """Throw a coin for every member of the population.
-
-    Args:
-        source: Throws the coins.
-        population: Names of everybody who may be drawn.
-        rate: Chance q of each, in (0, 1].
-        places: Places of the round, M, filled or not.
+    """Throw a coin for every member of the population, heads with chance q, ``rate``, in (0, 1].
 
     Raises:
         CohortOverflowError: If more were drawn than there are places.

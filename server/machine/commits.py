@@ -1,34 +1,21 @@
-"""Keep the commits of one attempt, each client's once, each answer the same when it is repeated."""
-
-from dataclasses import dataclass
+"""The commits of one attempt, each client's once, each answer the same when it is repeated."""
 
 from protos.refusals import RefusalCode
 from server.machine.answers import CommitBegun, Committed, Lease, Receipt, Refused
 
 
-@dataclass(frozen=True, slots=True)
-class _Running:
-    """Hold a commit between its halves."""
-
-    begun: CommitBegun
-    message_id: bytes
-
-
 class CommitBook:
-    """Hold the commits that run and those that are done.
-
-    Attributes:
-        receipts: What is committed, by nonce.
-    """
+    """The commits that run and those that are done, as receipts by nonce."""
 
     def __init__(self) -> None:
         self.receipts: dict[bytes, Receipt] = {}
-        self._running: dict[bytes, _Running] = {}
+        # Client and message of each commit that is being made durable.
+        self._running: dict[bytes, tuple[str, bytes]] = {}
 
     @property
     def running(self) -> set[str]:
         """Return the clients whose commit is being made durable."""
-        return {running.begun.lease.client for running in self._running.values()}
+        return {client for client, _ in self._running.values()}
 
     @property
     def clients(self) -> set[str]:
@@ -55,11 +42,11 @@ class CommitBook:
         """Reserve one of the places for this commit, unless it has one or all are taken."""
         nonce = begun.lease.nonce
         if nonce in self._running:
-            same = self._running[nonce].message_id == message_id
+            same = self._running[nonce][1] == message_id
             return Refused(RefusalCode.COMMIT_RUNNING if same else RefusalCode.DUPLICATE)
         if len(self.receipts) + len(self._running) >= places:
             return Refused(RefusalCode.ROUND_FULL)
-        self._running[nonce] = _Running(begun, message_id)
+        self._running[nonce] = (begun.lease.client, message_id)
         return begun
 
     def finish(self, lease: Lease) -> Committed | None:
@@ -73,7 +60,7 @@ class CommitBook:
             round_number=lease.round_number,
             attempt=lease.attempt,
             slot=lease.slot,
-            message_id=running.message_id,
+            message_id=running[1],
         )
         self.receipts[lease.nonce] = receipt
         return Committed(receipt, repeated=False)

@@ -1,7 +1,4 @@
-"""Make the machine of one evaluation by devices: whom it asks, and when it is over.
-
-Coordinator and simulation draw with this very machine.
-"""
+"""The machine of one evaluation by devices: whom it asks, and when it is over."""
 
 import msgspec
 
@@ -15,12 +12,9 @@ from server.machine.rounds import RoundMachine
 def evaluation_machine(
     evaluation: EvaluationSettings, rounds: RoundSettings, source: EntropySource
 ) -> RoundMachine:
-    """Return a machine whose one round is the evaluation.
+    """Return a machine whose one round is the evaluation; coordinator and simulation draw with it.
 
-    Args:
-        evaluation: Whom it asks, and for how long.
-        rounds: How the rounds' cohorts are drawn: secret coins draw these devices too.
-        source: Draws them.
+    Secret coins that draw the rounds' cohorts draw these devices too.
     """
     exchange = evaluation.exchange()
     if not draws_by_coins(evaluation, rounds):

@@ -1,4 +1,4 @@
-"""Keep the leases of one attempt: who holds which slot, who went away, who will not come."""
+"""The leases of one attempt: who holds which slot, who went away, who will not come."""
 
 from collections.abc import Collection, Iterator
 
@@ -9,7 +9,7 @@ from server.machine.nonces import NonceDraw
 
 
 class LeaseBook:
-    """Hold the leases of one attempt of one round.
+    """The leases of one attempt of one round.
 
     Attributes:
         cohort: Decides about slots.
@@ -25,15 +25,6 @@ class LeaseBook:
         deadline: float,
         draw_nonce: NonceDraw,
     ) -> None:
-        """Start with no lease given.
-
-        Args:
-            cohort: Decides about slots.
-            round_number: Round, from 1.
-            attempt: Attempt, from 0.
-            deadline: When every lease ends, in seconds of the machine's clock.
-            draw_nonce: Draws each lease's nonce.
-        """
         self.cohort = cohort
         self.deadline = deadline
         self.declined: set[str] = set()
@@ -45,7 +36,6 @@ class LeaseBook:
         self._evicted: dict[bytes, str] = {}
 
     def __iter__(self) -> Iterator[Lease]:
-        """Go over every lease that is held, by whoever is here or away."""
         return iter(self._leases.values())
 
     def get(self, client: str) -> Lease | None:
@@ -72,11 +62,8 @@ class LeaseBook:
     def claim(self, client: str, busy: Collection[str]) -> Lease | None:
         """Return the client's lease, new if it has none; None when there is no slot for it.
 
-        An untouched slot is given first, then one whose holder went away.
-
-        Args:
-            client: Name of the client, not declined.
-            busy: Clients whose slot stays theirs although they went away: their commit is running.
+        An untouched slot is given first, then one whose holder went away and is not ``busy`` with a
+        commit.
         """
         self._lost.discard(client)
         if client in self._leases:
@@ -118,7 +105,6 @@ class LeaseBook:
         return self._give(client, slot, self._nonce(client, slot))
 
     def _left(self, busy: Collection[str]) -> dict[int, str]:
-        """Return the slots whose holders went away, and those holders."""
         return {self._leases[name].slot: name for name in self._lost - set(busy)}
 
     def _nonce(self, client: str, slot: int) -> bytes:

@@ -37,22 +37,16 @@ class RoundStateError(RuntimeError):
 
 
 class RoundLife(ABC):
-    """Hold the phase of a run, and what was committed in this attempt and the one before.
+    """The phase of a run, and what was committed in this attempt and the one before.
 
     Attributes:
-        phase: Where the run stands.
+        phase: The state of the run.
         round_number: Round that is open, closing, or next; from 1, never falls.
         attempt: How often this round was started over; from 0.
     """
 
     def __init__(self, settings: RoundSettings, round_number: int, attempt: int) -> None:
-        """Start before a round.
-
-        Args:
-            settings: How rounds run.
-            round_number: Next round, from 1; past the cap the run is finished.
-            attempt: Next attempt of that round, from 0.
-        """
+        """Start before a round; past the cap the run is finished."""
         self.phase = Phase.FINISHED if round_number > settings.cap else Phase.WAITING
         self.round_number = round_number
         self.attempt = attempt
@@ -91,7 +85,7 @@ class RoundLife(ABC):
         lease = self.lease_of(client, nonce, now)
         if isinstance(lease, Refused):
             return lease
-        return self._begin(CommitBegun(lease), message_id)
+        return self._commits.begin(CommitBegun(lease), message_id, self._places)
 
     def finish_commit(self, lease: Lease) -> Committed:
         """Count the contribution that has become durable.
@@ -123,9 +117,6 @@ class RoundLife(ABC):
 
     def abort(self, reason: str) -> Abort:
         """End the attempt without a model; the round is started over or given up.
-
-        Args:
-            reason: One line, kept with every update that expires.
 
         Raises:
             RoundStateError: If no round is open or closing, or a commit is running.
@@ -177,26 +168,24 @@ class RoundLife(ABC):
         self._require(Phase.WAITING, Phase.GIVEN_UP, Phase.FINISHED)
         self.phase = Phase.FINISHED
 
+    @property
     @abstractmethod
-    def _begin(self, begun: CommitBegun, message_id: bytes) -> CommitBegun | Committed | Refused:
-        """Reserve a place for a contribution, or say why there is none."""
+    def _places(self) -> int:
+        """Return how many updates the round takes."""
 
     @abstractmethod
     def _count(self, lease: Lease) -> None:
         """Take note of a contribution that has become durable."""
 
     def _retire(self, code: RefusalCode) -> None:
-        """Keep this attempt's answers for those who come late, and forget the rest.
-
-        Args:
-            code: What is told of leases that end with it.
-        """
+        """Keep this attempt's answers for those who come late, and forget the rest."""
         self._former_commits, self._commits = self._commits, CommitBook()
 
-    def _close_with(self, places: int) -> Close:
+    def _close(self) -> Close:
         """End an open round; its model is made next."""
         self.phase = Phase.CLOSING
-        return Close(self.round_number, self.attempt, places, self._commits.in_slot_order())
+        receipts = self._commits.in_slot_order()
+        return Close(self.round_number, self.attempt, self._places, receipts)
 
     def _require(self, *phases: Phase) -> None:
         if self.phase not in phases:

@@ -17,10 +17,7 @@ NonceDraw = Callable[[int, int, str, int], bytes]
 
 
 def derived_nonces(secret: bytes) -> NonceDraw:
-    """Return a draw that gives equal leases equal nonces.
-
-    Args:
-        secret: 32 random bytes that only the coordinator knows.
+    """Return a draw that gives equal leases equal nonces, from a secret of 32 random bytes.
 
     Raises:
         ValueError: If the secret has another size.

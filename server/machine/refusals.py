@@ -1,7 +1,4 @@
-"""Say in one line why the round's state machine turns a message away.
-
-A refusal changes no state; people are shown the line beside its code.
-"""
+"""The one line for people beside each code by which a round's machine turns a message away."""
 
 from protos.refusals import RefusalCode
 

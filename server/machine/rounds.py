@@ -4,13 +4,10 @@ The machine is told what happens and when, and answers what to do. The coordinat
 the simulation drive this very class, so a simulated round and a deployed one cannot differ in who
 takes part, which slot a client has, or when a round closes.
 
-A round goes ``WAITING -> OPEN -> CLOSING -> WAITING``: ``open_round`` fixes the cohort,
-``check_in`` gives leases, ``begin_commit`` and ``finish_commit`` take updates, ``tick`` says when
-to close or abort, and ``released`` moves to the next round. A commit has two halves because an
-update must be durable before it is acknowledged: while one is between its halves the round does
-not end.
-
-Times are seconds on any clock that only goes forward.
+``open_round`` fixes the cohort, ``check_in`` gives leases, ``begin_commit`` and ``finish_commit``
+take updates, ``tick`` says when to close or abort, and ``released`` moves to the next round. An
+update must be durable before it is acknowledged, so while a commit is between its halves the round
+does not end. Times are seconds on any clock that only goes forward.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,8 +19,6 @@ from server.machine.answers import (
     Close,
     ComeBack,
     ComeBackReason,
-    CommitBegun,
-    Committed,
     Lease,
     LeaseGiven,
     Phase,
@@ -45,13 +40,7 @@ from server.machine.nonces import NONCE_BYTES, NonceDraw
 
 
 class RoundMachine(RoundLife):
-    """Decide about check-ins, commits and the end of every round.
-
-    Attributes:
-        phase: Where the run stands.
-        round_number: Round that is open, closing, or next; from 1, never falls.
-        attempt: How often this round was started over; from 0.
-    """
+    """The decisions about check-ins, commits and the end of every round."""
 
     def __init__(
         self,
@@ -72,7 +61,7 @@ class RoundMachine(RoundLife):
             round_number: Next round, from 1; past the cap the run is finished.
             attempt: Next attempt of that round, from 0.
             draw_nonce: Draws the nonce of a lease; absent: fresh ones from ``source``.
-            sampled_places: Places M of a round whose cohort is ``sampled``; not needed else.
+            sampled_places: Places M of a round whose cohort is ``sampled``, needed there.
             limits_who_comes: Whether a ``first-come`` round is open only to the population that
                 it was opened for.
 
@@ -117,11 +106,7 @@ class RoundMachine(RoundLife):
         return len(present - self._commits.clients)
 
     def open_round(self, population: Sequence[str], now: float) -> bool:
-        """Open the next round, or return False when too few devices are enrolled.
-
-        Args:
-            population: Names of every client that may be drawn: enrolled and not revoked.
-            now: The time.
+        """Open the next round, or return False if too few clients may be drawn.
 
         Raises:
             CohortOverflowError: If more were drawn than there are places; no round is open.
@@ -144,11 +129,8 @@ class RoundMachine(RoundLife):
     ) -> None:
         """Take up a round that a stopped process had opened; leases without a commit are gone.
 
-        Args:
-            members: The cohort as it was drawn, or None for ``first-come``.
-            receipts: What had been committed in this attempt.
-            deadline: When the round closes, by this process's clock.
-            population: Who may still come to a ``first-come`` round; None for anybody.
+        ``members`` are None for ``first-come``, ``population`` may still come to such a round. The
+        deadline is by this process's clock.
 
         Raises:
             RoundStateError: If the phase is not ``WAITING``, or a receipt is of another attempt.
@@ -246,15 +228,11 @@ class RoundMachine(RoundLife):
     def _places(self) -> int:
         return self._book.cohort.places if self._book is not None else 0
 
-    def _begin(self, begun: CommitBegun, message_id: bytes) -> CommitBegun | Committed | Refused:
-        return self._commits.begin(begun, message_id, self._places)
-
     def _count(self, lease: Lease) -> None:
         if self._book is not None:
             self._book.keep(lease.client)
 
     def _draw(self, population: Sequence[str]) -> Cohort | None:
-        """Return the round's cohort, or None if too few devices are enrolled."""
         settings = self._settings
         if self._sampled_places is not None:
             return self._sample(population, self._sampled_places)
@@ -285,14 +263,10 @@ class RoundMachine(RoundLife):
         return self._book
 
     def _is_complete(self) -> bool:
-        """Return whether nobody is left to wait for and the quorum is there."""
         awaited = self._places
         if self._book is not None and self._book.cohort.members is not None:
             awaited -= len(self._book.declined.intersection(self._book.cohort.members))
         return len(self._commits.receipts) >= max(awaited, self._settings.quorum)
-
-    def _close(self) -> Close:
-        return self._close_with(self._places)
 
     def _retire(self, code: RefusalCode) -> None:
         super()._retire(code)

@@ -1,4 +1,4 @@
-"""Make each client's tensors by a hypernetwork, and learn it from what they trained: FedTP, pFedHN.
+"""Make each client's tensors by a hypernetwork that learns from their updates: FedTP, pFedHN.
 
 A round pulls every client's update back through the making, one at a time, so memory does not grow
 with the cohort: φ's gradient goes through the house's own mean, weighted p_i by example counts or
@@ -6,10 +6,9 @@ equally, and an embedding's gradient is p_i times its client's own. At the close
 those that took part step by SGD with momentum and weight decay. Rows of all others, momentum
 included, stay as they were to the bit; in the authors' code they drift.
 
-A client nobody has seen starts from an embedding that follows from the run's seed and its name.
-It becomes a row of the table at the close of the first round it takes part in, so asking for its
-tensors changes nothing, and the order in which clients come plays no part. A row that was lost or
-forgotten is drawn so again, while a model that is exported must have one.
+A new client starts from an embedding that follows from the run's seed and its name. It becomes a
+row of the table at the close of its first round, so asking for its tensors changes nothing, and the
+order in which clients come plays no part. A row that was lost or forgotten is drawn so again.
 
 pFedHN clips one gradient over φ and all embeddings. Here φ and each row are clipped apart, so that
 an embedding depends on its own client and on φ alone: what a guarantee for everybody else needs.
@@ -35,6 +34,7 @@ from privacy.clipping.sensitivity import UnprovedSensitivityError
 from privacy.clipping.settings import ClippingSettings
 from server.aggregation.registry import build_rule
 from server.aggregation.rule import AggregationRule
+from server.aggregation.screening import largest_element
 from server.aggregation.sensitivity import aggregate_sensitivity
 from server.aggregation.settings import MeanSettings
 from server.personalisation.round_terms import AddNoise, RoundTerms
@@ -43,19 +43,15 @@ _LARGEST_FLOAT = 3.4e38
 
 
 class HypernetworkHalf:
-    """Serve one run; the methods are those of ``ServerHalf``."""
+    """The hypernetwork of one run; the methods are those of ``ServerHalf``."""
 
     def __init__(
         self, settings: HypernetworkSettings, generated: Schema, *, run_seed: int, initial: Tensor
     ) -> None:
-        """Start a hypernetwork of which nothing is learnt yet.
+        """Start a hypernetwork that has learnt nothing yet.
 
-        Args:
-            settings: The hypernetwork and its optimiser.
-            generated: Tensors to generate, in schema order.
-            run_seed: Seed of the run; φ and all first embeddings follow from it.
-            initial: What those tensors start as in one model for everyone, flat float32, shape
-                ``(generated elements,)``.
+        φ and all first embeddings follow from the run's seed. ``initial`` is what the generated
+        tensors start as in one model for everyone, flat float32, shape ``(generated elements,)``.
 
         Raises:
             ValueError: If nothing is to be generated, or ``initial`` does not fit.
@@ -142,8 +138,7 @@ class HypernetworkHalf:
         self._rows |= rows
 
     def state(self) -> Mapping[str, Tensor]:
-        """Return φ, the table and the momentum of both, as ``models.personal.hypernetwork_state``
-        has it."""
+        """Return φ, the table and both momenta, as ``models.personal.hypernetwork_state`` does."""
         state = HypernetworkState(self._hypernetwork.phi, self._velocity, self._rows)
         return state.to_tensors(self._settings, self._hypernetwork.generated)
 
@@ -187,14 +182,14 @@ class HypernetworkHalf:
         return Row(row.embedding - step * velocity, velocity)
 
     def _velocity_after(self, gradient: Tensor, values: Tensor, velocity: Tensor) -> Tensor:
-        """Return the momentum after a gradient; ``gradient`` may become it."""
+        """Return the momentum after a gradient, in whose memory it may be."""
         clipped, _ = clip(gradient, self._settings.gradient_clipping_norm)
         clipped.add_(values, alpha=self._settings.weight_decay)
         return clipped.add_(velocity, alpha=self._settings.momentum)
 
 
 class _Round:
-    """Gather the gradients of one attempt at a round."""
+    """The gradients of one attempt at a round."""
 
     def __init__(self, settings: HypernetworkSettings, phi: Schema, terms: RoundTerms) -> None:
         self._rule: AggregationRule = build_rule(
@@ -208,7 +203,6 @@ class _Round:
         self.memory = torch.empty(phi.element_count)  # For one client's gradient after another.
 
     def add(self, client_name: str, phi: Tensor, row: Tensor, example_count: int) -> None:
-        """Add one client's gradients."""
         if client_name in self._rows:
             raise ValueError(f'client "{client_name}" must have one update a round, got two')
         self._rule.add(len(self._rows), phi, example_count)
@@ -224,15 +218,9 @@ class _Round:
 
 def _check_step(values: Tensor, velocity: Tensor, learning_rate: float) -> None:
     """Refuse a step that would leave float32, before anything has moved."""
-    reach = _largest(values) + learning_rate * _largest(velocity)
+    reach = largest_element(values) + learning_rate * largest_element(velocity)
     if not reach <= _LARGEST_FLOAT:
         raise ValueError(
             "the hypernetwork's step must be finite; lower personalisation.hypernetwork."
             "learning_rate and embedding_learning_rate, or set its gradient_clipping_norm"
         )
-
-
-def _largest(values: Tensor) -> float:
-    # One read and no copy; NaN passes through the minimum.
-    least, largest = torch.aminmax(values)
-    return max(-float(least), float(largest))

@@ -34,14 +34,11 @@ def calibrate_round(
     keys: NoiseKeys,
     shares_tensors: bool = True,
 ) -> tuple[CalibratedRound, CalibratedRound | None]:
-    """Return what noise depends on: that of the aggregate, and that of what a method is taught.
+    """Return what noise depends on, for the aggregate and for what a method is taught.
 
-    Args:
-        aggregate: Sensitivity of the aggregate, an L2 distance.
-        taught: That of what teaches the method; None where nothing does.
-        round_number: Round, from 1.
-        keys: Keys of the draws; each vector has one of its own.
-        shares_tensors: Whether there is an aggregate to noise.
+    ``aggregate`` and ``taught`` are sensitivities, L2 distances; ``taught`` is None if nothing is.
+    Each vector has a key of its own, and ``shares_tensors`` tells whether there is an aggregate to
+    noise.
 
     Raises:
         ValueError: If there is no round number.

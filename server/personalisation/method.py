@@ -1,7 +1,7 @@
 """The protocol of a personalisation method's server half.
 
-The shared tensors of every method go through the aggregation rule. What is left for the server is
-the ``generated`` tensors: which client gets which, and what their updates teach the server.
+The shared tensors of every method go through the aggregation rule. The server's half keeps the
+``generated`` tensors: which client gets which, and what their updates teach the server.
 ``personal`` tensors never leave a device, so the server half never sees one.
 """
 
@@ -16,14 +16,13 @@ from server.personalisation.round_terms import AddNoise, RoundTerms
 
 
 class ServerHalf(Protocol):
-    """Make each client's generated tensors and learn from their updates."""
+    """A maker of each client's generated tensors that learns from their updates."""
 
     def parameters_for(self, client_name: str) -> Tensor | None:
         """Return what is sealed to this client alone, beside the shared parameters.
 
-        Returns:
-            The generated tensors in schema order, flat float32, shape ``(generated elements,)``,
-            or None where the method generates nothing.
+        The generated tensors in schema order, flat float32, shape ``(generated elements,)``, or
+        None if the method generates nothing.
         """
         ...
 
@@ -34,11 +33,7 @@ class ServerHalf(Protocol):
     def take(self, client_name: str, generated_update: Tensor, example_count: int) -> None:
         """Take one client's update of its generated tensors; called in slot order.
 
-        Args:
-            client_name: The client, as enrolled.
-            generated_update: Trained minus received, flat float32, shape
-                ``(generated elements,)``. Not changed, not kept.
-            example_count: Target tokens the client trained on.
+        The update is flat float32, shape ``(generated elements,)``; not changed, not kept.
 
         Raises:
             ValueError: If the update cannot be used.
@@ -46,14 +41,9 @@ class ServerHalf(Protocol):
         ...
 
     def sensitivity(self, slot_count: int, adjacency: Adjacency) -> float | None:
-        """Return how far one client can move what a round teaches, before noise, as an L2 distance.
+        """Return how far one client can move what a round teaches, an L2 distance before noise.
 
-        Args:
-            slot_count: Places of the round, M, weighed equally.
-            adjacency: The neighbouring relation.
-
-        Returns:
-            The bound; None where nothing is learnt from a round.
+        The round has M ``slot_count`` places, weighed equally. None if nothing is learnt from it.
 
         Raises:
             UnprovedSensitivityError: If the settings bound nobody's influence.
@@ -63,8 +53,7 @@ class ServerHalf(Protocol):
     def close(self, add_noise: AddNoise | None = None) -> None:
         """Learn from what was taken since ``begin``; called once a round, after the last.
 
-        Args:
-            add_noise: Adds noise calibrated to ``sensitivity``; None where the mode adds none.
+        ``add_noise`` adds noise calibrated to ``sensitivity``; None if the mode adds none.
 
         Raises:
             ValueError: If nothing can be learnt; what was known stays as it was.
@@ -74,11 +63,9 @@ class ServerHalf(Protocol):
     def grow(self, generated: Schema, initial: Tensor, seed: int) -> None:
         """Go on with a model that has got more layers; between two rounds only.
 
-        Args:
-            generated: The generated tensors of the grown model, those so far among them.
-            initial: What they start as in one model for everyone, flat float32, shape
-                ``(generated elements,)``; only the new ones matter.
-            seed: Of what is drawn for the new ones.
+        ``generated`` holds the tensors so far among the new ones. ``initial`` is what they start as
+        in one model for everyone, flat float32, shape ``(generated elements,)``; only the new ones
+        matter.
         """
         ...
 

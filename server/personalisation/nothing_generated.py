@@ -1,4 +1,4 @@
-"""Serve a method whose server only aggregates: no tensor is generated."""
+"""The server half of a method whose server only aggregates: no tensor is generated."""
 
 from collections.abc import Mapping
 
@@ -10,11 +10,7 @@ from server.personalisation.round_terms import AddNoise, RoundTerms
 
 
 class NothingGenerated:
-    """Generate nothing and learn nothing: every tensor that travels is shared.
-
-    Raises:
-        ValueError: If the schema has a tensor that is not shared.
-    """
+    """The half that generates and learns nothing; every tensor that travels must be shared."""
 
     def __init__(self, schema: Schema) -> None:
         others = [tensor.name for tensor in schema.tensors if tensor.role is not Role.SHARED]
@@ -32,11 +28,7 @@ class NothingGenerated:
         """Do nothing: nothing will be taken."""
 
     def take(self, client_name: str, generated_update: Tensor, example_count: int) -> None:
-        """Refuse: no client has generated tensors.
-
-        Raises:
-            ValueError: Always.
-        """
+        """Raise ValueError: no client has generated tensors."""
         raise ValueError("this method has no generated tensors, got an update of some")
 
     def sensitivity(self, slot_count: int, adjacency: Adjacency) -> None:
@@ -56,10 +48,6 @@ class NothingGenerated:
         return {}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Take up nothing.
-
-        Raises:
-            ValueError: If there is something to take up.
-        """
+        """Take up nothing; ValueError if there is something."""
         if state:
             raise ValueError(f"this method keeps no state, got {sorted(state)}")

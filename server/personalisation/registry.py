@@ -1,4 +1,4 @@
-"""Choose the server half of the personalisation method.
+"""The choice of the server half of the personalisation method.
 
 Most methods need none: what they share goes through the aggregation rule. One that generates
 tensors is one file with its ``ServerHalf`` and one case here.
@@ -21,14 +21,7 @@ from server.personalisation.nothing_generated import NothingGenerated
 def build_server_half(
     settings: PersonalisationSettings, schema: Schema, *, model: ModelSettings, run_seed: int
 ) -> ServerHalf:
-    """Return the server half of a method, nothing learnt yet.
-
-    Args:
-        settings: The method.
-        schema: The tensors that travel, with the roles the method gives them.
-        model: The model's settings: generated tensors start around what one model for everyone
-            would start as.
-        run_seed: Seed of the run.
+    """Return a method's server half, nothing learnt yet; ``schema`` holds the tensors that travel.
 
     Raises:
         ValueError: If the method generates tensors and nothing here makes them.

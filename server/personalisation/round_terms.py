@@ -1,4 +1,4 @@
-"""Say under which terms the server half of a method learns from a round."""
+"""The terms under which the server half of a method learns from a round."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ AddNoise = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class RoundTerms:
-    """Hold what a server half must know of a round.
+    """The facts of a round that a server half must know.
 
     Attributes:
         slot_count: Places of the round, M, filled or not.

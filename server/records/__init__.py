@@ -1,4 +1,5 @@
 """The store and the folder of a federation, one file for each kind of row.
 
-Begin with ``store``. SQLite or PostgreSQL; what was acknowledged survives a power cut.
+Begin with ``store`` and ``tables``. It may import machine and config. SQLite or PostgreSQL; an
+acknowledged update survives a power cut. Migrations that were released never change.
 """

@@ -1,14 +1,14 @@
-"""Record the attempts at each round: who was drawn, when it closes, how it ended.
+"""The attempts at each round: who was drawn, when it closes, how it ended.
 
 An attempt is recorded before its first lease is given, so that a restart goes on with the same
-cohort instead of drawing another. Who was drawn is wiped when the attempt ends.
+cohort instead of drawing another. The cohort is wiped when the attempt ends.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, and_, func, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Table, and_, func, select, update
 
 from privacy.accounting.ledger_chain import LedgerEntry
 from server.records.ledger import write_entry
@@ -18,7 +18,7 @@ from server.records.tables import attempts, contributions, releases
 
 @dataclass(frozen=True, slots=True)
 class OpenAttempt:
-    """Hold the attempt that is running.
+    """The attempt that is running.
 
     Attributes:
         round_number: Round, from 1.
@@ -40,16 +40,11 @@ class OpenAttempt:
 
 
 def open_attempt(store: Store, opened: OpenAttempt, entry: LedgerEntry | None = None) -> None:
-    """Record an attempt, durably, before its first lease is given.
-
-    Args:
-        store: The store.
-        opened: The attempt.
-        entry: What it adds to the privacy ledger; None where only its release adds something.
+    """Record an attempt, durably, with its entry in the privacy ledger, before its first lease.
 
     Raises:
-        LedgerError: If another entry was written meanwhile.
-        sqlalchemy.exc.IntegrityError: If this attempt was recorded before.
+        LedgerError: If another entry was written meanwhile. sqlalchemy.exc.IntegrityError: If this
+        attempt was recorded before.
     """
     members = None if opened.members is None else msgspec.json.encode(opened.members).decode()
     with store.write() as connection:
@@ -77,7 +72,7 @@ def current_attempt(store: Store) -> OpenAttempt | None:
 
 
 def released_attempt(store: Store, round_number: int) -> OpenAttempt:
-    """Return the attempt that a release came of, as it was opened; who was drawn is not known.
+    """Return the attempt behind a release, as it was opened; its cohort is not known any more.
 
     Raises:
         LookupError: If the round was not released.
@@ -107,22 +102,13 @@ def next_attempt(store: Store) -> tuple[int, int]:
 def abort_attempt(
     store: Store, round_number: int, attempt: int, reason: str, *, now: float
 ) -> None:
-    """End an attempt without a model; its acknowledged updates expire with the reason.
-
-    Args:
-        store: The store.
-        round_number: Round, from 1.
-        attempt: Attempt, from 0.
-        reason: One line.
-        now: Seconds since 1970 UTC.
-    """
+    """End an attempt without a model; its acknowledged updates expire with the reason."""
     with store.write() as connection:
         end_attempt(connection, round_number, attempt, state="aborted", now=now, reason=reason)
         connection.execute(
             update(contributions)
             .where(
-                contributions.c.round_number == round_number,
-                contributions.c.attempt == attempt,
+                this_attempt(round_number, attempt, contributions),
                 contributions.c.state == "committed",
             )
             .values(state="expired", reason=reason, example_count=None)
@@ -138,16 +124,7 @@ def end_attempt(
     now: float,
     reason: str | None = None,
 ) -> None:
-    """Set how an attempt ended and wipe who was drawn.
-
-    Args:
-        connection: A write transaction.
-        round_number: Round, from 1.
-        attempt: Attempt, from 0.
-        state: ``aborted`` or ``released``.
-        now: Seconds since 1970 UTC.
-        reason: One line, or None.
-    """
+    """Set how an attempt ended, ``aborted`` or ``released``, and wipe who was drawn."""
     connection.execute(
         update(attempts)
         .where(this_attempt(round_number, attempt))
@@ -155,10 +132,9 @@ def end_attempt(
     )
 
 
-# Any: the clause's type is the driver's.
-def this_attempt(round_number: int, attempt: int) -> Any:
-    """Return the clause that picks one row of ``attempts``."""
-    return and_(attempts.c.round_number == round_number, attempts.c.attempt == attempt)
+def this_attempt(round_number: int, attempt: int, table: Table = attempts) -> ColumnElement[bool]:
+    """Return the clause that picks one row of ``attempts``, or that attempt's rows of a table."""
+    return and_(table.c.round_number == round_number, table.c.attempt == attempt)
 
 
 def _opened(row: Row[Any]) -> OpenAttempt:

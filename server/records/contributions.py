@@ -1,7 +1,7 @@
 """Record acknowledged updates: each client's once a round, whatever happens to the process.
 
 An update is acknowledged after its row is on the disk, and its row is written after its file is.
-No digest of the file is kept: what is sealed proves itself when it is opened. The row's uniqueness
+No digest of the file is kept: a sealed update proves itself when it is opened. The row's uniqueness
 enforces that a client counts once, whatever the code before it believes.
 """
 
@@ -26,14 +26,14 @@ class ContributionError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StoredContribution:
-    """Hold an acknowledged update of the open round.
+    """An acknowledged update of the open round.
 
     Attributes:
-        receipt: Whose it is, and the answer its commit got.
+        receipt: The client, and the answer its commit got.
         signing_sha256: Digest of the signing certificate it was verified with, 32 bytes.
         blob: Name of its file in the inbox.
         blob_bytes: Size of the file.
-        example_count: Target tokens, or None where a guarantee forbids to tell.
+        example_count: Target tokens, or None if a guarantee forbids to tell.
     """
 
     receipt: Receipt
@@ -57,16 +57,8 @@ def keep_contribution(
 ) -> None:
     """Make a verified update durable; after this it may be acknowledged.
 
-    Args:
-        store: The store.
-        inbox: Where sealed updates lie.
-        partial: The upload, complete and verified; it is moved away.
-        lease: What it was committed under, in the round and attempt that it counts in.
-        message_id: Identifier of the sealed message, 16 bytes.
-        signing_sha256: Digest of the signing certificate it was verified with, 32 bytes.
-        example_count: Target tokens, capped by the plan; None under a guarantee.
-        now: Seconds since 1970 UTC.
-        failpoints: Armed in tests only.
+    The upload at ``partial`` is complete and is moved away. ``example_count``, in target tokens and
+    capped by the plan, is None under a guarantee.
 
     Raises:
         ContributionError: If the attempt has ended, the client was revoked, or it has contributed
@@ -99,8 +91,7 @@ def contributions_of(store: Store, round_number: int, attempt: int) -> list[Stor
         rows = connection.execute(
             select(contributions)
             .where(
-                contributions.c.round_number == round_number,
-                contributions.c.attempt == attempt,
+                this_attempt(round_number, attempt, contributions),
                 contributions.c.state == "committed",
             )
             .order_by(contributions.c.slot)
@@ -133,7 +124,7 @@ def find_receipt(store: Store, client: str, nonce: bytes) -> Receipt | None:
 
 
 def expire_contribution(store: Store, nonce: bytes, reason: str) -> None:
-    """Take an acknowledged update out of the round, with a reason; its client may send another."""
+    """Take an acknowledged update out of the round; its client may send another."""
     with store.write() as connection:
         connection.execute(
             update(contributions)

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class Failpoint(StrEnum):
-    """Name the moments of a round at which a crash is tested."""
+    """The moments of a round at which a crash is tested."""
 
     LEASE_GIVEN = "lease_given"
     MID_CHUNK = "mid_chunk"
@@ -23,13 +23,10 @@ class Failpoint(StrEnum):
 
 
 class Failpoints:
-    """Hold what is armed."""
+    """The armed moments."""
 
     def __init__(self, armed: str | None = None) -> None:
-        """Arm one moment, or none.
-
-        Args:
-            armed: Name of a moment, or ``name:N`` for the N-th time it is reached; None for none.
+        """Arm one moment, ``name:N`` for the N-th time it is reached, or none.
 
         Raises:
             ValueError: If there is no such moment, or N is not a count from 1.

@@ -1,4 +1,4 @@
-"""Say where everything of one federation lies below its folder."""
+"""The places of everything of one federation below its folder."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,11 +6,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class ServerFolder:
-    """Name the files of one coordinator.
-
-    Attributes:
-        root: The federation's folder; owner-only.
-    """
+    """The files of one coordinator, below an owner-only ``root``."""
 
     root: Path
 
@@ -31,7 +27,7 @@ class ServerFolder:
 
     @property
     def lease_secret(self) -> Path:
-        """What the nonces of leases are derived from."""
+        """The secret from which the nonces of leases are derived."""
         return self.root / "lease.secret"
 
     @property

@@ -15,15 +15,10 @@ from server.records.failpoints import UNARMED, Failpoint, Failpoints
 
 
 class Inbox:
-    """Hold the sealed updates of the open round."""
+    """The sealed updates of the open round."""
 
     def __init__(self, folder: Path, failpoints: Failpoints = UNARMED) -> None:
-        """Use a folder; it is made, owner-only, if missing.
-
-        Args:
-            folder: Where sealed updates lie; on the same file system as the uploads.
-            failpoints: Armed in tests only.
-        """
+        """Use a folder on the file system of the uploads; it is made, owner-only, if missing."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
         self._failpoints = failpoints
@@ -41,11 +36,6 @@ class Inbox:
         """Move a complete upload to its place, durably, and return its name for the store.
 
         The name holds lease and message, so that no upload ever replaces another.
-
-        Args:
-            partial: The upload, every byte of it written.
-            lease: What it is committed under.
-            message_id: Identifier of the sealed message, 16 bytes.
 
         Raises:
             OSError: If the disk is full; the upload stays where it was.

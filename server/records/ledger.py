@@ -1,8 +1,8 @@
 """Keep the ledger of privacy events in the store, in the same transaction as what it tells of.
 
 The chain itself is ``privacy.accounting.ledger_chain``. An entry is written in the transaction that
-records
-its release, or under ``local`` its attempt: neither can be without its entry or be counted twice.
+records its release, or under ``local`` its attempt: neither can be without its entry or be counted
+twice.
 """
 
 from collections.abc import Iterable
@@ -19,15 +19,7 @@ from server.records.tables import ledger
 def prepare_entry(
     store: Store, event: PrivacyEvent, *, run: str, round_number: int, now: float
 ) -> LedgerEntry:
-    """Return what an event will add to the ledger, before anything is written.
-
-    Args:
-        store: The store.
-        event: What will be released or sent.
-        run: Identifier of the run, 32 hex digits.
-        round_number: Its round, at least 0.
-        now: Seconds since 1970 UTC.
-    """
+    """Return what an event will add to the ledger, before anything is written."""
     with store.read() as connection:
         last = _last(connection)
     return next_entry(
@@ -36,11 +28,7 @@ def prepare_entry(
 
 
 def write_entry(connection: Connection, entry: LedgerEntry) -> None:
-    """Write a prepared entry.
-
-    Args:
-        connection: The write transaction that records what the entry tells of.
-        entry: From ``prepare_entry``.
+    """Write a prepared entry, in the transaction that records what the entry tells of.
 
     Raises:
         LedgerError: If another entry was written meanwhile.
@@ -54,13 +42,13 @@ def write_entry(connection: Connection, entry: LedgerEntry) -> None:
 
 
 def is_newest(connection: Connection, entry: LedgerEntry) -> bool:
-    """Tell whether the ledger ends with an entry already."""
+    """Return whether the ledger ends with an entry already."""
     last = _last(connection)
     return last is not None and last.sha256 == entry.sha256
 
 
 def is_drawn_by_coins(entry: LedgerEntry) -> bool:
-    """Tell whether secret coins drew the cohort of the entry's release."""
+    """Return whether secret coins drew the cohort of the entry's release."""
     event = read_event(entry.event)
     return isinstance(event, GaussianRelease) and event.sampling is not None
 

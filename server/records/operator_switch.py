@@ -1,21 +1,17 @@
-"""Hold what the operator wants: rounds to pause, or the process to stop after this one."""
+"""The operator's wish: rounds to pause, or the process to stop after this one."""
 
 from pathlib import Path
 
 
 class OperatorSwitch:
-    """Remember a pause over restarts; a drain ends with the process.
+    """A pause, which outlives restarts, and a drain, which ends with the process.
 
     Attributes:
         is_draining: Whether the process stops when the running round has ended.
     """
 
     def __init__(self, pause_mark: Path) -> None:
-        """Read what an earlier process was told.
-
-        Args:
-            pause_mark: Empty file that exists while the run is paused.
-        """
+        """Use an empty file that exists while the run is paused."""
         self.is_draining = False
         self._pause_mark = pause_mark
 

@@ -1,10 +1,9 @@
 """Open the coordinator's store: SQLite by default, PostgreSQL by URL, through the same code.
 
-Every change is one transaction that is on the disk when it returns: SQLite runs with a
-write-ahead log and ``synchronous=FULL``. Migrations run when the store is opened, so a newer
-coordinator brings an older store up to date, and an older one refuses a newer store.
-
-All functions here block; a service calls them from a thread.
+Every change is one transaction that is on the disk when it returns: SQLite runs with a write-ahead
+log and ``synchronous=FULL``. Migrations run when the store is opened, so a newer coordinator brings
+an older store up to date, and an older one refuses a newer store. All of it blocks; a service calls
+it from a thread.
 """
 
 from collections.abc import Iterator
@@ -39,10 +38,9 @@ class StoreFullError(StoreError, FullDiskError):
 
 
 class Store:
-    """Give transactions on the coordinator's tables."""
+    """Transactions on the coordinator's tables."""
 
     def __init__(self, engine: Engine) -> None:
-        """Use an engine whose tables are up to date; ``open_store`` makes one."""
         self._engine = engine
 
     @contextmanager
@@ -100,14 +98,7 @@ def open_store(settings: StoreSettings) -> Store:
 
 
 def start_run(store: Store, run: str, seed: int, run_digest: bytes, *, now: float) -> None:
-    """Tie an empty store to its run.
-
-    Args:
-        store: A store without a run.
-        run: Identifier of the run, 32 hex digits.
-        seed: Seed of the run.
-        run_digest: ``FederationConfig.run_digest``, 32 bytes: what may not change while it lasts.
-        now: Seconds since 1970 UTC.
+    """Tie an empty store to its run; ``run_digest`` is ``FederationConfig.run_digest``.
 
     Raises:
         StoreError: If the store already has a run.

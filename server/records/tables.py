@@ -1,10 +1,9 @@
-"""Describe the tables of the coordinator's store.
+"""The tables of the coordinator's store.
 
-What is here is what a restart needs and nothing more. No update, no text and no key is in any
-row, and what one client reported lives only until its round closes. The tables are created by the
-migrations; a test holds the two against each other.
-
-Times are seconds since 1970 UTC. Digests, nonces and identifiers are raw bytes.
+They hold what a restart needs and nothing more. No update, no text and no key is in any row, and
+a client's report lives only until its round closes. The tables are created by the migrations; a
+test holds the two against each other. Times are seconds since 1970 UTC. Digests, nonces and
+identifiers are raw bytes.
 """
 
 from sqlalchemy import (

@@ -9,14 +9,11 @@ _Result = TypeVar("_Result")
 
 
 class Threads:
-    """Hold the threads of one coordinator."""
+    """The threads of one coordinator."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
 
     async def run(self, work: Callable[[], _Result]) -> _Result:
-        """Return what ``work`` returns, or raise what it raises, after it ran in a thread.
-
-        Cancelling the caller does not stop work that has begun.
-        """
+        """Return or raise what ``work`` does in a thread; cancelling does not stop it."""
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)

@@ -5,9 +5,8 @@ node as it was. The store holds it sealed under a key in the coordinator's folde
 so that a copy of the store alone takes no noise out of a model. It is sealed for the settings that
 decide what a node's noise is; under others it does not open.
 
-A store that went back to an earlier round would draw the same nodes again, on other sums. Backups
-leave ``noise.secret`` out, so that one that was restored does not open its secret either; a new one
-is never drawn where the store holds one.
+A store that went back to an earlier round would draw the same nodes again, on other sums. So
+backups leave ``noise.secret`` out, and a new one is never drawn if the store holds a secret.
 """
 
 import hashlib
@@ -32,13 +31,7 @@ _TREE = "tree"
 def noise_keys_of(
     folder: ServerFolder, store: Store, config: FederationConfig, run: str
 ) -> NoiseKeys:
-    """Return where the keys of the coordinator's calibrated noise come from.
-
-    Args:
-        folder: The federation's folder.
-        store: Its store.
-        config: Its settings.
-        run: Identifier of the run, 32 hex digits.
+    """Return the source of the keys of the coordinator's calibrated noise.
 
     Raises:
         StoreError: If the tree's secret does not open: its key is gone, or settings changed.

@@ -1,4 +1,4 @@
-"""Tell what the model was some rounds ago, for a rule that asks where it has been going."""
+"""The model some rounds ago, for a rule that asks where it has been going."""
 
 import logging
 
@@ -23,14 +23,8 @@ def earlier_parameters(
     operator has restored a backup. A model that grew has none before the third round of its stage:
     it grows in memory, the first round releases it, and the second starts from that.
 
-    Args:
-        releases: The run's releases.
-        schema: Tensors of the current release.
-        round_number: Its round.
-        look_back: Most rounds to go back; 0 for a rule that does not ask.
-
     Returns:
-        Flat float32, shape ``(elements,)``; None where there is none.
+        Flat float32, shape ``(elements,)``; None if there is none, or ``look_back`` is 0.
     """
     for number in range(max(0, round_number - look_back), round_number):
         if _schema_of(releases, number) != schema:

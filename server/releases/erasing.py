@@ -1,9 +1,9 @@
-"""Erase what a released personalisation state holds of one client.
+"""Erase one client from the released personalisation states.
 
 The state that is written with each release has a row for every client that took part: an
 embedding, learnt from that client's updates. When a client is forgotten its row goes from every
-release that is still kept, and what describes each of them is signed anew. The released models
-stay as they are, and so do their digests and their chain.
+kept release, and what describes each of them is signed anew. The released models stay as they are,
+and so do their digests and their chain.
 """
 
 import os
@@ -34,17 +34,10 @@ def erase_client(
     fresh: Callable[[int | None], MethodState],
     signer: Identity,
 ) -> int:
-    """Erase a client from every kept release; repeating does no harm.
+    """Erase a client from every kept release and return how many had a state to erase it from.
 
-    Args:
-        folder: Holds the releases; nobody publishes one meanwhile.
-        client: Client name.
-        fresh: Makes a server half that has learnt nothing, to read each state with, for a model
-            of this stage of growth.
-        signer: The coordinator.
-
-    Returns:
-        How many releases had a state to erase it from.
+    ``fresh`` makes a server half that has learnt nothing, for a model of a stage of growth, to read
+    each state with. Nobody publishes a release meanwhile; repeating does no harm.
 
     Raises:
         ReleaseError: If a release's record cannot be read.
@@ -68,12 +61,6 @@ def replace_state(
     folder: ReleaseFolder, record: ReleaseRecord, file: bytearray, signer: Identity
 ) -> None:
     """Put a published release with another state in its place, all at once and durably.
-
-    Args:
-        folder: Holds the releases; nobody publishes one meanwhile.
-        record: The release's.
-        file: The other state.
-        signer: The coordinator, who signs the changed record.
 
     Raises:
         OSError: If the disk is full; the release stays as it was.

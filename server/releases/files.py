@@ -43,21 +43,20 @@ _PIECE_BYTES = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class NewRelease:
-    """Hold the outcome of a round.
+    """The outcome of a round.
 
     Attributes:
         round_number: Round, from 1; 0 for the initial parameters.
         attempt: Attempt that succeeded, from 0.
-        plan: What the devices did.
+        plan: The devices' task.
         vocabulary: The word list; None for a task without words.
         parameters: Flat float32 in schema order, shape ``(elements,)``.
         previous_sha256: Digest of the parameters the round started from, 32 bytes.
         metrics: Figures of the model and its round.
-        guarantee: What the noise mode promises, in words.
+        guarantee: The noise mode's promise, in words.
         entry: Newest entry of the privacy ledger with the release, which adds it unless its attempt
             did; None for the initial parameters.
-        personalisation: What the method's server half keeps between rounds, as the file that holds
-            it; None where it keeps nothing.
+        personalisation: File of the method's server half; None if it keeps nothing between rounds.
     """
 
     round_number: int
@@ -74,14 +73,14 @@ class NewRelease:
 
 @dataclass(frozen=True)
 class StoredRelease:
-    """Hold a release as it was read.
+    """A release as it was read; see ``NewRelease``.
 
     Attributes:
-        record: What is known of it.
-        plan: What the devices did.
+        record: Its signed description.
+        plan: The devices' task.
         vocabulary: The word list; None for a task without words.
         parameters: The shared ones, flat float32 in schema order, shape ``(elements,)``, read-only.
-        personalisation: What the method's server half kept, as its file holds it; None without.
+        personalisation: File of the method's server half; None without.
     """
 
     record: ReleaseRecord
@@ -92,7 +91,7 @@ class StoredRelease:
 
 
 class ReleaseFolder:
-    """Hold every release of one run."""
+    """Every release of one run."""
 
     def __init__(self, folder: Path) -> None:
         """Use a folder; it is made, owner-only, if missing."""
@@ -109,13 +108,9 @@ class ReleaseFolder:
         return int(link.readlink().name) if link.is_symlink() else None
 
     def build(self, new: NewRelease, signer: Identity | None) -> ReleaseRecord:
-        """Write and flush the files of a release, without naming it.
+        """Write and flush the files of a release, without naming it; without a signer, unsigned.
 
-        What an earlier attempt at this round left is replaced: it was never published.
-
-        Args:
-            new: The release.
-            signer: The coordinator; None leaves the release unsigned.
+        Files of an earlier attempt at this round are replaced: they were never published.
 
         Raises:
             CodecError: If the parameters do not fit the plan's model or are not finite.
@@ -132,35 +127,20 @@ class ReleaseFolder:
         """Make the folder of a release, for the steps of ``build`` one by one.
 
         ``write_parameters`` and ``describe`` may run at the same time; ``complete`` comes last.
-
-        Raises:
-            OSError: If the disk is full.
+        Each raises OSError if the disk is full.
         """
         building = self._building(round_number)
         shutil.rmtree(building, ignore_errors=True)
         building.mkdir(mode=0o700)
 
     def write_parameters(self, round_number: int, payload: Payload) -> None:
-        """Write and flush a release's parameters.
-
-        Raises:
-            OSError: If the disk is full.
-        """
+        """Write and flush a release's parameters."""
         write_flushed(self._building(round_number), {PARAMETERS_FILE: payload})
 
     def describe(
         self, new: NewRelease, signer: Identity | None, parameters_sha256: bytes
     ) -> ReleaseRecord:
-        """Write and flush what describes the parameters.
-
-        Args:
-            new: The release.
-            signer: The coordinator; None leaves the release unsigned.
-            parameters_sha256: ``parameters_digest`` of the parameters.
-
-        Raises:
-            OSError: If the disk is full.
-        """
+        """Write and flush what describes the parameters, whose ``parameters_digest`` is given."""
         described: dict[str, Payload] = {PLAN_FILE: new.plan.encode()}
         if new.vocabulary is not None:
             described[VOCABULARY_FILE] = new.vocabulary.to_bytes()
@@ -184,11 +164,7 @@ class ReleaseFolder:
         return record
 
     def complete(self, round_number: int) -> None:
-        """Flush the names of a release's files, which are all written.
-
-        Raises:
-            OSError: If the disk is full.
-        """
+        """Flush the names of a release's files, which are all written."""
         sync_folder(self._building(round_number))
         sync_folder(self._folder)
 

@@ -1,4 +1,4 @@
-"""Judge models by their figures: which is the best so far, and whether the run has converged."""
+"""The judge of models by their figures: which is the best so far, and whether the run converged."""
 
 import logging
 import math
@@ -18,19 +18,13 @@ _LOG = logging.getLogger(__name__)
 
 
 class Judge:
-    """Judge the models of one run.
+    """The figures of one run's models.
 
     Attributes:
         has_converged: Whether the run has met its convergence criterion.
     """
 
     def __init__(self, config: FederationConfig, public_text: PublicText | None) -> None:
-        """Begin with nothing judged.
-
-        Args:
-            config: The federation.
-            public_text: What models are evaluated on; None for nothing.
-        """
         self.has_converged = False
         self._evaluation = config.evaluation
         self._public_text = public_text
@@ -42,7 +36,7 @@ class Judge:
         return self._tracker.best_round
 
     def evaluate(self, round_number: int, plan: Plan, parameters: Tensor) -> dict[str, Metric]:
-        """Return what a round's model makes of the public text; nothing where none is due."""
+        """Return the figures of a round's model on the public text; nothing if none is due."""
         if self._public_text is None or not self._evaluation.is_due(round_number):
             return {}
         return figures_of(self._public_text.score(plan, parameters))
@@ -74,7 +68,7 @@ class Judge:
 
 
 def figures_of(counts: Counts) -> dict[str, Metric]:
-    """Return what a release says of what was counted."""
+    """Return the figures that a release makes of counts."""
     perplexity = counts.perplexity
     return {
         "perplexity": perplexity if math.isfinite(perplexity) else None,

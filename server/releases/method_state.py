@@ -1,8 +1,7 @@
 """Keep the server half of the personalisation method in step with the releases.
 
-The half lives in memory and learns once a round; what it has learnt is written with the release
-of that round, under a digest that the release's signature covers, and is taken up again at the
-start.
+The half lives in memory and learns once a round. Its state is written with the release of that
+round, under a digest that the release's signature covers, and is taken up again at the start.
 """
 
 import threading
@@ -30,14 +29,13 @@ class MethodStateError(ValueError):
 
 
 class MethodState:
-    """Hold one federation's server half.
+    """The server half of one federation.
 
     Attributes:
         generated: Tensors that the method generates, in schema order; there may be none.
     """
 
     def __init__(self, half: ServerHalf, generated: Schema) -> None:
-        """Keep a half that is as its settings made it."""
         self.generated = generated
         self._half = half
         self._turn = threading.Lock()
@@ -53,7 +51,7 @@ class MethodState:
             return self._half.state()
 
     def roll_back(self, snapshot: Mapping[str, Tensor]) -> None:
-        """Unlearn what a close that came to nothing has taken."""
+        """Unlearn what a close that came to nothing has taught."""
         with self._turn:
             self._half.load(snapshot)
 
@@ -71,25 +69,17 @@ class MethodState:
 
     @property
     def hypernetwork(self) -> HypernetworkHalf | None:
-        """Return the half where it makes tensors from embeddings, else None."""
+        """Return the half if it makes tensors from embeddings, else None."""
         return self._half if isinstance(self._half, HypernetworkHalf) else None
 
     def phi(self) -> Tensor:
-        """Return a copy of the hypernetwork's parameters, flat float32.
-
-        Raises:
-            RuntimeError: If the method has no hypernetwork.
-        """
+        """Return a copy of the hypernetwork's φ, flat float32; RuntimeError without one."""
         with self._turn:
             return self._fitting_half().phi.clone()
 
     @property
     def phi_schema(self) -> Schema:
-        """Return the tensors of ``phi``.
-
-        Raises:
-            RuntimeError: If the method has no hypernetwork.
-        """
+        """Return the tensors of ``phi``; RuntimeError without a hypernetwork."""
         return self._fitting_half().phi_schema
 
     def knows(self, client: str) -> bool:
@@ -137,7 +127,7 @@ class MethodState:
             self._half.forget(client)
 
     def encoded(self) -> bytearray | None:
-        """Return the state as the file of a release; None where there is none to keep."""
+        """Return the state as the file of a release; None if there is none to keep."""
         with self._turn:
             state = {name: tensor.numpy() for name, tensor in self._half.state().items()}
             return encode_tensors(state) if state else None
@@ -162,11 +152,7 @@ class MethodState:
 
 
 def method_state_of(config: FederationConfig, growth_stage: int | None = None) -> MethodState:
-    """Return the state that a federation starts from, or that one of a stage is restored into.
-
-    Args:
-        config: The federation.
-        growth_stage: Of the model; None is the first, or that of a model that does not grow.
+    """Return the state that a federation, or a stage of its model's growth, starts from.
 
     Raises:
         ValueError: If nothing makes the tensors that the method generates.

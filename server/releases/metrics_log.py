@@ -1,9 +1,9 @@
 """Append one JSON line for each released round to ``metrics.jsonl``, for people and plots.
 
-What a crash or a full disk left out is added at the next start. The lines hold figures of the model
-and of the whole cohort, never of one device, and not those that devices found after the release. A
-restored run writes the lines of the rounds that it trains again once more: the last line of a round
-counts.
+Lines that a crash or a full disk left out are added at the next start. They hold figures of the
+model and of the whole cohort, never of one device, and not those that devices found after the
+release. A restored run writes the lines of the rounds that it trains again once more: the last line
+of a round counts.
 """
 
 import logging
@@ -23,26 +23,18 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 class MetricsLog:
-    """Append to one file."""
+    """The log in one file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def write(self, releases: Iterable[ReleaseSummary]) -> None:
-        """Append a line for each release.
-
-        Raises:
-            OSError: If the disk is full.
-        """
+        """Append a line for each release."""
         with self._path.open("ab") as log:
             log.writelines(msgspec.json.encode(_figures(release)) + b"\n" for release in releases)
 
     def complete(self, releases: Sequence[ReleaseSummary]) -> None:
-        """Append lines for those of the releases that have none; one that was cut short goes.
-
-        Raises:
-            OSError: If the disk is full.
-        """
+        """Append lines for those of the releases that have none; one that was cut short goes."""
         written = self._whole_lines()
         missing = [release for release in releases if release.round_number not in written]
         if missing:

@@ -1,4 +1,4 @@
-"""Measure a released model on a public text of the coordinator's."""
+"""The measure of a released model on a public text of the coordinator's."""
 
 from pathlib import Path
 
@@ -22,18 +22,14 @@ class EvaluationTextError(ValueError):
 
 
 class PublicText:
-    """Hold a text as tokens, and score models on it.
+    """A text as tokens, on which models are scored.
 
     Attributes:
         stream: The tokens, int64, shape ``(tokens,)``.
     """
 
     def __init__(self, path: Path, vocabulary: Vocabulary) -> None:
-        """Read the text.
-
-        Args:
-            path: UTF-8 text, one sentence or more a line.
-            vocabulary: The federation's words.
+        """Read a text in UTF-8, one sentence or more a line.
 
         Raises:
             EvaluationTextError: If the file cannot be read or holds no word of the list.
@@ -51,12 +47,7 @@ class PublicText:
         self.stream = stream
 
     def score(self, plan: Plan, parameters: Tensor) -> Counts:
-        """Score every token of the text once.
-
-        Args:
-            plan: Names the task and the model.
-            parameters: Flat float32, shape ``(elements,)``.
-        """
+        """Score every token of the text once, with flat float32 parameters."""
         network = build_network(plan.model)
         load_parameters(network, schema_of(plan.model), parameters)
         return task_named(plan.task).evaluate(network, [self.stream], batch_size=_BATCH_SIZE)

@@ -6,12 +6,12 @@ from the files that were flushed before. Rounds rise by one and each release nam
 the one before, which the transaction checks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Row, and_, delete, select, update
+from sqlalchemy import Connection, Row, and_, delete, select, update
 
 from models.plan.release_record import Metric, ReleaseRecord
 from privacy.identities.party import Identity
@@ -33,14 +33,14 @@ class ReleaseChainError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class ReleaseSummary:
-    """Hold what the store knows of a release.
+    """The store's knowledge of a release.
 
     Attributes:
         round_number: Round, from 1; 0 for the initial parameters.
         attempt: Attempt that succeeded, from 0.
         parameters_sha256: Digest of the parameters, 32 bytes.
-        contribution_count: Updates in it; None where that is a secret of the coins.
-        duration_s: Seconds from the opening of the attempt to the release; to its deadline where
+        contribution_count: Updates in it; None if that is a secret of the coins.
+        duration_s: Seconds from the opening of the attempt to the release; to its deadline if
             coins drew the cohort, since the rest grows with how many came.
         metrics: Figures of the model and its round.
         is_published: Whether its files have their name.
@@ -56,27 +56,30 @@ class ReleaseSummary:
 
 
 def release_round(
-    store: Store,
+    store: Store | None,
     folder: ReleaseFolder,
     new: NewRelease,
     signer: Identity | None,
     *,
     opened_at: float,
     now: float,
-    keep_releases: int | None = None,
+    best_round: int | None = None,
+    keep: Collection[int] | None = None,
     took_part: Sequence[str] = (),
     failpoints: Failpoints = UNARMED,
 ) -> ReleaseRecord:
-    """Write, record and publish the model of a round.
+    """Write, record and publish the model of a round; times are seconds since 1970 UTC.
 
     Args:
-        store: The store.
-        folder: Where releases lie.
+        store: The store; None for a run that keeps no records, such as a simulation that promises
+            nothing.
+        folder: The run's releases.
         new: The release.
         signer: The coordinator; None leaves the release unsigned.
-        opened_at: When the attempt was opened, seconds since 1970 UTC.
-        now: Seconds since 1970 UTC.
-        keep_releases: Newest releases whose files are kept, beside the best; None keeps all.
+        opened_at: When the attempt was opened.
+        now: The time.
+        best_round: As ``publish_release``.
+        keep: As ``publish_release``.
         took_part: As ``record_release``.
         failpoints: Armed in tests only.
 
@@ -86,13 +89,25 @@ def release_round(
         OSError: If the disk is full; the round can be closed again.
     """
     record = folder.build(new, signer)
-    failpoints.reach(Failpoint.NOISED)
-    record_release(store, new, record, opened_at=opened_at, now=now, took_part=took_part)
-    failpoints.reach(Failpoint.RELEASE_RECORDED)
-    publish_release(store, folder, new.round_number, now=now)
-    failpoints.reach(Failpoint.PUBLISHED)
-    if keep_releases is not None:
-        folder.prune(range(new.round_number - keep_releases + 1, new.round_number + 1))
+    if store is not None:
+        record_release(
+            store,
+            new,
+            record,
+            opened_at=opened_at,
+            now=now,
+            took_part=took_part,
+            failpoints=failpoints,
+        )
+    publish_release(
+        store,
+        folder,
+        new.round_number,
+        now=now,
+        best_round=best_round,
+        keep=keep,
+        failpoints=failpoints,
+    )
     return record
 
 
@@ -104,16 +119,12 @@ def record_release(
     opened_at: float,
     now: float,
     took_part: Sequence[str] = (),
+    failpoints: Failpoints = UNARMED,
 ) -> float:
     """Make the round have happened: one transaction over release, ledger, updates and clients.
 
-    Args:
-        store: The store.
-        new: The release.
-        record: What its files say.
-        opened_at: When the attempt was opened, seconds since 1970 UTC.
-        now: Seconds since 1970 UTC.
-        took_part: Clients in it whose updates were never stored, as in a simulation.
+    ``record`` is what the release's files, already flushed, say. ``took_part`` names clients whose
+    updates were never stored, as in a simulation.
 
     Returns:
         Seconds that the round took, as ``ReleaseSummary.duration_s``.
@@ -122,6 +133,7 @@ def record_release(
         LedgerError: If the release's entry does not follow the newest of the ledger.
         ReleaseChainError: If the round or its base is not the one that follows the last release.
     """
+    failpoints.reach(Failpoint.NOISED)
     with store.write() as connection:
         _check_chain(connection, new)
         if new.entry is not None and not is_newest(connection, new.entry):
@@ -143,22 +155,41 @@ def record_release(
                 recorded_at=now,
             )
         )
+    failpoints.reach(Failpoint.RELEASE_RECORDED)
     return ended_at - opened_at
 
 
-def publish_release(store: Store, folder: ReleaseFolder, round_number: int, *, now: float) -> None:
+def publish_release(
+    store: Store | None,
+    folder: ReleaseFolder,
+    round_number: int,
+    *,
+    now: float,
+    best_round: int | None = None,
+    keep: Collection[int] | None = None,
+    failpoints: Failpoints = UNARMED,
+) -> None:
     """Give a recorded release its name; repeating does no harm.
+
+    ``best_round`` is where ``best`` points from now on; None leaves it. ``keep`` are the rounds
+    whose files stay beside ``latest`` and ``best``; None keeps all.
 
     Raises:
         ReleaseError: If its files are gone.
     """
     folder.publish(round_number)
-    with store.write() as connection:
-        connection.execute(
-            update(releases)
-            .where(releases.c.round_number == round_number, releases.c.published_at.is_(None))
-            .values(published_at=now)
-        )
+    if store is not None:
+        with store.write() as connection:
+            connection.execute(
+                update(releases)
+                .where(releases.c.round_number == round_number, releases.c.published_at.is_(None))
+                .values(published_at=now)
+            )
+    failpoints.reach(Failpoint.PUBLISHED)
+    if best_round is not None:
+        folder.point("best", best_round)
+    if keep is not None:
+        folder.prune(keep)
 
 
 def add_metrics(store: Store, round_number: int, metrics: dict[str, Metric]) -> None:
@@ -226,7 +257,7 @@ def _settle_contributions(connection: Connection, new: NewRelease, *, secret: bo
     Under a guarantee no row says who took part in which round. Where secret coins drew the
     cohort, nothing says how many they were either.
     """
-    here = _of_attempt(new.round_number, new.attempt)
+    here = this_attempt(new.round_number, new.attempt, contributions)
     updated = connection.execute(
         update(contributions)
         .where(here, contributions.c.state == "committed")
@@ -242,10 +273,6 @@ def _settle_contributions(connection: Connection, new: NewRelease, *, secret: bo
             delete(contributions).where(contributions.c.round_number == new.round_number)
         )
     return None if secret else updated.rowcount
-
-
-def _of_attempt(round_number: int, attempt: int) -> ColumnElement[bool]:
-    return and_(contributions.c.round_number == round_number, contributions.c.attempt == attempt)
 
 
 # Any: the statement's and the row's types are the table's.

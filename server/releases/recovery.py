@@ -1,7 +1,7 @@
 """Bring store, inbox and releases back together after a process was killed at any moment.
 
-What was acknowledged is kept, what was released is published and never made again, and what lies
-about without a row is deleted. Running it twice changes nothing.
+Acknowledged updates are kept. Recorded releases are published and never made again. Files without
+a row are deleted. Running it twice changes nothing.
 """
 
 import logging
@@ -21,13 +21,13 @@ _MISSING = "its sealed file was missing or cut short after a restart"
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """Say where the run goes on.
+    """The point at which the run goes on.
 
     Attributes:
         round_number: Round to open or to go on with, from 1.
         attempt: Attempt, from 0.
         open_attempt: The attempt that was running, or None.
-        receipts: What is committed in it, in slot order.
+        receipts: Its commits, in slot order.
     """
 
     round_number: int
@@ -37,13 +37,7 @@ class Recovered:
 
 
 def recover(store: Store, inbox: Inbox, folder: ReleaseFolder, *, now: float) -> Recovered:
-    """Repair what a crash left and say where the run goes on.
-
-    Args:
-        store: The store.
-        inbox: Where sealed updates lie.
-        folder: Where releases lie.
-        now: Seconds since 1970 UTC.
+    """Repair what a crash left and return where the run goes on.
 
     Raises:
         ReleaseError: If the files of a recorded release are gone.
@@ -64,11 +58,6 @@ def finish_release(store: Store, folder: ReleaseFolder, now: float) -> None:
     """Publish a release that is recorded; delete one that is not: its round is closed again.
 
     A release of which a client was being erased is replaced, or stays whole.
-
-    Args:
-        store: The store.
-        folder: Where releases lie.
-        now: Seconds since 1970 UTC.
 
     Raises:
         ReleaseError: If the files of a recorded release are gone.

@@ -1,4 +1,4 @@
-"""Say what a run starts from: a draw from its seed, or a model that was learned before.
+"""The start of a run: a draw from its seed, or a model that was learned before.
 
 ``start_from`` names the folder of a release, a coordinator's or a simulation's. Round 0 publishes
 its parameters as they are, and no guarantee of the run covers them: they must come from public
@@ -26,11 +26,7 @@ class StartingModelError(ValueError):
 
 
 def starting_parameters(config: FederationConfig, plan: Plan) -> Tensor:
-    """Return what round 0 releases, in multiples of ``compression.downlink_step`` where it is set.
-
-    Args:
-        config: The federation.
-        plan: Its plan, which names the word list.
+    """Return what round 0 releases, in multiples of ``compression.downlink_step`` if it is set.
 
     Returns:
         Flat float32, shape ``(elements,)``, in the order of ``models.plan.plan.released_schema``.

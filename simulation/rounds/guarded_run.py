@@ -9,7 +9,7 @@ it recorded, and ``sotto-privacy epsilon --ledger`` reads its ``store.sqlite``.
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from privacy.noise.secure_gaussian import NoiseKeys, SystemKeys
@@ -89,7 +89,13 @@ class GuardedRun:
         finish_release(self._store, releases, time.time())
 
     def release(
-        self, releases: ReleaseFolder, new: NewRelease, took_part: Sequence[str] = ()
+        self,
+        releases: ReleaseFolder,
+        new: NewRelease,
+        took_part: Sequence[str] = (),
+        *,
+        best_round: int | None = None,
+        keep: Collection[int] | None = None,
     ) -> None:
         """Release a round's model with its entry in the ledger.
 
@@ -105,7 +111,17 @@ class GuardedRun:
             new = dataclasses.replace(new, entry=entry)
         # Coins keep secret who was drawn; other cohorts are counted, for limits on taking part.
         counted = () if self.gate.hides_counts else took_part
-        release_round(self._store, releases, new, None, opened_at=now, now=now, took_part=counted)
+        release_round(
+            self._store,
+            releases,
+            new,
+            None,
+            opened_at=now,
+            now=now,
+            best_round=best_round,
+            keep=keep,
+            took_part=counted,
+        )
 
     def close(self) -> None:
         """Close the store."""

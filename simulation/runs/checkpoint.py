@@ -10,6 +10,7 @@ person who ran it. Only the newest and the best release are kept, of a model tha
 of each stage, and the newest ten where an aggregation rule looks back.
 """
 
+import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from models.tasks.keystrokes import KeystrokeCounts
 from models.tasks.metrics import Counts
 from privacy.foundation.atomic_files import READABLE, write_atomically
 from server.releases.files import NewRelease, ReleaseFolder, StoredRelease
+from server.releases.publishing import release_round
 from simulation.figures.metrics import Figures, Value
 from simulation.figures.threshold import Threshold
 from simulation.rounds.federation import Start
@@ -113,13 +115,19 @@ class RunFolder:
         self.states.flush(release.round_number)
         self.optimisers.flush(release.round_number)
         if guarded is not None:
-            guarded.release(self.releases, release, took_part)
+            guarded.release(self.releases, release, took_part, best_round=best_round, keep=passed)
         else:
-            self.releases.build(release, None)
-            self.releases.publish(release.round_number)
-        if best_round is not None:
-            self.releases.point("best", best_round)
-        self.releases.prune(passed)
+            now = time.time()
+            release_round(
+                None,
+                self.releases,
+                release,
+                None,
+                opened_at=now,
+                now=now,
+                best_round=best_round,
+                keep=passed,
+            )
         self.states.prune(kept)
         # Nobody trains on from the best model.
         self.optimisers.prune({release.round_number})

@@ -1,5 +1,6 @@
 """Rules that withstand bad clients: medians, trimmed means, Krum, trimmed attention.
 
-Begin with ``registry``. A cohort is read 1 MiB of each update at a time, so memory does not grow
+Begin with ``registry``, then ``chunked_rule`` and ``reduction``. It may import the root of
+``server.aggregation``. A cohort is read 1 MiB of each update at a time, so memory does not grow
 with the model.
 """

@@ -31,7 +31,7 @@ Weigh = Callable[[Matrix], Matrix]
 
 
 class Surveyed:
-    """Reduce to Σ w_k D_k, the weights following from the inner products of all updates."""
+    """The reduction Σ w_k D_k with weights from the inner products of all updates."""
 
     surveys: ClassVar[bool] = True
 
@@ -62,10 +62,8 @@ class Surveyed:
 def krum_weights(gram: Matrix, *, attackers: int, kept: int) -> Matrix:
     """Return 1/``kept`` for those with the least scores, 0 for all others ([Krum] section 4).
 
-    Args:
-        gram: Inner products of the updates, shape ``(cohort, cohort)``.
-        attackers: f; a score is the sum of the n - f - 2 least squared distances to others.
-        kept: How many are kept; of equal scores the lower slot wins.
+    A score is the sum of the n - f - 2 least squared distances to others, f ``attackers``. Among
+    equal scores the lower slot wins. ``gram`` holds the inner products, shape ``(cohort, cohort)``.
     """
     count = len(gram)
     apart = squared_distances(gram)
@@ -79,11 +77,8 @@ def krum_weights(gram: Matrix, *, attackers: int, kept: int) -> Matrix:
 def geometric_median_weights(gram: Matrix, *, smoothing: float, iterations: int) -> Matrix:
     """Return the weights of the updates in their geometric median ([RFA] Algorithm 2).
 
-    Args:
-        gram: Inner products of the updates, shape ``(cohort, cohort)``.
-        smoothing: ν: no distance counts as smaller.
-        iterations: At most so many; ends when the point moves by less than a millionth of the
-            median distance.
+    No distance counts as smaller than ν, ``smoothing``. It ends early when the point moves by less
+    than a millionth of the median distance. ``gram`` has shape ``(cohort, cohort)``.
     """
     weights = np.full(len(gram), 1 / len(gram))
     for _ in range(iterations):

@@ -1,8 +1,8 @@
 """The aggregation rule that reads the cohort's updates again, chunk by chunk.
 
-Each update is measured, clipped and kept sealed on disk as it comes (``kept_updates``). At the
-end all are read once or twice, one chunk of every update at a time: the reduction looks at all
-chunks if it must, then makes the result.
+Each update is measured, clipped and kept sealed on disk as it comes. At the end all are read once
+or twice, one chunk of every update at a time: for a survey if the reduction needs one, then for the
+result.
 """
 
 from pathlib import Path
@@ -22,7 +22,7 @@ _ENDED = "the rule has given its result; make a new one for the next round"
 
 
 class ChunkedRule(CountingRule):
-    """Reduce a cohort chunk by chunk; the methods are those of ``AggregationRule``."""
+    """A cohort reduced chunk by chunk; the methods are those of ``AggregationRule``."""
 
     def __init__(
         self,
@@ -33,15 +33,6 @@ class ChunkedRule(CountingRule):
         folder: Path | None = None,
         screen: Screen | None = None,
     ) -> None:
-        """Make an empty rule.
-
-        Args:
-            settings: The rule; says how many updates it needs.
-            reduction: What it does, of the same settings.
-            expected: What updates the round expects.
-            folder: Where sealed updates wait; the system's temporary folder if absent.
-            screen: Sets updates aside before they are kept; None takes all that are usable.
-        """
         super().__init__(Intake(expected, screen))
         self._settings = settings
         self._reduction = reduction
@@ -57,7 +48,7 @@ class ChunkedRule(CountingRule):
         *,
         beside: Tensor | None = None,
     ) -> None:
-        """Measure one update and keep it as it is to count; the example count plays no part."""
+        """Measure one update and keep it; the example count plays no part."""
         kept = self._open_kept()
         taken = self._intake.take(slot, client_update, example_count, beside)
         kept.append(taken.values, taken.factor)
@@ -80,18 +71,13 @@ class ChunkedRule(CountingRule):
         return result
 
     def weights(self) -> AggregationWeights | None:
-        """Return each client's share of each layer; None for a rule that weighs nobody.
-
-        Raises:
-            CohortTooSmallError: As ``result``.
-        """
+        """Return each client's share of each layer; None for a rule without shares."""
         if self._kept is not None:
             self._settle(self._kept)
         shares = self._reduction.shares()
         return None if shares is None else AggregationWeights(tuple(self._intake.slots), *shares)
 
     def _settle(self, kept: KeptUpdates) -> None:
-        """Let the reduction decide, once everybody has come."""
         if self._is_settled:
             return
         check_cohort(self._settings, self.contribution_count)

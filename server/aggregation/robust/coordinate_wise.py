@@ -5,7 +5,7 @@ References:
         Rates", ICML 2018, arXiv:1803.01498, Definitions 1 and 2.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -20,10 +20,13 @@ from server.aggregation.robust_settings import trimmed_count
 _BLOCK = 1 << 12
 
 
-class CoordinateMedian:
-    """Take the median of each coordinate; of an even cohort, the mean of the middle two."""
+class CoordinateWise:
+    """A reduction of each column by itself, by a function of the rows."""
 
     surveys: ClassVar[bool] = False
+
+    def __init__(self, reduce_rows: Callable[[Tensor], Tensor]) -> None:
+        self._reduce_rows = reduce_rows
 
     def survey(self, rows: Tensor, where: slice) -> None:
         """Look at nothing: every coordinate stands for itself."""
@@ -32,50 +35,28 @@ class CoordinateMedian:
         """Decide nothing."""
 
     def reduce(self, rows: Tensor, where: slice) -> Tensor:
-        """Return the median of each column."""
-        return coordinate_median(rows)
+        """Return one value for each column."""
+        return self._reduce_rows(rows)
 
     def shares(self) -> None:
         """Return None: no client has a share."""
 
 
-class TrimmedMean:
-    """Average each coordinate without its largest and smallest values.
-
-    Attributes:
-        trim_share: β; floor(βn) values are dropped at either end.
-    """
-
-    surveys: ClassVar[bool] = False
-
-    def __init__(self, trim_share: float) -> None:
-        self.trim_share = trim_share
-
-    def survey(self, rows: Tensor, where: slice) -> None:
-        """Look at nothing: every coordinate stands for itself."""
-
-    def settle(self, cohort: Cohort) -> None:
-        """Decide nothing."""
-
-    def reduce(self, rows: Tensor, where: slice) -> Tensor:
-        """Return the trimmed mean of each column, summed in float64."""
-        count = len(rows)
-        cut = trimmed_count(self.trim_share, count)
-        result = np.empty(rows.shape[1], dtype=np.float32)
-        for start, columns in _sorted_columns(rows):
-            middle = columns[:, cut : count - cut]
-            result[start : start + len(columns)] = middle.mean(axis=1, dtype=np.float64)
-        return torch.from_numpy(result)
-
-    def shares(self) -> None:
-        """Return None: no client has a share."""
+def trimmed_mean(rows: Tensor, trim_share: float) -> Tensor:
+    """Return each column's mean without its floor(βn) largest and smallest, summed in float64."""
+    count = len(rows)
+    cut = trimmed_count(trim_share, count)
+    result = np.empty(rows.shape[1], dtype=np.float32)
+    for start, columns in _sorted_columns(rows):
+        middle = columns[:, cut : count - cut]
+        result[start : start + len(columns)] = middle.mean(axis=1, dtype=np.float64)
+    return torch.from_numpy(result)
 
 
 def coordinate_median(rows: Tensor) -> Tensor:
-    """Return the median of each column, float32, shape ``(columns,)``.
+    """Return each column's median; of an even cohort, the mean of the middle two.
 
-    Args:
-        rows: Finite float32, shape ``(cohort, columns)``, at least one row.
+    The rows are finite float32, shape ``(cohort, columns)``, at least one.
     """
     low, high = (len(rows) - 1) // 2, len(rows) // 2
     result = np.empty(rows.shape[1], dtype=np.float32)

@@ -1,7 +1,7 @@
-"""Keep a cohort's updates sealed on disk, to read chunk i of all of them at once.
+"""A cohort's updates, sealed on disk, to read chunk i of all of them at once.
 
-What is kept is what may be summed: checked, clipped, float32. A chunk is 1 MiB of one update, so
-reading one of every update takes the cohort times 1 MiB of memory whatever the model's size.
+They are checked, clipped, float32. A chunk is 1 MiB of one update, so reading one of every update
+takes the cohort times 1 MiB of memory whatever the model's size.
 """
 
 from collections.abc import Iterator
@@ -23,12 +23,6 @@ class KeptUpdates:
     """The updates of one round, in the order in which they come."""
 
     def __init__(self, element_count: int, *, folder: Path | None = None) -> None:
-        """Make room on disk.
-
-        Args:
-            element_count: Length of an update.
-            folder: Where the sealed file lies; the system's temporary folder if absent.
-        """
         self._chunks = chunks_of(element_count)
         sizes = [_BYTES * (where.stop - where.start) for where in self._chunks]
         self._spool = SealedSpool(sizes, folder=folder)
@@ -39,11 +33,7 @@ class KeptUpdates:
         return self._spool.record_count
 
     def append(self, values: Tensor, factor: float) -> None:
-        """Keep an update.
-
-        Args:
-            values: Flat float32, shape ``(elements,)``; not changed.
-            factor: What every element is multiplied by.
+        """Keep ``factor`` times an update, flat float32, shape ``(elements,)``.
 
         Raises:
             OSError: If the disk is full.
@@ -58,7 +48,7 @@ class KeptUpdates:
         The rows are valid until the next ones are asked for.
 
         Raises:
-            SpoolError: If the disk gives back something else than was written.
+            SpoolError: If the disk does not give back what was written.
         """
         longest = max((where.stop - where.start for where in self._chunks), default=0)
         memory = np.empty((self.count, longest), dtype=np.float32)

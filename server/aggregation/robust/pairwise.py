@@ -16,18 +16,15 @@ _BLOCK = 1 << 13
 
 
 class InnerProducts:
-    """Add up G = D Dᵀ in float64, whose rounding no distance between updates feels."""
+    """The sum G = D Dᵀ in float64, whose rounding no distance between updates feels."""
 
     def __init__(self) -> None:
         self._gram: Matrix | None = None
 
     def add(self, rows: Tensor, beside: Tensor | None = None) -> None:
-        """Add one chunk of every update.
+        """Add one chunk of every update, float32, shape ``(cohort, chunk elements)``.
 
-        Args:
-            rows: float32, shape ``(cohort, chunk elements)``.
-            beside: The same chunk of something that they are compared with, as a last row,
-                float32, shape ``(chunk elements,)``; always there or never.
+        ``beside`` is a last row to compare them with, float32, always there or never.
         """
         count, length = rows.shape
         total = count + (beside is not None)
@@ -44,7 +41,7 @@ class InnerProducts:
 
     @property
     def gram(self) -> Matrix:
-        """Return G, float64, shape ``(cohort, cohort)``, or one more where one row was beside.
+        """Return G, float64, shape ``(cohort, cohort)``, or one more if a row was beside.
 
         Raises:
             ValueError: If nothing was added.
@@ -69,21 +66,12 @@ def cosines_of(gram: Matrix) -> Matrix:
 
 
 def median_cosines(cosines: Matrix) -> Matrix:
-    """Return of every update the median of its cosines with the others, shape ``(cohort,)``.
-
-    Args:
-        cosines: Of at least two updates, shape ``(cohort, cohort)``.
-    """
+    """Return each update's median cosine with the others, shape ``(cohort,)``, for at least two."""
     others = ~np.eye(len(cosines), dtype=bool)
     return np.asarray(np.median(cosines[others].reshape(len(cosines), -1), axis=1))
 
 
 def distances_from(gram: Matrix, weights: Matrix) -> Matrix:
-    """Return |D_k - Σ w_j D_j| for every update, shape ``(cohort,)``.
-
-    Args:
-        gram: G.
-        weights: Weight of each update, shape ``(cohort,)``; they need not sum to 1.
-    """
+    """Return |D_k - Σ w_j D_j|, shape ``(cohort,)``; the weights need not sum to 1."""
     along = gram @ weights
     return np.sqrt(np.maximum(np.diag(gram) - 2 * along + weights @ along, 0.0))

@@ -12,7 +12,7 @@ from server.aggregation.layers import Layer
 
 @dataclass(frozen=True)
 class Cohort:
-    """Say who has come, without the updates themselves.
+    """The cohort without its updates.
 
     Attributes:
         tensor_norms: L2 norm of each tensor of each update, within the clip, one row a client.
@@ -24,7 +24,7 @@ class Cohort:
 
 
 class Reduction(Protocol):
-    """Reduce chunk after chunk of the cohort's updates.
+    """A reduction of the cohort's updates, chunk after chunk.
 
     Attributes:
         surveys: Whether all chunks are shown to ``survey`` before any is reduced.
@@ -33,13 +33,7 @@ class Reduction(Protocol):
     surveys: ClassVar[bool]
 
     def survey(self, rows: Tensor, where: slice) -> None:
-        """Look at one chunk.
-
-        Args:
-            rows: The chunk of every update, float32, shape ``(cohort, chunk elements)``; may be
-                changed.
-            where: Its place in the flat vector.
-        """
+        """Look at one chunk of every update, shape ``(cohort, chunk elements)``; may change it."""
         ...
 
     def settle(self, cohort: Cohort) -> None:
@@ -47,17 +41,11 @@ class Reduction(Protocol):
         ...
 
     def reduce(self, rows: Tensor, where: slice) -> Tensor:
-        """Return one chunk of the result, shape ``(chunk elements,)``.
-
-        Args:
-            rows: One chunk of every update, float32, shape ``(cohort, chunk elements)``; may be
-                changed.
-            where: Its place in the flat vector.
-        """
+        """Return one chunk of the result, shape ``(chunk elements,)``; the rows may be changed."""
         ...
 
     def shares(self) -> tuple[tuple[str, ...], tuple[tuple[float, ...], ...]] | None:
-        """Return names of layers and each client's share of each; None where there are none."""
+        """Return names of layers and each client's share of each; None for a rule without."""
         ...
 
 
@@ -66,11 +54,7 @@ def weighted_rows(
 ) -> Tensor:
     """Return Σ_k w_k D_k over one chunk, summed in float64, as float32.
 
-    Args:
-        rows: Shape ``(cohort, chunk elements)``.
-        where: Place of the chunk in the flat vector.
-        layers: Units of weighting; together they cover the vector once.
-        shares: Weight of each client in each layer, one row a client.
+    ``rows`` has shape ``(cohort, chunk elements)``, ``shares`` a row a client and a column a layer.
     """
     summed = torch.zeros(rows.shape[1], dtype=torch.float32)
     columns = torch.tensor(shares, dtype=torch.float64)

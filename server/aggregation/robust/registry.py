@@ -1,4 +1,4 @@
-"""Choose what a rule that reads by chunk does with the cohort."""
+"""The choice of what a rule that reads by chunk does with the cohort."""
 
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,11 @@ from server.aggregation.robust.by_distances import (
     krum_weights,
 )
 from server.aggregation.robust.chunked_rule import ChunkedRule
-from server.aggregation.robust.coordinate_wise import CoordinateMedian, TrimmedMean
+from server.aggregation.robust.coordinate_wise import (
+    CoordinateWise,
+    coordinate_median,
+    trimmed_mean,
+)
 from server.aggregation.robust.reduction import Reduction
 from server.aggregation.robust.trimmed_attentive import TrimmedAttentive
 from server.aggregation.robust_settings import (
@@ -38,15 +42,7 @@ def robust_rule(
     screen: Screen | None,
     heading: Tensor | None,
 ) -> ChunkedRule:
-    """Return an empty rule for one round.
-
-    Args:
-        settings: The rule and its settings.
-        expected: What updates the round expects.
-        folder: Where updates are kept, sealed; the system's temporary folder if absent.
-        screen: Sets updates aside before they are kept; None takes all that are usable.
-        heading: Where the model has been going, flat float32, shape ``(elements,)``; None where
-            that is not known or not asked for.
+    """Return an empty rule for one round; arguments as in ``aggregation.registry.build_rule``.
 
     Raises:
         ValueError: If the settings do not go together.
@@ -65,9 +61,9 @@ def _reduction(
 ) -> Reduction:
     match settings:
         case MedianSettings():
-            return CoordinateMedian()
+            return CoordinateWise(coordinate_median)
         case TrimmedMeanSettings():
-            return TrimmedMean(settings.trim_share)
+            return CoordinateWise(partial(trimmed_mean, trim_share=settings.trim_share))
         case TrimmedAttentiveSettings():
             layers = layers_of(expected.schema, settings.grouping)
             clips = expected.clips_of(layers, "trimmed-attentive")

@@ -1,10 +1,8 @@
 """Drop the updates that are far off, or oppose, then attend to the rest; copies count as one.
 
-Attention gives whoever moved furthest the most weight, so an outlier must go before it is weighed
-(``server.aggregation.robust.trims``). The combination is our own.
-
-References:
-    [FedAtt] Ji et al., IJCNN 2019, arXiv:1812.07108, Eq. 2 (here in its clipped form).
+Attention gives the client that moved furthest the most weight, so an outlier must go before it is
+weighed (``server.aggregation.robust.trims``). The combination is our own; the weights are
+[FedAtt] Eq. 2 in clipped form (Ji et al., IJCNN 2019, arXiv:1812.07108).
 """
 
 import math
@@ -22,11 +20,10 @@ from server.aggregation.weighted.attentive import attentive_weight
 
 
 class TrimmedAttentive:
-    """Reduce to the attentive mean of those who stay.
+    """The attentive mean of those who stay.
 
-    Weights are e^{κ(s/C - 1)} as in ``server.aggregation.weighted.attentive``, divided by the
-    number of
-    updates that are alike where that counts; an empty place weighs e^-κ, a dropped update nothing.
+    Weights are e^{κ(s/C - 1)}, divided by the number of updates that are alike if that counts; an
+    empty place weighs e^-κ, a dropped update nothing.
     """
 
     surveys: ClassVar[bool] = True
@@ -38,14 +35,10 @@ class TrimmedAttentive:
         clipping_norms: Sequence[float],
         heading: Tensor | None,
     ) -> None:
-        """Take the rule's settings.
+        """Take C for each layer, in parameter units, and where the model has been going.
 
-        Args:
-            settings: What is dropped, and how the rest is weighed.
-            layers: Units of weighting.
-            clipping_norms: C for each layer, in parameter units.
-            heading: Where the model has been going, flat float32, shape ``(elements,)``; None where
-                there is no earlier release of the same tensors, or the rule does not ask.
+        ``heading`` is flat float32, shape ``(elements,)``; None if there is no earlier release of
+        the same tensors, or the rule does not ask.
         """
         self._settings = settings
         self._layers = layers
@@ -57,14 +50,14 @@ class TrimmedAttentive:
         self._shares: tuple[tuple[float, ...], ...] = ()
 
     def survey(self, rows: Tensor, where: slice) -> None:
-        """Let whoever trims see one chunk."""
+        """Show one chunk to what trims."""
         if self._angles is not None:
             self._angles.add(rows, where)
         if isinstance(self._trim, FarFromMedian):
             self._trim.add(rows)  # Last: it overwrites them.
 
     def settle(self, cohort: Cohort) -> None:
-        """Drop who is to be left out and weigh the rest."""
+        """Drop what is to be left out and weigh the rest."""
         count = len(cohort.tensor_norms)
         most = trimmed_count(self._settings.trim_share, count)
         staying = frozenset(range(count)) - self._trim.left_out(most)
@@ -98,7 +91,7 @@ class TrimmedAttentive:
         return tuple(layer.name for layer in self._layers), self._shares
 
     def _votes(self, count: int) -> list[float]:
-        """Return what part of a vote each client has: all of it, or a share where it is copied."""
+        """Return each client's part of a vote: 1, or a share if it is copied."""
         angles, alike = self._angles, self._settings.sybil_cosine
         return [1.0] * count if angles is None or alike is None else angles.votes(alike)
 

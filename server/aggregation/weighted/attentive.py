@@ -1,19 +1,16 @@
 """Weigh each layer by how far the client moved it, with a bound (FedAtt, clipped form).
 
 A layer's weight is e^{κ(s/C - 1)}: s is the L2 norm of the layer in the clipped update and C the
-clipping norm over all layers, or the layer's own where each has one. So a weight lies in [e^-κ, 1]
+clipping norm over all layers, or the layer's own if each has one. So a weight lies in [e^-κ, 1]
 and no client counts more than e^κ times another. With κ = λC and clipping that never bites this is
 [FedAtt] Eq. 2 at temperature λ. κ = 0 is the equal mean, bit for bit.
 
 An empty slot adds a zero update: e^-κ below the line, nothing above. So the number of slots, not
-of answers, bounds one client's influence, and a dropout cannot raise it.
-
-The sum is a ratio of two plain sums over clients: it streams, merges, and can be summed under
-secure aggregation.
+of answers, bounds one client's influence, and a dropout cannot raise it. The sum is a ratio of two
+plain sums over clients: it streams, and can be summed under secure aggregation.
 
 References:
-    [FedAtt] Ji et al., "Learning Private Neural Language Modeling with Attentive Aggregation",
-        IJCNN 2019, arXiv:1812.07108.
+    [FedAtt] Ji et al., IJCNN 2019, arXiv:1812.07108.
 """
 
 import math
@@ -27,13 +24,7 @@ from server.aggregation.weighted.weighing import Weight
 
 @dataclass(frozen=True)
 class AttentiveWeighing:
-    """Weigh by e^{κ(s/C - 1)}, layer by layer.
-
-    Attributes:
-        settings: Attention strength κ and what a layer is.
-        layers: Units of weighting.
-        clipping_norms: C for each layer, in parameter units: the same for all under a flat clip.
-    """
+    """The weight e^{κ(s/C - 1)}, layer by layer; C for each layer, in parameter units."""
 
     settings: AttentiveSettings
     layers: tuple[Layer, ...]
@@ -60,10 +51,7 @@ class AttentiveWeighing:
 def attentive_weight(distance: float, clipping_norm: float, attention_strength: float) -> float:
     """Return e^{κ(s/C - 1)}: [FedAtt] Eq. 2 in clipped form, in [e^-κ, 1] for κ >= 0.
 
-    Args:
-        distance: How far the client moved the layer after clipping, s; an empty place has 0.
-        clipping_norm: C of the layer, in the same units.
-        attention_strength: κ.
+    ``distance`` s is how far the client moved the layer after clipping; an empty place has 0.
     """
     # Eq. 2 has no minus sign: the client that moved furthest weighs most.
     return math.exp(attention_strength * (distance / clipping_norm - 1))

@@ -1,8 +1,8 @@
 """Weigh each layer by the softmax of raw distances, as the paper prints it.
 
 Nothing bounds a weight here: the ratio of two is e^{s_i - s_j}, so one outlier takes the layer, and
-no noise on the result gives a privacy guarantee. It is here to reproduce the paper and the authors'
-code, which takes the spectral norm where the paper's derivation needs the Euclidean one.
+no noise on the result gives a guarantee. It reproduces the paper and the authors' code, which takes
+the spectral norm although the paper's derivation needs the Euclidean one.
 
 References:
     [FedAtt] Ji et al., IJCNN 2019, arXiv:1812.07108, Eq. 2.
@@ -24,13 +24,7 @@ from server.aggregation.weighted.weighing import Weight
 
 @dataclass(frozen=True)
 class LiteralWeighing:
-    """Weigh by e^s, layer by layer; an empty slot takes no part.
-
-    Attributes:
-        settings: Which norm, and what a layer is.
-        layers: Units of weighting.
-        schema: Shapes of the tensors, which the spectral norm needs.
-    """
+    """The weight e^s, layer by layer; an empty slot takes no part."""
 
     settings: LiteralSettings
     layers: tuple[Layer, ...]
@@ -63,14 +57,10 @@ class LiteralWeighing:
 
 
 def spectral_norm(tensor: Tensor) -> float:
-    """Return the largest singular value.
+    """Return the largest singular value of finite float32 ``(rows, ...)``; later axes are columns.
 
     It is the square root of the largest eigenvalue of the smaller Gram matrix, in float64: one
-    matrix product instead of a singular value decomposition. The product may differ in its last
-    bits between numbers of threads.
-
-    Args:
-        tensor: Finite float32, shape ``(rows, ...)``; axes behind the first count as columns.
+    matrix product instead of an SVD. Its last bits may differ between numbers of threads.
     """
     matrix = tensor.flatten(1).double()
     if matrix.shape[0] < matrix.shape[1]:

@@ -15,19 +15,14 @@ from server.aggregation.weighted.weighing import Weight
 
 @dataclass(frozen=True)
 class MeanWeighing:
-    """Weigh by example counts ([FedAvg]), or every slot of the round equally.
-
-    Attributes:
-        settings: Which of the two.
-        layers: The whole model as one layer.
-    """
+    """A weight by example counts ([FedAvg]), or the same for every slot of the round."""
 
     settings: MeanSettings
     layers: tuple[Layer, ...]
 
     @property
     def empty_weight(self) -> float:
-        """Return 0 by examples, for an absentee has none; 1 where every slot counts the same."""
+        """Return 0 by examples, for an absent client has none; 1 if every slot counts the same."""
         return 0.0 if self.settings.weighting == "examples" else 1.0
 
     def weigh(self, update: Measured, example_count: int) -> tuple[Weight]:

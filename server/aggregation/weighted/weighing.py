@@ -8,14 +8,14 @@ from server.aggregation.measured_update import Measured
 
 
 class Weight(NamedTuple):
-    """Hold the unnormalised weight ``factor * e^exponent``, which may leave the float range."""
+    """The unnormalised weight ``factor * e^exponent``, which may leave the float range."""
 
     factor: float
     exponent: float = 0.0
 
 
 class Weighing(Protocol):
-    """Turn one measured update into a weight for each layer. Weighings of one round are equal."""
+    """A weight for each layer from one measured update. Weighings of one round are equal."""
 
     @property
     def layers(self) -> tuple[Layer, ...]:

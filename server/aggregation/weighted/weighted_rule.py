@@ -12,7 +12,7 @@ from server.aggregation.weighted.weighted_sum import WeightedSum
 
 
 class WeightedRule(CountingRule):
-    """Stream a weighted mean; the methods are those of ``AggregationRule``."""
+    """A weighted mean that streams; the methods are those of ``AggregationRule``."""
 
     def __init__(
         self,
@@ -43,10 +43,9 @@ class WeightedRule(CountingRule):
         self._sum.add(taken.values, weights, factor=taken.factor)
 
     def result(self) -> Tensor:
-        """Return the weighted mean, in the sum's own memory; ends the rule.
+        """Return the weighted mean, in the sum's own memory; end the rule.
 
-        Under a guarantee, where every place is empty and an empty one weighs something, the mean
-        is zero.
+        Under a guarantee it is zero if every place is empty and an empty place weighs something.
         """
         if not self._intake.slots and not self._may_be_empty:
             raise ValueError("a round must have at least one client update, got none")

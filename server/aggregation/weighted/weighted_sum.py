@@ -1,10 +1,9 @@
-"""Keep Σ w_k D_k and the weights behind it: what every weighted rule streams.
+"""The running sum Σ w_k D_k and the weights behind it.
 
-The sum is float32, one model in size; float64 where a guarantee counts what rounding moves. The
+The sum is float32, one model in size; float64 if a guarantee counts what rounding moves. The
 weights are eight bytes a client and layer; their total is rounded once, from exact arithmetic, so
-it does not depend on order or empty slots. A layer's sum and weights are held without
-their largest common factor e^exponent, so that a softmax over raw distances never overflows
-(online softmax).
+it does not depend on order or empty slots. A layer's sum and weights are held without their largest
+common factor e^exponent, so that a softmax over raw distances never overflows (online softmax).
 """
 
 import math
@@ -23,11 +22,7 @@ _NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
 
 
 class WeightedSum:
-    """Add updates under one weight a layer.
-
-    Attributes:
-        layers: Units of weighting; together they cover the vector once.
-    """
+    """A sum of updates with one weight a layer; the layers together cover the vector once."""
 
     def __init__(
         self, layers: Sequence[Layer], element_count: int, dtype: torch.dtype = torch.float32
@@ -39,13 +34,7 @@ class WeightedSum:
         self._exponents = [-math.inf] * len(self.layers)
 
     def add(self, values: Tensor, weights: Sequence[Weight], *, factor: float) -> None:
-        """Add one update.
-
-        Args:
-            values: Flat float32, shape ``(elements,)``.
-            weights: One a layer.
-            factor: What every element is multiplied by besides its weight.
-        """
+        """Add one update, flat float32, times ``factor`` and its layer's weight."""
         total = self.open_sum()
         for index, (layer, weight) in enumerate(zip(self.layers, weights, strict=True)):
             self._raise_exponent(index, weight.exponent)
@@ -55,7 +44,7 @@ class WeightedSum:
                 total[where].add_(values[where], alpha=scaled * factor)
 
     def totals(self, *, empty_count: int, empty_weight: float) -> list[float]:
-        """Return the sum of the weights of each layer, ``empty_count`` empty slots included."""
+        """Return the sum of the weights of each layer, empty slots included."""
         return [math.fsum((*kept, *repeat(empty_weight, empty_count))) for kept in self._weights]
 
     def shares(self, totals: Sequence[float]) -> tuple[tuple[float, ...], ...]:
@@ -76,11 +65,7 @@ class WeightedSum:
         return total
 
     def open_sum(self) -> Tensor:
-        """Return the running sum, flat, of the sum's own dtype, shape ``(elements,)``.
-
-        Raises:
-            ValueError: If it has been divided already.
-        """
+        """Return the running sum, flat; ValueError once it has been divided."""
         if self._sum is None:
             raise ValueError("the rule has given its result; make a new one for the next round")
         return self._sum

@@ -2,7 +2,7 @@ import hashlib
 import shutil
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,12 +43,10 @@ MakeRelease = Callable[[int, bytes], NewRelease]
 
 
 def release(
-    store: Store, folder: ReleaseFolder, new: NewRelease, *, keep_releases: int | None = None
+    store: Store, folder: ReleaseFolder, new: NewRelease, *, keep: Collection[int] | None = None
 ) -> bytes:
     """Release without a signer and return the digest of the parameters."""
-    record = release_round(
-        store, folder, new, None, opened_at=100.0, now=160.0, keep_releases=keep_releases
-    )
+    record = release_round(store, folder, new, None, opened_at=100.0, now=160.0, keep=keep)
     return bytes.fromhex(record.parameters_sha256)
 
 
@@ -232,7 +230,9 @@ def test_old_releases_go_but_the_best_one_stays(
 ) -> None:
     previous = initial
     for number in range(1, 6):
-        previous = release(store, releases, new_release(number, previous), keep_releases=2)
+        previous = release(
+            store, releases, new_release(number, previous), keep=range(number - 1, number + 1)
+        )
         if number == 2:
             releases.point("best", 2)
 

@@ -1,8 +1,4 @@
-"""Create the ledger of privacy events, note when a client last took part, and allow secrets.
-
-The columns of ``ledger`` are the fields of ``privacy.accounting.ledger_chain.LedgerEntry``, by
-name.
-"""
+"""Create the ledger of privacy events, note when a client last took part, and allow secrets."""
 
 import sqlalchemy as sa
 from alembic import op
