@@ -1,7 +1,7 @@
-"""Stop a run before the round that would pass its privacy budget.
+"""A run's end before the round that would pass its privacy budget.
 
-The question is asked before a round is opened: what is spent plus what the round will spend must
-fit. Only the first accountant is asked, so that a coordinator never loads the second.
+Before a round is opened, what is spent plus what the round will spend must fit. Only the first
+accountant is asked, so that a coordinator never loads the second.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ _FAST = 4.0
 
 
 class PrivacyBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say how much a run may spend on each enrolled person.
+    """The most that a run may spend on each enrolled person.
 
     Attributes:
         epsilon_budget: Largest ε of the whole run, evaluation included.
@@ -40,7 +40,7 @@ class BudgetExceededError(Exception):
 
     Attributes:
         rounds_left: How many of them fit.
-        epsilon: What they would have brought epsilon to.
+        epsilon: ε after all of them.
     """
 
     def __init__(self, message: str, *, rounds_left: int, epsilon: float) -> None:
@@ -58,10 +58,8 @@ def check_budget(
 ) -> float:
     """Return ε after ``rounds`` more of ``next_event``, if it fits into the budget.
 
-    Args:
-        events_so_far: The run's ledger, in order.
-        next_event: What each coming round will release.
-        rounds: How many rounds are asked for: 1 before a round, all of them before a run.
+    ``events_so_far`` is the run's ledger, in order; ``rounds`` is 1 before a round and all of them
+    before a run.
 
     Raises:
         BudgetExceededError: If they do not fit; says how many do, and what to change.
@@ -91,11 +89,6 @@ def rounds_left(
     most: int = MOST_ROUNDS,
 ) -> int:
     """Return how many more rounds of ``next_event`` fit into the budget, at most ``most``.
-
-    Args:
-        events_so_far: The run's ledger, in order.
-        next_event: What each coming round will release.
-        most: Where to stop looking, such as the rounds that are planned.
 
     Raises:
         ValueError: If the events do not add up.

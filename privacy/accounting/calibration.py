@@ -1,4 +1,4 @@
-"""Find the least noise that keeps a run within a privacy budget."""
+"""The least noise that keeps a run within a privacy budget."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -23,14 +23,8 @@ def noise_multiplier_for(
 ) -> float:
     """Return the least noise multiplier z that keeps ``rounds`` releases within ε at δ.
 
-    Args:
-        target_epsilon: ε of the whole run.
-        delta: δ of the whole run, in (0, 1).
-        rounds: Rounds of the whole run; T.
-        sampling_rate: q in (0, 1]. Below 1 the coordinator must draw by secret coin flips.
-
-    Returns:
-        z, at most 0.02 % too large, rounded up to a multiple of 0.0001; at least 0.01.
+    A ``sampling_rate`` q in (0, 1) stands for a draw by secret coin flips. z is at least 0.01, at
+    most 0.02 % too large, and rounded up to a multiple of 0.0001.
 
     Raises:
         ValueError: If a value is missing or out of its range, or no z below 10^7 is enough.
@@ -66,17 +60,9 @@ def tree_noise_multiplier_for(
     min_separation: int,
     max_participation: int,
 ) -> float:
-    """Return the least noise multiplier z of each node that keeps trees of noise within ε at δ.
+    """Return the least z of each node that keeps trees of noise within ε at δ, in steps of 0.0001.
 
-    Args:
-        target_epsilon: ε of the whole run.
-        delta: δ of the whole run, in (0, 1).
-        tree_leaves: Rounds of each tree in the order of time; several after restarts.
-        min_separation: Least distance in rounds of two participations of one person.
-        max_participation: Most participations of one person over all trees.
-
-    Returns:
-        z, rounded up to a multiple of 0.0001.
+    The trees and the limits on people are those of `tree_sensitivity_squared`.
 
     Raises:
         ValueError: If a value is missing or out of its range, or no z below 10^7 is enough.

@@ -1,6 +1,6 @@
-"""Read a privacy ledger offline, from a coordinator's SQLite store or from its JSON export.
+"""A privacy ledger read offline, from a coordinator's SQLite store or from its JSON export.
 
-Neither needs the coordinator, its settings or its keys: whoever has the file can check the chain
+Neither needs the coordinator, its settings or its keys: anybody with the file can check the chain
 and compute epsilon again. The store is opened for reading only.
 """
 
@@ -18,7 +18,7 @@ _SQLITE_MAGIC = b"SQLite format 3\0"
 
 
 class LedgerFile(NamedTuple):
-    """Hold an unchecked ledger: give both to `privacy.accounting.ledger_chain.verify_chain`.
+    """An unchecked ledger: give both to `privacy.accounting.ledger_chain.verify_chain`.
 
     Attributes:
         run: Identifier of the run that the file says it belongs to, 32 hex digits.
@@ -34,7 +34,7 @@ Spent = dict[str, float | str | None]
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Hold one entry of the export; digests in hex, the event as its canonical JSON."""
+    """One entry of the export; digests in hex, the event as its canonical JSON."""
 
     sequence: int
     round_number: int
@@ -46,8 +46,6 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class _Export(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Hold the export: format, run, every entry, and what its writer says was spent."""
-
     format: int
     run: str
     entries: list[_Entry]
@@ -58,13 +56,11 @@ _FORMAT = 1
 
 
 def export_ledger(run: str, entries: Sequence[LedgerEntry], *, spent: Spent | None = None) -> str:
-    """Return a ledger as JSON that `read_ledger` takes.
+    """Return a ledger, oldest entry first, as JSON that `read_ledger` takes.
 
-    Args:
-        run: Identifier of the run, 32 hex digits.
-        entries: Oldest first.
-        spent: What the entries cost, for who reads the JSON; `read_ledger` leaves it out, so that
-            whoever asks computes it again.
+    ``spent`` is what the entries cost, for people who read the JSON; `read_ledger` leaves it out,
+    so
+    that a reader computes it again.
     """
     rows = [
         _Entry(
@@ -83,10 +79,7 @@ def export_ledger(run: str, entries: Sequence[LedgerEntry], *, spent: Spent | No
 
 
 def read_ledger(path: Path) -> LedgerFile:
-    """Read a ledger without checking its chain.
-
-    Args:
-        path: The coordinator's SQLite store, or the output of ``sotto-server ledger --json``.
+    """Read a coordinator's SQLite store, or its JSON export, without checking the chain.
 
     Raises:
         LedgerError: If the file is neither, or holds no ledger.

@@ -1,4 +1,4 @@
-"""Ask Opacus for epsilon by privacy random variables (PRV), the upper end of its error.
+"""Epsilon by the privacy random variables (PRV) of Opacus, the upper end of its error.
 
 Opacus imports torch, costs two seconds and 340 MB, and is loaded only when this is called.
 
@@ -17,11 +17,7 @@ class NoFigureError(RuntimeError):
 
 
 def prv_epsilon(mechanisms: Sequence[tuple[float, float, int]], delta: float) -> float:
-    """Return ε of Gaussian mechanisms together.
-
-    Args:
-        mechanisms: Noise multiplier, sampling rate and number of times of each; at least one.
-        delta: δ in (0, 1).
+    """Return ε at δ in (0, 1) of at least one Gaussian mechanism (z, q, times) together.
 
     Raises:
         NoFigureError: If Opacus comes to no finite figure.

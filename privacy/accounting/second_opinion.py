@@ -1,4 +1,4 @@
-"""Compute epsilon a second time, by the privacy random variables (PRV) of Opacus.
+"""Epsilon a second time, by the privacy random variables (PRV) of Opacus.
 
 Another algorithm by other people, with its own discretisation and its own error bound: 0.01 of
 epsilon is added on top, so that it is an upper bound too.
@@ -22,11 +22,7 @@ class SecondOpinionError(RuntimeError):
 
 
 def epsilon_by_prv(total: Tally, delta: float) -> float:
-    """Return ε of all Gaussian releases in a tally at ``delta``, at most about 0.01 too large.
-
-    Args:
-        total: What was released; its trees are not looked at.
-        delta: δ in (0, 1).
+    """Return ε of all Gaussian releases in a tally at δ, at most about 0.01 too large; no trees.
 
     Raises:
         SecondOpinionError: If Opacus comes to no finite figure.

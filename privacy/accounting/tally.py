@@ -1,4 +1,4 @@
-"""Add up privacy events into the few numbers that accountants need.
+"""Privacy events added up into the few numbers that accountants need.
 
 Gaussian releases without sampling are one Gaussian release whose z^-2 is the sum of theirs,
 exactly; sampled ones are counted by their (z, q); leaves of trees are counted by tree.
@@ -24,7 +24,7 @@ from privacy.accounting.tree import tree_rho
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold what a sequence of events comes to.
+    """The sum of a sequence of events.
 
     Attributes:
         unprotected: Whether anything was released without a guarantee.

@@ -1,4 +1,4 @@
-"""Read the scores of canaries that were sent through a real federation.
+"""Scores of canaries that were sent through a real federation.
 
 The file is CSV: a header ``canary,score,included`` and one line a canary and round, ``included``
 being 1 where the coin let it take part and 0 where not. Every canary has as many lines.
@@ -16,7 +16,7 @@ HEADER = ["canary", "score", "included"]
 
 
 class ScoresFile(NamedTuple):
-    """Hold the scores of a file.
+    """The scores of a file.
 
     Attributes:
         names: Canaries, in the order of their first line.

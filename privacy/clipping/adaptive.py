@@ -1,4 +1,4 @@
-"""Let the clipping norm follow a quantile of the clients' update norms, privately.
+"""A clipping norm that follows a quantile of the clients' update norms, privately.
 
 Each client sends, sealed with its update, whether the update fitted within the round's norm C. The
 server adds up b_k - γ over those that came, adds noise of standard deviation σ_b, and moves on:
@@ -12,7 +12,7 @@ the sum by at most max(γ, 1 - γ), half a client for the median.
 Privacy. The noised sum and the noised aggregate are one Gaussian mechanism: with multiplier z_Δ on
 the aggregate and σ_b / max(γ, 1 - γ) on the count, it is as one with multiplier z where
 z^-2 = z_Δ^-2 + (max(γ, 1 - γ) / σ_b)^2; for the median, z_Δ = (z^-2 - (2σ_b)^-2)^-1/2 ([Andrew],
-Theorem 1). What follows from the noised sum, all later C included, costs nothing more.
+Theorem 1). Everything that follows from the noised sum, all later C included, costs nothing more.
 
 Sensitivity. The aggregate of a round has the sensitivity of that round's C. Under attention
 λ = κ/C moves with it and κ stays, so the sensitivity is C times a constant of the run.
@@ -51,10 +51,6 @@ def aggregate_noise_multiplier(
 ) -> float:
     """Return z_Δ: the aggregate's noise multiplier that leaves z for aggregate and count together.
 
-    Args:
-        noise_multiplier: z, what the accountant sees, > 0.
-        settings: γ and σ_b.
-
     Raises:
         ValueError: If σ_b is so small that the count alone would spend more than z allows.
     """
@@ -87,13 +83,7 @@ def fit_excess(fitting_count: int, contribution_count: int, target_quantile: flo
 def next_clipping_norm(
     clipping_norm: float, settings: AdaptiveClipping, *, noised_excess: float, slot_count: int
 ) -> float:
-    """Return the norm of the next round.
-
-    Args:
-        clipping_norm: C of this round, in parameter units.
-        settings: η, and where to stop.
-        noised_excess: Σ (b_k - γ) with its noise.
-        slot_count: Places of the round, M.
+    """Return the norm C of the next round, in parameter units, from Σ (b_k - γ) with its noise.
 
     Raises:
         ValueError: If an argument is out of range.

@@ -78,13 +78,8 @@ def mean_sensitivity(
     """Return the L2 sensitivity of the step under the equal mean over all slots, exactly.
 
     It is C/M for zero-out and 2C/M for replace-one and add-remove, C the norm that all layers can
-    have together. Weights by example counts have no such bound.
-
-    Args:
-        slot_count: Places of a round, M; an empty one counts as a client that sent zeros.
-        clipping_norms: One flat clip over all layers, or one clip a layer, in parameter units.
-        adjacency: The neighbouring relation; see the module.
-        server_step_size: What the aggregate is multiplied by.
+    have together. Weights by example counts have no such bound. Arguments as
+    `attentive_sensitivity`.
 
     Raises:
         ValueError: If an argument is out of range.

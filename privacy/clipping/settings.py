@@ -19,7 +19,7 @@ import msgspec
 
 
 class AdaptiveClipping(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Let the clipping norm follow a quantile of the clients' update norms ([Andrew]).
+    """How the clipping norm follows a quantile of the clients' update norms ([Andrew]).
 
     ``clipping_norm`` is then where the first round starts.
 
@@ -48,7 +48,7 @@ class AdaptiveClipping(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class ClippingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say how updates are clipped.
+    """How updates are clipped.
 
     Attributes:
         clipping_norm: C, largest L2 norm of a client update over all layers together, in
@@ -102,7 +102,7 @@ class ClippingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class AdaptiveClippingSettings(ClippingSettings, frozen=True, kw_only=True):
-    """Say how updates are clipped where the norm may also follow the clients'.
+    """How updates are clipped where the norm may also follow the clients'.
 
     Attributes:
         adaptive_clipping: How it follows; absent keeps ``clipping_norm`` for the whole run.
@@ -122,11 +122,7 @@ class AdaptiveClippingSettings(ClippingSettings, frozen=True, kw_only=True):
 
 
 def check_start(clipping_norm: float | None, adaptive: AdaptiveClipping) -> None:
-    """Refuse a first clipping norm that cannot follow the clients'.
-
-    Raises:
-        ValueError: If there is none, or it is above what it may rise to.
-    """
+    """Refuse, as ValueError, a first norm that is missing or above what it may rise to."""
     if clipping_norm is None:
         raise ValueError("adaptive_clipping needs a clipping_norm to start from, got none")
     if adaptive.largest is not None and clipping_norm > adaptive.largest:

@@ -1,4 +1,4 @@
-"""Account for DP-SGD on one device: epsilon of one example over all rounds so far.
+"""The account of DP-SGD on one device: epsilon of one example over all rounds so far.
 
 The accountant is Opacus' PRV (`privacy.accounting.prv`), loaded only when a plan asks for it.
 """
@@ -16,7 +16,7 @@ class ExampleAccountantError(RuntimeError):
 
 
 def require_accountant() -> None:
-    """Check that epsilon can be told, without loading anything.
+    """Refuse to go on where epsilon cannot be told, without loading anything.
 
     Raises:
         ExampleAccountantError: If it cannot; names the extra to install.
@@ -28,10 +28,7 @@ def require_accountant() -> None:
 
 
 def example_epsilon(events: Sequence[ExampleEvent], delta: float) -> float:
-    """Return epsilon of one example, added or removed, over all events together.
-
-    Args:
-        events: What was done; 0 is the answer to nothing.
+    """Return ε of one example, added or removed, over all events together; 0 if there are none.
 
     Raises:
         ExampleAccountantError: If Opacus is not installed, or comes to no finite figure.
