@@ -1,4 +1,4 @@
-"""Run ``sotto-privacy``: work out budgets and make keys, without coordinator or device."""
+"""``sotto-privacy``: work out budgets and make keys, without coordinator or device."""
 
 import json
 import sys

@@ -11,7 +11,7 @@ CODE_KEY = "sotto-code"
 
 
 class RefusalCode(StrEnum):
-    """Hold the stable codes, as they travel in the trailing metadata."""
+    """The stable codes, as they travel in the trailing metadata."""
 
     # Rounds and leases.
     LATE = "late"

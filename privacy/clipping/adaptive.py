@@ -35,11 +35,7 @@ LARGEST_ADAPTED_NORM = 1e12
 
 
 def fit_sensitivity(target_quantile: float, adjacency: Adjacency = "zero-out") -> float:
-    """Return how far one client moves Σ (b_k - γ), in clients.
-
-    Args:
-        adjacency: As in ``privacy.clipping.sensitivity``; to replace one update moves the sum by 1.
-    """
+    """Return how far one client moves Σ (b_k - γ), in clients; 1 where updates are replaced."""
     return 1.0 if adjacency == "replace-one" else max(target_quantile, 1 - target_quantile)
 
 

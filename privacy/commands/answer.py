@@ -1,4 +1,4 @@
-"""Hold what a command answers, for people and for scripts."""
+"""A command's answer, for people and for scripts."""
 
 from typing import NamedTuple
 
@@ -6,10 +6,10 @@ Figure = str | float | int | bool | None
 
 
 class Answer(NamedTuple):
-    """Hold one answer in two forms.
+    """One answer in two forms.
 
     Attributes:
-        figures: For ``--json``; None where a figure does not apply or nothing bounds it.
+        figures: For ``--json``; None if the figure does not apply or has no bound.
         lines: For people.
     """
 

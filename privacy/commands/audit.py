@@ -1,4 +1,4 @@
-"""Answer ``sotto-privacy audit``: judge the scores of canaries in a file."""
+"""The answer to ``sotto-privacy audit``: a judgement of the scores of canaries in a file."""
 
 import math
 from pathlib import Path
@@ -9,14 +9,9 @@ from privacy.commands.answer import Answer
 
 
 def audit_scores(path: Path, *, claimed: float | None) -> tuple[Answer, list[str]]:
-    """Judge a file of scores.
+    """Judge a file of scores; return the answer, and what contradicts the claim, a sentence each.
 
-    Args:
-        path: See ``privacy.auditing.scores_file``.
-        claimed: z that the ledger names; None where nothing is claimed.
-
-    Returns:
-        The answer, and what contradicts the claim, a sentence each.
+    ``claimed`` is the z that the ledger names; None where nothing is claimed.
 
     Raises:
         AuditError: If the file cannot be read as scores, or there are too few.

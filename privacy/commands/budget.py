@@ -1,4 +1,8 @@
-"""Answer ``sotto-privacy epsilon``, ``noise`` and ``sensitivity``, before a run and after it."""
+"""Answers to ``sotto-privacy epsilon``, ``noise`` and ``sensitivity``, before a run and after it.
+
+All raise ValueError if a value is missing or out of its range, and those that compute ε with two
+accountants AccountantsDisagreeError if they differ.
+"""
 
 import math
 from pathlib import Path
@@ -31,10 +35,6 @@ def epsilon_of_sampled(asked: Epsilon) -> Answer:
 
     With the population given, the places of a round are those that the draw needs, and their tail
     is part of δ; without it there is a place for everybody. At rate 1 nothing amplifies.
-
-    Raises:
-        AccountantsDisagreeError: If two accountants differ.
-        ValueError: If a value is missing or out of its range.
     """
     rounds = check_count(asked.rounds, "rounds")
     delta = check_delta(asked.delta, population_size=asked.population)
@@ -63,11 +63,7 @@ def epsilon_of_sampled(asked: Epsilon) -> Answer:
 
 
 def epsilon_of_trees(asked: Epsilon) -> Answer:
-    """Answer what rounds of tree noise cost, whoever takes part when.
-
-    Raises:
-        ValueError: If a value is missing or out of its range.
-    """
+    """Answer what rounds of tree noise cost, whoever takes part when."""
     total = Tally()
     leaf_counts = _tree_leaves(asked)
     for number, leaves in enumerate(leaf_counts):
@@ -86,7 +82,6 @@ def epsilon_of_plan(path: Path, *, second_opinion: str) -> Answer:
     """Answer what the whole run of a federation's file would cost.
 
     Raises:
-        AccountantsDisagreeError: If two accountants differ.
         FederationTablesError: If the file cannot be read.
         ValueError: If its mode promises nothing that could be computed.
     """
@@ -112,9 +107,7 @@ def epsilon_of_ledger(path: Path, asked: Epsilon) -> Answer:
     """Answer what a ledger says was spent, after checking its chain; a plan names δ without one.
 
     Raises:
-        AccountantsDisagreeError: If two accountants differ.
         LedgerError: If it was changed, or is not the ledger asked about.
-        ValueError: If delta is out of its range.
     """
     delta = asked.delta
     if asked.plan is not None and delta is None:
@@ -138,11 +131,7 @@ def epsilon_of_ledger(path: Path, asked: Epsilon) -> Answer:
 
 
 def noise_for(asked: Noise) -> Answer:
-    """Answer the least noise multiplier that keeps a run within ε at δ.
-
-    Raises:
-        ValueError: If a value is missing or out of its range.
-    """
+    """Answer the least noise multiplier that keeps a run within ε at δ."""
     epsilon = check_epsilon(asked.target_epsilon, "target_epsilon")
     delta, rounds = check_delta(asked.delta), check_count(asked.rounds, "rounds")
     q = check_sampling_rate(asked.sampling_rate)
@@ -164,11 +153,7 @@ def noise_for(asked: Noise) -> Answer:
 
 
 def tree_noise_for(asked: Noise) -> Answer:
-    """Answer the least noise multiplier of each node that keeps trees of noise within ε at δ.
-
-    Raises:
-        ValueError: If a value is missing or out of its range.
-    """
+    """Answer the least noise multiplier of each node that keeps trees of noise within ε at δ."""
     leaf_counts = _tree_leaves(asked)
     epsilon = check_epsilon(asked.target_epsilon, "target_epsilon")
     delta, rounds = check_delta(asked.delta), sum(leaf_counts)
@@ -198,11 +183,7 @@ def tree_noise_for(asked: Noise) -> Answer:
 
 
 def sensitivity_of(asked: Sensitivity) -> Answer:
-    """Answer how far one person moves the step, and what attention adds to the noise for it.
-
-    Raises:
-        ValueError: If a value is out of its range, or no bound is proved for it.
-    """
+    """Answer how far one person moves the step, and what attention adds to the noise for it."""
     slot_count, clipping_norm, adjacency = asked.cohort, asked.clipping_norm, asked.adjacency
     attention_strength, server_step_size = asked.attention_strength, asked.server_step_size
     sensitivity = attentive_sensitivity(

@@ -1,4 +1,4 @@
-"""Say in plain words what a federation's file promises: unit, neighbours, draw, noise, epsilon.
+"""The promise of a federation's file in plain words: unit, neighbours, draw, noise, epsilon.
 
 The modes of [FedAtt] promise nothing; for them the magnitude β is turned into the noise multiplier
 that it comes to, so that a reader sees how far it is from one that would.

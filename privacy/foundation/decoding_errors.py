@@ -1,4 +1,4 @@
-"""Say what a setting may be, where msgspec says only what it may not.
+"""What a setting may be, where msgspec says only what it may not.
 
 Decoding refuses a name that is not there, or a value that is none of a list, and names neither the
 list nor what was meant. Both stand in the types, so they are looked up there, on the way to the
@@ -20,12 +20,7 @@ _UNKNOWN_FIELD = re.compile(r"unknown field `(?P<name>[^`]*)`")
 
 
 def explained(error: msgspec.ValidationError, tables: object, wanted: type) -> str:
-    """Return the error's text, and with it the names or values that are allowed there.
-
-    Args:
-        tables: What was decoded: tables, lists and plain values.
-        wanted: The type that it was decoded to.
-    """
+    """Return the error's text, and with it the names or values that are allowed there."""
     text = str(error)
     found = _PLACE.search(text)
     # Places in a list are no step: all its items are of one type.
@@ -50,7 +45,7 @@ def _meant(name: str, known: list[str]) -> str:
 
 
 class _Fields:
-    """Hold the fields of one struct, and the tag that tells it from its alternatives."""
+    """The fields of one struct, and the tag that tells it from its alternatives."""
 
     def __init__(self, struct: inspect.StructType) -> None:
         self._fields = {field.encode_name: field for field in struct.fields}

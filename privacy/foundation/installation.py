@@ -1,4 +1,4 @@
-"""Refuse to run when the packages of sotto come from more than one place.
+"""A check that the packages of sotto come from one place.
 
 The import names are everyday words (``models``, ``privacy``). If another distribution or a folder
 on the path answered to one of them, half of the program would be someone else's code: each

@@ -24,7 +24,7 @@ class InviteError(ValueError):
 
 
 class Invite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Hold what a device needs before it has an identity.
+    """Everything that a device needs before it has an identity.
 
     Attributes:
         format_version: Version of this struct.

@@ -1,11 +1,11 @@
-"""Make private keys and keep them in files that only their owner can read.
+"""Private keys, in files that only their owner can read.
 
 Wrapping and signing keys are RSA (3072 bits, or 4096). The TLS key is ECDSA on P-256: it never
 meets the envelope, TLS 1.3 needs no RSA, and a handshake signs some twenty times faster with it
 than with RSA-3072 at the same strength (128 bits, NIST SP 800-57 part 1, table 2).
 
 Files are PKCS#8 PEM, mode 0600, in folders of mode 0700, encrypted if a passphrase is given. A
-file or folder that others can read is refused, not repaired: whoever could read it may have.
+file or folder that others can read is refused, not repaired: they may have read it.
 """
 
 import hashlib
@@ -38,11 +38,7 @@ class KeyFileError(Exception):
 
 
 def make_rsa_key(bits: int = 3072) -> rsa.RSAPrivateKey:
-    """Make a key for wrapping or for signing; takes 0.1 to 1 second.
-
-    Raises:
-        ValueError: If ``bits`` is neither 3072 nor 4096.
-    """
+    """Make a key of 3072 or 4096 bits for wrapping or for signing; takes 0.1 to 1 second."""
     if bits not in RSA_BITS:
         raise ValueError(f"bits must be 3072 or 4096, got {bits}")
     return rsa.generate_private_key(public_exponent=65537, key_size=bits)

@@ -31,7 +31,7 @@ NEIGHBOURS = {
 
 
 class _Calibrated(ClippingSettings, frozen=True, kw_only=True, tag_field="mode"):
-    """Hold what every mode with a guarantee has.
+    """Settings that every mode with a guarantee has.
 
     Attributes:
         clipping_norm: C, largest L2 norm of a client update over all layers together, in
@@ -68,7 +68,7 @@ class _Calibrated(ClippingSettings, frozen=True, kw_only=True, tag_field="mode")
 
 
 class LocalNoise(_Calibrated, frozen=True, kw_only=True, tag="local"):
-    """Let each device noise its own update, so that nobody else has to be trusted.
+    """Noise of each device on its own update, so that nobody else has to be trusted.
 
     Neighbours are any two data sets of one person. Two clipped updates lie up to 2C apart, so
     each element gets N(0, (z 2C)²): a model of millions of parameters is destroyed by it.
@@ -76,7 +76,7 @@ class LocalNoise(_Calibrated, frozen=True, kw_only=True, tag="local"):
 
     @property
     def guarantee(self) -> str:
-        """Say what the mode promises, in one line for configuration, logs and reports."""
+        """Return what the mode promises, in one line for configuration, logs and reports."""
         std = self.noise_multiplier * 2 * self.clipping_norm
         return (
             f"local: {self._budget}, also from the coordinator; neighbours are any two data sets "
@@ -86,7 +86,7 @@ class LocalNoise(_Calibrated, frozen=True, kw_only=True, tag="local"):
 
 
 class CentralNoise(_Calibrated, frozen=True, kw_only=True, tag="central"):
-    """Let the coordinator noise the aggregate of clipped updates over a fixed number of slots.
+    """The coordinator's noise on the aggregate of clipped updates over a fixed number of slots.
 
     Attributes:
         adjacency: Neighbouring relation: ``zero-out`` replaces all of one person's updates by
@@ -122,7 +122,7 @@ class CentralNoise(_Calibrated, frozen=True, kw_only=True, tag="central"):
 
     @property
     def guarantee(self) -> str:
-        """Say what the mode promises, in one line for configuration, logs and reports."""
+        """Return what the mode promises, in one line for configuration, logs and reports."""
         counted = "" if self.adaptive_clipping is None else ", the count behind the clip included"
         return (
             f"central: {self._budget}, from readers of the released models; "
@@ -133,11 +133,11 @@ class CentralNoise(_Calibrated, frozen=True, kw_only=True, tag="central"):
 
 
 class TreeNoise(_Calibrated, frozen=True, kw_only=True, tag="ftrl"):
-    """Let the coordinator noise prefix sums along a binary tree; no sampling is assumed.
+    """The coordinator's noise on prefix sums along a binary tree; no sampling is assumed.
 
     Attributes:
         adjacency: As in ``CentralNoise``.
-        min_separation: Who took part in round r can next take part in round r + this; 1 is every
+        min_separation: Least distance in rounds of two participations of one person; 1 is every
             round.
         max_participation: Most rounds in which one person takes part, enrolling again included.
         restart_rounds: Rounds after which a new tree begins; absent is one tree for the run. A
@@ -158,7 +158,7 @@ class TreeNoise(_Calibrated, frozen=True, kw_only=True, tag="ftrl"):
 
     @property
     def guarantee(self) -> str:
-        """Say what the mode promises, in one line for configuration, logs and reports."""
+        """Return what the mode promises, in one line for configuration, logs and reports."""
         return (
             f"ftrl: {self._budget}, from readers of the released models; "
             f"{NEIGHBOURS[self.adjacency]}; tree noise of {self.noise_multiplier:g} times the "

@@ -16,7 +16,7 @@ LARGEST_LOSS_CAP = 700.0
 
 
 class EvaluationNoise(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say how far one device's counts go, and how much noise hides them.
+    """How far one device's counts go, and how much noise hides them.
 
     Attributes:
         noise_multiplier: z, noise standard deviation over the L2 sensitivity of all counts
@@ -42,28 +42,26 @@ class EvaluationNoise(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     def loss_error(self, adjacency: Adjacency, device_count: int) -> float:
         """Return about how far noise moves the mean log-loss, one standard deviation, in nats.
 
-        Args:
-            device_count: Devices that answer, each with ``token_cap`` targets or more.
+        Each device that answers is taken to have ``token_cap`` targets or more.
         """
         std = self.noise_multiplier * counts_sensitivity(adjacency)
         return self.loss_cap / 2 * std / device_count
 
 
 def counts_sensitivity(adjacency: Adjacency) -> float:
-    """Return how far one device moves the sum of limited counts; see
-    ``privacy.noise.limited_counts``."""
+    """Return how far one device moves the sum of ``privacy.noise.limited_counts``."""
     return math.sqrt(6.0) if adjacency == "replace-one" else 2.0
 
 
 def evaluation_release(
     noise: EvaluationNoise, adjacency: Adjacency, *, cohort_size: int, coins_among: int | None
 ) -> EvaluationRelease:
-    """Return what an evaluation tells the accountant.
+    """Return what an evaluation of ``cohort_size`` devices, with coins on average, tells the
+    accountant.
 
-    Args:
-        cohort_size: Devices that are asked; with coins on average.
-        coins_among: Most people that will be enrolled, where a secret coin for each says who is
-            asked; None where devices are asked otherwise, and nothing amplifies.
+    ``coins_among`` is the most people that will be enrolled, where a secret coin for each says who
+    is
+    asked; None where devices are asked otherwise, and nothing amplifies.
 
     Raises:
         ValueError: If coins are not accounted for with the adjacency.

@@ -17,7 +17,7 @@ from privacy.noise.secure_gaussian import NoiseKeys
 
 
 class Arrival(StrEnum):
-    """In which state a client update reaches the coordinator."""
+    """The state in which a client update reaches the coordinator."""
 
     CLIPPED = "clipped"
     """Clipped where the settings say so: the coordinator can clip again."""
@@ -31,7 +31,7 @@ class Arrival(StrEnum):
 
 @dataclass(frozen=True)
 class CalibratedRound:
-    """Hold what noise that is calibrated at the coordinator depends on.
+    """The facts on which noise calibrated at the coordinator depends.
 
     Attributes:
         round_number: Round, from 1.
@@ -56,14 +56,14 @@ class CalibratedRound:
 
 
 class NoiseMode(Protocol):
-    """Add what one mode of ``privacy.noise.settings`` says at each of the three places."""
+    """One mode of ``privacy.noise.settings``, at each of the three places where it may add noise.
+
+    Updates, aggregates and parameters are flat float32, shape ``(elements,)``.
+    """
 
     @property
     def adjacency(self) -> Adjacency | None:
-        """Return for which neighbours the coordinator must know the aggregate's sensitivity.
-
-        None where it adds no calibrated noise.
-        """
+        """Return the neighbours that the sensitivity is needed for; None without such noise."""
         ...
 
     @property
@@ -74,15 +74,11 @@ class NoiseMode(Protocol):
     def at_client(
         self, update: Tensor, generator: torch.Generator, *, tensors: Sequence[slice]
     ) -> Tensor:
-        """Return what the client sends for its clipped update.
+        """Return what the client sends for its clipped update, which is not changed.
 
-        Args:
-            update: Clipped client update, flat float32, shape ``(elements,)``; not changed.
-            tensors: Where each tensor lies in the update, in schema order.
-
-        Returns:
-            Flat float32, shape ``(elements,)``, or ``(elements + len(tensors),)`` where clean
-            norms follow: the layout of ``models.plan.plan.upload_schema``.
+        ``tensors`` is where each tensor lies in it, in schema order. The shape is ``(elements,)``,
+        or
+        ``(elements + len(tensors),)`` where clean norms follow: ``models.plan.plan.upload_schema``.
         """
         ...
 
@@ -92,26 +88,19 @@ class NoiseMode(Protocol):
         generator: torch.Generator,
         calibrated: CalibratedRound | None = None,
     ) -> Tensor:
-        """Return the aggregate with the noise that is scaled by the server step size.
+        """Return the aggregate, which may change, with the noise that the server step size scales.
 
-        Args:
-            aggregate: Aggregated update, flat float32, shape ``(elements,)``; may be changed.
-            calibrated: What calibrated noise depends on; needed where ``adjacency`` is not None.
+        ``calibrated`` is needed where ``adjacency`` is not None.
         """
         ...
 
     def after_step(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
-        """Return the new parameters with the noise that the step size does not scale.
-
-        Args:
-            parameters: Parameters after the server's step, flat float32, shape
-                ``(elements,)``; may be changed.
-        """
+        """Return the new parameters with the noise that the step size does not scale."""
         ...
 
 
 class Unchanged:
-    """Pass everything on as it is; a mode overrides the place at which it adds something."""
+    """A mode that passes everything on as it is; others override the place where they add noise."""
 
     def at_client(
         self, update: Tensor, generator: torch.Generator, *, tensors: Sequence[slice]

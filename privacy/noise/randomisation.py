@@ -23,12 +23,9 @@ _BLOCK = 1 << 18  # Elements drawn at a time: 1 MiB beside the model, in cache u
 
 
 def add_normal(values: Tensor, noise_std: float, generator: torch.Generator) -> Tensor:
-    """Add N(0, noise_std²) to every element, in place.
+    """Add N(0, noise_std²), in parameter units, to contiguous float32, in place; 0 draws nothing.
 
-    Args:
-        values: Contiguous float32, shape ``(elements,)``; changed.
-        noise_std: Standard deviation in parameter units; 0 draws nothing.
-        generator: Source of the draw, on the CPU.
+    The generator is on the CPU.
     """
     if noise_std == 0:
         return values
@@ -41,7 +38,7 @@ def add_normal(values: Tensor, noise_std: float, generator: torch.Generator) -> 
 
 @dataclass(frozen=True)
 class WithoutNoise(Unchanged):
-    """Leave everything as it is."""
+    """The mode that leaves everything as it is."""
 
     settings: NoNoise
 
@@ -51,7 +48,7 @@ class WithoutNoise(Unchanged):
 
 @dataclass(frozen=True)
 class PaperRandomisation(Unchanged):
-    """Let each client add β·N(0, σ²) to its update ([FedAtt] Eq. 6)."""
+    """β·N(0, σ²) of each client on its update ([FedAtt] Eq. 6)."""
 
     settings: PaperNoise
 
@@ -76,7 +73,7 @@ class PaperRandomisation(Unchanged):
 
 @dataclass(frozen=True)
 class PaperServerRandomisation(Unchanged):
-    """Add one draw of β·N(0, 1) to the new parameters, whatever the step size ([fed-att])."""
+    """One draw of β·N(0, 1) on the new parameters, whatever the step size ([fed-att])."""
 
     settings: PaperServerNoise
 

@@ -1,4 +1,4 @@
-"""Hash a payload as a tree of SHA-256 over its chunks, on two threads.
+"""The digest of a payload: a tree of SHA-256 over its chunks, hashed on two threads.
 
 The digest is ``SHA-256(tag | payload_bytes | SHA-256(chunk 0) | SHA-256(chunk 1) | ...)`` with
 chunks of 1 MiB. Two different payloads of one digest would be a collision of SHA-256: the tree has
@@ -33,7 +33,7 @@ def chunk_count_of(payload_bytes: int) -> int:
 
 
 class TreeDigest:
-    """Hash chunks as they come; a chunk must not change before `finish` or `abandon`.
+    """A digest of chunks as they come; a chunk must not change before `finish` or `abandon`.
 
     A second thread hashes while the caller makes the next chunk. When it falls behind, the caller
     hashes too, so that chunks that come fast keep two threads busy and slow ones cost one.

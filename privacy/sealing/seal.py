@@ -1,4 +1,4 @@
-"""Seal a payload: sign what it is, encrypt it once, wrap its key for each recipient."""
+"""Sealing: sign what a payload is, encrypt it once, wrap its key for each recipient."""
 
 import hashlib
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ from privacy.sealing.header import (
 
 @dataclass(kw_only=True)
 class SealedBody:
-    """Hold a signed header and a payload that is encrypted as it is read.
+    """A signed header and a payload that is encrypted as it is read.
 
     Attributes:
         header: The body header, as signed.
@@ -80,10 +80,7 @@ class SealedBody:
         """Yield what `chunks` does, for a reader that is done with a chunk when it asks for more.
 
         Every chunk is encrypted into the same memory: memory that nobody has used yet costs more
-        than encrypting does.
-
-        Raises:
-            ValueError: As `chunks`.
+        than encrypting does. Raises as `chunks`.
         """
         if self._payload is None:
             raise ValueError("a sealed body can be read once; keep its chunks to send them again")
@@ -103,12 +100,7 @@ class SealedBody:
 
 @dataclass(frozen=True, kw_only=True)
 class SealedMessage:
-    """Hold a message for one recipient.
-
-    Attributes:
-        slip: The recipient's slip.
-        body: The rest.
-    """
+    """A message for one recipient: its slip and the body."""
 
     slip: bytes
     body: SealedBody
@@ -145,10 +137,8 @@ def seal_body(
 ) -> SealedBody:
     """Sign a payload's header and make it ready for any number of recipients.
 
-    Args:
-        payload: Plaintext; read again while `SealedBody.chunks` is read, and never changed.
-        context: What it belongs to; with a deadline.
-        suite: Algorithms; the sender's signing key must be large enough for it.
+    The plaintext is read again while `SealedBody.chunks` is read, and must not change. The context
+    has a deadline.
 
     Raises:
         ValueError: If the payload is too large, the deadline is missing, or the signing key is
@@ -200,11 +190,7 @@ def seal(
     recipient: CertifiedKey,
     suite: Suite = Suite.RSA_3072,
 ) -> SealedMessage:
-    """Seal a payload for one recipient; see `seal_body`.
-
-    Raises:
-        ValueError: As `seal_body` and `SealedBody.for_recipient`.
-    """
+    """Seal a payload for one recipient; raises as `seal_body` and `SealedBody.for_recipient`."""
     _wrapping_key(recipient, suite)
     body = seal_body(payload, context, sender=sender, suite=suite)
     return SealedMessage(slip=body.for_recipient(recipient), body=body)
@@ -217,11 +203,7 @@ def oaep(header: bytes, slip_fields: bytes) -> padding.OAEP:
 
 
 def check_key_bits(certified: CertifiedKey, suite: Suite) -> None:
-    """Check that an RSA key is large enough for a suite.
-
-    Raises:
-        ValueError: If it is not, or is no RSA key.
-    """
+    """Raise ValueError unless a key is RSA and large enough for a suite."""
     key = certified.public_key
     if not isinstance(key, rsa.RSAPublicKey) or key.key_size < suite.least_key_bits:
         raise ValueError(
