@@ -8,6 +8,7 @@ import math
 from pathlib import Path
 
 from privacy.accounting.accountant import PrivacyReport, report_of_tally
+from privacy.accounting.budget import PrivacyBudget
 from privacy.accounting.calibration import noise_multiplier_for, tree_noise_multiplier_for
 from privacy.accounting.checked_values import (
     check_count,
@@ -86,21 +87,20 @@ def epsilon_of_plan(path: Path, *, second_opinion: str) -> Answer:
         ValueError: If its mode promises nothing that could be computed.
     """
     tables = read_tables(path)
-    delta = _promised_delta(path, tables)
-    found = report_of_tally(tally_of_run(tables), delta, second_opinion=second_opinion)
+    budget = _promised(path, tables)
+    total, most = tally_of_run(tables), budget.epsilon_budget
+    found = report_of_tally(total, budget.delta, second_opinion=second_opinion)
     answer = _answer(found, tables.rounds.cap, evaluations=tables.evaluation_count())
-    budget = tables.epsilon_budget
-    answer.figures["epsilon_budget"] = budget
-    if budget is not None:
-        fits = "within" if found.epsilon <= budget else "above"
-        answer.lines.append(f"{fits} epsilon_budget {budget:g} of the plan")
+    answer.figures["epsilon_budget"] = most
+    fits = "within" if found.epsilon <= most else "above"
+    answer.lines.append(f"{fits} epsilon_budget {most:g} of the plan")
     return answer
 
 
-def _promised_delta(path: Path, tables: FederationTables) -> float:
-    if tables.delta is None:
+def _promised(path: Path, tables: FederationTables) -> PrivacyBudget:
+    if tables.budget is None:
         raise ValueError(f"{path}: {tables.privacy.guarantee}; there is no epsilon to compute")
-    return tables.delta
+    return tables.budget
 
 
 def epsilon_of_ledger(path: Path, asked: Epsilon) -> Answer:
@@ -111,7 +111,7 @@ def epsilon_of_ledger(path: Path, asked: Epsilon) -> Answer:
     """
     delta = asked.delta
     if asked.plan is not None and delta is None:
-        delta = _promised_delta(asked.plan, read_tables(asked.plan))
+        delta = _promised(asked.plan, read_tables(asked.plan)).delta
     file = read_ledger(path)
     if asked.run is not None and asked.run.lower() != file.run.lower():
         raise LedgerOfAnotherRunError(

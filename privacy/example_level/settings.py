@@ -19,6 +19,9 @@ import msgspec
 
 from privacy.accounting.checked_values import check_delta, check_sampling_rate
 
+LOCAL_EPOCHS = 1
+"""Passes over a device's own data in one round where a federation names none; E."""
+
 
 class ExampleEvent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Equal steps of DP-SGD on one device, as an accountant needs them.

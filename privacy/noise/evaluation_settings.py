@@ -5,6 +5,7 @@ arithmetic and its proof stand in ``privacy.noise.limited_counts``.
 """
 
 import math
+from typing import Literal
 
 import msgspec
 
@@ -46,6 +47,38 @@ class EvaluationNoise(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         """
         std = self.noise_multiplier * counts_sensitivity(adjacency)
         return self.loss_cap / 2 * std / device_count
+
+
+class MeasuredModels(msgspec.Struct, frozen=True, kw_only=True):
+    """The measurements of released models that a guarantee has to know of.
+
+    Attributes:
+        kind: ``none``; ``public``: a text file of the coordinator; ``devices``: counts that
+            devices outside the round's cohort report.
+        every_rounds: Rounds from one evaluation to the next.
+        cohort_size: Devices asked in one evaluation; for ``devices``. Where secret coins draw the
+            rounds' cohorts they draw these too, this many on average.
+        noise: How one device's counts are limited and the sum is noised; for ``devices`` under a
+            guarantee, and needed there.
+    """
+
+    kind: Literal["none", "public", "devices"] = "none"
+    every_rounds: int = 1
+    cohort_size: int | None = None
+    noise: EvaluationNoise | None = None
+
+    def __post_init__(self) -> None:
+        if self.every_rounds < 1:
+            raise ValueError(f"every_rounds must be >= 1, got {self.every_rounds}")
+        if (self.kind == "devices") != (self.cohort_size is not None):
+            raise ValueError(
+                'cohort_size belongs to kind = "devices"; '
+                f'got kind = "{self.kind}" and cohort_size {self.cohort_size}'
+            )
+        if self.cohort_size is not None and self.cohort_size < 1:
+            raise ValueError(f"cohort_size must be >= 1, got {self.cohort_size}")
+        if self.noise is not None and self.kind != "devices":
+            raise ValueError(f'noise belongs to kind = "devices", got kind = "{self.kind}"')
 
 
 def counts_sensitivity(adjacency: Adjacency) -> float:

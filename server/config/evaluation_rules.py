@@ -1,4 +1,4 @@
-"""Refuse evaluations that do not go with a guarantee, and say what one releases.
+"""Refuse evaluations that do not go with a guarantee, and count those to come.
 
 Who is asked must follow from nobody's text. Where secret coins draw the rounds' cohorts, it must
 not follow from those coins either: whom a round drew would show in who else is asked after it, and
@@ -16,8 +16,8 @@ No torch: a file is checked before torch is needed.
 """
 
 from privacy.accounting.events import EvaluationRelease
-from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
-from privacy.noise.evaluation_settings import evaluation_release
+from privacy.noise.calibrated_settings import LocalNoise
+from privacy.noise.plan_events import evaluation_event
 from privacy.noise.settings import PrivacySettings
 from server.config.evaluation import EvaluationSettings
 from server.config.rounds import RoundSettings
@@ -74,21 +74,6 @@ def check_evaluation(
     if rounds.selection == "sampled":
         _check_coins(evaluation, rounds)
     evaluation_event(evaluation, rounds, privacy)  # Refuses draws that no accountant amplifies.
-
-
-def evaluation_event(
-    evaluation: EvaluationSettings, rounds: RoundSettings, privacy: PrivacySettings
-) -> EvaluationRelease | None:
-    """Return what one evaluation by devices tells the accountant.
-
-    Returns:
-        None where devices are not asked, or nothing is promised.
-    """
-    noise, size = evaluation.noise, evaluation.cohort_size
-    if noise is None or size is None or not isinstance(privacy, CentralNoise | TreeNoise):
-        return None
-    among = rounds.population_size if rounds.selection == "sampled" else None
-    return evaluation_release(noise, privacy.adjacency, cohort_size=size, coins_among=among)
 
 
 def coming_evaluations(

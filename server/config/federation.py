@@ -31,6 +31,7 @@ from models.text.vocabulary import Vocabulary
 from models.vector.schema import RELEASED, SENT, Role, Schema
 from privacy.foundation.strict_decoding import decoded
 from privacy.noise.calibrated_settings import TreeNoise
+from privacy.noise.plan_events import sampled_places
 from privacy.noise.settings import PrivacySettings
 from server.aggregation.robust_settings import RobustSettings
 from server.aggregation.screening_settings import ScreeningSettings, check_screening
@@ -39,7 +40,7 @@ from server.config.convergence import ConvergenceSettings
 from server.config.evaluation import EvaluationSettings
 from server.config.evaluation_rules import check_evaluation
 from server.config.fitting import FittingSettings, check_fitting
-from server.config.guarantee_rules import check_guarantee, sampled_places
+from server.config.guarantee_rules import check_guarantee
 from server.config.listen import ListenSettings
 from server.config.personalisation_rules import check_deployable, check_personalisation
 from server.config.robust_rules import check_look_back, check_robust

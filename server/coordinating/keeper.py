@@ -14,10 +14,10 @@ from models.plan.stages import stage_figures
 from models.tasks.metrics import Counts
 from privacy.accounting.budget import BudgetExceededError
 from privacy.noise.limited_counts import LimitedSum
+from privacy.noise.plan_events import budget_of
 from server.budget.noised_evaluations import NoisedEvaluations
 from server.budget.round_gate import RoundGate
 from server.closing.close import Closed
-from server.config.guarantee_rules import budget_of
 from server.devices.forgetting import forget_client
 from server.downlink.attempt_in_hand import RoundInHand
 from server.downlink.model_shelf import ModelShelf

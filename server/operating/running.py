@@ -19,6 +19,7 @@ from privacy.foundation.full_disk import naming_the_disk
 from privacy.foundation.secure_source import SecureSource
 from privacy.identities.authority import CertificateAuthority
 from privacy.identities.party import Identity
+from privacy.noise.plan_events import sampled_places
 from privacy.noise.registry import noise_mode
 from privacy.noise.secure_gaussian import NoiseKeys, SystemKeys
 from server.aggregation.measured_update import IntakeSettings
@@ -26,7 +27,6 @@ from server.budget.noised_evaluations import NoisedEvaluations
 from server.budget.round_gate import RoundGate
 from server.config.federation import FederationConfig, make_plan
 from server.config.fitting import fit_kind
-from server.config.guarantee_rules import sampled_places
 from server.coordinating.coordinator import Coordinator
 from server.coordinating.device_evaluation import DeviceEvaluation
 from server.coordinating.fits import Fits

@@ -22,10 +22,10 @@ from models.settings.growth import growth_rounds
 from models.tasks.metrics import Counts
 from privacy.accounting.budget import BudgetExceededError
 from privacy.accounting.ledger_chain import LedgerError
+from privacy.noise.plan_events import budget_of, sampled_places
 from privacy.noise.secure_gaussian import NoiseKeys
 from server.config.convergence import ConvergenceTracker, Verdict
 from server.config.federation import make_plan
-from server.config.guarantee_rules import budget_of, sampled_places
 from server.releases.files import NewRelease
 from server.releases.publishing import NO_PREVIOUS
 from simulation.config.attack import check_attack
