@@ -12,8 +12,8 @@ import msgspec
 
 from privacy.accounting.checked_values import check_delta
 from privacy.accounting.events import PrivacyEvent
-from privacy.accounting.pld import epsilon_by_pld
-from privacy.accounting.second_opinion import SecondOpinionError, accountant_named
+from privacy.accounting.pld import epsilon_by_pld, gaussian_mechanisms
+from privacy.accounting.second_opinion import NoFigureError, check_second_opinion, prv_epsilon
 from privacy.accounting.slot_overflow import LARGEST_SHARE_OF_DELTA
 from privacy.accounting.tally import Tally, tally
 from privacy.accounting.tree import epsilon_of_rho
@@ -70,7 +70,7 @@ def epsilon_of_tally(total: Tally, delta: float, *, coarseness: float = 1.0) -> 
     if total.unprotected:
         return math.inf
     if total.tree is not None:
-        return epsilon_of_rho(_rho(total), left)
+        return epsilon_of_rho(total.rho or 0.0, left)  # With a tree it is always defined.
     return epsilon_by_pld(total, left, coarseness=coarseness)
 
 
@@ -90,14 +90,14 @@ def report(
 
 def report_of_tally(total: Tally, delta: float, *, second_opinion: str = "prv") -> PrivacyReport:
     """Return `report` of events already added up."""
-    second = accountant_named(second_opinion)
+    check_second_opinion(second_opinion)
     epsilon = epsilon_of_tally(total, delta)
     by_pld = None if total.unprotected or total.tree is not None else epsilon
     by_prv = None
     if by_pld is not None and by_pld <= LARGEST_CHECKED_EPSILON:
         try:
-            by_prv = second(total, _delta_left(total, delta))
-        except SecondOpinionError as error:
+            by_prv = prv_epsilon(gaussian_mechanisms(total), _delta_left(total, delta))
+        except NoFigureError as error:
             raise AccountantsDisagreeError(
                 f"PLD gives epsilon {by_pld:.4f}, but there is no second opinion: {error}"
             ) from None
@@ -125,13 +125,6 @@ def check_agreement(by_pld: float, by_prv: float) -> None:
             f"PLD gives epsilon {by_pld:.4f} and PRV {by_prv:.4f}: they may differ by "
             f"{allowed:.3g}; neither is reported"
         )
-
-
-def _rho(total: Tally) -> float:
-    rho = total.rho
-    if rho is None:
-        raise ValueError("rho is not defined where sampling amplifies and no tree is used")
-    return rho
 
 
 def _delta_left(total: Tally, delta: float) -> float:

@@ -71,7 +71,7 @@ def check_budget(
     epsilon = epsilon_of_tally(spent.plus(next_event, rounds), budget.delta)
     if epsilon <= budget.epsilon_budget:
         return epsilon
-    left = _rounds_left(spent, next_event, budget, rounds - 1)
+    left = rounds_left(spent, next_event, budget, rounds - 1)
     raise BudgetExceededError(
         f"{_rounds(rounds)} more would bring epsilon to {epsilon:.3g} at delta {budget.delta:g}, "
         f"above epsilon_budget {budget.epsilon_budget:g}: {_rounds(left)} left; raise "
@@ -82,24 +82,16 @@ def check_budget(
 
 
 def rounds_left(
-    events_so_far: Iterable[PrivacyEvent],
-    next_event: PrivacyEvent,
-    budget: PrivacyBudget,
-    *,
-    most: int = MOST_ROUNDS,
+    spent: Tally, next_event: PrivacyEvent, budget: PrivacyBudget, most: int = MOST_ROUNDS
 ) -> int:
     """Return how many more rounds of ``next_event`` fit into the budget, at most ``most``.
 
     Raises:
         ValueError: If the events do not add up.
     """
-    check_count(most, "most", least=0)
-    return _rounds_left(tally(events_so_far), next_event, budget, most)
 
-
-def _rounds_left(spent: Tally, event: PrivacyEvent, budget: PrivacyBudget, most: int) -> int:
     def fits(rounds: int, coarseness: float) -> bool:
-        after = spent if rounds == 0 else spent.plus(event, rounds)
+        after = spent if rounds == 0 else spent.plus(next_event, rounds)
         try:
             epsilon = epsilon_of_tally(after, budget.delta, coarseness=coarseness)
         except SlotOverflowError:

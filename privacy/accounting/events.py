@@ -54,13 +54,12 @@ class _Event(
     """What every event has: its kind."""
 
 
-class GaussianRelease(_Event, frozen=True, kw_only=True, tag="gaussian"):
-    """One round's aggregate, released with Gaussian noise by the coordinator.
+class _GaussianEvent(_Event, frozen=True, kw_only=True):
+    """A release with Gaussian noise by the coordinator.
 
     Attributes:
-        noise_multiplier: z of everything that the round releases, as one vector: noise standard
-            deviation over L2 sensitivity under ``adjacency``. With adaptive clipping the noised
-            count is part of it (Andrew et al., Theorem 1: z^-2 is the sum of both z^-2).
+        noise_multiplier: z of everything that is released, as one vector: noise standard deviation
+            over L2 sensitivity under ``adjacency``.
         adjacency: Neighbouring relation for which the sensitivity holds.
         sampling: How the cohort was drawn; None where no amplification may be claimed.
     """
@@ -71,7 +70,23 @@ class GaussianRelease(_Event, frozen=True, kw_only=True, tag="gaussian"):
 
     def __post_init__(self) -> None:
         check_noise_multiplier(self.noise_multiplier)
-        _check_amplification(self.adjacency, self.sampling)
+        if (
+            self.sampling is not None
+            and self.sampling.sampling_rate < 1
+            and self.adjacency == "replace-one"
+        ):
+            raise ValueError(
+                "sampling must be None with adjacency replace-one: amplification is accounted for "
+                "zero-out and add-remove only; account with adjacency zero-out, or without sampling"
+            )
+
+
+class GaussianRelease(_GaussianEvent, frozen=True, kw_only=True, tag="gaussian"):
+    """One round's aggregate.
+
+    With adaptive clipping the noised count is part of z (Andrew et al., Theorem 1: z^-2 is the sum
+    of both z^-2).
+    """
 
 
 class TreeRelease(_Event, frozen=True, kw_only=True, tag="tree"):
@@ -118,22 +133,8 @@ class LocalRelease(_Event, frozen=True, kw_only=True, tag="local"):
         check_noise_multiplier(self.noise_multiplier)
 
 
-class EvaluationRelease(_Event, frozen=True, kw_only=True, tag="evaluation"):
-    """Counts measured on held-out devices and released with Gaussian noise.
-
-    Attributes:
-        noise_multiplier: z of all counts together, as one vector.
-        adjacency: Neighbouring relation for which the sensitivity holds.
-        sampling: How the devices were drawn; None where no amplification may be claimed.
-    """
-
-    noise_multiplier: float
-    adjacency: Adjacency
-    sampling: SecretCoinFlips | None
-
-    def __post_init__(self) -> None:
-        check_noise_multiplier(self.noise_multiplier)
-        _check_amplification(self.adjacency, self.sampling)
+class EvaluationRelease(_GaussianEvent, frozen=True, kw_only=True, tag="evaluation"):
+    """Counts measured on held-out devices."""
 
 
 class UnprotectedRelease(_Event, frozen=True, kw_only=True, tag="unprotected"):
@@ -176,11 +177,3 @@ def read_event(data: bytes) -> PrivacyEvent:
     if _ENCODER.encode(event) != data:
         raise EventError("privacy event must be in its canonical form: sorted keys, no spaces")
     return event
-
-
-def _check_amplification(adjacency: Adjacency, sampling: SecretCoinFlips | None) -> None:
-    if sampling is not None and sampling.sampling_rate < 1 and adjacency == "replace-one":
-        raise ValueError(
-            "sampling must be None with adjacency replace-one: amplification is accounted for "
-            "zero-out and add-remove only; account with adjacency zero-out, or without sampling"
-        )

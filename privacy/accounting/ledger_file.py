@@ -34,7 +34,7 @@ Spent = dict[str, float | str | None]
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One entry of the export; digests in hex, the event as its canonical JSON."""
+    """A `LedgerEntry` in the export; digests in hex, the event as its canonical JSON."""
 
     sequence: int
     round_number: int
@@ -63,18 +63,15 @@ def export_ledger(run: str, entries: Sequence[LedgerEntry], *, spent: Spent | No
     that a reader computes it again.
     """
     rows = [
-        _Entry(
-            sequence=entry.sequence,
-            round_number=entry.round_number,
-            event=entry.event.decode(),
-            recorded_ms=entry.recorded_ms,
-            clock_set_back_ms=entry.clock_set_back_ms,
-            previous_sha256=entry.previous_sha256.hex(),
-            sha256=entry.sha256.hex(),
-        )
+        {
+            **entry._asdict(),
+            "event": entry.event.decode(),
+            "previous_sha256": entry.previous_sha256.hex(),
+            "sha256": entry.sha256.hex(),
+        }
         for entry in entries
     ]
-    text = msgspec.json.encode(_Export(format=_FORMAT, run=run, entries=rows, spent=spent))
+    text = msgspec.json.encode({"format": _FORMAT, "run": run, "entries": rows, "spent": spent})
     return msgspec.json.format(text, indent=1).decode()
 
 
@@ -117,12 +114,8 @@ def _read_export(path: Path) -> LedgerFile:
     try:
         export = msgspec.json.decode(path.read_bytes(), type=_Export)
         entries = [
-            LedgerEntry(
-                sequence=entry.sequence,
-                round_number=entry.round_number,
+            LedgerEntry(*msgspec.structs.astuple(entry))._replace(
                 event=entry.event.encode(),
-                recorded_ms=entry.recorded_ms,
-                clock_set_back_ms=entry.clock_set_back_ms,
                 previous_sha256=bytes.fromhex(entry.previous_sha256),
                 sha256=bytes.fromhex(entry.sha256),
             )

@@ -1,13 +1,13 @@
 """The account of DP-SGD on one device: epsilon of one example over all rounds so far.
 
-The accountant is Opacus' PRV (`privacy.accounting.prv`), loaded only when a plan asks for it.
+The accountant is Opacus' PRV, loaded only when a plan asks for it.
 """
 
 import importlib.util
 from collections.abc import Sequence
 
 from privacy.accounting.checked_values import check_delta
-from privacy.accounting.prv import NoFigureError, prv_epsilon
+from privacy.accounting.second_opinion import NoFigureError, prv_epsilon
 from privacy.example_level.settings import ExampleEvent
 
 
