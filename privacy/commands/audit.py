@@ -5,7 +5,7 @@ from pathlib import Path
 
 from privacy.auditing.judgement import Judgement, in_words, judge, verdict
 from privacy.auditing.scores_file import read_scores
-from privacy.commands.answer import Answer
+from privacy.commands.answer import Answer, Figure
 
 
 def audit_scores(path: Path, *, claimed: float | None) -> tuple[Answer, list[str]]:
@@ -29,7 +29,7 @@ def audit_scores(path: Path, *, claimed: float | None) -> tuple[Answer, list[str
     return Answer(_figures(judgement, file.names), lines), judgement.faults
 
 
-def _figures(judgement: Judgement, names: list[str]) -> dict[str, str | float | int | bool | None]:
+def _figures(judgement: Judgement, names: list[str]) -> dict[str, Figure]:
     estimate, bound = judgement.estimate, judgement.bound
     return {
         "claimed_noise_multiplier": judgement.claimed_noise_multiplier,

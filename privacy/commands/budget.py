@@ -122,8 +122,7 @@ def epsilon_of_ledger(path: Path, asked: Epsilon) -> Answer:
     answer = _answer(found, len(events))
     newest = head_of(file.entries, file.run).hex()
     set_back = sum(entry.clock_set_back_ms > 0 for entry in file.entries)
-    more: dict[str, Figure] = {"run": file.run, "head": newest, "clock_set_back_count": set_back}
-    answer.figures.update(more)
+    answer.figures.update(run=file.run, head=newest, clock_set_back_count=set_back)
     answer.lines.append(f"run {file.run}, chain unbroken, head {newest}")
     if set_back:
         answer.lines.append(f"the clock was set back {in_words(set_back, 'time')}")
@@ -131,93 +130,83 @@ def epsilon_of_ledger(path: Path, asked: Epsilon) -> Answer:
 
 
 def noise_for(asked: Noise) -> Answer:
-    """Answer the least noise multiplier that keeps a run within ε at δ."""
+    """Answer the least noise multiplier, with trees each node's, that keeps a run within ε."""
     epsilon = check_epsilon(asked.target_epsilon, "target_epsilon")
     delta, rounds = check_delta(asked.delta), check_count(asked.rounds, "rounds")
-    q = check_sampling_rate(asked.sampling_rate)
-    z = noise_multiplier_for(epsilon, delta, rounds, q)
-    return Answer(
-        figures={
-            "noise_multiplier": z,
-            "target_epsilon": epsilon,
-            "delta": delta,
-            "rounds": rounds,
-            "sampling_rate": q,
-        },
-        lines=[
-            f"noise multiplier {z:g} keeps {in_words(rounds, 'round')} at sampling rate "
-            f"{q:g} within epsilon {epsilon:g} at delta {delta:g}",
-            "noise standard deviation = noise multiplier x sensitivity of the aggregate",
-        ],
-    )
-
-
-def tree_noise_for(asked: Noise) -> Answer:
-    """Answer the least noise multiplier of each node that keeps trees of noise within ε at δ."""
-    leaf_counts = _tree_leaves(asked)
-    epsilon = check_epsilon(asked.target_epsilon, "target_epsilon")
-    delta, rounds = check_delta(asked.delta), sum(leaf_counts)
-    separation = check_count(asked.min_separation, "min_separation")
-    most = check_count(asked.max_participation, "max_participation")
-    z = tree_noise_multiplier_for(
-        epsilon, delta, leaf_counts, min_separation=separation, max_participation=most
-    )
-    return Answer(
-        figures={
-            "noise_multiplier": z,
-            "target_epsilon": epsilon,
-            "delta": delta,
-            "rounds": rounds,
+    draw: dict[str, Figure]
+    if asked.mode == "ftrl":
+        separation = check_count(asked.min_separation, "min_separation")
+        most = check_count(asked.max_participation, "max_participation")
+        z = tree_noise_multiplier_for(
+            epsilon,
+            delta,
+            _tree_leaves(asked),
+            min_separation=separation,
+            max_participation=most,
+        )
+        draw = {
             "min_separation": separation,
             "max_participation": most,
             "restart_rounds": asked.restart_rounds,
+        }
+        words = f", one person in at most {most} of them and at least {separation} apart,"
+        of_nodes = " of each node"
+    else:
+        q = check_sampling_rate(asked.sampling_rate)
+        z = noise_multiplier_for(epsilon, delta, rounds, q)
+        draw, words, of_nodes = {"sampling_rate": q}, f" at sampling rate {q:g}", ""
+    return Answer(
+        figures={
+            "noise_multiplier": z,
+            "target_epsilon": epsilon,
+            "delta": delta,
+            "rounds": rounds,
+            **draw,
         },
         lines=[
-            f"noise multiplier {z:g} keeps {in_words(rounds, 'round')}, one person in at most "
-            f"{most} of them and at least {separation} apart, within epsilon "
+            f"noise multiplier {z:g} keeps {in_words(rounds, 'round')}{words} within epsilon "
             f"{epsilon:g} at delta {delta:g}",
-            "noise standard deviation of each node = noise multiplier x sensitivity of the "
-            "aggregate",
+            f"noise standard deviation{of_nodes} = noise multiplier x sensitivity of the aggregate",
         ],
     )
 
 
 def sensitivity_of(asked: Sensitivity) -> Answer:
     """Answer how far one person moves the step, and what attention adds to the noise for it."""
-    slot_count, clipping_norm, adjacency = asked.cohort, asked.clipping_norm, asked.adjacency
-    attention_strength, server_step_size = asked.attention_strength, asked.server_step_size
+    strength, adjacency = asked.attention_strength, asked.adjacency
+    of_mean = mean_sensitivity(
+        slot_count=asked.cohort,
+        clipping_norms=[asked.clipping_norm],
+        adjacency=adjacency,
+        server_step_size=asked.server_step_size,
+    )
     sensitivity = attentive_sensitivity(
-        slot_count=slot_count,
-        attention_strength=attention_strength,
-        clipping_norms=[clipping_norm],
+        slot_count=asked.cohort,
+        attention_strength=strength,
+        clipping_norms=[asked.clipping_norm],
         layer_count=asked.layers,
         adjacency=adjacency,
-        server_step_size=server_step_size,
-    )
-    of_mean = mean_sensitivity(
-        slot_count=slot_count,
-        clipping_norms=[clipping_norm],
-        adjacency=adjacency,
-        server_step_size=server_step_size,
+        server_step_size=asked.server_step_size,
     )
     price = sensitivity / of_mean
     lines = [
-        f"L2 sensitivity {sensitivity:.6g} ({adjacency}, {slot_count} places), in parameter units",
+        f"L2 sensitivity {sensitivity:.6g} ({adjacency}, {asked.cohort} places), in parameter "
+        "units",
         f"equal weights: {of_mean:.6g}",
     ]
-    if abs(attention_strength) > CHEAP_ATTENTION:
-        lines.append(price_line(attention_strength, price))
+    if abs(strength) > CHEAP_ATTENTION:
+        lines.append(price_line(strength, price))
     return Answer(
         figures={
             "sensitivity": sensitivity,
             "mean_sensitivity": of_mean,
             "price_of_attention": price,
             "adjacency": adjacency,
-            "slot_count": slot_count,
-            "attention_strength": attention_strength,
-            "clipping_norm": clipping_norm,
+            "slot_count": asked.cohort,
+            "attention_strength": strength,
+            "clipping_norm": asked.clipping_norm,
             "layer_count": asked.layers,
-            "server_step_size": server_step_size,
+            "server_step_size": asked.server_step_size,
         },
         lines=lines,
     )

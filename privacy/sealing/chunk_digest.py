@@ -10,7 +10,7 @@ lets chunks be hashed side by side, and while the next one is still on its way.
 import hashlib
 import struct
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -19,7 +19,6 @@ from typing import TypeAlias
 CHUNK_BYTES = 1024 * 1024
 
 _TAG = b"sotto payload tree 1\0"
-_THREADS = 2
 # Below this, starting threads takes longer than hashing.
 _THREADED_CHUNKS = 3
 _MOST_WAITING = 2
@@ -65,7 +64,8 @@ class TreeDigest:
         for index, chunk in self._left():
             self._leaves[index] = _leaf(chunk)
         self._end()
-        return _root(self._payload_bytes, self._leaves)
+        size = struct.pack("!Q", self._payload_bytes)
+        return hashlib.sha256(_TAG + size + b"".join(self._leaves)).digest()
 
     def abandon(self) -> None:
         """Let go of thread and chunks; no digest will be asked for any more."""
@@ -86,31 +86,16 @@ class TreeDigest:
 
 def payload_digest(payload: memoryview) -> bytes:
     """Return the digest of a whole payload, 32 bytes."""
-    chunks = chunks_of(payload)
-    leaves = [b""] * len(chunks)
-
-    def hash_every_other(first: int) -> None:
-        for index in range(first, len(chunks), _THREADS):
-            leaves[index] = _leaf(chunks[index])
-
-    if len(chunks) < _THREADED_CHUNKS:
-        leaves = [_leaf(chunk) for chunk in chunks]
-    else:
-        helper = Thread(target=hash_every_other, args=(1,), name="sotto-digest")
-        helper.start()
-        hash_every_other(0)  # in this thread, which would only wait
-        helper.join()
-    return _root(len(payload), leaves)
+    digest = TreeDigest(len(payload))
+    for chunk in chunks_of(payload):
+        digest.add(chunk)
+    return digest.finish()
 
 
 def chunks_of(payload: memoryview) -> list[memoryview]:
     """Cut a payload into views of 1 MiB, without copying; the last may be shorter."""
     count = chunk_count_of(len(payload))
     return [payload[i * CHUNK_BYTES : (i + 1) * CHUNK_BYTES] for i in range(count)]
-
-
-def _root(payload_bytes: int, leaves: Iterable[bytes]) -> bytes:
-    return hashlib.sha256(_TAG + struct.pack("!Q", payload_bytes) + b"".join(leaves)).digest()
 
 
 def _leaf(chunk: memoryview) -> bytes:

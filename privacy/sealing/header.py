@@ -127,19 +127,11 @@ class BodyHeader(NamedTuple):
 
     def fits(self, expected: MessageContext, payload_bytes: int) -> bool:
         """Return whether every field that a receiver knows beforehand is as it must be."""
-        deadline_ms = self.deadline_ms if expected.deadline_ms is None else expected.deadline_ms
-        return (
-            self.direction == expected.direction
-            and self.run == expected.run
-            and self.round_number == expected.round_number
-            and self.slot == expected.slot
-            and self.lease_nonce == expected.lease_nonce
-            and self.base_sha256 == expected.base_sha256
-            and self.schema_sha256 == expected.schema_sha256
-            and self.deadline_ms == deadline_ms
-            and self.payload_bytes == payload_bytes
-            and self.chunk_count == chunk_count_of(payload_bytes)
-        )
+        known = {name: getattr(expected, name) for name in expected.__dataclass_fields__}
+        known |= {"payload_bytes": payload_bytes, "chunk_count": chunk_count_of(payload_bytes)}
+        if expected.deadline_ms is None:
+            del known["deadline_ms"]
+        return all(getattr(self, name) == value for name, value in known.items())
 
 
 def parse_header(header: bytes) -> BodyHeader:
