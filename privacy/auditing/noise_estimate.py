@@ -146,25 +146,18 @@ def worst_canary(
     return min(found, key=lambda canary: canary.upper)
 
 
-def gaussian_epsilon(noise_multiplier: float, delta: float, *, releases: int = 1) -> float:
-    """Return the exact ε of Gaussian releases without sampling ([Balle, Wang] Theorem 8).
+def gaussian_epsilon(noise_multiplier: float, delta: float) -> float:
+    """Return the exact ε of one Gaussian release without sampling ([Balle, Wang] Theorem 8).
 
-    T releases at z are one at z/√T. ε solves δ = Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ), μ = √T/z. No
-    noise,
-    z = 0, gives infinity, and infinite noise 0.
-
-    Raises:
-        ValueError: If δ is not in (0, 1), z is below 0 or T below 1.
+    ε solves δ = Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ), μ = 1/z. No noise gives infinity, infinite noise
+    0; a negative z is a ValueError.
     """
     check_delta(delta)
-    if not noise_multiplier >= 0 or releases < 1:
-        raise ValueError(
-            "noise_multiplier must be >= 0 and releases >= 1, "
-            f"got {noise_multiplier} and {releases}"
-        )
+    if not noise_multiplier >= 0:
+        raise ValueError(f"noise_multiplier must be >= 0, got {noise_multiplier}")
     if noise_multiplier == 0:
         return math.inf
-    mean = math.sqrt(releases) / noise_multiplier
+    mean = 1 / noise_multiplier
 
     def excess(epsilon: float) -> float:
         first = special.log_ndtr(mean / 2 - epsilon / mean)

@@ -72,6 +72,17 @@ class ClippingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         for ratio in self.layer_ratios:
             if not 0 < ratio < math.inf:
                 raise ValueError(f"layer_ratios must be > 0 and finite, got {ratio}")
+        if self.adaptation is not None:
+            self._check_start(self.adaptation)
+
+    def _check_start(self, adaptive: AdaptiveClipping) -> None:
+        if self.clipping_norm is None:
+            raise ValueError("adaptive_clipping needs a clipping_norm to start from, got none")
+        if adaptive.largest is not None and self.clipping_norm > adaptive.largest:
+            raise ValueError(
+                f"clipping_norm must be <= adaptive_clipping.largest {adaptive.largest}, "
+                f"got {self.clipping_norm}"
+            )
 
     @property
     def adaptation(self) -> AdaptiveClipping | None:
@@ -110,23 +121,7 @@ class AdaptiveClippingSettings(ClippingSettings, frozen=True, kw_only=True):
 
     adaptive_clipping: AdaptiveClipping | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.adaptive_clipping is not None:
-            check_start(self.clipping_norm, self.adaptive_clipping)
-
     @property
     def adaptation(self) -> AdaptiveClipping | None:
         """Return how the clipping norm follows the clients' norms; None where it stays."""
         return self.adaptive_clipping
-
-
-def check_start(clipping_norm: float | None, adaptive: AdaptiveClipping) -> None:
-    """Refuse, as ValueError, a first norm that is missing or above what it may rise to."""
-    if clipping_norm is None:
-        raise ValueError("adaptive_clipping needs a clipping_norm to start from, got none")
-    if adaptive.largest is not None and clipping_norm > adaptive.largest:
-        raise ValueError(
-            f"clipping_norm must be <= adaptive_clipping.largest {adaptive.largest}, "
-            f"got {clipping_norm}"
-        )

@@ -20,7 +20,6 @@ class Main(Protocol):
 
     def __call__(self, argv: Sequence[str] | None = None) -> int:
         """Run it."""
-        ...
 
 
 def command(program: str) -> Callable[[Main], Main]:

@@ -11,7 +11,6 @@ References:
         ICML 2021, arXiv:2103.00039 (``ftrl``).
 """
 
-import math
 from typing import ClassVar, Literal
 
 from privacy.accounting.checked_values import (
@@ -21,7 +20,7 @@ from privacy.accounting.checked_values import (
     check_noise_multiplier,
 )
 from privacy.clipping.adaptive import aggregate_noise_multiplier
-from privacy.clipping.settings import AdaptiveClipping, ClippingSettings, check_start
+from privacy.clipping.settings import AdaptiveClipping, ClippingSettings
 
 NEIGHBOURS = {
     "zero-out": "neighbours differ in all of one person's updates being replaced by zeros",
@@ -52,8 +51,6 @@ class _Calibrated(ClippingSettings, frozen=True, kw_only=True, tag_field="mode")
     epsilon_budget: float
 
     def __post_init__(self) -> None:
-        if not 0 < self.clipping_norm < math.inf:
-            raise ValueError(f"clipping_norm must be > 0 and finite, got {self.clipping_norm}")
         super().__post_init__()
         check_noise_multiplier(self.noise_multiplier)
         check_delta(self.delta)
@@ -101,10 +98,8 @@ class CentralNoise(_Calibrated, frozen=True, kw_only=True, tag="central"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.adaptive_clipping is not None:
-            check_start(self.clipping_norm, self.adaptive_clipping)
-            # Refuses a count that would spend more than z allows.
-            _ = self.aggregate_noise_multiplier
+        # Refuses a count behind the clip that would spend more than z allows.
+        _ = self.aggregate_noise_multiplier
 
     @property
     def adaptation(self) -> AdaptiveClipping | None:

@@ -45,22 +45,18 @@ class DeviceCounts(Protocol):
     @property
     def token_count(self) -> int:
         """Return the targets scored, n."""
-        ...
 
     @property
     def log_loss_sum(self) -> float:
         """Return the sum of their negative log-likelihoods, L, in nats."""
-        ...
 
     @property
     def top1_hits(self) -> int:
         """Return the targets that were the first suggestion, h1."""
-        ...
 
     @property
     def top3_hits(self) -> int:
         """Return the targets among the first three, h3."""
-        ...
 
 
 def limited(counts: DeviceCounts, settings: EvaluationNoise) -> tuple[int, int, int, int]:

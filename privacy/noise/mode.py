@@ -64,12 +64,10 @@ class NoiseMode(Protocol):
     @property
     def adjacency(self) -> Adjacency | None:
         """Return the neighbours that the sensitivity is needed for; None without such noise."""
-        ...
 
     @property
     def arrival(self) -> Arrival:
         """Return in which state updates reach the coordinator."""
-        ...
 
     def at_client(
         self, update: Tensor, generator: torch.Generator, *, tensors: Sequence[slice]
@@ -80,7 +78,6 @@ class NoiseMode(Protocol):
         or
         ``(elements + len(tensors),)`` where clean norms follow: ``models.plan.plan.upload_schema``.
         """
-        ...
 
     def at_server(
         self,
@@ -92,11 +89,9 @@ class NoiseMode(Protocol):
 
         ``calibrated`` is needed where ``adjacency`` is not None.
         """
-        ...
 
     def after_step(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
         """Return the new parameters with the noise that the step size does not scale."""
-        ...
 
 
 class Unchanged:

@@ -53,11 +53,9 @@ class NoiseKeys(Protocol):
     @property
     def repeats(self) -> bool:
         """Return whether the same label gives the same key again."""
-        ...
 
     def draw(self, label: str, /) -> bytes:
         """Return ``KEY_BYTES`` secret bytes for a new draw, labelled such as ``round 3``."""
-        ...
 
 
 class SystemKeys:

@@ -65,22 +65,16 @@ class SealedBody:
         wrapped = public_key.encrypt(self._content_key, oaep(self.header, fields))
         return fields + pad_block(wrapped)
 
-    def chunks(self) -> Iterator[bytes]:
+    def views(self) -> Iterator[memoryview]:
         """Yield header and signature, then every sealed chunk; once only.
 
-        The payload must not change meanwhile. There is no second pass, because encrypting changed
-        bytes under nonces already used would give both away: keep what this yields.
+        A view holds until the next one is asked for: every chunk is encrypted into the same memory,
+        for memory that nobody has used yet costs more than encrypting does. The payload must not
+        change meanwhile. There is no second pass, because encrypting changed bytes under nonces
+        already used would give both away: keep what this yields.
 
         Raises:
             ValueError: If the body was read before.
-        """
-        return map(bytes, self.views())
-
-    def views(self) -> Iterator[memoryview]:
-        """Yield what `chunks` does, for a reader that is done with a chunk when it asks for more.
-
-        Every chunk is encrypted into the same memory: memory that nobody has used yet costs more
-        than encrypting does. Raises as `chunks`.
         """
         if self._payload is None:
             raise ValueError("a sealed body can be read once; keep its chunks to send them again")
@@ -115,12 +109,8 @@ class SealedMessage:
         """Bytes of the whole message."""
         return len(self.slip) + self.body.size
 
-    def chunks(self) -> Iterator[bytes]:
-        """Yield the message from its first byte to its last, once only; see `SealedBody.chunks`."""
-        return map(bytes, self.views())
-
     def views(self) -> Iterator[memoryview]:
-        """Yield what `chunks` does in memory that is used again; see `SealedBody.views`."""
+        """Yield the message from its first byte to its last; see `SealedBody.views`."""
         return self._joined(self.body.views())
 
     def _joined(self, body: Iterator[memoryview]) -> Iterator[memoryview]:
@@ -137,7 +127,7 @@ def seal_body(
 ) -> SealedBody:
     """Sign a payload's header and make it ready for any number of recipients.
 
-    The plaintext is read again while `SealedBody.chunks` is read, and must not change. The context
+    The plaintext is read again while `SealedBody.views` is read, and must not change. The context
     has a deadline.
 
     Raises:
