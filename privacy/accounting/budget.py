@@ -36,12 +36,7 @@ class PrivacyBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class BudgetExceededError(Exception):
-    """Raised when the rounds asked for do not fit into the budget.
-
-    Attributes:
-        rounds_left: How many of them fit.
-        epsilon: ε after all of them.
-    """
+    """Raised when the rounds asked for do not fit; has how many do, and ε after all of them."""
 
     def __init__(self, message: str, *, rounds_left: int, epsilon: float) -> None:
         super().__init__(message)

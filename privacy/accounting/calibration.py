@@ -24,10 +24,8 @@ def noise_multiplier_for(
     """Return the least noise multiplier z that keeps ``rounds`` releases within ε at δ.
 
     A ``sampling_rate`` q in (0, 1) stands for a draw by secret coin flips. z is at least 0.01, at
-    most 0.02 % too large, and rounded up to a multiple of 0.0001.
-
-    Raises:
-        ValueError: If a value is missing or out of its range, or no z below 10^7 is enough.
+    most 0.02 % too large, and rounded up to a multiple of 0.0001. Raises ValueError if a value is
+    missing or out of its range, or no z below 10^7 is enough.
     """
     check_epsilon(target_epsilon, "target_epsilon")
     check_delta(delta)
@@ -62,10 +60,8 @@ def tree_noise_multiplier_for(
 ) -> float:
     """Return the least z of each node that keeps trees of noise within ε at δ, in steps of 0.0001.
 
-    The trees and the limits on people are those of `tree_sensitivity_squared`.
-
-    Raises:
-        ValueError: If a value is missing or out of its range, or no z below 10^7 is enough.
+    The trees and the limits on people are those of `tree_sensitivity_squared`. Raises ValueError if
+    a value is missing or out of its range, or no z below 10^7 is enough.
     """
     check_epsilon(target_epsilon, "target_epsilon")
     check_delta(delta)

@@ -65,10 +65,8 @@ def next_entry(
 ) -> LedgerEntry:
     """Return the entry that follows ``last``, the run's newest; None if it has none yet.
 
-    ``now_ms`` may lie before the last entry's time.
-
-    Raises:
-        ValueError: If ``round_number`` or ``now_ms`` is negative.
+    ``now_ms`` may lie before the last entry's time. Raises ValueError if ``round_number`` or
+    ``now_ms`` is negative.
     """
     if round_number < 0 or now_ms < 0:
         raise ValueError(f"round_number and now_ms must be >= 0, got {round_number} and {now_ms}")

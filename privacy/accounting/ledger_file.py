@@ -18,11 +18,9 @@ _SQLITE_MAGIC = b"SQLite format 3\0"
 
 
 class LedgerFile(NamedTuple):
-    """An unchecked ledger: give both to `privacy.accounting.ledger_chain.verify_chain`.
+    """An unchecked ledger, oldest entry first: give both to `ledger_chain.verify_chain`.
 
-    Attributes:
-        run: Identifier of the run that the file says it belongs to, 32 hex digits.
-        entries: As stored, oldest first.
+    The run, 32 hex digits, is what the file says it belongs to.
     """
 
     run: str

@@ -25,10 +25,7 @@ class NoFigureError(RuntimeError):
 def prv_epsilon(mechanisms: Sequence[tuple[float, float, int]], delta: float) -> float:
     """Return ε at δ in (0, 1) of Gaussian mechanisms (z, q, times) together.
 
-    At most about 0.01 too large.
-
-    Raises:
-        NoFigureError: If Opacus comes to no finite figure.
+    At most about 0.01 too large. Raises NoFigureError if Opacus comes to no finite figure.
     """
     if not mechanisms:
         return 0.0

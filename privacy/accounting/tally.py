@@ -122,11 +122,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tally(events: Iterable[PrivacyEvent]) -> Tally:
-    """Add up events in the order in which they happened.
-
-    Raises:
-        ValueError: As `Tally.plus`.
-    """
+    """Add up events in the order in which they happened; raises as `Tally.plus`."""
     total = Tally()
     for event, same in groupby(events):
         total = total.plus(event, len(list(same)))

@@ -28,13 +28,9 @@ UNLEARNED_BITS = 1 / math.log(2)
 
 
 class Exposure(msgspec.Struct, frozen=True, kw_only=True):
-    """The exposure of planted sentences, in bits.
+    """The exposure of planted sentences: each one's bits, their mean, and log2(n + 1), the most.
 
-    Attributes:
-        bits: Of each secret.
-        mean_bits: Their mean.
-        largest_possible_bits: log2(n + 1) with n references.
-        chance: Chance of so large a mean if nothing was learned.
+    ``chance`` is that of so large a mean if nothing was learned.
     """
 
     bits: list[float]
@@ -47,11 +43,8 @@ def exposure(secret_losses: ArrayLike, reference_losses: ArrayLike) -> Exposure:
     """Rank secrets among references by loss ([Carlini] section 4, with a sampled space).
 
     Losses have shapes ``(secrets,)`` and ``(references,)``, in any one unit; references are drawn
-    alike and were never planted.
-
-    Raises:
-        AuditError: If a loss is not finite, there is no secret, or there are fewer than
-            ``LEAST_REFERENCES`` references.
+    alike and were never planted. Raises AuditError if a loss is not finite, there is no secret, or
+    there are fewer than ``LEAST_REFERENCES`` references.
     """
     secrets = checked_scores(secret_losses, "secret losses").ravel()
     references = checked_scores(reference_losses, "reference losses").ravel()

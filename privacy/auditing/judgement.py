@@ -29,11 +29,8 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         claimed_noise_multiplier: z of the claim; None where nothing is claimed.
         claimed_epsilon: Exact ε of one round at that z and ``bound.delta``, without sampling.
-        estimate: The noise multiplier as measured.
         worst: The canary that stands out most.
         bound: Lower bound on the ε of one round.
-        canary_count: Canaries.
-        round_count: Rounds.
         faults: Contradictions of the claim, a sentence each.
     """
 

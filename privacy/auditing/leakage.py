@@ -25,11 +25,9 @@ from privacy.auditing.scores import AuditError, Coins, Scores, checked_coins, ch
 class WordLeakage(msgspec.Struct, frozen=True, kw_only=True):
     """How well words can be told from one update, as AUC in [0, 1].
 
-    Attributes:
-        by_row: From how far embedding rows leave the way of most.
-        by_bias: From the output bias.
-        by_both: From the sum of both ranks.
-        by_frequency: From public word frequency, without the update.
+    By how far embedding rows leave the way of most, by the output bias, by the sum of both ranks,
+    and
+    by public word frequency, without the update.
     """
 
     by_row: float
@@ -71,10 +69,8 @@ def word_leakage(
 def area_under_curve(scores: ArrayLike, positive: ArrayLike) -> float:
     """Return the chance that a positive scores above a negative, ties counting one half.
 
-    Both have shape ``(items,)``.
-
-    Raises:
-        AuditError: If a score is not finite, shapes differ, or all items are of one kind.
+    Both have shape ``(items,)``. Raises AuditError if a score is not finite, shapes differ, or all
+    items are of one kind.
     """
     values: Scores = checked_scores(scores)
     kinds: Coins = checked_coins(positive, values, "positive")

@@ -52,8 +52,6 @@ class NoiseEstimate(msgspec.Struct, frozen=True, kw_only=True):
         upper: below this, each side by itself.
         displacement: a, mean score of included less mean score of left-out canaries.
         noise_std: σ, standard deviation of scores around their mean.
-        included_count: Scores of canaries that took part.
-        left_out_count: Scores of canaries that did not.
     """
 
     noise_multiplier: float
@@ -66,12 +64,11 @@ class NoiseEstimate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CanaryEstimate(msgspec.Struct, frozen=True, kw_only=True):
-    """The canary that stands out most of several that took part in many rounds each.
+    """The canary, by its column, that stands out most of several with many rounds each.
 
-    Attributes:
-        canary: Its column.
-        noise_multiplier: z as this canary alone sees it.
-        upper: Above the true z of every canary with at least the confidence asked for.
+    z is as this canary alone sees it; ``upper`` is above the true z of every canary with at least
+    the
+    confidence asked for.
     """
 
     canary: int
@@ -85,12 +82,9 @@ def estimate_noise_multiplier(
     """Estimate z = σ/a from all scores together ([Andrew], with one σ for both kinds).
 
     Scores and coins may have any one shape. ``failure_rate`` is the chance that one of the bounds
-    is
-    wrong, by the normal approximation to the separation a/σ, of variance 1/n₁ + 1/n₀ + (a/σ)²/2n.
-
-    Raises:
-        AuditError: If a score is not finite, the shapes differ, or there are fewer than
-            ``LEAST_CANARIES`` of either kind.
+    is wrong, by the normal approximation to the separation a/σ, of variance 1/n₁ + 1/n₀ +
+    (a/σ)²/2n. Raises AuditError if a score is not finite, the shapes differ, or there are fewer
+    than ``LEAST_CANARIES`` of either kind.
     """
     values = checked_scores(scores)
     coins = checked_coins(included, values)

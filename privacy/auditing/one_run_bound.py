@@ -39,15 +39,9 @@ _SHARES = np.array([1, 1 / 2, 1 / 3, 1 / 5, 1 / 8, 1 / 12, 1 / 20, 1 / 30, 1 / 5
 
 
 class EpsilonBound(msgspec.Struct, frozen=True, kw_only=True):
-    """A lower bound on epsilon.
+    """A lower bound on ε at δ, above the truth with chance ``failure_rate``.
 
-    Attributes:
-        epsilon: The true ε at ``delta`` is above this, but for ``failure_rate``.
-        delta: δ at which it holds.
-        failure_rate: 1 - confidence.
-        canary_count: m, coins thrown.
-        guess_count: r, coins guessed.
-        correct_count: v, guesses that were right.
+    The counts are m coins thrown, r of them guessed and v guesses right.
     """
 
     epsilon: float
@@ -69,13 +63,9 @@ def epsilon_lower_bound(
     """Guess the coins of the highest and lowest scores and bound ε ([Steinke] Theorem 5.2).
 
     Scores and coins, fair and independent, have shape ``(canaries,)``; a higher score looks more
-    like
-    taking part. ``guess_count`` is even, at least 2, and chosen before the scores were seen, as
-    ``planned_guess_count`` does; δ is in [0, 1).
-
-    Raises:
-        AuditError: If a score is not finite, the shapes differ, or there are fewer canaries than
-            guesses.
+    like taking part. ``guess_count`` is even, at least 2, and chosen before the scores were seen,
+    as ``planned_guess_count`` does; δ is in [0, 1). Raises AuditError if a score is not finite, the
+    shapes differ, or there are fewer canaries than guesses.
     """
     values = checked_scores(scores)
     coins = checked_coins(included, values)
@@ -151,10 +141,8 @@ def planned_guess_count(
 ) -> int:
     """Return how many coins to guess if the noise is as claimed: it needs no scores.
 
-    Choosing r by the scores would be choosing the luckiest of several tests.
-
-    Raises:
-        AuditError: If there are fewer than two canaries.
+    Choosing r by the scores would be choosing the luckiest of several tests. Raises AuditError if
+    there are fewer than two canaries.
     """
     _check_guesses(canary_count, 2)
     candidates = {max(2, 2 * int(canary_count * share / 2)) for share in _SHARES}

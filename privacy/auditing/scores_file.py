@@ -16,12 +16,9 @@ HEADER = ["canary", "score", "included"]
 
 
 class ScoresFile(NamedTuple):
-    """The scores of a file.
+    """The canaries of a file in the order of their first line, their scores and their coins.
 
-    Attributes:
-        names: Canaries, in the order of their first line.
-        scores: Float64, shape ``(rounds, canaries)``.
-        included: How the coins fell, same shape.
+    Scores are float64 of shape ``(rounds, canaries)``, coins booleans of the same.
     """
 
     names: list[str]

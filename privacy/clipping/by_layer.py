@@ -15,12 +15,10 @@ from privacy.clipping.settings import ClippingSettings
 
 @dataclass(frozen=True)
 class ClippedUpdate:
-    """One update after clipping.
+    """One update after clipping, the L2 norm over all tensors before it, and whether nothing was
+    scaled.
 
-    Attributes:
-        values: Flat float32, shape ``(elements,)``; the given tensor itself where all fitted.
-        norm: L2 norm before clipping, over all tensors.
-        has_fitted: Whether nothing had to be scaled.
+    The values are flat float32, shape ``(elements,)``; the given tensor itself where all fitted.
     """
 
     values: Tensor

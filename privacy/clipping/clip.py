@@ -35,10 +35,8 @@ def l2_norm(vector: Tensor) -> float:
     """Return the L2 norm.
 
     Elements below 1e-19 in size may count as zero: an absolute error of at most 1e-19 times the
-    square root of the number of elements.
-
-    Raises:
-        UnusableUpdateError: If an element is NaN or infinite.
+    square root of the number of elements. Raises UnusableUpdateError if an element is NaN or
+    infinite.
     """
     return _norms(vector, (slice(None),))[0]
 

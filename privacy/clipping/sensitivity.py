@@ -79,10 +79,7 @@ def mean_sensitivity(
 
     It is C/M for zero-out and 2C/M for replace-one and add-remove, C the norm that all layers can
     have together. Weights by example counts have no such bound. Arguments as
-    `attentive_sensitivity`.
-
-    Raises:
-        ValueError: If an argument is out of range.
+    `attentive_sensitivity`. Raises ValueError if an argument is out of range.
     """
     _check(slot_count, clipping_norms, adjacency, server_step_size)
     return server_step_size * math.hypot(*clipping_norms) * _MEAN_FACTOR[adjacency] / slot_count

@@ -6,11 +6,9 @@ Figure = str | float | int | bool | None
 
 
 class Answer(NamedTuple):
-    """One answer in two forms.
+    """One answer: figures for ``--json`` and lines for people.
 
-    Attributes:
-        figures: For ``--json``; None if the figure does not apply or has no bound.
-        lines: For people.
+    A figure is None if it does not apply or has no bound.
     """
 
     figures: dict[str, Figure]

@@ -136,10 +136,8 @@ def read_tables(path: Path) -> FederationTables:
 def tally_of_run(tables: FederationTables, rounds: int | None = None) -> Tally:
     """Return what a run releases up to its cap, or in its first ``rounds``, evaluations included.
 
-    A device counts as if it took part in every round that the plan allows.
-
-    Raises:
-        ValueError: If a draw does not say enough, or cannot be accounted for.
+    A device counts as if it took part in every round that the plan allows. Raises ValueError if a
+    draw does not say enough, or cannot be accounted for.
     """
     total = tally_of_models(tables, tables.rounds.cap if rounds is None else rounds)
     event, count = tables.evaluation_event, tables.evaluation_count(rounds)
@@ -164,10 +162,8 @@ def tally_of_models(tables: FederationTables, count: int) -> Tally:
 def aggregate_sensitivity(tables: FederationTables, adjacency: Adjacency) -> float:
     """Return how far one person moves the aggregate, before the server's step, in parameter units.
 
-    A model has several layers: the bound for one clip over several is used for a flat clip.
-
-    Raises:
-        ValueError: If the rule, the clip or the number of places gives no bound.
+    A model has several layers: the bound for one clip over several is used for a flat clip. Raises
+    ValueError if the rule, the clip or the number of places gives no bound.
     """
     norm, slots = tables.privacy.clipping_norm, tables.slot_count
     if norm is None or slots is None:

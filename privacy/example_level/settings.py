@@ -26,10 +26,7 @@ LOCAL_EPOCHS = 1
 class ExampleEvent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Equal steps of DP-SGD on one device, as an accountant needs them.
 
-    Attributes:
-        noise_multiplier: Noise standard deviation over the clipping norm of one example.
-        sampling_rate: Chance of one example in one step.
-        step_count: Number of such steps.
+    z is over the clipping norm of one example; the rate is the chance of one example in one step.
     """
 
     noise_multiplier: float

@@ -38,10 +38,8 @@ class SecureSource:
     def flip(self, population: Sequence[str], rate: float) -> list[str]:
         """Return the members whose own coin showed heads, each independent of all others.
 
-        The chance of heads, in (0, 1], is exact to 2^-64.
-
-        Raises:
-            ValueError: If ``rate`` is out of range or a name stands twice in ``population``.
+        The chance of heads, in (0, 1], is exact to 2^-64. Raises ValueError if ``rate`` is out of
+        range or a name stands twice in ``population``.
         """
         if not 0 < rate <= 1:
             raise ValueError(f"rate must be in (0, 1], got {rate}")

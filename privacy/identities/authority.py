@@ -48,9 +48,7 @@ _CERTIFICATE_FILE = "authority.crt"
 class CertificateAuthority:
     """An authority that certifies the keys of one federation.
 
-    Attributes:
-        certificate: The authority's own certificate, DER.
-        fingerprint: SHA-256 of it, 32 bytes.
+    Its own certificate is DER; the fingerprint is SHA-256 of it, 32 bytes.
     """
 
     def __init__(self, key: ec.EllipticCurvePrivateKey, certificate: bytes) -> None:
@@ -65,10 +63,8 @@ class CertificateAuthority:
     ) -> Self:
         """Make an authority for a run and keep it in an owner-only folder, as two PEM files.
 
-        The run, 32 hex digits, is part of the authority's name.
-
-        Raises:
-            KeyFileError: If the folder holds an authority already, or others can read it.
+        The run, 32 hex digits, is part of the authority's name. Raises KeyFileError if the folder
+        holds an authority already, or others can read it.
         """
         make_private_folder(folder)
         if (folder / _CERTIFICATE_FILE).exists():

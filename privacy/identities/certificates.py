@@ -82,13 +82,10 @@ class CertifiedKey:
 
     Attributes:
         name: The owner's; a device's client name.
-        use: The key's one use.
-        role: The owner's.
         sha256: SHA-256 of the certificate's DER, 32 bytes.
         serial: Serial number, unique for this authority.
         not_before: First second of validity, unix seconds; `CLOCK_TOLERANCE` before the issue.
         not_after: Last second of validity, unix seconds.
-        public_key: The key.
         der: The certificate.
     """
 

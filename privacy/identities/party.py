@@ -72,7 +72,6 @@ class Identity:
 
     Attributes:
         authority: Certificate of the federation's authority, DER.
-        tls: Key for the handshake.
         wrapping: Key that others seal to.
         signing: Key that signs envelopes and releases.
         previous_wrapping: Wrapping key before the last renewal; absent before the first.

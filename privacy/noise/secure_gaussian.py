@@ -70,11 +70,9 @@ class SystemKeys:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The noise that hides one client.
+    """The noise that hides one client: z times the sensitivity on a grid.
 
-    Attributes:
-        noise_std: Standard deviation in parameter units, z times the sensitivity on the grid.
-        step: Width of the grid, a power of two.
+    Its standard deviation is in parameter units; the grid's step is a power of two.
     """
 
     noise_std: float
@@ -99,11 +97,9 @@ def calibrate(*, noise_multiplier: float, sensitivity: float, element_count: int
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One draw of a whole vector of noise.
+    """One draw of a whole vector of noise, added (sign 1) or taken out again (-1).
 
-    Attributes:
-        key: ``KEY_BYTES`` secret bytes; the same key draws the same noise.
-        sign: 1 to add it, -1 to take it out again.
+    The same key, ``KEY_BYTES`` secret bytes, draws the same noise.
     """
 
     key: bytes
@@ -113,10 +109,8 @@ class Draw:
 def add_gaussian(values: Tensor, calibration: Calibration, draws: Sequence[Draw]) -> Tensor:
     """Round a vector to the grid and add draws of N(0, noise_std²) on the grid, in place.
 
-    The values are contiguous, finite float32 or float64 on the CPU, shape ``(elements,)``.
-
-    Raises:
-        ValueError: If a key has not ``KEY_BYTES`` bytes.
+    The values are contiguous, finite float32 or float64 on the CPU, shape ``(elements,)``. Raises
+    ValueError if a key has not ``KEY_BYTES`` bytes.
     """
     for draw in draws:
         if len(draw.key) != KEY_BYTES:

@@ -32,13 +32,7 @@ from privacy.sealing.header import (
 
 @dataclass(kw_only=True)
 class SealedBody:
-    """A signed header and a payload that is encrypted as it is read.
-
-    Attributes:
-        header: The body header, as signed.
-        message_id: Identifier in the header, 16 bytes.
-        payload_bytes: Size of the payload.
-    """
+    """A signed header and a payload that is encrypted as it is read."""
 
     header: bytes
     message_id: bytes
@@ -71,10 +65,8 @@ class SealedBody:
         A view holds until the next one is asked for: every chunk is encrypted into the same memory,
         for memory that nobody has used yet costs more than encrypting does. The payload must not
         change meanwhile. There is no second pass, because encrypting changed bytes under nonces
-        already used would give both away: keep what this yields.
-
-        Raises:
-            ValueError: If the body was read before.
+        already used would give both away: keep what this yields. Raises ValueError if the body was
+        read before.
         """
         if self._payload is None:
             raise ValueError("a sealed body can be read once; keep its chunks to send them again")
@@ -128,11 +120,8 @@ def seal_body(
     """Sign a payload's header and make it ready for any number of recipients.
 
     The plaintext is read again while `SealedBody.views` is read, and must not change. The context
-    has a deadline.
-
-    Raises:
-        ValueError: If the payload is too large, the deadline is missing, or the signing key is
-            too small for the suite.
+    has a deadline. Raises ValueError if the payload is too large, the deadline is missing, or the
+    signing key is too small for the suite.
     """
     view = memoryview(payload).cast("B")
     if len(view) > MAX_PAYLOAD_BYTES:
