@@ -88,8 +88,7 @@ def verify_chain(
     """Return the events of a run's whole ledger, in order, after checking every entry.
 
     ``head`` is the digest that the newest entry must have, 64 hex digits, if one was kept
-    elsewhere:
-    only that shows entries that were cut off at the end.
+    elsewhere: only that shows entries that were cut off at the end.
 
     Raises:
         LedgerOfAnotherRunError: If the first entry does not begin this run's chain.

@@ -57,8 +57,7 @@ def export_ledger(run: str, entries: Sequence[LedgerEntry], *, spent: Spent | No
     """Return a ledger, oldest entry first, as JSON that `read_ledger` takes.
 
     ``spent`` is what the entries cost, for people who read the JSON; `read_ledger` leaves it out,
-    so
-    that a reader computes it again.
+    so that a reader computes it again.
     """
     rows = [
         {

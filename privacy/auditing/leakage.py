@@ -26,8 +26,7 @@ class WordLeakage(msgspec.Struct, frozen=True, kw_only=True):
     """How well words can be told from one update, as AUC in [0, 1].
 
     By how far embedding rows leave the way of most, by the output bias, by the sum of both ranks,
-    and
-    by public word frequency, without the update.
+    and by public word frequency, without the update.
     """
 
     by_row: float

@@ -67,8 +67,7 @@ class CanaryEstimate(msgspec.Struct, frozen=True, kw_only=True):
     """The canary, by its column, that stands out most of several with many rounds each.
 
     z is as this canary alone sees it; ``upper`` is above the true z of every canary with at least
-    the
-    confidence asked for.
+    the confidence asked for.
     """
 
     canary: int
@@ -111,8 +110,7 @@ def worst_canary(
     """Find the canary that moved the release most, as one that is counted twice does.
 
     Scores and coins have shape ``(rounds, canaries)``; each column is one client. ``failure_rate``
-    is
-    the chance that ``upper`` is wrong for any canary; each has its equal share.
+    is the chance that ``upper`` is wrong for any canary; each has its equal share.
 
     Raises:
         AuditError: As ``estimate_noise_multiplier``, each canary by itself.

@@ -72,8 +72,7 @@ def start_flush(descriptor: int, offset: int, size: int) -> None:
     """Set bytes that were just written on their way to the disk, and wait for nothing.
 
     A later flush of the file waits only for what is left. Where the system has no such call, that
-    is
-    everything. posix_fadvise(2) would do it too, and then wait for every processor's attention.
+    is everything. posix_fadvise(2) would do it too, and then wait for every processor's attention.
     """
     call = _sync_file_range()
     if call is not None:

@@ -25,8 +25,7 @@ def naming_the_disk(
     """Turn a full disk inside the block into one line that says what to do.
 
     ``folder`` exists on that disk; ``again`` is what to run once there is room, and what is true
-    until
-    then.
+    until then.
 
     Raises:
         FullDiskError: If the disk has no room; the block leaves what was there before.

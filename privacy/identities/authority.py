@@ -115,8 +115,7 @@ class CertificateAuthority:
         """Return a certificate, DER, for the key of a signing request (PKCS#10, DER).
 
         The request must ask for ``use``; ``name`` replaces its label. ``hostnames`` are the host
-        names
-        and IP addresses under which a TLS client may find the coordinator.
+        names and IP addresses under which a TLS client may find the coordinator.
 
         Raises:
             CertificateError: If the request does not prove possession of a fitting key, or the

@@ -90,10 +90,8 @@ class Identity:
         """Make three keys, or take those an unfinished enrolment left, and ask for certificates.
 
         A current identity in the folder goes on working until `install`. ``name``, 1 to 64
-        characters,
-        is a label: the authority decides the name. Keys have 3072 or 4096 bits; the passphrase is
-        the
-        same for every call on one folder.
+        characters, is a label: the authority decides the name. Keys have 3072 or 4096 bits; the
+        passphrase is the same for every call on one folder.
 
         Raises:
             KeyFileError: If the folder is readable by others, or pending keys cannot be read.
@@ -124,8 +122,7 @@ class Identity:
         now: float,
         passphrase: bytes | None = None,
     ) -> Self:
-        """Make the keys pending in a folder, with their certificates, the current identity,
-        atomically.
+        """Make the keys pending in a folder the current identity, atomically.
 
         ``ca`` is the authority's certificate, DER, whose fingerprint the caller has checked.
 

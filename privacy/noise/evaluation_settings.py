@@ -93,8 +93,7 @@ def evaluation_release(
     accountant.
 
     ``coins_among`` is the most people that will be enrolled, where a secret coin for each says who
-    is
-    asked; None where devices are asked otherwise, and nothing amplifies.
+    is asked; None where devices are asked otherwise, and nothing amplifies.
 
     Raises:
         ValueError: If coins are not accounted for with the adjacency.

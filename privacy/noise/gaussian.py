@@ -24,8 +24,7 @@ class LocalGaussian(Unchanged):
 
     The guarantee covers any two data sets of one person against everybody who sees what the device
     sends, the coordinator included: two clipped updates lie at most 2C apart, so the noise is z
-    times
-    2C. No sampling is assumed. A test may repeat ``keys``.
+    times 2C. No sampling is assumed. A test may repeat ``keys``.
     """
 
     settings: LocalNoise

@@ -75,8 +75,8 @@ class NoiseMode(Protocol):
         """Return what the client sends for its clipped update, which is not changed.
 
         ``tensors`` is where each tensor lies in it, in schema order. The shape is ``(elements,)``,
-        or
-        ``(elements + len(tensors),)`` where clean norms follow: ``models.plan.plan.upload_schema``.
+        or ``(elements + len(tensors),)`` where clean norms follow:
+        ``models.plan.plan.upload_schema``.
         """
 
     def at_server(
