@@ -105,10 +105,6 @@ class CertifiedKey:
         issued = self.not_before + CLOCK_TOLERANCE.total_seconds()
         return issued + (self.not_after - issued) * 2 / 3
 
-    def due_for_renewal(self, now: float) -> bool:
-        """Return whether two thirds of the life, counted from the issue, are over."""
-        return now >= self.renewal_due_at
-
     def check_time(self, now: float) -> None:
         """Refuse a certificate that is not valid at ``now``; CertificateError tells why."""
         if not self.not_before <= now <= self.not_after:

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from privacy.accounting.events import Adjacency
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise
-from privacy.noise.mode import Arrival, CalibratedRound, Unchanged
+from privacy.noise.mode import Arrival, CalibratedRound, NoiseMode
 from privacy.noise.secure_gaussian import Draw, NoiseKeys, SystemKeys, add_gaussian, calibrate
 
 
 @dataclass(frozen=True)
-class LocalGaussian(Unchanged):
+class LocalGaussian(NoiseMode):
     """Noise of each device on its own update.
 
     The guarantee covers any two data sets of one person against everybody who sees what the device
@@ -31,7 +31,6 @@ class LocalGaussian(Unchanged):
     keys: NoiseKeys = field(default_factory=SystemKeys)
 
     arrival = Arrival.NOISED
-    adjacency = None
 
     def at_client(
         self, update: Tensor, generator: torch.Generator, *, tensors: Sequence[slice]
@@ -46,7 +45,7 @@ class LocalGaussian(Unchanged):
 
 
 @dataclass(frozen=True)
-class CentralGaussian(Unchanged):
+class CentralGaussian(NoiseMode):
     """The coordinator's noise on the aggregate, once a round, after the sum.
 
     The guarantee covers whoever reads released models, not the coordinator. Neighbours differ in
@@ -56,8 +55,6 @@ class CentralGaussian(Unchanged):
     """
 
     settings: CentralNoise
-
-    arrival = Arrival.CLIPPED
 
     @property
     def adjacency(self) -> Adjacency | None:

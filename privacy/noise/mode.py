@@ -58,16 +58,19 @@ class CalibratedRound:
 class NoiseMode(Protocol):
     """One mode of ``privacy.noise.settings``, at each of the three places where it may add noise.
 
-    Updates, aggregates and parameters are flat float32, shape ``(elements,)``.
+    Unless a mode says otherwise it adds none, and updates arrive clipped. Updates, aggregates and
+    parameters are flat float32, shape ``(elements,)``.
     """
 
     @property
     def adjacency(self) -> Adjacency | None:
         """Return the neighbours that the sensitivity is needed for; None without such noise."""
+        return None
 
     @property
     def arrival(self) -> Arrival:
         """Return in which state updates reach the coordinator."""
+        return Arrival.CLIPPED
 
     def at_client(
         self, update: Tensor, generator: torch.Generator, *, tensors: Sequence[slice]
@@ -78,6 +81,7 @@ class NoiseMode(Protocol):
         or ``(elements + len(tensors),)`` where clean norms follow:
         ``models.plan.plan.upload_schema``.
         """
+        return update
 
     def at_server(
         self,
@@ -89,29 +93,8 @@ class NoiseMode(Protocol):
 
         ``calibrated`` is needed where ``adjacency`` is not None.
         """
-
-    def after_step(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
-        """Return the new parameters with the noise that the step size does not scale."""
-
-
-class Unchanged:
-    """A mode that passes everything on as it is; others override the place where they add noise."""
-
-    def at_client(
-        self, update: Tensor, generator: torch.Generator, *, tensors: Sequence[slice]
-    ) -> Tensor:
-        """Return the update as it is."""
-        return update
-
-    def at_server(
-        self,
-        aggregate: Tensor,
-        generator: torch.Generator,
-        calibrated: CalibratedRound | None = None,
-    ) -> Tensor:
-        """Return the aggregate as it is."""
         return aggregate
 
     def after_step(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
-        """Return the parameters as they are."""
+        """Return the new parameters with the noise that the step size does not scale."""
         return parameters

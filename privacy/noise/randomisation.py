@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from privacy.clipping.clip import tensor_norms
-from privacy.noise.mode import Arrival, Unchanged
+from privacy.noise.mode import Arrival, NoiseMode
 from privacy.noise.settings import NoNoise, PaperNoise, PaperServerNoise
 
 _BLOCK = 1 << 18  # Elements drawn at a time: 1 MiB beside the model, in cache until added.
@@ -37,22 +37,17 @@ def add_normal(values: Tensor, noise_std: float, generator: torch.Generator) -> 
 
 
 @dataclass(frozen=True)
-class WithoutNoise(Unchanged):
+class WithoutNoise(NoiseMode):
     """The mode that leaves everything as it is."""
 
     settings: NoNoise
 
-    adjacency = None
-    arrival = Arrival.CLIPPED
-
 
 @dataclass(frozen=True)
-class PaperRandomisation(Unchanged):
+class PaperRandomisation(NoiseMode):
     """β·N(0, σ²) of each client on its update ([FedAtt] Eq. 6)."""
 
     settings: PaperNoise
-
-    adjacency = None
 
     @property
     def arrival(self) -> Arrival:
@@ -72,13 +67,10 @@ class PaperRandomisation(Unchanged):
 
 
 @dataclass(frozen=True)
-class PaperServerRandomisation(Unchanged):
+class PaperServerRandomisation(NoiseMode):
     """One draw of β·N(0, 1) on the new parameters, whatever the step size ([fed-att])."""
 
     settings: PaperServerNoise
-
-    adjacency = None
-    arrival = Arrival.CLIPPED
 
     def after_step(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
         """Add the one draw to the parameters, in place."""

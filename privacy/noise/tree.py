@@ -22,7 +22,7 @@ from torch import Tensor
 
 from privacy.accounting.events import Adjacency
 from privacy.noise.calibrated_settings import TreeNoise
-from privacy.noise.mode import Arrival, CalibratedRound, Unchanged
+from privacy.noise.mode import CalibratedRound, NoiseMode
 from privacy.noise.secure_gaussian import KEY_BYTES, Draw, add_gaussian, calibrate
 
 
@@ -60,7 +60,7 @@ def covering_nodes(leaf_count: int) -> list[Node]:
 
 
 @dataclass(frozen=True)
-class TreeGaussian(Unchanged):
+class TreeGaussian(NoiseMode):
     """The coordinator's noise on prefix sums along a tree.
 
     The guarantee covers whoever reads any or all released models, not the coordinator. Neighbours
@@ -69,8 +69,6 @@ class TreeGaussian(Unchanged):
     """
 
     settings: TreeNoise
-
-    arrival = Arrival.CLIPPED
 
     @property
     def adjacency(self) -> Adjacency | None:
