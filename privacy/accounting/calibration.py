@@ -10,7 +10,7 @@ from privacy.accounting.checked_values import (
     check_epsilon,
     check_sampling_rate,
 )
-from privacy.accounting.tally import Tally
+from privacy.accounting.tally import gaussian_tally
 from privacy.accounting.tree import epsilon_of_rho, tree_sensitivity_squared
 
 _STEP = 1e-4
@@ -33,15 +33,14 @@ def noise_multiplier_for(
     check_sampling_rate(sampling_rate)
 
     def excess(log_z: float) -> float:
-        total = _tally(math.exp(log_z), rounds, sampling_rate)
+        total = gaussian_tally(math.exp(log_z), sampling_rate, rounds)
         epsilon = epsilon_of_tally(total, delta, coarseness=_FAST)
         # Clamped, so that the search can do sums where epsilon is 0 or infinite.
         return math.log(min(max(epsilon, 1e-12), 1e12) / target_epsilon)
 
     def fits(steps: int) -> bool:
-        return epsilon_of_tally(_tally(steps * _STEP, rounds, sampling_rate), delta) <= (
-            target_epsilon
-        )
+        total = gaussian_tally(steps * _STEP, sampling_rate, rounds)
+        return epsilon_of_tally(total, delta) <= target_epsilon
 
     # A coarse grid finds the place; the usual one, which other commands report by, confirms it.
     steps = math.ceil(round(math.exp(_crossing(excess)) / _STEP, 6))
@@ -96,9 +95,3 @@ def _crossing(excess: Callable[[float], float]) -> float:
             return math.log(_LEAST)
         low, high = low - math.log(2), low
     return float(brentq(excess, low, high, xtol=_STEP / 2))
-
-
-def _tally(z: float, rounds: int, sampling_rate: float) -> Tally:
-    if sampling_rate == 1:
-        return Tally(inverse_square=rounds / z**2)
-    return Tally(sampled={(z, sampling_rate): rounds})

@@ -127,3 +127,10 @@ def tally(events: Iterable[PrivacyEvent]) -> Tally:
     for event, same in groupby(events):
         total = total.plus(event, len(list(same)))
     return total
+
+
+def gaussian_tally(noise_multiplier: float, sampling_rate: float, times: int) -> Tally:
+    """Return releases at one z and q, with a place for everybody; q = 1 is no sampling."""
+    if sampling_rate == 1:
+        return Tally(inverse_square=times / noise_multiplier**2)
+    return Tally(sampled={(noise_multiplier, sampling_rate): times})

@@ -21,7 +21,7 @@ from privacy.accounting.events import GaussianRelease, SecretCoinFlips, TreeRele
 from privacy.accounting.ledger_chain import LedgerOfAnotherRunError, head_of, verify_chain
 from privacy.accounting.ledger_file import read_ledger
 from privacy.accounting.slot_overflow import slot_count_for
-from privacy.accounting.tally import Tally, tally
+from privacy.accounting.tally import Tally, gaussian_tally, tally
 from privacy.clipping.sensitivity import attentive_sensitivity, mean_sensitivity
 from privacy.commands.answer import Answer, Figure, in_words
 from privacy.commands.budget_flags import BudgetRun, Epsilon, Noise, Sensitivity
@@ -41,10 +41,8 @@ def epsilon_of_sampled(asked: Epsilon) -> Answer:
     delta = check_delta(asked.delta, population_size=asked.population)
     z, q = check_noise_multiplier(asked.noise_multiplier), check_sampling_rate(asked.sampling_rate)
     slots = None
-    if q == 1:
-        total = Tally(inverse_square=rounds / z**2)
-    elif asked.population is None:
-        total = Tally(sampled={(z, q): rounds})
+    if q == 1 or asked.population is None:
+        total = gaussian_tally(z, q, rounds)
     else:
         slots = slot_count_for(asked.population, q, rounds=rounds, delta=delta)
         coins = SecretCoinFlips(sampling_rate=q, population_size=asked.population, slot_count=slots)

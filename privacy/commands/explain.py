@@ -10,8 +10,7 @@ References:
 import math
 
 from privacy.accounting.accountant import epsilon_of_tally
-from privacy.accounting.tally import Tally
-from privacy.clipping.sensitivity import mean_sensitivity
+from privacy.accounting.tally import Tally, gaussian_tally
 from privacy.commands.answer import Answer, Figure, in_words
 from privacy.commands.budget import CHEAP_ATTENTION, price_line
 from privacy.commands.federation_file import (
@@ -151,7 +150,7 @@ def _noise(tables: FederationTables, privacy: _Calibrated) -> Answer:
         where = "the aggregate" if isinstance(privacy, CentralNoise) else "each node of the tree"
     drawn, reasons = _drawn_multiplier(privacy, tables.personalisation.vector_count)
     whole = f"; {privacy.noise_multiplier:g} together with {reasons}" if reasons else ""
-    priced = _price(tables, sensitivity)
+    priced = _price(tables, privacy, sensitivity)
     return Answer(
         {
             "noise_multiplier": privacy.noise_multiplier,
@@ -207,9 +206,8 @@ def _evaluations(tables: FederationTables, delta: float) -> Answer:
 
 def _sentences(training: TrainingTable, examples: ExamplePrivacySettings) -> Answer:
     """Return the second layer, and what a round costs a sentence of a person who takes part."""
-    z, q = examples.noise_multiplier, examples.sampling_rate
     steps = examples.step_count(training.local_epochs)
-    spent = Tally(inverse_square=steps / z**2) if q == 1 else Tally(sampled={(z, q): steps})
+    spent = gaussian_tally(examples.noise_multiplier, examples.sampling_rate, steps)
     epsilon = epsilon_of_tally(spent, examples.delta)
     promise = examples.guarantee(training.local_epochs)
     return Answer(
@@ -222,17 +220,12 @@ def _sentences(training: TrainingTable, examples: ExamplePrivacySettings) -> Ans
     )
 
 
-def _price(tables: FederationTables, sensitivity: float) -> Answer:
+def _price(tables: FederationTables, privacy: _Calibrated, sensitivity: float) -> Answer:
     """Return what attention adds to the noise; nothing under equal weights or local noise."""
-    strength, slots = tables.aggregation.attention_strength, tables.slot_count
-    norm, privacy = tables.privacy.clipping_norm, tables.privacy
-    if tables.aggregation.rule != "attentive" or not isinstance(privacy, CentralNoise | TreeNoise):
+    if tables.aggregation.rule != "attentive" or isinstance(privacy, LocalNoise):
         return Answer({}, [])
-    if slots is None or norm is None:
-        raise ValueError("attention is priced for a fixed number of places and a clipping norm")
-    price = sensitivity / mean_sensitivity(
-        slot_count=slots, clipping_norms=[norm], adjacency=privacy.adjacency
-    )
+    strength = tables.aggregation.attention_strength
+    price = sensitivity / aggregate_sensitivity(tables, privacy.adjacency, rule="mean")
     dear = abs(strength) > CHEAP_ATTENTION
     return Answer(
         {"price_of_attention": price}, [f"Price: {price_line(strength, price)}."] if dear else []

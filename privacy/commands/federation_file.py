@@ -159,19 +159,23 @@ def tally_of_models(tables: FederationTables, count: int) -> Tally:
     return total
 
 
-def aggregate_sensitivity(tables: FederationTables, adjacency: Adjacency) -> float:
+def aggregate_sensitivity(
+    tables: FederationTables, adjacency: Adjacency, *, rule: str | None = None
+) -> float:
     """Return how far one person moves the aggregate, before the server's step, in parameter units.
 
-    A model has several layers: the bound for one clip over several is used for a flat clip. Raises
-    ValueError if the rule, the clip or the number of places gives no bound.
+    A model has several layers: the bound for one clip over several is used for a flat clip. The
+    rule is the file's unless another is named. Raises ValueError if the rule, the clip or the
+    number of places gives no bound.
     """
     norm, slots = tables.privacy.clipping_norm, tables.slot_count
+    rule = rule or tables.aggregation.rule
     if norm is None or slots is None:
         raise ValueError("no bound is known without clipping_norm and a fixed cohort_size")
-    if tables.aggregation.rule == "mean":
+    if rule == "mean":
         return mean_sensitivity(slot_count=slots, clipping_norms=[norm], adjacency=adjacency)
-    if tables.aggregation.rule != "attentive":
-        raise ValueError(f"no bound is known for rule {tables.aggregation.rule}")
+    if rule != "attentive":
+        raise ValueError(f"no bound is known for rule {rule}")
     return attentive_sensitivity(
         slot_count=slots,
         attention_strength=tables.aggregation.attention_strength,
