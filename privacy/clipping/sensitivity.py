@@ -106,7 +106,7 @@ def attentive_sensitivity(
         clipping_norms: One flat clip over all layers, or ``layer_count`` clips, in parameter
             units.
         adjacency: The neighbouring relation; see the module.
-        server_step_size: What the aggregate is multiplied by.
+        server_step_size: Factor of the aggregate.
 
     Raises:
         UnprovedSensitivityError: If one flat clip covers several layers outside the proved range.

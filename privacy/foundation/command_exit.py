@@ -51,7 +51,7 @@ def failed(program: str, error: Exception) -> int:
     Where the reader of its output has closed it, nothing is said.
     """
     if isinstance(error, BrokenPipeError) and _nobody_reads():
-        # What is still to be written would fail again when Python ends.
+        # The rest of the output would fail again when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED_PIPE
     print(f"{program}: {_line(error)}", file=sys.stderr)  # noqa: T201 (each command's cli.py calls this)

@@ -33,7 +33,7 @@ CLOCK_TOLERANCE = timedelta(hours=25)
 
 Role = Literal["device", "coordinator"]
 
-# What the library raises over bytes that are no certificate, or one of a kind that nobody makes.
+# Errors of the library over bytes that are no certificate, or one of a kind that nobody makes.
 _UNREADABLE = (
     ValueError,
     TypeError,

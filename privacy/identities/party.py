@@ -180,7 +180,7 @@ class Identity:
 
     @property
     def name(self) -> str:
-        """Name that the authority gave this party."""
+        """The name that the authority gave this party."""
         return self.signing.certified.name
 
     @property

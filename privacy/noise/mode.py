@@ -1,7 +1,7 @@
 """The protocol of a noise mode: what is added where.
 
 A mode is chosen in one place (``privacy.noise.registry.noise_mode``) and applied by the same calls
-in simulation and deployment. What it promises stands with its settings (``guarantee``).
+in simulation and deployment. Its promise stands with its settings (``guarantee``).
 """
 
 from collections.abc import Sequence

@@ -47,7 +47,7 @@ class TreeDigest:
             work = (self._waiting, self._leaves)
             self._helper = Thread(target=_hash_waiting, args=work, name="sotto-digest", daemon=True)
             self._helper.start()
-            # Who forgets to end this must not leave the thread behind.
+            # A caller that forgets to end this must not leave the thread behind.
             self._dismiss = weakref.finalize(self, self._waiting.put, None)
 
     def add(self, chunk: memoryview) -> None:

@@ -67,7 +67,7 @@ class Opener:
         """Prepare for one message.
 
         Args:
-            expected: What the message must say it belongs to.
+            expected: The context that the message must name.
             payload_bytes: Size the payload must have.
             recipient: The opener; its current and previous wrapping keys are tried.
             sender: Signing key the message must be signed with, already checked
