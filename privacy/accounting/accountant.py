@@ -114,11 +114,7 @@ def report_of_tally(total: Tally, delta: float, *, second_opinion: str = "prv") 
 
 
 def check_agreement(by_pld: float, by_prv: float) -> None:
-    """Refuse two ε that differ by more than max(0.02, 1 %), or of which one is NaN.
-
-    Raises:
-        AccountantsDisagreeError: If they do.
-    """
+    """Raise AccountantsDisagreeError if two ε, or NaN, differ by more than max(0.02, 1 %)."""
     allowed = max(LARGEST_DIFFERENCE, LARGEST_RELATIVE_DIFFERENCE * by_pld)
     if not abs(by_pld - by_prv) <= allowed:
         raise AccountantsDisagreeError(

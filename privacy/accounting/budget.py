@@ -79,11 +79,7 @@ def check_budget(
 def rounds_left(
     spent: Tally, next_event: PrivacyEvent, budget: PrivacyBudget, most: int = MOST_ROUNDS
 ) -> int:
-    """Return how many more rounds of ``next_event`` fit into the budget, at most ``most``.
-
-    Raises:
-        ValueError: If the events do not add up.
-    """
+    """Return how many more rounds of ``next_event`` fit into the budget, at most ``most``."""
 
     def fits(rounds: int, coarseness: float) -> bool:
         after = spent if rounds == 0 else spent.plus(next_event, rounds)

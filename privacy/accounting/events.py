@@ -165,11 +165,7 @@ def canonical_bytes(event: PrivacyEvent) -> bytes:
 
 
 def read_event(data: bytes) -> PrivacyEvent:
-    """Return the event of its canonical bytes.
-
-    Raises:
-        EventError: If they are no event, hold an impossible value, or are not canonical.
-    """
+    """Return the event of its canonical bytes; EventError for any others."""
     try:
         event = _DECODER.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -20,7 +20,7 @@ _SQLITE_MAGIC = b"SQLite format 3\0"
 class LedgerFile(NamedTuple):
     """An unchecked ledger, oldest entry first: give both to `ledger_chain.verify_chain`.
 
-    The run, 32 hex digits, is what the file says it belongs to.
+    The run, 32 hex digits, is the one that the file names.
     """
 
     run: str
@@ -73,11 +73,9 @@ def export_ledger(run: str, entries: Sequence[LedgerEntry], *, spent: Spent | No
 
 
 def read_ledger(path: Path) -> LedgerFile:
-    """Read a coordinator's SQLite store, or its JSON export, without checking the chain.
+    """Read a coordinator's SQLite store, or its JSON export; LedgerError if it is neither.
 
-    Raises:
-        LedgerError: If the file is neither, or holds no ledger.
-        OSError: If it cannot be read.
+    The chain is not checked.
     """
     with path.open("rb") as file:
         is_store = file.read(len(_SQLITE_MAGIC)) == _SQLITE_MAGIC

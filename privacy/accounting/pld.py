@@ -24,8 +24,7 @@ _MOST_POINTS = 4e6
 
 
 def epsilon_by_pld(total: Tally, delta: float, *, coarseness: float = 1.0) -> float:
-    """Return ε of all Gaussian releases in a tally at δ in (0, 1), never too small; trees are left
-    out.
+    """Return ε at δ in (0, 1) of all Gaussian releases in a tally, never too small; no trees.
 
     ``coarseness`` is how many times wider than usual the grid is: faster, and ε larger by little.
     """

@@ -46,12 +46,7 @@ def prv_epsilon(mechanisms: Sequence[tuple[float, float, int]], delta: float) ->
 
 
 def check_second_opinion(name: str) -> None:
-    """Refuse a second accountant other than ``prv``.
-
-    Raises:
-        UnsoundAccountantError: For Opacus' ``gdp``.
-        ValueError: If there is no such accountant.
-    """
+    """Refuse a second accountant other than ``prv``, and unsound ones with the reason."""
     if name == "gdp":
         raise UnsoundAccountantError(
             "second opinion gdp is refused: its central limit approximation understates epsilon "

@@ -47,11 +47,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     population_size: int | None = None
 
     def plus(self, event: PrivacyEvent, times: int = 1) -> "Tally":
-        """Return the tally after ``times`` more of an event.
-
-        Raises:
-            ValueError: If its neighbouring relation or its tree differs from those before.
-        """
+        """Return the tally after more of an event; ValueError for other neighbours or trees."""
         match event:
             case UnprotectedRelease():
                 return msgspec.structs.replace(self, unprotected=True)

@@ -30,7 +30,7 @@ UNLEARNED_BITS = 1 / math.log(2)
 class Exposure(msgspec.Struct, frozen=True, kw_only=True):
     """The exposure of planted sentences: each one's bits, their mean, and log2(n + 1), the most.
 
-    ``chance`` is that of so large a mean if nothing was learned.
+    ``chance`` is the probability of so large a mean if nothing was learned.
     """
 
     bits: list[float]

@@ -164,11 +164,7 @@ def gaussian_epsilon(noise_multiplier: float, delta: float) -> float:
 
 
 def faults(claimed: float, pooled: NoiseEstimate, worst: CanaryEstimate | None = None) -> list[str]:
-    """Return what contradicts a claimed noise multiplier, a sentence each; nothing is no proof.
-
-    Raises:
-        ValueError: If the claim is no noise multiplier.
-    """
+    """Return what contradicts a claimed z, a sentence each; nothing is no proof."""
     check_noise_multiplier(claimed, "claimed noise multiplier")
     found = []
     if pooled.upper < claimed:

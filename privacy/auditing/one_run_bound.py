@@ -91,11 +91,7 @@ def epsilon_lower_bound(
 def refuted_epsilon(
     canary_count: int, guess_count: int, correct_count: int, *, delta: float, failure_rate: float
 ) -> float:
-    """Return the largest ε that so many right guesses refute, rounded down to 1e-4; at least 0.
-
-    Raises:
-        AuditError: If the counts or probabilities are impossible.
-    """
+    """Return the largest ε that so many right guesses refute, rounded down to 1e-4; >= 0."""
     _check_guesses(canary_count, guess_count)
     check_failure_rate(failure_rate)
     if not 0 <= correct_count <= guess_count:

@@ -16,11 +16,7 @@ class AuditError(ValueError):
 
 
 def checked_scores(values: ArrayLike, name: str = "scores") -> Scores:
-    """Return the scores as float64 of the same shape; ``name`` is what an error calls them.
-
-    Raises:
-        AuditError: If one of them is NaN or infinite.
-    """
+    """Return scores as float64 of their shape; AuditError if one is NaN or infinite."""
     scores = np.asarray(values, dtype=np.float64)
     bad = int(np.count_nonzero(~np.isfinite(scores)))
     if bad:
@@ -42,11 +38,7 @@ def checked_coins(values: ArrayLike, scores: Scores, name: str = "included") -> 
 
 
 def require_both_kinds(coins: Coins, least: int) -> tuple[int, int]:
-    """Return how many canaries were included and how many left out.
-
-    Raises:
-        AuditError: If there are fewer than ``least`` of either.
-    """
+    """Return the counts of canaries in and out; AuditError if either is below ``least``."""
     included = int(np.count_nonzero(coins))
     left_out = coins.size - included
     if min(included, left_out) < least:

@@ -27,12 +27,7 @@ class ScoresFile(NamedTuple):
 
 
 def read_scores(path: Path) -> ScoresFile:
-    """Return the scores in a file.
-
-    Raises:
-        AuditError: If a line breaks the rule, or canaries differ in how many lines they have.
-        OSError: If the file cannot be read.
-    """
+    """Return the scores in a file; AuditError if it breaks the rules above."""
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))
     if not rows or rows[0] != HEADER:

@@ -45,11 +45,7 @@ def aggregate_noise_multiplier(
     *,
     adjacency: Adjacency = "zero-out",
 ) -> float:
-    """Return z_Δ: the aggregate's noise multiplier that leaves z for aggregate and count together.
-
-    Raises:
-        ValueError: If σ_b is so small that the count alone would spend more than z allows.
-    """
+    """Return z_Δ, which leaves z for aggregate and count together; ValueError for too small σ_b."""
     if not 0 < noise_multiplier < math.inf:
         raise ValueError(f"noise_multiplier must be > 0 and finite, got {noise_multiplier}")
     least = noise_multiplier * fit_sensitivity(settings.target_quantile, adjacency)
@@ -64,11 +60,7 @@ def aggregate_noise_multiplier(
 
 
 def fit_excess(fitting_count: int, contribution_count: int, target_quantile: float) -> float:
-    """Return Σ (b_k - γ) over the clients that came, before noise: for no log and no file.
-
-    Raises:
-        ValueError: If more fitted than came.
-    """
+    """Return Σ (b_k - γ) over the clients that came, before noise: for no log and no file."""
     if not 0 <= fitting_count <= contribution_count:
         raise ValueError(
             f"fitting_count must lie in [0, {contribution_count}], got {fitting_count}"
@@ -79,11 +71,7 @@ def fit_excess(fitting_count: int, contribution_count: int, target_quantile: flo
 def next_clipping_norm(
     clipping_norm: float, settings: AdaptiveClipping, *, noised_excess: float, slot_count: int
 ) -> float:
-    """Return the norm C of the next round, in parameter units, from Σ (b_k - γ) with its noise.
-
-    Raises:
-        ValueError: If an argument is out of range.
-    """
+    """Return the norm C of the next round, in parameter units, from the noised Σ (b_k - γ)."""
     if not 0 < clipping_norm < math.inf:
         raise ValueError(f"clipping_norm must be > 0 and finite, got {clipping_norm}")
     if slot_count < 1:

@@ -15,10 +15,9 @@ from privacy.clipping.settings import ClippingSettings
 
 @dataclass(frozen=True)
 class ClippedUpdate:
-    """One update after clipping, the L2 norm over all tensors before it, and whether nothing was
-    scaled.
+    """One update after clipping: flat float32, shape ``(elements,)``.
 
-    The values are flat float32, shape ``(elements,)``; the given tensor itself where all fitted.
+    The given tensor itself where all fitted; ``norm`` is the L2 norm over all tensors before.
     """
 
     values: Tensor

@@ -42,11 +42,7 @@ def l2_norm(vector: Tensor) -> float:
 
 
 def tensor_norms(update: Tensor, tensors: Sequence[slice]) -> list[float]:
-    """Return the L2 norm of each tensor of a flat update, checked as a whole.
-
-    Raises:
-        UnusableUpdateError: As `check_finite`, over all tensors.
-    """
+    """Return the L2 norm of each tensor of a flat update, checked as by `check_finite`."""
     norms = _norms(update, tensors)
     _check_size(math.hypot(*norms))
     return norms
@@ -55,9 +51,7 @@ def tensor_norms(update: Tensor, tensors: Sequence[slice]) -> list[float]:
 def check_finite(update: Tensor) -> float:
     """Return the L2 norm of an update that can be aggregated without overflow.
 
-    Raises:
-        UnusableUpdateError: If an element is NaN or infinite, or the norm is above
-            ``LARGEST_UPDATE_NORM``.
+    Raises UnusableUpdateError if it is not finite, or above ``LARGEST_UPDATE_NORM``.
     """
     norm = l2_norm(update)
     _check_size(norm)

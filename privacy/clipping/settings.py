@@ -95,11 +95,7 @@ class ClippingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         return self.adaptation is not None
 
     def tensor_clips(self, tensor_count: int) -> tuple[float, ...] | None:
-        """Return the clipping norm of each tensor; None unless each has its own.
-
-        Raises:
-            ValueError: If there is not one ratio a tensor.
-        """
+        """Return each tensor's own clipping norm, or None; ValueError unless one ratio each."""
         if self.clipping_norm is None or self.clipping == "flat":
             return None
         ratios = self.layer_ratios or (1.0,) * tensor_count

@@ -78,12 +78,7 @@ def epsilon_of_trees(asked: Epsilon) -> Answer:
 
 
 def epsilon_of_plan(path: Path, *, second_opinion: str) -> Answer:
-    """Answer what the whole run of a federation's file would cost.
-
-    Raises:
-        FederationTablesError: If the file cannot be read.
-        ValueError: If its mode promises nothing that could be computed.
-    """
+    """Answer what a federation's whole run would cost; ValueError if it promises nothing."""
     tables = read_tables(path)
     budget = _promised(path, tables)
     total, most = tally_of_run(tables), budget.epsilon_budget
@@ -102,11 +97,7 @@ def _promised(path: Path, tables: FederationTables) -> PrivacyBudget:
 
 
 def epsilon_of_ledger(path: Path, asked: Epsilon) -> Answer:
-    """Answer what a ledger says was spent, after checking its chain; a plan names δ without one.
-
-    Raises:
-        LedgerError: If it was changed, or is not the ledger asked about.
-    """
+    """Answer what a ledger says was spent, once its chain is checked; a plan may name δ."""
     delta = asked.delta
     if asked.plan is not None and delta is None:
         delta = _promised(asked.plan, read_tables(asked.plan)).delta

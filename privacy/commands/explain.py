@@ -31,11 +31,7 @@ _Calibrated = LocalNoise | CentralNoise | TreeNoise
 
 
 def explain(tables: FederationTables) -> Answer:
-    """Return what a plan means, in words and figures; one accountant only.
-
-    Raises:
-        ValueError: If the plan does not say enough to account for it.
-    """
+    """Return what a plan means, in words and figures, by one accountant only."""
     lines = [f"Mode: {tables.privacy.guarantee}."]
     figures: dict[str, Figure] = {
         "guarantee": tables.privacy.guarantee,

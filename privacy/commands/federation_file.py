@@ -95,11 +95,7 @@ class FederationTables(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def evaluation_event(self) -> EvaluationRelease | None:
-        """Return what one evaluation by devices tells the accountant; None where none is.
-
-        Raises:
-            ValueError: If the mode promises something that counts without noise would break.
-        """
+        """Return one evaluation by devices, or None; ValueError if no noise bounds its counts."""
         if self.evaluation.kind != "devices" or self.budget is None:
             return None
         event = evaluation_event(self.evaluation, self.rounds, self.privacy)
@@ -118,13 +114,7 @@ class FederationTables(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_tables(path: Path) -> FederationTables:
-    """Read a federation's TOML file.
-
-    Raises:
-        FederationTablesError: If it is no TOML, or a key that decides privacy is missing, of the
-            wrong type, or out of its range.
-        OSError: If it cannot be read.
-    """
+    """Read a federation's TOML file; FederationTablesError names the file and the key."""
     try:
         return decoded(tomllib.loads(path.read_text("utf-8")), FederationTables)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -145,11 +135,7 @@ def tally_of_run(tables: FederationTables, rounds: int | None = None) -> Tally:
 
 
 def tally_of_models(tables: FederationTables, count: int) -> Tally:
-    """Return what the models of the first rounds, at least 1, release, without evaluations.
-
-    Raises:
-        ValueError: As `tally_of_run`.
-    """
+    """Return what the models of the first rounds, at least 1, release, without evaluations."""
     privacy, total = tables.privacy, Tally()
     # Rounds are alike but for the tree that they are in.
     length = privacy.restart_rounds if isinstance(privacy, TreeNoise) else None

@@ -16,11 +16,7 @@ class ExampleAccountantError(RuntimeError):
 
 
 def require_accountant() -> None:
-    """Refuse to go on where epsilon cannot be told, without loading anything.
-
-    Raises:
-        ExampleAccountantError: If it cannot; names the extra to install.
-    """
+    """Raise ExampleAccountantError if epsilon cannot be told, without loading anything."""
     if importlib.util.find_spec("opacus") is None:
         raise ExampleAccountantError(
             "the plan asks for example_privacy and opacus is missing; install sotto[dp-sgd]"

@@ -15,11 +15,7 @@ class HostPort(NamedTuple):
 
 
 def checked_host_port(name: str, address: str) -> HostPort:
-    """Return the halves of an address such as ``127.0.0.1:8080`` or ``[::1]:0``.
-
-    Raises:
-        ValueError: If it is no ``host:port``, or the port is above 65535; calls it ``name``.
-    """
+    """Return the halves of an address such as ``127.0.0.1:8080`` or ``[::1]:0``; or ValueError."""
     match = _HOST_PORT.fullmatch(address)
     if match is None or int(match[2]) > _LARGEST_PORT:
         raise ValueError(

@@ -17,11 +17,7 @@ class InstallationError(RuntimeError):
 
 
 def check_installation() -> None:
-    """Check that all packages of sotto that can be imported lie in one parent folder.
-
-    Raises:
-        InstallationError: If they do not; the text names the package that lies elsewhere.
-    """
+    """Raise InstallationError if the packages that can be imported lie in several folders."""
     home = Path(__file__).resolve().parents[2]
     for package in PACKAGES:
         spec = importlib.util.find_spec(package)

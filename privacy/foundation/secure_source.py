@@ -22,10 +22,9 @@ class SecureSource:
         return secrets.token_bytes(count)
 
     def choose(self, population: Sequence[str], k: int) -> list[str]:
-        """Return ``k`` different members, every subset of that size being equally likely.
+        """Return ``k`` different members, every such subset being equally likely.
 
-        Raises:
-            ValueError: If ``k`` is out of range or a name stands twice in ``population``.
+        Raises ValueError if ``k`` is out of range or a name stands twice.
         """
         if not 0 <= k <= len(population):
             raise ValueError(
@@ -36,10 +35,9 @@ class SecureSource:
         return self._system.sample(population, k)
 
     def flip(self, population: Sequence[str], rate: float) -> list[str]:
-        """Return the members whose own coin showed heads, each independent of all others.
+        """Return the members whose own coin of a rate in (0, 1], exact to 2^-64, showed heads.
 
-        The chance of heads, in (0, 1], is exact to 2^-64. Raises ValueError if ``rate`` is out of
-        range or a name stands twice in ``population``.
+        Raises ValueError if the rate is out of range or a name stands twice.
         """
         if not 0 < rate <= 1:
             raise ValueError(f"rate must be in (0, 1], got {rate}")

@@ -80,12 +80,7 @@ class CertificateAuthority:
 
     @classmethod
     def load(cls, folder: Path, *, passphrase: bytes | None = None) -> Self:
-        """Read an authority that `create` wrote.
-
-        Raises:
-            KeyFileError: If a file is missing, damaged or readable by others, or the two files do
-                not belong together.
-        """
+        """Read an authority that `create` wrote; KeyFileError if a file cannot be used."""
         key = read_private_key(folder / _KEY_FILE, passphrase)
         path = folder / _CERTIFICATE_FILE
         try:

@@ -148,11 +148,7 @@ def read_certificate(der: bytes) -> CertifiedKey:
 
 
 def hostnames_of(der: bytes) -> list[str]:
-    """Return the names and addresses for which a TLS certificate stands; none for the others.
-
-    Raises:
-        CertificateError: If it is no certificate.
-    """
+    """Return the names and addresses that a TLS certificate stands for; none for others."""
     try:
         certificate = x509.load_der_x509_certificate(der)
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -217,12 +213,7 @@ def certificate_der(pem: bytes) -> bytes:
 
 
 def check_kind(public_key: object, use: KeyUse) -> PublicKey:
-    """Return the key if it is of the kind its use takes.
-
-    Raises:
-        CertificateError: If a TLS key is not on P-256, or another one is not RSA-3072 or RSA-4096
-            with exponent 65537.
-    """
+    """Return the key of the kind its use takes: TLS on P-256, others RSA of 3072 or 4096 bits."""
     if use is KeyUse.TLS:
         if isinstance(public_key, ec.EllipticCurvePublicKey) and isinstance(
             public_key.curve, ec.SECP256R1

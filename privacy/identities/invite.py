@@ -63,11 +63,7 @@ class Invite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def read_invite(path: Path) -> Invite:
-    """Read an invite file, strictly.
-
-    Raises:
-        InviteError: If the file cannot be read or is no invite of this version.
-    """
+    """Read an invite file, strictly; InviteError if it is none of this version."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Invite)
     except OSError as error:

@@ -35,11 +35,7 @@ def sign(key: rsa.RSAPrivateKey, message: bytes, *, purpose: Purpose) -> bytes:
 
 
 def verify(public_key: PublicKey, message: bytes, signature: bytes, *, purpose: Purpose) -> None:
-    """Check a signature made by `sign`.
-
-    Raises:
-        SignatureError: If the key is not RSA or the signature does not fit.
-    """
+    """Check a signature made by `sign`, or raise SignatureError."""
     if not isinstance(public_key, rsa.RSAPublicKey):
         raise SignatureError("a signature must be checked with an RSA key")
     try:

@@ -60,11 +60,7 @@ class DeviceCounts(Protocol):
 
 
 def limited(counts: DeviceCounts, settings: EvaluationNoise) -> tuple[int, int, int, int]:
-    """Return what a device adds to the sum: (t, d, a, b) in units of 2^-20.
-
-    Raises:
-        ValueError: If the counts are not those of at least one target.
-    """
+    """Return a device's (t, d, a, b) in units of 2^-20; ValueError for impossible counts."""
     n, loss = counts.token_count, counts.log_loss_sum
     # Written as ``not loss >= 0`` so that NaN is refused too.
     if n < 1 or not loss >= 0 or not 0 <= counts.top1_hits <= counts.top3_hits <= n:

@@ -80,11 +80,7 @@ class Calibration:
 
 
 def calibrate(*, noise_multiplier: float, sensitivity: float, element_count: int) -> Calibration:
-    """Return the noise for a vector of d >= 1 elements and a known L2 sensitivity.
-
-    Raises:
-        ValueError: If z or the sensitivity is not above 0 and finite, or d is below 1.
-    """
+    """Return the noise for a vector of d >= 1 elements and a known L2 sensitivity."""
     for name, value in (("noise_multiplier", noise_multiplier), ("sensitivity", sensitivity)):
         if not 0 < value < math.inf:
             raise ValueError(f"{name} must be > 0 and finite, got {value}")

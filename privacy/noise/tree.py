@@ -81,11 +81,7 @@ class TreeGaussian(NoiseMode):
         generator: torch.Generator,
         calibrated: CalibratedRound | None = None,
     ) -> Tensor:
-        """Add the noise of this prefix and take out that of the prefix before, in place.
-
-        Raises:
-            ValueError: If the round's sensitivity is not given, or its keys do not repeat.
-        """
+        """Add the noise of this prefix and take out that of the prefix before, in place."""
         if calibrated is None:
             raise ValueError("mode ftrl needs the round's sensitivity, got none")
         if not calibrated.keys.repeats:

@@ -156,11 +156,7 @@ def pad_block(block: bytes) -> bytes:
 
 
 def take_block(padded: bytes, key_bits: int) -> bytes:
-    """Return an RSA block without its filling, given the size of the key that made it.
-
-    Raises:
-        ValueError: If the filling is not all zeros.
-    """
+    """Return an RSA block without its filling, or ValueError if that is not all zeros."""
     size = key_bits // 8
     if any(padded[size:]):
         raise ValueError("block must be filled up with zeros")

@@ -49,11 +49,7 @@ class SealedBody:
         return sealed_bytes(self.payload_bytes) - SLIP_BYTES
 
     def for_recipient(self, recipient: CertifiedKey) -> bytes:
-        """Return the slip for one recipient: what goes before this body to make a message.
-
-        Raises:
-            ValueError: If the key is not certified for wrapping, or is smaller than the suite's.
-        """
+        """Return one recipient's slip, to go before this body; ValueError for an unfit key."""
         public_key = _wrapping_key(recipient, self._suite)
         fields = pack_slip_fields(recipient.sha256, public_key_sha256(public_key))
         wrapped = public_key.encrypt(self._content_key, oaep(self.header, fields))

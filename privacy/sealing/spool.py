@@ -46,9 +46,7 @@ class SealedSpool:
     def append(self, piece: BytesLike) -> None:
         """Keep the next piece: the next of the record under way, or the first of a new one.
 
-        Raises:
-            ValueError: If it has another size than its place.
-            OSError: If the disk is full.
+        Raises ValueError if it has another size than its place, OSError if the disk is full.
         """
         wanted = self._sizes[self._written % len(self._sizes)]
         if memoryview(piece).nbytes != wanted:
@@ -59,12 +57,7 @@ class SealedSpool:
         self._written += 1
 
     def read(self, record: int, piece: int) -> bytes:
-        """Return a piece of a record.
-
-        Raises:
-            IndexError: If there is no such piece.
-            SpoolError: If it is not what was written.
-        """
+        """Return a piece of a record; SpoolError if it is not what was written."""
         if not (0 <= record < self.record_count and 0 <= piece < len(self._sizes)):
             raise IndexError(f"there is no piece {piece} of record {record}")
         place = record * len(self._sizes) + piece

@@ -119,11 +119,7 @@ class Opener:
         return self.header.message_id
 
     def feed(self, data: BytesLike) -> None:
-        """Take the next bytes of the message; views are read before this returns.
-
-        Raises:
-            UnsealError: If the message is not the one expected, or an earlier call failed.
-        """
+        """Take the next bytes, read before this returns; UnsealError for another message."""
         if self._closed:
             raise UnsealError
         try:
@@ -143,11 +139,7 @@ class Opener:
             self.feed(buffer[:count])
 
     def finish(self) -> memoryview:
-        """Return the payload, read-only, after the last byte was fed.
-
-        Raises:
-            UnsealError: If bytes are missing, or the payload is not what the sender signed.
-        """
+        """Return the payload, read-only; UnsealError if it is not whole and what was signed."""
         if self._closed:
             raise UnsealError
         if self._header is None or self._next_chunk != self._chunk_count:
