@@ -128,7 +128,9 @@ def _through_subtree(
 
 @lru_cache(maxsize=1 << 20)
 def _in_subtree(height: int, count: int, start: int, min_separation: int) -> tuple[_Outcome, ...]:
-    """Return the undominated outcomes of ``count`` >= 1 leaves from ``start`` on in one subtree."""
+    """Return the undominated outcomes of ``count`` leaves from ``start`` on in one subtree."""
+    if count == 0:
+        return ((0, start - min_separation),)
     if count > _capacity(height, start, min_separation):
         return ()
     if count == 1:
@@ -137,7 +139,7 @@ def _in_subtree(height: int, count: int, start: int, min_separation: int) -> tup
     half = 1 << height - 1
     found: list[_Outcome] = []
     for left in range(count + 1):
-        for value, last in _left_half(height - 1, left, start, min_separation):
+        for value, last in _in_subtree(height - 1, left, start, min_separation):
             if left == count:
                 found.append((value, last))
                 continue
@@ -145,12 +147,6 @@ def _in_subtree(height: int, count: int, start: int, min_separation: int) -> tup
             right = _in_subtree(height - 1, count - left, right_start, min_separation)
             found.extend((value + more, half + where) for more, where in right)
     return tuple(_best([(value + count**2, last) for value, last in found]))
-
-
-def _left_half(height: int, count: int, start: int, min_separation: int) -> tuple[_Outcome, ...]:
-    if count == 0:
-        return ((0, start - min_separation),)
-    return _in_subtree(height, count, start, min_separation)
 
 
 def _capacity(height: int, start: int, min_separation: int) -> int:

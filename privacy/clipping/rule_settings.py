@@ -1,6 +1,9 @@
 """Settings of an aggregation rule on which its sensitivity rests; no torch.
 
 The server's rules are made of them, and ``sotto-privacy`` reads a federation's file by them.
+
+References:
+    [FedAtt] Ji et al., IJCNN 2019, arXiv:1812.07108.
 """
 
 import math

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from privacy.accounting.checked_values import check_count, check_noise_multiplier
-from privacy.accounting.events import Adjacency, EvaluationRelease, SecretCoinFlips
+from privacy.accounting.events import Adjacency
 
 LARGEST_LOSS_CAP = 700.0
 """Above it e to the loss fits no float."""
@@ -84,29 +84,3 @@ class MeasuredModels(msgspec.Struct, frozen=True, kw_only=True):
 def counts_sensitivity(adjacency: Adjacency) -> float:
     """Return how far one device moves the sum of ``privacy.noise.limited_counts``."""
     return math.sqrt(6.0) if adjacency == "replace-one" else 2.0
-
-
-def evaluation_release(
-    noise: EvaluationNoise, adjacency: Adjacency, *, cohort_size: int, coins_among: int | None
-) -> EvaluationRelease:
-    """Return what an evaluation of ``cohort_size`` devices, with coins on average, tells the
-    accountant.
-
-    ``coins_among`` is the most people that will be enrolled, where a secret coin for each says who
-    is asked; None where devices are asked otherwise, and nothing amplifies.
-
-    Raises:
-        ValueError: If coins are not accounted for with the adjacency.
-    """
-    if coins_among is None:
-        sampling = None
-    else:
-        # A place for everybody: a sum has no denominator that would have to be fixed.
-        sampling = SecretCoinFlips(
-            sampling_rate=cohort_size / coins_among,
-            population_size=coins_among,
-            slot_count=coins_among,
-        )
-    return EvaluationRelease(
-        noise_multiplier=noise.noise_multiplier, adjacency=adjacency, sampling=sampling
-    )

@@ -23,7 +23,7 @@ from privacy.accounting.slot_overflow import (
     slot_count_for,
 )
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
-from privacy.noise.evaluation_settings import MeasuredModels, evaluation_release
+from privacy.noise.evaluation_settings import MeasuredModels
 from privacy.noise.participation_settings import Participation
 from privacy.noise.settings import NoNoise, PaperNoise, PaperServerNoise, PrivacySettings
 
@@ -60,12 +60,22 @@ def event_of(round_number: int, rounds: Participation, privacy: PrivacySettings)
 def evaluation_event(
     evaluation: MeasuredModels, rounds: Participation, privacy: PrivacySettings
 ) -> EvaluationRelease | None:
-    """Return what one evaluation is; None where devices are not asked, or nothing is promised."""
+    """Return what one evaluation is; None where devices are not asked, or nothing is promised.
+
+    Raises ValueError if coins draw the devices and are not accounted for with the adjacency.
+    """
     noise, size = evaluation.noise, evaluation.cohort_size
     if noise is None or size is None or not isinstance(privacy, CentralNoise | TreeNoise):
         return None
-    among = rounds.population_size if rounds.selection == "sampled" else None
-    return evaluation_release(noise, privacy.adjacency, cohort_size=size, coins_among=among)
+    sampling, people = None, rounds.population_size
+    if rounds.selection == "sampled" and people is not None:
+        # A place for everybody: a sum has no denominator that would have to be fixed.
+        sampling = SecretCoinFlips(
+            sampling_rate=size / people, population_size=people, slot_count=people
+        )
+    return EvaluationRelease(
+        noise_multiplier=noise.noise_multiplier, adjacency=privacy.adjacency, sampling=sampling
+    )
 
 
 def budget_of(privacy: PrivacySettings) -> PrivacyBudget | None:

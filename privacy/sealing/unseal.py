@@ -179,13 +179,10 @@ class Opener:
             data = data[len(part) :]
             if self._staged_bytes == wanted:
                 self._staged_bytes = 0
-                self._use_staged()
-
-    def _use_staged(self) -> None:
-        if self._cipher is None:
-            self._open_prefix(bytes(self._staged))
-        else:
-            self._decrypt(self._staged)
+                if self._cipher is None:
+                    self._open_prefix(bytes(self._staged))
+                else:
+                    self._decrypt(self._staged)
 
     def _open_prefix(self, prefix: bytes) -> None:
         """Verify the header, then read it, then unwrap the content key."""
