@@ -18,7 +18,6 @@ from privacy.sealing.chunk_digest import CHUNK_BYTES, chunk_count_of, chunks_of
 from privacy.sealing.commitment import commitment_of
 from privacy.sealing.header import (
     MAX_PAYLOAD_BYTES,
-    SLIP_BYTES,
     TAG_BYTES,
     BodyHeader,
     MessageContext,
@@ -26,7 +25,6 @@ from privacy.sealing.header import (
     chunk_nonce,
     pack_slip_fields,
     pad_block,
-    sealed_bytes,
 )
 
 
@@ -42,11 +40,6 @@ class SealedBody:
     _signature: bytes
     _content_key: bytes = field(repr=False)
     _payload: memoryview | None = field(repr=False)
-
-    @property
-    def size(self) -> int:
-        """Bytes of header, signature and chunks: a whole message less its slip."""
-        return sealed_bytes(self.payload_bytes) - SLIP_BYTES
 
     def for_recipient(self, recipient: CertifiedKey) -> bytes:
         """Return one recipient's slip, to go before this body; ValueError for an unfit key."""
@@ -91,11 +84,6 @@ class SealedMessage:
     def message_id(self) -> bytes:
         """Identifier of the message, 16 bytes."""
         return self.body.message_id
-
-    @property
-    def size(self) -> int:
-        """Bytes of the whole message."""
-        return len(self.slip) + self.body.size
 
     def views(self) -> Iterator[memoryview]:
         """Yield the message from its first byte to its last; see `SealedBody.views`."""
