@@ -1,4 +1,4 @@
-"""Run ``sotto-privacy``: work out budgets and make keys, without coordinator or device."""
+"""``sotto-privacy``: work out budgets and make keys, without coordinator or device."""
 
 import json
 import sys
@@ -107,8 +107,7 @@ def _noise(asked: Noise) -> None:
     Find the least noise multiplier that keeps a run within epsilon at delta; with --mode ftrl that
     of each node of the tree.
     """
-    find = budget_commands.tree_noise_for if asked.mode == "ftrl" else budget_commands.noise_for
-    _tell(find(asked), as_json=asked.json)
+    _tell(budget_commands.noise_for(asked), as_json=asked.json)
 
 
 def _sensitivity(asked: Sensitivity) -> None:

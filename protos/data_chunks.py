@@ -1,4 +1,4 @@
-"""Encode and read chunks of data without protobuf, which would copy the data.
+"""Chunks of data, written and read without protobuf, which would copy the data.
 
 All chunks but the first of an upload hold nothing but data, and then the message is a fixed start
 and the data. Protobuf copies the data through memory that it takes anew for every message, which
@@ -19,12 +19,7 @@ _LARGE_START_BYTES = 4
 
 @lru_cache(32)
 def start_of(kind: Kind, data_bytes: int) -> bytes:
-    """Return what stands before the data in an encoded chunk of nothing else.
-
-    Args:
-        kind: Its class.
-        data_bytes: Size of the data; no data has nothing before it.
-    """
+    """Return what stands before the data in an encoded chunk of data alone."""
     message = kind(data=bytes(data_bytes)).SerializeToString()
     return message[: len(message) - data_bytes]
 
@@ -32,9 +27,7 @@ def start_of(kind: Kind, data_bytes: int) -> bytes:
 def large_data(kind: Kind, message: bytes) -> memoryview | None:
     """Return the data of an encoded chunk where gRPC laid it; None if protobuf has to read it.
 
-    Args:
-        kind: The chunk's class.
-        message: As it came, of anybody.
+    The message is as it came, from anybody.
     """
     start = start_of(kind, max(0, len(message) - _LARGE_START_BYTES))
     if len(start) != _LARGE_START_BYTES or not message.startswith(start):

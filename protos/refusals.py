@@ -11,7 +11,7 @@ CODE_KEY = "sotto-code"
 
 
 class RefusalCode(StrEnum):
-    """Hold the stable codes, as they travel in the trailing metadata."""
+    """The stable codes, as they travel in the trailing metadata."""
 
     # Rounds and leases.
     LATE = "late"
@@ -39,7 +39,7 @@ class RefusalCode(StrEnum):
     COUNTS = "counts"
     UNKNOWN_PART = "unknown_part"
 
-    # Who is calling, and with what.
+    # The caller, and its credentials.
     TOKEN_INVALID = "token_invalid"  # noqa: S105  # a code, not a password
     TOKEN_USED = "token_used"  # noqa: S105
     TOKEN_EXPIRED = "token_expired"  # noqa: S105

@@ -18,10 +18,7 @@ PROTOCOL_VERSION = 1
 def version_mismatch(theirs: int, *, us: str, them: str) -> str | None:
     """Return one line that says which side is older, or None if both speak the same version.
 
-    Args:
-        theirs: The other side's protocol version.
-        us: The name of this side, such as ``the coordinator``.
-        them: The name of the other side.
+    ``us`` and ``them`` are what to call the sides, such as ``the coordinator``.
     """
     if theirs == PROTOCOL_VERSION:
         return None

@@ -30,7 +30,7 @@ from models.settings.personalisation import (
     PFedHnSettings,
 )
 from models.vector.schema import RECEIVED, RELEASED, SENT, Schema, TensorSpec
-from privacy.example_level.settings import ExamplePrivacySettings
+from privacy.example_level.settings import LOCAL_EPOCHS, ExamplePrivacySettings
 from privacy.noise.evaluation_settings import EvaluationNoise
 from privacy.noise.settings import PaperNoise, PrivacySettings
 from protos.version import PLAN_VERSION
@@ -91,7 +91,7 @@ class TrainingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     momentum: float = 0.0
     weight_decay: float = 0.0
     gradient_clipping_norm: float | None = None
-    local_epochs: int = 1
+    local_epochs: int = LOCAL_EPOCHS
     batch_size: int
     bptt_steps: int = 20
     optimiser_state: Literal["fresh", "kept"] = "fresh"

@@ -1,6 +1,7 @@
 """What a run released, and what that costs in epsilon and delta.
 
-Begin with ``accountant``, which asks two independent accountants and refuses to answer where they
-disagree; ``ledger`` keeps the releases that they count. Imports no other district. SciPy and
-dp-accounting are loaded only when something is counted.
+Begin with ``events`` for what can be released and ``accountant``, which asks two independent
+accountants and refuses to answer where they disagree; ``ledger_chain`` keeps the events. Imports
+no other district; SciPy, dp-accounting and Opacus (with torch) are loaded only to count. Every
+epsilon is an upper bound.
 """

@@ -1,8 +1,8 @@
-"""Say what a sequence of releases costs in epsilon, and refuse where two accountants disagree.
+"""Epsilon of a sequence of releases, refused where two accountants disagree.
 
-The figure is the PLD's (`privacy.accounting.pld`); the second opinion is Opacus' PRV. Trees
-are accounted by zero-concentrated differential privacy (`privacy.accounting.tree`), as published.
-The chance that a draw had more people than slots is taken off delta before any accountant sees it.
+The figure is the PLD's (`privacy.accounting.pld`); the second opinion is Opacus' PRV. Trees are
+accounted by zero-concentrated differential privacy (`privacy.accounting.tree`). The chance that a
+draw had more people than slots is taken off delta before any accountant sees it.
 """
 
 import math
@@ -12,8 +12,8 @@ import msgspec
 
 from privacy.accounting.checked_values import check_delta
 from privacy.accounting.events import PrivacyEvent
-from privacy.accounting.pld import epsilon_by_pld
-from privacy.accounting.second_opinion import SecondOpinionError, accountant_named
+from privacy.accounting.pld import epsilon_by_pld, gaussian_mechanisms
+from privacy.accounting.second_opinion import NoFigureError, check_second_opinion, prv_epsilon
 from privacy.accounting.slot_overflow import LARGEST_SHARE_OF_DELTA
 from privacy.accounting.tally import Tally, tally
 from privacy.accounting.tree import epsilon_of_rho
@@ -33,7 +33,7 @@ class SlotOverflowError(ValueError):
 
 
 class PrivacyReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold what some releases cost one enrolled person.
+    """What some releases cost one enrolled person.
 
     Attributes:
         epsilon: ε at ``delta``; infinite where anything was released without a guarantee.
@@ -55,58 +55,49 @@ class PrivacyReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def epsilon_of(events: Iterable[PrivacyEvent], delta: float) -> float:
-    """Return ε that events spent at ``delta``, by the first accountant alone.
-
-    Args:
-        events: In the order in which they happened.
-        delta: δ of the whole run, at most 1 / population.
+    """Return ε that events, in their order, spent at ``delta``, by the first accountant alone.
 
     Raises:
         SlotOverflowError: If draws can have more people than slots too often.
-        ValueError: If delta is out of its range, or the events do not add up.
+        ValueError: If delta is above 1 / population, or the events do not add up.
     """
     return epsilon_of_tally(tally(events), delta)
 
 
 def epsilon_of_tally(total: Tally, delta: float, *, coarseness: float = 1.0) -> float:
-    """Do what `epsilon_of` does for events already added up; see `epsilon_by_pld` for the rest."""
+    """Return `epsilon_of` of events already added up; see `epsilon_by_pld` for ``coarseness``."""
     left = _delta_left(total, delta)
     if total.unprotected:
         return math.inf
     if total.tree is not None:
-        return epsilon_of_rho(_rho(total), left)
+        return epsilon_of_rho(total.rho or 0.0, left)  # With a tree it is always defined.
     return epsilon_by_pld(total, left, coarseness=coarseness)
 
 
 def report(
     events: Iterable[PrivacyEvent], delta: float, *, second_opinion: str = "prv"
 ) -> PrivacyReport:
-    """Account for events with two accountants.
-
-    Args:
-        events: In the order in which they happened.
-        delta: δ of the whole run, at most 1 / population.
-        second_opinion: Name of the other accountant; only ``prv`` is sound.
+    """Account for events, in their order, with two accountants.
 
     Raises:
         AccountantsDisagreeError: If they differ by more than max(0.02, 1 %), or the second came
             to no figure.
-        UnsoundAccountantError: If ``gdp`` is asked for.
+        UnsoundAccountantError: If the second is ``gdp``; only ``prv`` is sound.
         ValueError: As `epsilon_of`.
     """
     return report_of_tally(tally(events), delta, second_opinion=second_opinion)
 
 
 def report_of_tally(total: Tally, delta: float, *, second_opinion: str = "prv") -> PrivacyReport:
-    """Do what `report` does for events already added up."""
-    second = accountant_named(second_opinion)
+    """Return `report` of events already added up."""
+    check_second_opinion(second_opinion)
     epsilon = epsilon_of_tally(total, delta)
     by_pld = None if total.unprotected or total.tree is not None else epsilon
     by_prv = None
     if by_pld is not None and by_pld <= LARGEST_CHECKED_EPSILON:
         try:
-            by_prv = second(total, _delta_left(total, delta))
-        except SecondOpinionError as error:
+            by_prv = prv_epsilon(gaussian_mechanisms(total), _delta_left(total, delta))
+        except NoFigureError as error:
             raise AccountantsDisagreeError(
                 f"PLD gives epsilon {by_pld:.4f}, but there is no second opinion: {error}"
             ) from None
@@ -123,24 +114,13 @@ def report_of_tally(total: Tally, delta: float, *, second_opinion: str = "prv") 
 
 
 def check_agreement(by_pld: float, by_prv: float) -> None:
-    """Check that two figures for ε differ by at most max(0.02, 1 %).
-
-    Raises:
-        AccountantsDisagreeError: If they do not, or one is NaN.
-    """
+    """Raise AccountantsDisagreeError if two ε, or NaN, differ by more than max(0.02, 1 %)."""
     allowed = max(LARGEST_DIFFERENCE, LARGEST_RELATIVE_DIFFERENCE * by_pld)
     if not abs(by_pld - by_prv) <= allowed:
         raise AccountantsDisagreeError(
             f"PLD gives epsilon {by_pld:.4f} and PRV {by_prv:.4f}: they may differ by "
             f"{allowed:.3g}; neither is reported"
         )
-
-
-def _rho(total: Tally) -> float:
-    rho = total.rho
-    if rho is None:
-        raise ValueError("rho is not defined where sampling amplifies and no tree is used")
-    return rho
 
 
 def _delta_left(total: Tally, delta: float) -> float:

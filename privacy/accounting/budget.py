@@ -1,7 +1,7 @@
-"""Stop a run before the round that would pass its privacy budget.
+"""A run's end before the round that would pass its privacy budget.
 
-The question is asked before a round is opened: what is spent plus what the round will spend must
-fit. Only the first accountant is asked, so that a coordinator never loads the second.
+Before a round is opened, what is spent plus what the round will spend must fit. Only the first
+accountant is asked, so that a coordinator never loads the second.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ _FAST = 4.0
 
 
 class PrivacyBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say how much a run may spend on each enrolled person.
+    """The most that a run may spend on each enrolled person.
 
     Attributes:
         epsilon_budget: Largest ε of the whole run, evaluation included.
@@ -36,12 +36,7 @@ class PrivacyBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class BudgetExceededError(Exception):
-    """Raised when the rounds asked for do not fit into the budget.
-
-    Attributes:
-        rounds_left: How many of them fit.
-        epsilon: What they would have brought epsilon to.
-    """
+    """Raised when the rounds asked for do not fit; has how many do, and ε after all of them."""
 
     def __init__(self, message: str, *, rounds_left: int, epsilon: float) -> None:
         super().__init__(message)
@@ -58,10 +53,8 @@ def check_budget(
 ) -> float:
     """Return ε after ``rounds`` more of ``next_event``, if it fits into the budget.
 
-    Args:
-        events_so_far: The run's ledger, in order.
-        next_event: What each coming round will release.
-        rounds: How many rounds are asked for: 1 before a round, all of them before a run.
+    ``events_so_far`` is the run's ledger, in order; ``rounds`` is 1 before a round and all of them
+    before a run.
 
     Raises:
         BudgetExceededError: If they do not fit; says how many do, and what to change.
@@ -73,7 +66,7 @@ def check_budget(
     epsilon = epsilon_of_tally(spent.plus(next_event, rounds), budget.delta)
     if epsilon <= budget.epsilon_budget:
         return epsilon
-    left = _rounds_left(spent, next_event, budget, rounds - 1)
+    left = rounds_left(spent, next_event, budget, rounds - 1)
     raise BudgetExceededError(
         f"{_rounds(rounds)} more would bring epsilon to {epsilon:.3g} at delta {budget.delta:g}, "
         f"above epsilon_budget {budget.epsilon_budget:g}: {_rounds(left)} left; raise "
@@ -84,29 +77,12 @@ def check_budget(
 
 
 def rounds_left(
-    events_so_far: Iterable[PrivacyEvent],
-    next_event: PrivacyEvent,
-    budget: PrivacyBudget,
-    *,
-    most: int = MOST_ROUNDS,
+    spent: Tally, next_event: PrivacyEvent, budget: PrivacyBudget, most: int = MOST_ROUNDS
 ) -> int:
-    """Return how many more rounds of ``next_event`` fit into the budget, at most ``most``.
+    """Return how many more rounds of ``next_event`` fit into the budget, at most ``most``."""
 
-    Args:
-        events_so_far: The run's ledger, in order.
-        next_event: What each coming round will release.
-        most: Where to stop looking, such as the rounds that are planned.
-
-    Raises:
-        ValueError: If the events do not add up.
-    """
-    check_count(most, "most", least=0)
-    return _rounds_left(tally(events_so_far), next_event, budget, most)
-
-
-def _rounds_left(spent: Tally, event: PrivacyEvent, budget: PrivacyBudget, most: int) -> int:
     def fits(rounds: int, coarseness: float) -> bool:
-        after = spent if rounds == 0 else spent.plus(event, rounds)
+        after = spent if rounds == 0 else spent.plus(next_event, rounds)
         try:
             epsilon = epsilon_of_tally(after, budget.delta, coarseness=coarseness)
         except SlotOverflowError:

@@ -1,4 +1,4 @@
-"""Find the least noise that keeps a run within a privacy budget."""
+"""The least noise that keeps a run within a privacy budget."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from privacy.accounting.checked_values import (
     check_epsilon,
     check_sampling_rate,
 )
-from privacy.accounting.tally import Tally
+from privacy.accounting.tally import gaussian_tally
 from privacy.accounting.tree import epsilon_of_rho, tree_sensitivity_squared
 
 _STEP = 1e-4
@@ -23,17 +23,9 @@ def noise_multiplier_for(
 ) -> float:
     """Return the least noise multiplier z that keeps ``rounds`` releases within ε at δ.
 
-    Args:
-        target_epsilon: ε of the whole run.
-        delta: δ of the whole run, in (0, 1).
-        rounds: Rounds of the whole run; T.
-        sampling_rate: q in (0, 1]. Below 1 the coordinator must draw by secret coin flips.
-
-    Returns:
-        z, at most 0.02 % too large, rounded up to a multiple of 0.0001; at least 0.01.
-
-    Raises:
-        ValueError: If a value is missing or out of its range, or no z below 10^7 is enough.
+    A ``sampling_rate`` q in (0, 1) stands for a draw by secret coin flips. z is at least 0.01, at
+    most 0.02 % too large, and rounded up to a multiple of 0.0001. Raises ValueError if a value is
+    missing or out of its range, or no z below 10^7 is enough.
     """
     check_epsilon(target_epsilon, "target_epsilon")
     check_delta(delta)
@@ -41,15 +33,14 @@ def noise_multiplier_for(
     check_sampling_rate(sampling_rate)
 
     def excess(log_z: float) -> float:
-        total = _tally(math.exp(log_z), rounds, sampling_rate)
+        total = gaussian_tally(math.exp(log_z), sampling_rate, rounds)
         epsilon = epsilon_of_tally(total, delta, coarseness=_FAST)
         # Clamped, so that the search can do sums where epsilon is 0 or infinite.
         return math.log(min(max(epsilon, 1e-12), 1e12) / target_epsilon)
 
     def fits(steps: int) -> bool:
-        return epsilon_of_tally(_tally(steps * _STEP, rounds, sampling_rate), delta) <= (
-            target_epsilon
-        )
+        total = gaussian_tally(steps * _STEP, sampling_rate, rounds)
+        return epsilon_of_tally(total, delta) <= target_epsilon
 
     # A coarse grid finds the place; the usual one, which other commands report by, confirms it.
     steps = math.ceil(round(math.exp(_crossing(excess)) / _STEP, 6))
@@ -66,20 +57,10 @@ def tree_noise_multiplier_for(
     min_separation: int,
     max_participation: int,
 ) -> float:
-    """Return the least noise multiplier z of each node that keeps trees of noise within ε at δ.
+    """Return the least z of each node that keeps trees of noise within ε at δ, in steps of 0.0001.
 
-    Args:
-        target_epsilon: ε of the whole run.
-        delta: δ of the whole run, in (0, 1).
-        tree_leaves: Rounds of each tree in the order of time; several after restarts.
-        min_separation: Least distance in rounds of two participations of one person.
-        max_participation: Most participations of one person over all trees.
-
-    Returns:
-        z, rounded up to a multiple of 0.0001.
-
-    Raises:
-        ValueError: If a value is missing or out of its range, or no z below 10^7 is enough.
+    The trees and the limits on people are those of `tree_sensitivity_squared`. Raises ValueError if
+    a value is missing or out of its range, or no z below 10^7 is enough.
     """
     check_epsilon(target_epsilon, "target_epsilon")
     check_delta(delta)
@@ -114,9 +95,3 @@ def _crossing(excess: Callable[[float], float]) -> float:
             return math.log(_LEAST)
         low, high = low - math.log(2), low
     return float(brentq(excess, low, high, xtol=_STEP / 2))
-
-
-def _tally(z: float, rounds: int, sampling_rate: float) -> Tally:
-    if sampling_rate == 1:
-        return Tally(inverse_square=rounds / z**2)
-    return Tally(sampled={(z, sampling_rate): rounds})

@@ -1,36 +1,24 @@
-"""Check the numbers that a privacy guarantee rests on, each by its name.
+"""Checks of the numbers that a privacy guarantee rests on, each by its name.
 
-Every check is written so that NaN fails it. A missing value is an error too: a default would be
-a guarantee that nobody chose.
+NaN fails every check, and so does a missing value: a default would be a guarantee that nobody
+chose. Each raises a ValueError with the name, the rule and what arrived.
 """
 
 import math
 
 
 def check_noise_multiplier(value: float | None, name: str = "noise_multiplier") -> float:
-    """Return z, noise standard deviation over L2 sensitivity, > 0 and finite; no unit.
-
-    Raises:
-        ValueError: If it is missing, not above 0, infinite or NaN.
-    """
+    """Return z, noise standard deviation over L2 sensitivity, > 0 and finite; no unit."""
     return _positive(value, name, "no noise is no guarantee: use mode none")
 
 
 def check_epsilon(value: float | None, name: str = "epsilon") -> float:
-    """Return a privacy budget, > 0 and finite.
-
-    Raises:
-        ValueError: If it is missing, not above 0, infinite or NaN.
-    """
+    """Return a privacy budget, > 0 and finite."""
     return _positive(value, name, "nothing can be released at epsilon 0")
 
 
 def check_sampling_rate(value: float | None, name: str = "sampling_rate") -> float:
-    """Return q, the chance of one person in one round, in (0, 1]; 1 is everybody every round.
-
-    Raises:
-        ValueError: If it is missing or outside (0, 1].
-    """
+    """Return q, the chance of one person in one round, in (0, 1]; 1 is everybody every round."""
     number = _given(value, name)
     if not 0 < number <= 1:
         raise ValueError(f"{name} must be in (0, 1], got {number:g}")
@@ -42,14 +30,8 @@ def check_delta(
 ) -> float:
     """Return δ, the probability that the bound fails, in (0, 1) and at most 1 / population.
 
-    Args:
-        value: δ.
-        name: What to call it in an error.
-        population_size: Enrolled people, at least 1; None where it is not known.
-
-    Raises:
-        ValueError: If it is missing, outside (0, 1), or above 1 / population: such a bound
-            holds for a mechanism that publishes one person's data as they are.
+    A larger one would hold for a mechanism that publishes one person's data as they are. The
+    population is the enrolled people, at least 1; None if it is not known.
     """
     number = _given(value, name)
     if not 0 < number < 1:
@@ -65,11 +47,7 @@ def check_delta(
 
 
 def check_count(value: int | None, name: str, least: int = 1) -> int:
-    """Return a whole number that is at least ``least``.
-
-    Raises:
-        ValueError: If it is missing, no whole number, or too small.
-    """
+    """Return a whole number that is at least ``least``."""
     if value is None:
         raise ValueError(f"{name} must be given")
     if isinstance(value, bool) or not isinstance(value, int):

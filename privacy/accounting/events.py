@@ -1,4 +1,4 @@
-"""Say what was released about the enrolled people, apart from what any accountant makes of it.
+"""What was released about the enrolled people, apart from what any accountant makes of it.
 
 An event holds what a later reader needs to compute epsilon again with another accountant, and
 nothing about one person. The unit of privacy is the enrolled person throughout.
@@ -26,7 +26,7 @@ same as zero-out at a fixed slot count); or the updates become any others."""
 
 
 class SecretCoinFlips(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say that the coordinator drew the cohort: one secret coin for each enrolled person.
+    """A cohort that the coordinator drew by one secret coin for each enrolled person.
 
     Only this draw amplifies privacy. A cohort of fixed size, devices that choose themselves, and
     over-selection do not: such an event has ``sampling = None``.
@@ -51,16 +51,15 @@ class SecretCoinFlips(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 class _Event(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="event"
 ):
-    """Hold what every event has: its kind."""
+    """What every event has: its kind."""
 
 
-class GaussianRelease(_Event, frozen=True, kw_only=True, tag="gaussian"):
-    """Tell of one round's aggregate, released with Gaussian noise by the coordinator.
+class _GaussianEvent(_Event, frozen=True, kw_only=True):
+    """A release with Gaussian noise by the coordinator.
 
     Attributes:
-        noise_multiplier: z of everything that the round releases, as one vector: noise standard
-            deviation over L2 sensitivity under ``adjacency``. With adaptive clipping the noised
-            count is part of it (Andrew et al., Theorem 1: z^-2 is the sum of both z^-2).
+        noise_multiplier: z of everything that is released, as one vector: noise standard deviation
+            over L2 sensitivity under ``adjacency``.
         adjacency: Neighbouring relation for which the sensitivity holds.
         sampling: How the cohort was drawn; None where no amplification may be claimed.
     """
@@ -71,21 +70,37 @@ class GaussianRelease(_Event, frozen=True, kw_only=True, tag="gaussian"):
 
     def __post_init__(self) -> None:
         check_noise_multiplier(self.noise_multiplier)
-        _check_amplification(self.adjacency, self.sampling)
+        if (
+            self.sampling is not None
+            and self.sampling.sampling_rate < 1
+            and self.adjacency == "replace-one"
+        ):
+            raise ValueError(
+                "sampling must be None with adjacency replace-one: amplification is accounted for "
+                "zero-out and add-remove only; account with adjacency zero-out, or without sampling"
+            )
+
+
+class GaussianRelease(_GaussianEvent, frozen=True, kw_only=True, tag="gaussian"):
+    """One round's aggregate.
+
+    With adaptive clipping the noised count is part of z (Andrew et al., Theorem 1: z^-2 is the sum
+    of both z^-2).
+    """
 
 
 class TreeRelease(_Event, frozen=True, kw_only=True, tag="tree"):
-    """Tell of one round's leaf in a binary tree of noise, and of the prefix sum released with it.
+    """One round's leaf in a binary tree of noise, and the prefix sum released with it.
 
     Attributes:
         noise_multiplier: z: standard deviation of each node's noise over the L2 sensitivity of
             one round's aggregate.
         adjacency: Neighbouring relation for which the sensitivity holds.
-        min_separation: Least distance in rounds: who took part in round r can next take part in
-            round r + ``min_separation``. 1 is every round.
+        min_separation: Least distance in rounds of two participations of one person; 1 is every
+            round.
         max_participation: Most rounds in which one person takes part in the whole run,
             enrolling again included.
-        tree_number: Which tree the leaf is in, counted from 0; a restart begins the next one.
+        tree_number: The leaf's tree, counted from 0; a restart begins the next one.
     """
 
     noise_multiplier: float
@@ -102,7 +117,7 @@ class TreeRelease(_Event, frozen=True, kw_only=True, tag="tree"):
 
 
 class LocalRelease(_Event, frozen=True, kw_only=True, tag="local"):
-    """Tell of one attempt at a round in which each device noises its own update before sending it.
+    """One attempt at a round in which each device noises its own update before sending it.
 
     Neighbours are any two data sets of one person, and the coordinator is not trusted; so there
     is neither sampling nor an aggregate to hide in.
@@ -118,26 +133,12 @@ class LocalRelease(_Event, frozen=True, kw_only=True, tag="local"):
         check_noise_multiplier(self.noise_multiplier)
 
 
-class EvaluationRelease(_Event, frozen=True, kw_only=True, tag="evaluation"):
-    """Tell of counts measured on held-out devices and released with Gaussian noise.
-
-    Attributes:
-        noise_multiplier: z of all counts together, as one vector.
-        adjacency: Neighbouring relation for which the sensitivity holds.
-        sampling: How the devices were drawn; None where no amplification may be claimed.
-    """
-
-    noise_multiplier: float
-    adjacency: Adjacency
-    sampling: SecretCoinFlips | None
-
-    def __post_init__(self) -> None:
-        check_noise_multiplier(self.noise_multiplier)
-        _check_amplification(self.adjacency, self.sampling)
+class EvaluationRelease(_GaussianEvent, frozen=True, kw_only=True, tag="evaluation"):
+    """Counts measured on held-out devices."""
 
 
 class UnprotectedRelease(_Event, frozen=True, kw_only=True, tag="unprotected"):
-    """Tell of a release without any guarantee: from here on epsilon is infinite.
+    """A release without any guarantee: from here on epsilon is infinite.
 
     Attributes:
         mode: The noise mode. The paper's noise is not scaled to a sensitivity, so it counts as
@@ -164,11 +165,7 @@ def canonical_bytes(event: PrivacyEvent) -> bytes:
 
 
 def read_event(data: bytes) -> PrivacyEvent:
-    """Return the event of its canonical bytes.
-
-    Raises:
-        EventError: If they are no event, hold an impossible value, or are not canonical.
-    """
+    """Return the event of its canonical bytes; EventError for any others."""
     try:
         event = _DECODER.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -176,11 +173,3 @@ def read_event(data: bytes) -> PrivacyEvent:
     if _ENCODER.encode(event) != data:
         raise EventError("privacy event must be in its canonical form: sorted keys, no spaces")
     return event
-
-
-def _check_amplification(adjacency: Adjacency, sampling: SecretCoinFlips | None) -> None:
-    if sampling is not None and sampling.sampling_rate < 1 and adjacency == "replace-one":
-        raise ValueError(
-            "sampling must be None with adjacency replace-one: amplification is accounted for "
-            "zero-out and add-remove only; account with adjacency zero-out, or without sampling"
-        )

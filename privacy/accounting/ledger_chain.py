@@ -1,8 +1,8 @@
-"""Chain the privacy events of a run, so that no entry can be changed, dropped or moved unseen.
+"""A run's privacy events, chained so that no entry can be changed, dropped or moved unseen.
 
 Each entry's digest is over the digest before it, the run, the round, the event and the UTC time;
-the chain begins at the run's own name, so the ledger of another run never fits. What a chain by
-itself cannot show is that its newest entries were cut off: compare the head with one kept
+the chain begins at the run's own name (32 hex digits), so the ledger of another run never fits. A
+chain by itself cannot show that its newest entries were cut off: compare the head with one kept
 elsewhere, as in a signed release.
 
 A clock that was set back is recorded, not refused: privacy was spent whatever the clock says, and
@@ -29,11 +29,11 @@ class LedgerOfAnotherRunError(LedgerError):
 
 
 class LedgerEntry(NamedTuple):
-    """Hold one entry as it is stored.
+    """One entry as it is stored.
 
     Attributes:
         sequence: Place in the chain, counted from 1.
-        round_number: Round of the release.
+        round_number: Round of the release, at least 0.
         event: Canonical bytes of the event; see `privacy.accounting.events`.
         recorded_ms: Milliseconds since 1970 UTC by the coordinator's clock.
         clock_set_back_ms: How far that clock stood before the entry before this one; 0 as a rule.
@@ -51,11 +51,7 @@ class LedgerEntry(NamedTuple):
 
 
 def first_head(run: str) -> bytes:
-    """Return the digest that the first entry of a run's ledger follows, 32 bytes.
-
-    Args:
-        run: Identifier of the run, 32 hex digits.
-    """
+    """Return the digest that the first entry of a run's ledger follows, 32 bytes."""
     return hashlib.sha256(_START + bytes.fromhex(run)).digest()
 
 
@@ -67,16 +63,10 @@ def next_entry(
     event: PrivacyEvent,
     now_ms: int,
 ) -> LedgerEntry:
-    """Return the entry that follows ``last``.
+    """Return the entry that follows ``last``, the run's newest; None if it has none yet.
 
-    Args:
-        last: Newest entry of the run, or None for the first.
-        run: Identifier of the run, 32 hex digits.
-        round_number: Round of the release, at least 0.
-        now_ms: Milliseconds since 1970 UTC; may lie before the last entry's.
-
-    Raises:
-        ValueError: If ``round_number`` or ``now_ms`` is negative.
+    ``now_ms`` may lie before the last entry's time. Raises ValueError if ``round_number`` or
+    ``now_ms`` is negative.
     """
     if round_number < 0 or now_ms < 0:
         raise ValueError(f"round_number and now_ms must be >= 0, got {round_number} and {now_ms}")
@@ -97,11 +87,8 @@ def verify_chain(
 ) -> list[PrivacyEvent]:
     """Return the events of a run's whole ledger, in order, after checking every entry.
 
-    Args:
-        entries: From the first to the newest.
-        run: Identifier of the run that the ledger must belong to, 32 hex digits.
-        head: Digest that the newest entry must have, 64 hex digits, if one was kept elsewhere:
-            only so are entries missed that were cut off at the end.
+    ``head`` is the digest that the newest entry must have, 64 hex digits, if one was kept
+    elsewhere: only that shows entries that were cut off at the end.
 
     Raises:
         LedgerOfAnotherRunError: If the first entry does not begin this run's chain.

@@ -1,6 +1,6 @@
-"""Read a privacy ledger offline, from a coordinator's SQLite store or from its JSON export.
+"""A privacy ledger read offline, from a coordinator's SQLite store or from its JSON export.
 
-Neither needs the coordinator, its settings or its keys: whoever has the file can check the chain
+Neither needs the coordinator, its settings or its keys: anybody with the file can check the chain
 and compute epsilon again. The store is opened for reading only.
 """
 
@@ -18,11 +18,9 @@ _SQLITE_MAGIC = b"SQLite format 3\0"
 
 
 class LedgerFile(NamedTuple):
-    """Hold an unchecked ledger: give both to `privacy.accounting.ledger_chain.verify_chain`.
+    """An unchecked ledger, oldest entry first: give both to `ledger_chain.verify_chain`.
 
-    Attributes:
-        run: Identifier of the run that the file says it belongs to, 32 hex digits.
-        entries: As stored, oldest first.
+    The run, 32 hex digits, is the one that the file names.
     """
 
     run: str
@@ -34,7 +32,7 @@ Spent = dict[str, float | str | None]
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Hold one entry of the export; digests in hex, the event as its canonical JSON."""
+    """A `LedgerEntry` in the export; digests in hex, the event as its canonical JSON."""
 
     sequence: int
     round_number: int
@@ -46,8 +44,6 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class _Export(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Hold the export: format, run, every entry, and what its writer says was spent."""
-
     format: int
     run: str
     entries: list[_Entry]
@@ -58,39 +54,28 @@ _FORMAT = 1
 
 
 def export_ledger(run: str, entries: Sequence[LedgerEntry], *, spent: Spent | None = None) -> str:
-    """Return a ledger as JSON that `read_ledger` takes.
+    """Return a ledger, oldest entry first, as JSON that `read_ledger` takes.
 
-    Args:
-        run: Identifier of the run, 32 hex digits.
-        entries: Oldest first.
-        spent: What the entries cost, for who reads the JSON; `read_ledger` leaves it out, so that
-            whoever asks computes it again.
+    ``spent`` is what the entries cost, for people who read the JSON; `read_ledger` leaves it out,
+    so that a reader computes it again.
     """
     rows = [
-        _Entry(
-            sequence=entry.sequence,
-            round_number=entry.round_number,
-            event=entry.event.decode(),
-            recorded_ms=entry.recorded_ms,
-            clock_set_back_ms=entry.clock_set_back_ms,
-            previous_sha256=entry.previous_sha256.hex(),
-            sha256=entry.sha256.hex(),
-        )
+        {
+            **entry._asdict(),
+            "event": entry.event.decode(),
+            "previous_sha256": entry.previous_sha256.hex(),
+            "sha256": entry.sha256.hex(),
+        }
         for entry in entries
     ]
-    text = msgspec.json.encode(_Export(format=_FORMAT, run=run, entries=rows, spent=spent))
+    text = msgspec.json.encode({"format": _FORMAT, "run": run, "entries": rows, "spent": spent})
     return msgspec.json.format(text, indent=1).decode()
 
 
 def read_ledger(path: Path) -> LedgerFile:
-    """Read a ledger without checking its chain.
+    """Read a coordinator's SQLite store, or its JSON export; LedgerError if it is neither.
 
-    Args:
-        path: The coordinator's SQLite store, or the output of ``sotto-server ledger --json``.
-
-    Raises:
-        LedgerError: If the file is neither, or holds no ledger.
-        OSError: If it cannot be read.
+    The chain is not checked.
     """
     with path.open("rb") as file:
         is_store = file.read(len(_SQLITE_MAGIC)) == _SQLITE_MAGIC
@@ -124,12 +109,8 @@ def _read_export(path: Path) -> LedgerFile:
     try:
         export = msgspec.json.decode(path.read_bytes(), type=_Export)
         entries = [
-            LedgerEntry(
-                sequence=entry.sequence,
-                round_number=entry.round_number,
+            LedgerEntry(*msgspec.structs.astuple(entry))._replace(
                 event=entry.event.encode(),
-                recorded_ms=entry.recorded_ms,
-                clock_set_back_ms=entry.clock_set_back_ms,
                 previous_sha256=bytes.fromhex(entry.previous_sha256),
                 sha256=bytes.fromhex(entry.sha256),
             )

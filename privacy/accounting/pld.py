@@ -1,4 +1,4 @@
-"""Compute epsilon from the distribution of the privacy loss (PLD), by ``dp-accounting``.
+"""Epsilon from the distribution of the privacy loss (PLD), by ``dp-accounting``.
 
 Losses are rounded so that epsilon never comes out too small (connect the dots), and composed by
 FFT. The grid follows the mechanism: fine enough for one weak round among 100,000, coarse enough
@@ -24,12 +24,9 @@ _MOST_POINTS = 4e6
 
 
 def epsilon_by_pld(total: Tally, delta: float, *, coarseness: float = 1.0) -> float:
-    """Return ε of all Gaussian releases in a tally at ``delta``, never too small.
+    """Return ε at δ in (0, 1) of all Gaussian releases in a tally, never too small; no trees.
 
-    Args:
-        total: What was released; its trees are not looked at.
-        delta: δ in (0, 1).
-        coarseness: How many times wider than usual the grid is: faster, and larger by little.
+    ``coarseness`` is how many times wider than usual the grid is: faster, and ε larger by little.
     """
     mechanisms = gaussian_mechanisms(total)
     if not mechanisms:

@@ -1,4 +1,4 @@
-"""Account for choosing the best of several private runs and publishing only that one.
+"""The price of choosing the best of several private runs and publishing only that one.
 
 Tuning on private data spends privacy: which setting won depends on the data. If the number of runs
 is itself random, drawn from a truncated negative binomial distribution before any of them starts,
@@ -36,11 +36,7 @@ ORDERS = (
 
 
 def gamma_for(expected_runs: float) -> float:
-    """Return γ of the geometric distribution (η = 1) with this mean.
-
-    Raises:
-        ValueError: If the mean is not above 1.
-    """
+    """Return γ of the geometric distribution (η = 1) with this mean, which must be above 1."""
     if not 1 < expected_runs < math.inf:
         raise ValueError(f"expected_runs must be > 1 and finite, got {expected_runs}")
     return 1 / expected_runs
@@ -61,17 +57,10 @@ def epsilon_of_best(
     delta: float,
     expected_runs: float,
 ) -> float:
-    """Return ε of publishing the best of a geometric number of runs.
+    """Return ε at δ of publishing the best of a geometric number of runs of T rounds each.
 
-    Args:
-        noise_multiplier: z of every run; the settings that vary must not change it.
-        sampling_rate: q of every run, in (0, 1]; below 1 by secret coin flips.
-        rounds: T of every run.
-        delta: δ of the whole search.
-        expected_runs: Mean number of runs, above 1; γ is its inverse.
-
-    Raises:
-        ValueError: If a value is out of its range.
+    Settings that vary must not change z or q; a q below 1 stands for secret coin flips.
+    ``expected_runs``, above 1, is the mean number of runs.
     """
     from opacus.accountants.analysis.rdp import compute_rdp, get_privacy_spent
 
@@ -88,14 +77,9 @@ def epsilon_of_best(
 
 
 def selection_curve(one_run: Sequence[float], expected_runs: float) -> list[float]:
-    """Return the Rényi curve of the best of a geometric number of runs.
+    """Return the Rényi bounds, at each of ``ORDERS``, of the best of a geometric number of runs.
 
-    Args:
-        one_run: Rényi divergence bound of one run at each of ``ORDERS``.
-        expected_runs: Mean number of runs, above 1.
-
-    Returns:
-        The bound at each of ``ORDERS``.
+    ``one_run`` has those of one run.
     """
     gamma, eta = gamma_for(expected_runs), 1.0
     # The second order may be chosen freely, and once for all: it does not depend on the first.

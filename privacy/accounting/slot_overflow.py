@@ -1,4 +1,4 @@
-"""Bound the chance that secret coin flips draw more people than a round has slots.
+"""A bound on the chance that secret coin flips draw more people than a round has slots.
 
 The number drawn is binomial. A draw above the fixed slot count aborts the round before anybody is
 asked; that abort depends on who is enrolled, so its probability over the whole run is added to
@@ -11,16 +11,7 @@ LARGEST_SHARE_OF_DELTA = 0.1
 
 
 def overflow_probability(population_size: int, sampling_rate: float, slot_count: int) -> float:
-    """Return P[Bin(N, q) > M] for one draw.
-
-    Args:
-        population_size: N, enrolled people.
-        sampling_rate: q, chance of each.
-        slot_count: M, the fixed number of slots.
-
-    Raises:
-        ValueError: If a value is out of its range.
-    """
+    """Return P[Bin(N, q) > M] for one draw among N enrolled people for M slots."""
     from scipy.stats import binom
 
     check_count(population_size, "population_size")
@@ -30,13 +21,7 @@ def overflow_probability(population_size: int, sampling_rate: float, slot_count:
 
 
 def slot_count_for(population_size: int, sampling_rate: float, *, rounds: int, delta: float) -> int:
-    """Return the least M with T * P[Bin(N, q) > M] <= delta / 10.
-
-    Args:
-        population_size: N, enrolled people.
-        sampling_rate: q, chance of each.
-        rounds: T, draws over the whole run.
-        delta: δ of the whole run.
+    """Return the least M with T * P[Bin(N, q) > M] <= δ / 10, T being the draws of the whole run.
 
     Raises:
         ValueError: If a value is out of its range, or delta is above 1 / population.

@@ -1,4 +1,4 @@
-"""Add up privacy events into the few numbers that accountants need.
+"""Privacy events added up into the few numbers that accountants need.
 
 Gaussian releases without sampling are one Gaussian release whose z^-2 is the sum of theirs,
 exactly; sampled ones are counted by their (z, q); leaves of trees are counted by tree.
@@ -24,7 +24,7 @@ from privacy.accounting.tree import tree_rho
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold what a sequence of events comes to.
+    """The sum of a sequence of events.
 
     Attributes:
         unprotected: Whether anything was released without a guarantee.
@@ -47,11 +47,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     population_size: int | None = None
 
     def plus(self, event: PrivacyEvent, times: int = 1) -> "Tally":
-        """Return the tally after ``times`` more of an event.
-
-        Raises:
-            ValueError: If its neighbouring relation or its tree differs from those before.
-        """
+        """Return the tally after more of an event; ValueError for other neighbours or trees."""
         match event:
             case UnprotectedRelease():
                 return msgspec.structs.replace(self, unprotected=True)
@@ -122,12 +118,15 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tally(events: Iterable[PrivacyEvent]) -> Tally:
-    """Add up events in the order in which they happened.
-
-    Raises:
-        ValueError: As `Tally.plus`.
-    """
+    """Add up events in the order in which they happened; raises as `Tally.plus`."""
     total = Tally()
     for event, same in groupby(events):
         total = total.plus(event, len(list(same)))
     return total
+
+
+def gaussian_tally(noise_multiplier: float, sampling_rate: float, times: int) -> Tally:
+    """Return releases at one z and q, with a place for everybody; q = 1 is no sampling."""
+    if sampling_rate == 1:
+        return Tally(inverse_square=times / noise_multiplier**2)
+    return Tally(sampled={(noise_multiplier, sampling_rate): times})

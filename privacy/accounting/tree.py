@@ -1,9 +1,9 @@
-"""Account for a binary tree of noise in which one person takes part several times.
+"""The account of a binary tree of noise in which one person takes part several times.
 
 A person who contributes to c leaves below a node moves that node's sum by at most c times the
 sensitivity of one leaf, so all released nodes together move by the square root of the sum of c^2
 over the nodes. That is one Gaussian mechanism, whatever order people come in: no sampling is
-assumed. What is maximised over is every pattern that the plan allows: at most ``max_participation``
+assumed. The maximum is over every pattern that the plan allows: at most ``max_participation``
 rounds, any two at least ``min_separation`` apart. Neighbours are those of the leaf's sensitivity.
 
 Only complete nodes count: a tree of 2,000 leaves releases subtrees of 1024, 512, 256, 128, 64 and
@@ -33,14 +33,13 @@ def tree_sensitivity_squared(
 ) -> int:
     """Return the largest sum of squared participation counts over all nodes of some trees.
 
+    This is the squared L2 sensitivity of all released nodes, in units of one leaf's sensitivity.
+
     Args:
         tree_leaves: Leaves (rounds) of each tree in the order of time; several after restarts.
         min_separation: Least distance in rounds of two participations of one person; 1 is
             every round.
         max_participation: Most participations of one person over all trees.
-
-    Returns:
-        The squared L2 sensitivity of all released nodes, in units of one leaf's sensitivity.
 
     Raises:
         ValueError: If a number is no whole number above 0, or ``tree_leaves`` is empty.
@@ -64,12 +63,7 @@ def tree_rho(
 ) -> float:
     """Return ρ of zero-concentrated differential privacy: squared sensitivity over 2 z^2.
 
-    Args:
-        noise_multiplier: z: each node's noise standard deviation over one leaf's sensitivity.
-        tree_leaves: As `tree_sensitivity_squared`.
-
-    Raises:
-        ValueError: If a value is out of its range.
+    z is each node's noise standard deviation over one leaf's sensitivity.
     """
     check_noise_multiplier(noise_multiplier)
     squared = tree_sensitivity_squared(
@@ -79,17 +73,10 @@ def tree_rho(
 
 
 def epsilon_of_rho(rho: float, delta: float) -> float:
-    """Return the least ε that ρ-zCDP gives at δ by Canonne et al., Proposition 12.
+    """Return the least ε that ρ-zCDP gives at δ (Canonne et al., Proposition 12).
 
     δ = inf over α > 1 of e^((α-1)(αρ-ε)) / (α-1) * (1-1/α)^α; solved for ε and minimised over
     ln(α-1), along which it falls and then rises.
-
-    Args:
-        rho: ρ > 0.
-        delta: δ in (0, 1).
-
-    Raises:
-        ValueError: If a value is out of its range.
     """
     from scipy.optimize import minimize_scalar
 
@@ -141,7 +128,9 @@ def _through_subtree(
 
 @lru_cache(maxsize=1 << 20)
 def _in_subtree(height: int, count: int, start: int, min_separation: int) -> tuple[_Outcome, ...]:
-    """Return the undominated outcomes of ``count`` >= 1 leaves from ``start`` on in one subtree."""
+    """Return the undominated outcomes of ``count`` leaves from ``start`` on in one subtree."""
+    if count == 0:
+        return ((0, start - min_separation),)
     if count > _capacity(height, start, min_separation):
         return ()
     if count == 1:
@@ -150,7 +139,7 @@ def _in_subtree(height: int, count: int, start: int, min_separation: int) -> tup
     half = 1 << height - 1
     found: list[_Outcome] = []
     for left in range(count + 1):
-        for value, last in _left_half(height - 1, left, start, min_separation):
+        for value, last in _in_subtree(height - 1, left, start, min_separation):
             if left == count:
                 found.append((value, last))
                 continue
@@ -160,19 +149,13 @@ def _in_subtree(height: int, count: int, start: int, min_separation: int) -> tup
     return tuple(_best([(value + count**2, last) for value, last in found]))
 
 
-def _left_half(height: int, count: int, start: int, min_separation: int) -> tuple[_Outcome, ...]:
-    if count == 0:
-        return ((0, start - min_separation),)
-    return _in_subtree(height, count, start, min_separation)
-
-
 def _capacity(height: int, start: int, min_separation: int) -> int:
     """Return how many leaves of a subtree, from ``start`` on, one person can be in."""
     return -(-max(0, (1 << height) - start) // min_separation)
 
 
 def _best(outcomes: list[_Outcome]) -> list[_Outcome]:
-    """Keep an outcome only if no other costs as much and ends as early."""
+    """Return the outcomes of which no other costs as much and ends as early."""
     kept: list[_Outcome] = []
     for value, last in sorted(set(outcomes), key=lambda outcome: (-outcome[0], outcome[1])):
         if not kept or last < kept[-1][1]:

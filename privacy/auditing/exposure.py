@@ -1,13 +1,13 @@
-"""Measure how far a released model has memorised planted sentences.
+"""How far a released model has memorised planted sentences.
 
 A secret is drawn from a space of sentences that all look alike and is planted in one person's
 text. Its exposure compares the model's loss on it with the loss on other sentences of the same
 space that were never seen: log2 of the space's size less log2 of the secret's rank. Here the rank
 is among a sample of n references, so exposure ends at log2(n + 1) bits.
 
-What it says: how many bits of a guess the model saves someone who knows the rest of the sentence.
+Exposure is the bits of a guess that the model saves someone who knows the rest of the sentence.
 Secrets that were not learned have exposures like -log2 of a uniform number: 1.44 bits on average,
-never 0. What it does not: a model can remember what no planted sentence looks like.
+never 0. A model can still remember what no planted sentence looks like.
 
 References:
     [Carlini] Carlini et al., "The Secret Sharer", USENIX Security 2019, arXiv:1802.08232.
@@ -28,13 +28,9 @@ UNLEARNED_BITS = 1 / math.log(2)
 
 
 class Exposure(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold how exposed planted sentences are.
+    """The exposure of planted sentences: each one's bits, their mean, and log2(n + 1), the most.
 
-    Attributes:
-        bits: Exposure of each secret.
-        mean_bits: Their mean.
-        largest_possible_bits: log2(n + 1) with n references.
-        chance: Chance of so large a mean if nothing was learned.
+    ``chance`` is the probability of so large a mean if nothing was learned.
     """
 
     bits: list[float]
@@ -46,14 +42,9 @@ class Exposure(msgspec.Struct, frozen=True, kw_only=True):
 def exposure(secret_losses: ArrayLike, reference_losses: ArrayLike) -> Exposure:
     """Rank secrets among references by loss ([Carlini] section 4, with a sampled space).
 
-    Args:
-        secret_losses: Loss of the model on each planted sentence, shape ``(secrets,)``; any unit.
-        reference_losses: Loss on sentences drawn alike and never planted, shape
-            ``(references,)``.
-
-    Raises:
-        AuditError: If a loss is not finite, there is no secret, or there are fewer than
-            ``LEAST_REFERENCES`` references.
+    Losses have shapes ``(secrets,)`` and ``(references,)``, in any one unit; references are drawn
+    alike and were never planted. Raises AuditError if a loss is not finite, there is no secret, or
+    there are fewer than ``LEAST_REFERENCES`` references.
     """
     secrets = checked_scores(secret_losses, "secret losses").ravel()
     references = checked_scores(reference_losses, "reference losses").ravel()

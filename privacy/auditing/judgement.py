@@ -1,4 +1,4 @@
-"""Put the estimators together: what scores of canaries say about a claimed noise multiplier."""
+"""The estimators together: what scores of canaries say about a claimed noise multiplier."""
 
 import msgspec
 
@@ -24,17 +24,14 @@ _DELTA_SHARE = 1 / 200
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold what scores say.
+    """The figures and faults that scores show.
 
     Attributes:
         claimed_noise_multiplier: z of the claim; None where nothing is claimed.
         claimed_epsilon: Exact ε of one round at that z and ``bound.delta``, without sampling.
-        estimate: The noise multiplier as measured.
         worst: The canary that stands out most.
         bound: Lower bound on the ε of one round.
-        canary_count: Canaries.
-        round_count: Rounds.
-        faults: What contradicts the claim, a sentence each.
+        faults: Contradictions of the claim, a sentence each.
     """
 
     claimed_noise_multiplier: float | None
@@ -50,10 +47,8 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
 def judge(scores: Scores, included: Coins, *, claimed: float | None) -> Judgement:
     """Return what scores say about a claim; each canary and round is a coin of its own.
 
-    Args:
-        scores: Float64, shape ``(rounds, canaries)``.
-        included: How the coins fell, same shape.
-        claimed: z that the ledger names; None where no guarantee is claimed.
+    Scores (float64) and coins have shape ``(rounds, canaries)``. The claim is the z that the ledger
+    names; None where no guarantee is claimed.
 
     Raises:
         AuditError: If a score is not finite, shapes do not fit, or there are too few.

@@ -1,13 +1,13 @@
-"""Measure which words one update of a word model gives away.
+"""Which words one update of a word model gives away.
 
-Who sees an update sees, for each word, how its embedding row and its output bias moved. Where the
-embedding is also the output matrix, rows of words that were not typed all move alike, away from
+A reader of an update sees, for each word, how its embedding row and its output bias moved. Where
+the embedding is also the output matrix, rows of words that were not typed all move alike, away from
 what was read; rows of typed words leave that common way. Biases of typed words rise. The measure is
 the AUC: the chance that a word that was typed scores above one that was not. 0.5 is a blind guess,
 1 a complete list of the person's words.
 
 Common words are typed by nearly everyone, so a guess by public word frequency alone is far above
-0.5. What an update gives away is what its AUC has above that one.
+0.5. An update gives away what its AUC has above that one.
 
 References:
     [Melis] Melis et al., "Exploiting Unintended Feature Leakage in Collaborative Learning",
@@ -23,13 +23,10 @@ from privacy.auditing.scores import AuditError, Coins, Scores, checked_coins, ch
 
 
 class WordLeakage(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold how well words can be told from one update, as AUC in [0, 1].
+    """How well words can be told from one update, as AUC in [0, 1].
 
-    Attributes:
-        by_row: From how far embedding rows leave the way of most.
-        by_bias: From the output bias.
-        by_both: From the sum of both ranks.
-        by_frequency: From public word frequency, without the update.
+    By how far embedding rows leave the way of most, by the output bias, by the sum of both ranks,
+    and by public word frequency, without the update.
     """
 
     by_row: float
@@ -71,12 +68,8 @@ def word_leakage(
 def area_under_curve(scores: ArrayLike, positive: ArrayLike) -> float:
     """Return the chance that a positive scores above a negative, ties counting one half.
 
-    Args:
-        scores: Shape ``(items,)``.
-        positive: Shape ``(items,)``.
-
-    Raises:
-        AuditError: If a score is not finite, shapes differ, or all items are of one kind.
+    Both have shape ``(items,)``. Raises AuditError if a score is not finite, shapes differ, or all
+    items are of one kind.
     """
     values: Scores = checked_scores(scores)
     kinds: Coins = checked_coins(positive, values, "positive")

@@ -1,4 +1,4 @@
-"""Estimate from canaries how much noise a release really has, and compare it with what is claimed.
+"""How much noise a release really has, estimated from canaries, and what contradicts a claim.
 
 A canary is a made-up client whose update lies along a direction that only the auditor knows, at
 the largest norm that may pass. A coin decides for each canary and round whether it takes part. Its
@@ -9,10 +9,10 @@ mechanism's noise multiplier is σ/a, whatever the dimension and whatever scales
 [Andrew] score by cosine, send every canary and take what absent ones would score from theory. Here
 absent canaries are measured too, so that nothing need be known about what else is in a release.
 
-What the estimate says: the mechanism as it ran, with this noise, this clip and this number of
-publications, is as private as a Gaussian mechanism with that multiplier against an observer who
-sees every publication. What it does not: it measures the direction and the worst case that the
-canaries are, so it finds faults, and proves no guarantee.
+The mechanism as it ran, with this noise, this clip and this number of publications, is as private
+as a Gaussian mechanism with the estimated multiplier against an observer who sees every
+publication. The estimate measures the direction and the worst case that the canaries are, so it
+finds faults, and proves no guarantee.
 
 References:
     [Andrew] Andrew et al., "One-shot Empirical Privacy Estimation for Federated Learning",
@@ -44,7 +44,7 @@ LEAST_CANARIES = 30
 
 
 class NoiseEstimate(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold what the scores say about the noise multiplier.
+    """The noise multiplier that scores show.
 
     Attributes:
         noise_multiplier: z as measured, σ/a; infinite where canaries cannot be told apart.
@@ -52,8 +52,6 @@ class NoiseEstimate(msgspec.Struct, frozen=True, kw_only=True):
         upper: below this, each side by itself.
         displacement: a, mean score of included less mean score of left-out canaries.
         noise_std: σ, standard deviation of scores around their mean.
-        included_count: Scores of canaries that took part.
-        left_out_count: Scores of canaries that did not.
     """
 
     noise_multiplier: float
@@ -66,12 +64,10 @@ class NoiseEstimate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CanaryEstimate(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold the canary that stands out most of several that took part in many rounds each.
+    """The canary, by its column, that stands out most of several with many rounds each.
 
-    Attributes:
-        canary: Its column.
-        noise_multiplier: z as this canary alone sees it.
-        upper: Above the true z of every canary with at least the confidence asked for.
+    z is as this canary alone sees it; ``upper`` is above the true z of every canary with at least
+    the confidence asked for.
     """
 
     canary: int
@@ -84,15 +80,10 @@ def estimate_noise_multiplier(
 ) -> NoiseEstimate:
     """Estimate z = σ/a from all scores together ([Andrew], with one σ for both kinds).
 
-    Args:
-        scores: One a canary and round, any shape.
-        included: Whether that canary took part in that round, same shape.
-        failure_rate: Chance that one of the bounds is wrong, by the normal approximation to the
-            separation a/σ: its variance is 1/n₁ + 1/n₀ + (a/σ)²/2n.
-
-    Raises:
-        AuditError: If a score is not finite, the shapes differ, or there are fewer than
-            ``LEAST_CANARIES`` of either kind.
+    Scores and coins may have any one shape. ``failure_rate`` is the chance that one of the bounds
+    is wrong, by the normal approximation to the separation a/σ, of variance 1/n₁ + 1/n₀ +
+    (a/σ)²/2n. Raises AuditError if a score is not finite, the shapes differ, or there are fewer
+    than ``LEAST_CANARIES`` of either kind.
     """
     values = checked_scores(scores)
     coins = checked_coins(included, values)
@@ -118,10 +109,8 @@ def worst_canary(
 ) -> CanaryEstimate:
     """Find the canary that moved the release most, as one that is counted twice does.
 
-    Args:
-        scores: Shape ``(rounds, canaries)``; each column is one client.
-        included: Whether it took part in that round, same shape.
-        failure_rate: Chance that ``upper`` is wrong for any canary; each has its equal share.
+    Scores and coins have shape ``(rounds, canaries)``; each column is one client. ``failure_rate``
+    is the chance that ``upper`` is wrong for any canary; each has its equal share.
 
     Raises:
         AuditError: As ``estimate_noise_multiplier``, each canary by itself.
@@ -149,28 +138,18 @@ def worst_canary(
     return min(found, key=lambda canary: canary.upper)
 
 
-def gaussian_epsilon(noise_multiplier: float, delta: float, *, releases: int = 1) -> float:
-    """Return the exact ε of Gaussian releases without sampling ([Balle, Wang] Theorem 8).
+def gaussian_epsilon(noise_multiplier: float, delta: float) -> float:
+    """Return the exact ε of one Gaussian release without sampling ([Balle, Wang] Theorem 8).
 
-    T releases at z are one at z/√T. ε solves δ = Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ), μ = √T/z.
-
-    Args:
-        noise_multiplier: z, ≥ 0; no noise gives infinity, infinite noise 0.
-        delta: δ, in (0, 1).
-        releases: T, how often one person takes part.
-
-    Raises:
-        ValueError: If an argument is out of range.
+    ε solves δ = Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ), μ = 1/z. No noise gives infinity, infinite noise
+    0; a negative z is a ValueError.
     """
     check_delta(delta)
-    if not noise_multiplier >= 0 or releases < 1:
-        raise ValueError(
-            "noise_multiplier must be >= 0 and releases >= 1, "
-            f"got {noise_multiplier} and {releases}"
-        )
+    if not noise_multiplier >= 0:
+        raise ValueError(f"noise_multiplier must be >= 0, got {noise_multiplier}")
     if noise_multiplier == 0:
         return math.inf
-    mean = math.sqrt(releases) / noise_multiplier
+    mean = 1 / noise_multiplier
 
     def excess(epsilon: float) -> float:
         first = special.log_ndtr(mean / 2 - epsilon / mean)
@@ -185,15 +164,7 @@ def gaussian_epsilon(noise_multiplier: float, delta: float, *, releases: int = 1
 
 
 def faults(claimed: float, pooled: NoiseEstimate, worst: CanaryEstimate | None = None) -> list[str]:
-    """Return what contradicts a claimed noise multiplier, a sentence each; nothing is no proof.
-
-    Args:
-        pooled: From all canaries together.
-        worst: From each by itself.
-
-    Raises:
-        ValueError: If the claim is no noise multiplier.
-    """
+    """Return what contradicts a claimed z, a sentence each; nothing is no proof."""
     check_noise_multiplier(claimed, "claimed noise multiplier")
     found = []
     if pooled.upper < claimed:

@@ -1,4 +1,4 @@
-"""Bound epsilon from below by guessing who took part in one run.
+"""A bound on epsilon from below, by guessing who took part in one run.
 
 Each of m canaries takes part by a coin of its own. From the release alone an auditor guesses some
 of the coins. If the mechanism is (ε, δ)-private for one canary, guessing right is hardly easier
@@ -9,9 +9,9 @@ than under randomised response: with W ~ Bin(r, e^ε/(1 + e^ε)),
 The largest ε at which that is below the failure rate is refuted; so the true ε is above it with
 that confidence, whatever the mechanism, and whatever the scores are.
 
-What a bound below the claim says: nothing was refuted. It is no estimate: an epsilon of 5 may show
-a bound of 1. A bound above the claim proves that the claim is false. Since the second term grows
-with m, δ must be far below failure_rate / m for the bound to be of use.
+A bound below the claim refutes nothing. It is no estimate: an epsilon of 5 may show a bound of 1. A
+bound above the claim proves that the claim is false. Since the second term grows with m, δ must be
+far below failure_rate / m for the bound to be of use.
 
 References:
     [Steinke] Steinke, Nasr, Jagielski, "Privacy Auditing with One (1) Training Run", NeurIPS 2023,
@@ -39,15 +39,9 @@ _SHARES = np.array([1, 1 / 2, 1 / 3, 1 / 5, 1 / 8, 1 / 12, 1 / 20, 1 / 30, 1 / 5
 
 
 class EpsilonBound(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold a lower bound on epsilon.
+    """A lower bound on ε at δ, above the truth with chance ``failure_rate``.
 
-    Attributes:
-        epsilon: The true ε at ``delta`` is above this, but for ``failure_rate``.
-        delta: δ at which it holds.
-        failure_rate: 1 - confidence.
-        canary_count: m, coins thrown.
-        guess_count: r, coins guessed.
-        correct_count: v, guesses that were right.
+    The counts are m coins thrown, r of them guessed and v guesses right.
     """
 
     epsilon: float
@@ -68,17 +62,10 @@ def epsilon_lower_bound(
 ) -> EpsilonBound:
     """Guess the coins of the highest and lowest scores and bound ε ([Steinke] Theorem 5.2).
 
-    Args:
-        scores: One a coin, shape ``(canaries,)``; higher looks more like taking part.
-        included: How each coin fell, shape ``(canaries,)``. Coins are fair and independent.
-        guess_count: r, even, at least 2; chosen before the scores were seen, as
-            ``planned_guess_count`` does.
-        delta: δ, in [0, 1).
-        failure_rate: Chance that the bound is above the truth.
-
-    Raises:
-        AuditError: If a score is not finite, the shapes differ, or there are fewer canaries than
-            guesses.
+    Scores and coins, fair and independent, have shape ``(canaries,)``; a higher score looks more
+    like taking part. ``guess_count`` is even, at least 2, and chosen before the scores were seen,
+    as ``planned_guess_count`` does; δ is in [0, 1). Raises AuditError if a score is not finite, the
+    shapes differ, or there are fewer canaries than guesses.
     """
     values = checked_scores(scores)
     coins = checked_coins(included, values)
@@ -104,11 +91,7 @@ def epsilon_lower_bound(
 def refuted_epsilon(
     canary_count: int, guess_count: int, correct_count: int, *, delta: float, failure_rate: float
 ) -> float:
-    """Return the largest ε that so many right guesses refute, rounded down to 1e-4; at least 0.
-
-    Raises:
-        AuditError: If the counts or probabilities are impossible.
-    """
+    """Return the largest ε that so many right guesses refute, rounded down to 1e-4; >= 0."""
     _check_guesses(canary_count, guess_count)
     check_failure_rate(failure_rate)
     if not 0 <= correct_count <= guess_count:
@@ -134,15 +117,9 @@ def refuted_epsilon(
 def chance_of_guesses(
     canary_count: int, guess_count: int, correct_count: int, *, epsilon: float, delta: float
 ) -> float:
-    """Return what an (ε, δ)-private mechanism allows at most ([Steinke] Theorem 5.2).
+    """Return the most that (ε, δ)-privacy allows for the chance of v or more right guesses.
 
-    Args:
-        correct_count: v, in [0, r].
-        epsilon: ε, ≥ 0.
-        delta: δ, in [0, 1).
-
-    Returns:
-        Upper bound on the chance of v or more right guesses, in [0, 1].
+    In [0, 1], by [Steinke] Theorem 5.2.
     """
     accuracy = special.expit(epsilon)
     if correct_count == 0:
@@ -160,16 +137,8 @@ def planned_guess_count(
 ) -> int:
     """Return how many coins to guess if the noise is as claimed: it needs no scores.
 
-    Choosing r by the scores would be choosing the luckiest of several tests.
-
-    Args:
-        canary_count: m, at least 2.
-        noise_multiplier: z as claimed, > 0.
-        delta: δ of the bound.
-        failure_rate: Chance that the bound is above the truth.
-
-    Raises:
-        AuditError: If there are fewer than two canaries.
+    Choosing r by the scores would be choosing the luckiest of several tests. Raises AuditError if
+    there are fewer than two canaries.
     """
     _check_guesses(canary_count, 2)
     candidates = {max(2, 2 * int(canary_count * share / 2)) for share in _SHARES}

@@ -1,4 +1,4 @@
-"""Check the scores that every estimator of an audit reads.
+"""Checks of the scores that every estimator of an audit reads.
 
 A score says how much a release looks as if one canary had taken part: higher is more. Nothing
 here or in the estimators knows a model, a federation or where scores come from.
@@ -16,15 +16,7 @@ class AuditError(ValueError):
 
 
 def checked_scores(values: ArrayLike, name: str = "scores") -> Scores:
-    """Return the scores as float64 of the same shape.
-
-    Args:
-        values: Numbers of any shape.
-        name: What to call them in an error.
-
-    Raises:
-        AuditError: If one of them is NaN or infinite.
-    """
+    """Return scores as float64 of their shape; AuditError if one is NaN or infinite."""
     scores = np.asarray(values, dtype=np.float64)
     bad = int(np.count_nonzero(~np.isfinite(scores)))
     if bad:
@@ -36,11 +28,7 @@ def checked_scores(values: ArrayLike, name: str = "scores") -> Scores:
 
 
 def checked_coins(values: ArrayLike, scores: Scores, name: str = "included") -> Coins:
-    """Return one boolean for each score.
-
-    Raises:
-        AuditError: If they are no booleans or of another shape.
-    """
+    """Return one boolean for each score, or raise AuditError."""
     coins = np.asarray(values)
     if coins.dtype != np.bool_ or coins.shape != scores.shape:
         raise AuditError(
@@ -50,11 +38,7 @@ def checked_coins(values: ArrayLike, scores: Scores, name: str = "included") -> 
 
 
 def require_both_kinds(coins: Coins, least: int) -> tuple[int, int]:
-    """Return how many canaries were included and how many left out.
-
-    Raises:
-        AuditError: If there are fewer than ``least`` of either.
-    """
+    """Return the counts of canaries in and out; AuditError if either is below ``least``."""
     included = int(np.count_nonzero(coins))
     left_out = coins.size - included
     if min(included, left_out) < least:
@@ -66,11 +50,7 @@ def require_both_kinds(coins: Coins, least: int) -> tuple[int, int]:
 
 
 def check_failure_rate(value: float, name: str = "failure_rate") -> float:
-    """Return a chance of being wrong, 1 - confidence, in (0, 0.5).
-
-    Raises:
-        AuditError: If it lies outside, or is NaN.
-    """
+    """Return a chance of being wrong, 1 - confidence, or raise AuditError outside (0, 0.5)."""
     if not 0 < value < 0.5:
         raise AuditError(f"{name} must be above 0 and below 0.5, got {value:g}")
     return value

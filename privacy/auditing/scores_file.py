@@ -1,4 +1,4 @@
-"""Read the scores of canaries that were sent through a real federation.
+"""Scores of canaries that were sent through a real federation.
 
 The file is CSV: a header ``canary,score,included`` and one line a canary and round, ``included``
 being 1 where the coin let it take part and 0 where not. Every canary has as many lines.
@@ -16,12 +16,9 @@ HEADER = ["canary", "score", "included"]
 
 
 class ScoresFile(NamedTuple):
-    """Hold the scores of a file.
+    """The canaries of a file in the order of their first line, their scores and their coins.
 
-    Attributes:
-        names: Canaries, in the order of their first line.
-        scores: Float64, shape ``(rounds, canaries)``.
-        included: How the coins fell, same shape.
+    Scores are float64 of shape ``(rounds, canaries)``, coins booleans of the same.
     """
 
     names: list[str]
@@ -30,12 +27,7 @@ class ScoresFile(NamedTuple):
 
 
 def read_scores(path: Path) -> ScoresFile:
-    """Return the scores in a file.
-
-    Raises:
-        AuditError: If a line breaks the rule, or canaries differ in how many lines they have.
-        OSError: If the file cannot be read.
-    """
+    """Return the scores in a file; AuditError if it breaks the rules above."""
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))
     if not rows or rows[0] != HEADER:

@@ -1,4 +1,4 @@
-"""Let the clipping norm follow a quantile of the clients' update norms, privately.
+"""A clipping norm that follows a quantile of the clients' update norms, privately.
 
 Each client sends, sealed with its update, whether the update fitted within the round's norm C. The
 server adds up b_k - γ over those that came, adds noise of standard deviation σ_b, and moves on:
@@ -12,7 +12,7 @@ the sum by at most max(γ, 1 - γ), half a client for the median.
 Privacy. The noised sum and the noised aggregate are one Gaussian mechanism: with multiplier z_Δ on
 the aggregate and σ_b / max(γ, 1 - γ) on the count, it is as one with multiplier z where
 z^-2 = z_Δ^-2 + (max(γ, 1 - γ) / σ_b)^2; for the median, z_Δ = (z^-2 - (2σ_b)^-2)^-1/2 ([Andrew],
-Theorem 1). What follows from the noised sum, all later C included, costs nothing more.
+Theorem 1). Everything that follows from the noised sum, all later C included, costs nothing more.
 
 Sensitivity. The aggregate of a round has the sensitivity of that round's C. Under attention
 λ = κ/C moves with it and κ stays, so the sensitivity is C times a constant of the run.
@@ -35,11 +35,7 @@ LARGEST_ADAPTED_NORM = 1e12
 
 
 def fit_sensitivity(target_quantile: float, adjacency: Adjacency = "zero-out") -> float:
-    """Return how far one client moves Σ (b_k - γ), in clients.
-
-    Args:
-        adjacency: As in ``privacy.clipping.sensitivity``; to replace one update moves the sum by 1.
-    """
+    """Return how far one client moves Σ (b_k - γ), in clients; 1 where updates are replaced."""
     return 1.0 if adjacency == "replace-one" else max(target_quantile, 1 - target_quantile)
 
 
@@ -49,15 +45,7 @@ def aggregate_noise_multiplier(
     *,
     adjacency: Adjacency = "zero-out",
 ) -> float:
-    """Return z_Δ: the aggregate's noise multiplier that leaves z for aggregate and count together.
-
-    Args:
-        noise_multiplier: z, what the accountant sees, > 0.
-        settings: γ and σ_b.
-
-    Raises:
-        ValueError: If σ_b is so small that the count alone would spend more than z allows.
-    """
+    """Return z_Δ, which leaves z for aggregate and count together; ValueError for too small σ_b."""
     if not 0 < noise_multiplier < math.inf:
         raise ValueError(f"noise_multiplier must be > 0 and finite, got {noise_multiplier}")
     least = noise_multiplier * fit_sensitivity(settings.target_quantile, adjacency)
@@ -72,11 +60,7 @@ def aggregate_noise_multiplier(
 
 
 def fit_excess(fitting_count: int, contribution_count: int, target_quantile: float) -> float:
-    """Return Σ (b_k - γ) over the clients that came, before noise: for no log and no file.
-
-    Raises:
-        ValueError: If more fitted than came.
-    """
+    """Return Σ (b_k - γ) over the clients that came, before noise: for no log and no file."""
     if not 0 <= fitting_count <= contribution_count:
         raise ValueError(
             f"fitting_count must lie in [0, {contribution_count}], got {fitting_count}"
@@ -87,17 +71,7 @@ def fit_excess(fitting_count: int, contribution_count: int, target_quantile: flo
 def next_clipping_norm(
     clipping_norm: float, settings: AdaptiveClipping, *, noised_excess: float, slot_count: int
 ) -> float:
-    """Return the norm of the next round.
-
-    Args:
-        clipping_norm: C of this round, in parameter units.
-        settings: η, and where to stop.
-        noised_excess: Σ (b_k - γ) with its noise.
-        slot_count: Places of the round, M.
-
-    Raises:
-        ValueError: If an argument is out of range.
-    """
+    """Return the norm C of the next round, in parameter units, from the noised Σ (b_k - γ)."""
     if not 0 < clipping_norm < math.inf:
         raise ValueError(f"clipping_norm must be > 0 and finite, got {clipping_norm}")
     if slot_count < 1:

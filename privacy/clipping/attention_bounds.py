@@ -1,10 +1,9 @@
-"""Bounds of one layer's attentive aggregation at clipping norm 1; ``privacy.clipping.sensitivity``
-explains.
+"""Bounds of one layer's attentive aggregation at clipping norm 1.
 
-Every function takes the number of clients m and the attention strength κ, and returns the L2
-sensitivity divided by the clipping norm. Formulas are written in e^-|κ|, so that e^κ need not fit
-a float; |κ| is at most ``LARGEST_STRENGTH``.
-Standard library only: commands that need no tensor start fast.
+``privacy.clipping.sensitivity`` explains. Every function takes the number of clients m and the
+attention strength κ, and returns the L2 sensitivity divided by the clipping norm. Formulas are
+written in e^-|κ|, so that e^κ need not fit a float; |κ| is at most ``LARGEST_STRENGTH``. Standard
+library only: commands that need no tensor start fast.
 """
 
 import heapq
@@ -52,9 +51,7 @@ def add_remove(clients: int, strength: float) -> float:
 def flat_zero_out(clients: int, strength: float) -> float:
     """Return 2E/(m - 1 + E + sqrt(m(m - 2 + 2E))): above ``zero_out``, and good for many layers.
 
-    Args:
-        clients: m, at least 3 unless κ is 0.
-        strength: κ in [0, 1].
+    For κ in [0, 1] and m at least 3 unless κ is 0.
     """
     inverse = math.exp(-strength)
     root = math.sqrt(clients * ((clients - 2) * inverse**2 + 2 * inverse))
@@ -75,7 +72,7 @@ def flat_add_remove(clients: int, strength: float) -> float:
 
 
 def _is_attained_among_zeros(clients: int, strength: float) -> bool:
-    """Tell whether m - 1 >= n0(κ) = E(κ(E - 1)/(E - 1 - κ) - 1)."""
+    """Return whether m - 1 >= n0(κ) = E(κ(E - 1)/(E - 1 - κ) - 1)."""
     others = clients - 1
     if strength < _SMALL_STRENGTH:
         # n0 rises from 1 at κ = 0 to 1.143 at 0.1, where the formula would still cancel digits.

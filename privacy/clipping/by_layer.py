@@ -1,4 +1,4 @@
-"""Clip a client update as its settings say: as one vector, or every tensor by itself.
+"""Clipping as the settings say: an update as one vector, or every tensor by itself.
 
 A zero update fits every clip and stays zero. NaN and infinity are refused, never scaled.
 """
@@ -15,12 +15,9 @@ from privacy.clipping.settings import ClippingSettings
 
 @dataclass(frozen=True)
 class ClippedUpdate:
-    """Hold what clipping made of one update.
+    """One update after clipping: flat float32, shape ``(elements,)``.
 
-    Attributes:
-        values: Flat float32, shape ``(elements,)``; the given tensor itself where all fitted.
-        norm: L2 norm before clipping, over all tensors.
-        has_fitted: Whether nothing had to be scaled.
+    The given tensor itself where all fitted; ``norm`` is the L2 norm over all tensors before.
     """
 
     values: Tensor
@@ -31,12 +28,9 @@ class ClippedUpdate:
 def clip_update(
     update: Tensor, settings: ClippingSettings, tensors: Sequence[slice]
 ) -> ClippedUpdate:
-    """Clip an update.
+    """Clip a contiguous float32 update, shape ``(elements,)``, which is not changed.
 
-    Args:
-        update: Client update, contiguous float32, shape ``(elements,)``; not changed.
-        settings: The clipping norm and what it is a norm of.
-        tensors: Where each tensor lies in the update; together they cover it once.
+    ``tensors`` is where each tensor lies in it; together they cover it once.
 
     Raises:
         UnusableUpdateError: If an element is NaN or infinite, or the norm is above

@@ -1,8 +1,9 @@
-"""Measure client updates and bound how far one of them can move the aggregate.
+"""The norms of client updates, and a bound on how far one of them can move the aggregate.
 
 A norm is summed in float32 over short rows and in float64 over the rows: as fast as memory allows,
 and off by less than 1e-6 of itself. Rows are never split, so the answer does not depend on the
-number of threads. Where float32 squares overflow, the norm is summed again in float64.
+number of threads. Where float32 squares overflow, the norm is summed again in float64. Updates
+are contiguous float32 of shape ``(elements,)``.
 
 References:
     [DP-FedAvg] McMahan et al., "Learning Differentially Private Recurrent Language Models",
@@ -34,28 +35,14 @@ def l2_norm(vector: Tensor) -> float:
     """Return the L2 norm.
 
     Elements below 1e-19 in size may count as zero: an absolute error of at most 1e-19 times the
-    square root of the number of elements.
-
-    Args:
-        vector: Contiguous float32, shape ``(elements,)``.
-
-    Raises:
-        UnusableUpdateError: If an element is NaN or infinite.
+    square root of the number of elements. Raises UnusableUpdateError if an element is NaN or
+    infinite.
     """
     return _norms(vector, (slice(None),))[0]
 
 
 def tensor_norms(update: Tensor, tensors: Sequence[slice]) -> list[float]:
-    """Return the L2 norm of each tensor of a flat update, checked as a whole.
-
-    Args:
-        update: Client update, contiguous float32, shape ``(elements,)``.
-        tensors: Where each tensor lies in it; together they cover it once.
-
-    Raises:
-        UnusableUpdateError: If an element is NaN or infinite, or the norm over all tensors is
-            above ``LARGEST_UPDATE_NORM``.
-    """
+    """Return the L2 norm of each tensor of a flat update, checked as by `check_finite`."""
     norms = _norms(update, tensors)
     _check_size(math.hypot(*norms))
     return norms
@@ -64,12 +51,7 @@ def tensor_norms(update: Tensor, tensors: Sequence[slice]) -> list[float]:
 def check_finite(update: Tensor) -> float:
     """Return the L2 norm of an update that can be aggregated without overflow.
 
-    Args:
-        update: Client update, contiguous float32, shape ``(elements,)``.
-
-    Raises:
-        UnusableUpdateError: If an element is NaN or infinite, or the norm is above
-            ``LARGEST_UPDATE_NORM``.
+    Raises UnusableUpdateError if it is not finite, or above ``LARGEST_UPDATE_NORM``.
     """
     norm = l2_norm(update)
     _check_size(norm)
@@ -77,30 +59,20 @@ def check_finite(update: Tensor) -> float:
 
 
 def clipping_factor(norm: float, clipping_norm: float | None) -> float:
-    """Return what an update of this norm is multiplied by: 1 up to the limit, less above it.
-
-    Args:
-        norm: L2 norm of the update over all layers together.
-        clipping_norm: Largest norm allowed, in parameter units; None allows any.
-    """
+    """Return what an update of this norm is multiplied by: 1 up to the limit, less above it."""
     if clipping_norm is None or norm <= clipping_norm:
         return 1.0
     return clipping_norm / norm * (1 - _ROUNDING_MARGIN)
 
 
 def clip(update: Tensor, clipping_norm: float | None) -> tuple[Tensor, float]:
-    """Scale an update down to the clipping norm (flat: all layers together).
+    """Scale an update down to the clipping norm (flat: all layers together; None leaves it).
 
-    Args:
-        update: Client update, contiguous float32, shape ``(elements,)``; not changed.
-        clipping_norm: Largest L2 norm, in parameter units, > 0; None leaves the update as it is.
-
-    Returns:
-        The update with an L2 norm of at most ``clipping_norm`` (the given tensor itself where
-        nothing had to be done; a zero update is one such), and the norm before clipping.
+    Returns the update with an L2 norm of at most ``clipping_norm``, in parameter units (the given
+    tensor itself where nothing had to be done; a zero update is one such), and the norm before.
 
     Raises:
-        UnusableUpdateError: As ``check_finite``.
+        UnusableUpdateError: As `check_finite`.
         ValueError: If ``clipping_norm`` is not above 0 and finite.
     """
     if clipping_norm is not None and not 0 < clipping_norm < math.inf:

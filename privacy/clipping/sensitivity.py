@@ -78,16 +78,8 @@ def mean_sensitivity(
     """Return the L2 sensitivity of the step under the equal mean over all slots, exactly.
 
     It is C/M for zero-out and 2C/M for replace-one and add-remove, C the norm that all layers can
-    have together. Weights by example counts have no such bound.
-
-    Args:
-        slot_count: Places of a round, M; an empty one counts as a client that sent zeros.
-        clipping_norms: One flat clip over all layers, or one clip a layer, in parameter units.
-        adjacency: The neighbouring relation; see the module.
-        server_step_size: What the aggregate is multiplied by.
-
-    Raises:
-        ValueError: If an argument is out of range.
+    have together. Weights by example counts have no such bound. Arguments as
+    `attentive_sensitivity`. Raises ValueError if an argument is out of range.
     """
     _check(slot_count, clipping_norms, adjacency, server_step_size)
     return server_step_size * math.hypot(*clipping_norms) * _MEAN_FACTOR[adjacency] / slot_count
@@ -114,7 +106,7 @@ def attentive_sensitivity(
         clipping_norms: One flat clip over all layers, or ``layer_count`` clips, in parameter
             units.
         adjacency: The neighbouring relation; see the module.
-        server_step_size: What the aggregate is multiplied by.
+        server_step_size: Factor of the aggregate.
 
     Raises:
         UnprovedSensitivityError: If one flat clip covers several layers outside the proved range.

@@ -19,7 +19,7 @@ import msgspec
 
 
 class AdaptiveClipping(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Let the clipping norm follow a quantile of the clients' update norms ([Andrew]).
+    """How the clipping norm follows a quantile of the clients' update norms ([Andrew]).
 
     ``clipping_norm`` is then where the first round starts.
 
@@ -48,7 +48,7 @@ class AdaptiveClipping(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class ClippingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say how updates are clipped.
+    """How updates are clipped.
 
     Attributes:
         clipping_norm: C, largest L2 norm of a client update over all layers together, in
@@ -72,6 +72,17 @@ class ClippingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         for ratio in self.layer_ratios:
             if not 0 < ratio < math.inf:
                 raise ValueError(f"layer_ratios must be > 0 and finite, got {ratio}")
+        if self.adaptation is not None:
+            self._check_start(self.adaptation)
+
+    def _check_start(self, adaptive: AdaptiveClipping) -> None:
+        if self.clipping_norm is None:
+            raise ValueError("adaptive_clipping needs a clipping_norm to start from, got none")
+        if adaptive.largest is not None and self.clipping_norm > adaptive.largest:
+            raise ValueError(
+                f"clipping_norm must be <= adaptive_clipping.largest {adaptive.largest}, "
+                f"got {self.clipping_norm}"
+            )
 
     @property
     def adaptation(self) -> AdaptiveClipping | None:
@@ -84,11 +95,7 @@ class ClippingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         return self.adaptation is not None
 
     def tensor_clips(self, tensor_count: int) -> tuple[float, ...] | None:
-        """Return the clipping norm of each tensor; None unless each has its own.
-
-        Raises:
-            ValueError: If there is not one ratio a tensor.
-        """
+        """Return each tensor's own clipping norm, or None; ValueError unless one ratio each."""
         if self.clipping_norm is None or self.clipping == "flat":
             return None
         ratios = self.layer_ratios or (1.0,) * tensor_count
@@ -102,7 +109,7 @@ class ClippingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class AdaptiveClippingSettings(ClippingSettings, frozen=True, kw_only=True):
-    """Say how updates are clipped where the norm may also follow the clients'.
+    """How updates are clipped where the norm may also follow the clients'.
 
     Attributes:
         adaptive_clipping: How it follows; absent keeps ``clipping_norm`` for the whole run.
@@ -110,27 +117,7 @@ class AdaptiveClippingSettings(ClippingSettings, frozen=True, kw_only=True):
 
     adaptive_clipping: AdaptiveClipping | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.adaptive_clipping is not None:
-            check_start(self.clipping_norm, self.adaptive_clipping)
-
     @property
     def adaptation(self) -> AdaptiveClipping | None:
         """Return how the clipping norm follows the clients' norms; None where it stays."""
         return self.adaptive_clipping
-
-
-def check_start(clipping_norm: float | None, adaptive: AdaptiveClipping) -> None:
-    """Refuse a first clipping norm that cannot follow the clients'.
-
-    Raises:
-        ValueError: If there is none, or it is above what it may rise to.
-    """
-    if clipping_norm is None:
-        raise ValueError("adaptive_clipping needs a clipping_norm to start from, got none")
-    if adaptive.largest is not None and clipping_norm > adaptive.largest:
-        raise ValueError(
-            f"clipping_norm must be <= adaptive_clipping.largest {adaptive.largest}, "
-            f"got {clipping_norm}"
-        )

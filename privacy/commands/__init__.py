@@ -1,5 +1,6 @@
-"""The subcommands of ``sotto-privacy``.
+"""The answers of ``sotto-privacy``.
 
-Begin with ``budget``. They turn settings into answers that a person reads; what they compute lives
-below. Help and refusals load neither torch nor SciPy.
+Begin with ``budget`` and ``explain``; ``budget_flags`` has the settings that make the flags.
+Imports every district but ``sealing`` and ``identities``. An answer is the same in words and in
+JSON; no command needs a coordinator or a device.
 """

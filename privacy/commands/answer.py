@@ -1,4 +1,4 @@
-"""Hold what a command answers, for people and for scripts."""
+"""A command's answer, for people and for scripts."""
 
 from typing import NamedTuple
 
@@ -6,11 +6,9 @@ Figure = str | float | int | bool | None
 
 
 class Answer(NamedTuple):
-    """Hold one answer in two forms.
+    """One answer: figures for ``--json`` and lines for people.
 
-    Attributes:
-        figures: For ``--json``; None where a figure does not apply or nothing bounds it.
-        lines: For people.
+    A figure is None if it does not apply or has no bound.
     """
 
     figures: dict[str, Figure]

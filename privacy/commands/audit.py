@@ -1,22 +1,17 @@
-"""Answer ``sotto-privacy audit``: judge the scores of canaries in a file."""
+"""The answer to ``sotto-privacy audit``: a judgement of the scores of canaries in a file."""
 
 import math
 from pathlib import Path
 
 from privacy.auditing.judgement import Judgement, in_words, judge, verdict
 from privacy.auditing.scores_file import read_scores
-from privacy.commands.answer import Answer
+from privacy.commands.answer import Answer, Figure
 
 
 def audit_scores(path: Path, *, claimed: float | None) -> tuple[Answer, list[str]]:
-    """Judge a file of scores.
+    """Judge a file of scores; return the answer, and what contradicts the claim, a sentence each.
 
-    Args:
-        path: See ``privacy.auditing.scores_file``.
-        claimed: z that the ledger names; None where nothing is claimed.
-
-    Returns:
-        The answer, and what contradicts the claim, a sentence each.
+    ``claimed`` is the z that the ledger names; None where nothing is claimed.
 
     Raises:
         AuditError: If the file cannot be read as scores, or there are too few.
@@ -34,7 +29,7 @@ def audit_scores(path: Path, *, claimed: float | None) -> tuple[Answer, list[str
     return Answer(_figures(judgement, file.names), lines), judgement.faults
 
 
-def _figures(judgement: Judgement, names: list[str]) -> dict[str, str | float | int | bool | None]:
+def _figures(judgement: Judgement, names: list[str]) -> dict[str, Figure]:
     estimate, bound = judgement.estimate, judgement.bound
     return {
         "claimed_noise_multiplier": judgement.claimed_noise_multiplier,

@@ -1,9 +1,14 @@
-"""Answer ``sotto-privacy epsilon``, ``noise`` and ``sensitivity``, before a run and after it."""
+"""Answers to ``sotto-privacy epsilon``, ``noise`` and ``sensitivity``, before a run and after it.
+
+All raise ValueError if a value is missing or out of its range, and those that compute ε with two
+accountants AccountantsDisagreeError if they differ.
+"""
 
 import math
 from pathlib import Path
 
 from privacy.accounting.accountant import PrivacyReport, report_of_tally
+from privacy.accounting.budget import PrivacyBudget
 from privacy.accounting.calibration import noise_multiplier_for, tree_noise_multiplier_for
 from privacy.accounting.checked_values import (
     check_count,
@@ -16,7 +21,7 @@ from privacy.accounting.events import GaussianRelease, SecretCoinFlips, TreeRele
 from privacy.accounting.ledger_chain import LedgerOfAnotherRunError, head_of, verify_chain
 from privacy.accounting.ledger_file import read_ledger
 from privacy.accounting.slot_overflow import slot_count_for
-from privacy.accounting.tally import Tally, tally
+from privacy.accounting.tally import Tally, gaussian_tally, tally
 from privacy.clipping.sensitivity import attentive_sensitivity, mean_sensitivity
 from privacy.commands.answer import Answer, Figure, in_words
 from privacy.commands.budget_flags import BudgetRun, Epsilon, Noise, Sensitivity
@@ -31,19 +36,13 @@ def epsilon_of_sampled(asked: Epsilon) -> Answer:
 
     With the population given, the places of a round are those that the draw needs, and their tail
     is part of δ; without it there is a place for everybody. At rate 1 nothing amplifies.
-
-    Raises:
-        AccountantsDisagreeError: If two accountants differ.
-        ValueError: If a value is missing or out of its range.
     """
     rounds = check_count(asked.rounds, "rounds")
     delta = check_delta(asked.delta, population_size=asked.population)
     z, q = check_noise_multiplier(asked.noise_multiplier), check_sampling_rate(asked.sampling_rate)
     slots = None
-    if q == 1:
-        total = Tally(inverse_square=rounds / z**2)
-    elif asked.population is None:
-        total = Tally(sampled={(z, q): rounds})
+    if q == 1 or asked.population is None:
+        total = gaussian_tally(z, q, rounds)
     else:
         slots = slot_count_for(asked.population, q, rounds=rounds, delta=delta)
         coins = SecretCoinFlips(sampling_rate=q, population_size=asked.population, slot_count=slots)
@@ -63,11 +62,7 @@ def epsilon_of_sampled(asked: Epsilon) -> Answer:
 
 
 def epsilon_of_trees(asked: Epsilon) -> Answer:
-    """Answer what rounds of tree noise cost, whoever takes part when.
-
-    Raises:
-        ValueError: If a value is missing or out of its range.
-    """
+    """Answer what rounds of tree noise cost, whoever takes part when."""
     total = Tally()
     leaf_counts = _tree_leaves(asked)
     for number, leaves in enumerate(leaf_counts):
@@ -83,42 +78,29 @@ def epsilon_of_trees(asked: Epsilon) -> Answer:
 
 
 def epsilon_of_plan(path: Path, *, second_opinion: str) -> Answer:
-    """Answer what the whole run of a federation's file would cost.
-
-    Raises:
-        AccountantsDisagreeError: If two accountants differ.
-        FederationTablesError: If the file cannot be read.
-        ValueError: If its mode promises nothing that could be computed.
-    """
+    """Answer what a federation's whole run would cost; ValueError if it promises nothing."""
     tables = read_tables(path)
-    delta = _promised_delta(path, tables)
-    found = report_of_tally(tally_of_run(tables), delta, second_opinion=second_opinion)
+    budget = _promised(path, tables)
+    total, most = tally_of_run(tables), budget.epsilon_budget
+    found = report_of_tally(total, budget.delta, second_opinion=second_opinion)
     answer = _answer(found, tables.rounds.cap, evaluations=tables.evaluation_count())
-    budget = tables.epsilon_budget
-    answer.figures["epsilon_budget"] = budget
-    if budget is not None:
-        fits = "within" if found.epsilon <= budget else "above"
-        answer.lines.append(f"{fits} epsilon_budget {budget:g} of the plan")
+    answer.figures["epsilon_budget"] = most
+    fits = "within" if found.epsilon <= most else "above"
+    answer.lines.append(f"{fits} epsilon_budget {most:g} of the plan")
     return answer
 
 
-def _promised_delta(path: Path, tables: FederationTables) -> float:
-    if tables.delta is None:
+def _promised(path: Path, tables: FederationTables) -> PrivacyBudget:
+    if tables.budget is None:
         raise ValueError(f"{path}: {tables.privacy.guarantee}; there is no epsilon to compute")
-    return tables.delta
+    return tables.budget
 
 
 def epsilon_of_ledger(path: Path, asked: Epsilon) -> Answer:
-    """Answer what a ledger says was spent, after checking its chain; a plan names δ without one.
-
-    Raises:
-        AccountantsDisagreeError: If two accountants differ.
-        LedgerError: If it was changed, or is not the ledger asked about.
-        ValueError: If delta is out of its range.
-    """
+    """Answer what a ledger says was spent, once its chain is checked; a plan may name δ."""
     delta = asked.delta
     if asked.plan is not None and delta is None:
-        delta = _promised_delta(asked.plan, read_tables(asked.plan))
+        delta = _promised(asked.plan, read_tables(asked.plan)).delta
     file = read_ledger(path)
     if asked.run is not None and asked.run.lower() != file.run.lower():
         raise LedgerOfAnotherRunError(
@@ -129,8 +111,7 @@ def epsilon_of_ledger(path: Path, asked: Epsilon) -> Answer:
     answer = _answer(found, len(events))
     newest = head_of(file.entries, file.run).hex()
     set_back = sum(entry.clock_set_back_ms > 0 for entry in file.entries)
-    more: dict[str, Figure] = {"run": file.run, "head": newest, "clock_set_back_count": set_back}
-    answer.figures.update(more)
+    answer.figures.update(run=file.run, head=newest, clock_set_back_count=set_back)
     answer.lines.append(f"run {file.run}, chain unbroken, head {newest}")
     if set_back:
         answer.lines.append(f"the clock was set back {in_words(set_back, 'time')}")
@@ -138,105 +119,83 @@ def epsilon_of_ledger(path: Path, asked: Epsilon) -> Answer:
 
 
 def noise_for(asked: Noise) -> Answer:
-    """Answer the least noise multiplier that keeps a run within ε at δ.
-
-    Raises:
-        ValueError: If a value is missing or out of its range.
-    """
+    """Answer the least noise multiplier, with trees each node's, that keeps a run within ε."""
     epsilon = check_epsilon(asked.target_epsilon, "target_epsilon")
     delta, rounds = check_delta(asked.delta), check_count(asked.rounds, "rounds")
-    q = check_sampling_rate(asked.sampling_rate)
-    z = noise_multiplier_for(epsilon, delta, rounds, q)
-    return Answer(
-        figures={
-            "noise_multiplier": z,
-            "target_epsilon": epsilon,
-            "delta": delta,
-            "rounds": rounds,
-            "sampling_rate": q,
-        },
-        lines=[
-            f"noise multiplier {z:g} keeps {in_words(rounds, 'round')} at sampling rate "
-            f"{q:g} within epsilon {epsilon:g} at delta {delta:g}",
-            "noise standard deviation = noise multiplier x sensitivity of the aggregate",
-        ],
-    )
-
-
-def tree_noise_for(asked: Noise) -> Answer:
-    """Answer the least noise multiplier of each node that keeps trees of noise within ε at δ.
-
-    Raises:
-        ValueError: If a value is missing or out of its range.
-    """
-    leaf_counts = _tree_leaves(asked)
-    epsilon = check_epsilon(asked.target_epsilon, "target_epsilon")
-    delta, rounds = check_delta(asked.delta), sum(leaf_counts)
-    separation = check_count(asked.min_separation, "min_separation")
-    most = check_count(asked.max_participation, "max_participation")
-    z = tree_noise_multiplier_for(
-        epsilon, delta, leaf_counts, min_separation=separation, max_participation=most
-    )
-    return Answer(
-        figures={
-            "noise_multiplier": z,
-            "target_epsilon": epsilon,
-            "delta": delta,
-            "rounds": rounds,
+    draw: dict[str, Figure]
+    if asked.mode == "ftrl":
+        separation = check_count(asked.min_separation, "min_separation")
+        most = check_count(asked.max_participation, "max_participation")
+        z = tree_noise_multiplier_for(
+            epsilon,
+            delta,
+            _tree_leaves(asked),
+            min_separation=separation,
+            max_participation=most,
+        )
+        draw = {
             "min_separation": separation,
             "max_participation": most,
             "restart_rounds": asked.restart_rounds,
+        }
+        words = f", one person in at most {most} of them and at least {separation} apart,"
+        of_nodes = " of each node"
+    else:
+        q = check_sampling_rate(asked.sampling_rate)
+        z = noise_multiplier_for(epsilon, delta, rounds, q)
+        draw, words, of_nodes = {"sampling_rate": q}, f" at sampling rate {q:g}", ""
+    return Answer(
+        figures={
+            "noise_multiplier": z,
+            "target_epsilon": epsilon,
+            "delta": delta,
+            "rounds": rounds,
+            **draw,
         },
         lines=[
-            f"noise multiplier {z:g} keeps {in_words(rounds, 'round')}, one person in at most "
-            f"{most} of them and at least {separation} apart, within epsilon "
+            f"noise multiplier {z:g} keeps {in_words(rounds, 'round')}{words} within epsilon "
             f"{epsilon:g} at delta {delta:g}",
-            "noise standard deviation of each node = noise multiplier x sensitivity of the "
-            "aggregate",
+            f"noise standard deviation{of_nodes} = noise multiplier x sensitivity of the aggregate",
         ],
     )
 
 
 def sensitivity_of(asked: Sensitivity) -> Answer:
-    """Answer how far one person moves the step, and what attention adds to the noise for it.
-
-    Raises:
-        ValueError: If a value is out of its range, or no bound is proved for it.
-    """
-    slot_count, clipping_norm, adjacency = asked.cohort, asked.clipping_norm, asked.adjacency
-    attention_strength, server_step_size = asked.attention_strength, asked.server_step_size
+    """Answer how far one person moves the step, and what attention adds to the noise for it."""
+    strength, adjacency = asked.attention_strength, asked.adjacency
+    of_mean = mean_sensitivity(
+        slot_count=asked.cohort,
+        clipping_norms=[asked.clipping_norm],
+        adjacency=adjacency,
+        server_step_size=asked.server_step_size,
+    )
     sensitivity = attentive_sensitivity(
-        slot_count=slot_count,
-        attention_strength=attention_strength,
-        clipping_norms=[clipping_norm],
+        slot_count=asked.cohort,
+        attention_strength=strength,
+        clipping_norms=[asked.clipping_norm],
         layer_count=asked.layers,
         adjacency=adjacency,
-        server_step_size=server_step_size,
-    )
-    of_mean = mean_sensitivity(
-        slot_count=slot_count,
-        clipping_norms=[clipping_norm],
-        adjacency=adjacency,
-        server_step_size=server_step_size,
+        server_step_size=asked.server_step_size,
     )
     price = sensitivity / of_mean
     lines = [
-        f"L2 sensitivity {sensitivity:.6g} ({adjacency}, {slot_count} places), in parameter units",
+        f"L2 sensitivity {sensitivity:.6g} ({adjacency}, {asked.cohort} places), in parameter "
+        "units",
         f"equal weights: {of_mean:.6g}",
     ]
-    if abs(attention_strength) > CHEAP_ATTENTION:
-        lines.append(price_line(attention_strength, price))
+    if abs(strength) > CHEAP_ATTENTION:
+        lines.append(price_line(strength, price))
     return Answer(
         figures={
             "sensitivity": sensitivity,
             "mean_sensitivity": of_mean,
             "price_of_attention": price,
             "adjacency": adjacency,
-            "slot_count": slot_count,
-            "attention_strength": attention_strength,
-            "clipping_norm": clipping_norm,
+            "slot_count": asked.cohort,
+            "attention_strength": strength,
+            "clipping_norm": asked.clipping_norm,
             "layer_count": asked.layers,
-            "server_step_size": server_step_size,
+            "server_step_size": asked.server_step_size,
         },
         lines=lines,
     )

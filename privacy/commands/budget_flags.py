@@ -20,11 +20,6 @@ _ALLOWED: dict[Source, frozenset[str]] = {
     "ftrl": _TREES | {"noise_multiplier"},
     "central": _RUN | {"noise_multiplier", "sampling_rate", "population"},
 }
-# The noise is asked for: a target takes the place of the noise multiplier.
-_CALIBRATED: dict[Source, frozenset[str]] = {
-    "ftrl": _TREES | {"target_epsilon"},
-    "central": _RUN | {"target_epsilon", "sampling_rate"},
-}
 _IN_WORDS: dict[Source, str] = {
     "ledger": "a ledger, which says itself what was released",
     "plan": "a plan, which says so itself",
@@ -109,7 +104,7 @@ class Noise(BudgetRun, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Refuse a flag that does not belong to the mode."""
         mode = self.mode or "central"
-        self._check_effect(mode, _CALIBRATED[mode])
+        self._check_effect(mode, _ALLOWED[mode] | {"target_epsilon"})
 
 
 class Sensitivity(Printed, frozen=True, kw_only=True):

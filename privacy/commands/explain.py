@@ -1,4 +1,4 @@
-"""Say in plain words what a federation's file promises: unit, neighbours, draw, noise, epsilon.
+"""The promise of a federation's file in plain words: unit, neighbours, draw, noise, epsilon.
 
 The modes of [FedAtt] promise nothing; for them the magnitude β is turned into the noise multiplier
 that it comes to, so that a reader sees how far it is from one that would.
@@ -10,10 +10,7 @@ References:
 import math
 
 from privacy.accounting.accountant import epsilon_of_tally
-from privacy.accounting.budget import PrivacyBudget
-from privacy.accounting.events import Adjacency
-from privacy.accounting.tally import Tally
-from privacy.clipping.sensitivity import mean_sensitivity
+from privacy.accounting.tally import Tally, gaussian_tally
 from privacy.commands.answer import Answer, Figure, in_words
 from privacy.commands.budget import CHEAP_ATTENTION, price_line
 from privacy.commands.federation_file import (
@@ -30,13 +27,11 @@ from privacy.noise.settings import NoNoise, PaperNoise, PaperServerNoise
 _DELTA_OF_PAPER = 1e-5
 """δ at which the paper's noise is looked at: the paper states none."""
 
+_Calibrated = LocalNoise | CentralNoise | TreeNoise
+
 
 def explain(tables: FederationTables) -> Answer:
-    """Return what a plan means, in words and figures; one accountant only.
-
-    Raises:
-        ValueError: If the plan does not say enough to account for it.
-    """
+    """Return what a plan means, in words and figures, by one accountant only."""
     lines = [f"Mode: {tables.privacy.guarantee}."]
     figures: dict[str, Figure] = {
         "guarantee": tables.privacy.guarantee,
@@ -44,11 +39,22 @@ def explain(tables: FederationTables) -> Answer:
         "rounds": tables.rounds.cap,
     }
     match tables.privacy:
-        case CentralNoise() | TreeNoise() | LocalNoise():
-            parts = [_unit(tables), _draw(tables), _spent(tables), _noise(tables)]
-            parts.append(_evaluations(tables))
-        case PaperNoise() | PaperServerNoise():
-            parts = [_papers_noise(tables)]
+        case CentralNoise() | TreeNoise() | LocalNoise() as calibrated:
+            parts = [
+                _unit(calibrated),
+                _draw(tables, calibrated),
+                _spent(tables, calibrated),
+                _noise(tables, calibrated),
+                _evaluations(tables, calibrated.delta),
+            ]
+        case PaperNoise(randomisation_magnitude=magnitude, noise_std=std):
+            # Averaging with equal weights takes away the most that it can of every client's draw.
+            drawn = magnitude * std / math.sqrt(tables.slot_count or 1)
+            parts = [_papers_noise(tables, magnitude, drawn)]
+        case PaperServerNoise(randomisation_magnitude=magnitude):
+            # The server's one draw is not scaled by its step size.
+            drawn = magnitude / tables.aggregation.server_step_size
+            parts = [_papers_noise(tables, magnitude, drawn)]
         case NoNoise():
             parts = [Answer({}, ["Nothing is hidden: one person's data can be read off a model."])]
     if tables.training.example_privacy is not None:
@@ -59,8 +65,7 @@ def explain(tables: FederationTables) -> Answer:
     return Answer(figures, lines)
 
 
-def _unit(tables: FederationTables) -> Answer:
-    privacy = tables.privacy
+def _unit(privacy: _Calibrated) -> Answer:
     relation = privacy.adjacency if isinstance(privacy, CentralNoise | TreeNoise) else "local"
     words = NEIGHBOURS.get(relation, "neighbours are any two data sets of one person")
     return Answer(
@@ -73,9 +78,8 @@ def _unit(tables: FederationTables) -> Answer:
     )
 
 
-def _draw(tables: FederationTables) -> Answer:
-    rounds, privacy = tables.rounds, tables.privacy
-    slots = tables.slot_count
+def _draw(tables: FederationTables, privacy: _Calibrated) -> Answer:
+    rounds, slots = tables.rounds, tables.slot_count
     figures: dict[str, Figure] = {"slot_count": slots, "sampling_rate": None}
     if rounds.selection == "sampled" and isinstance(privacy, CentralNoise):
         figures["sampling_rate"] = rounds.participation_rate
@@ -96,14 +100,11 @@ def _draw(tables: FederationTables) -> Answer:
     return Answer(figures, [f"Draw: {words}."])
 
 
-def _spent(tables: FederationTables) -> Answer:
-    delta, budget = tables.delta, tables.epsilon_budget
-    if delta is None or budget is None:
-        raise ValueError("delta and epsilon_budget must be given")
+def _spent(tables: FederationTables, privacy: _Calibrated) -> Answer:
+    delta, budget, cap = privacy.delta, privacy.epsilon_budget, tables.rounds.cap
     one = epsilon_of_tally(tally_of_models(tables, 1), delta)
     whole = epsilon_of_tally(tally_of_run(tables), delta)
-    fitting = _rounds_that_fit(tables, PrivacyBudget(epsilon_budget=budget, delta=delta))
-    cap = tables.rounds.cap
+    fitting = _rounds_that_fit(tables, budget, delta)
     lines = [
         f"One round: epsilon {one:.3g} at delta {delta:g}.",
         f"Whole run: epsilon {whole:.3g} at delta {delta:g} over {in_words(cap, 'round')}; "
@@ -126,30 +127,26 @@ def _spent(tables: FederationTables) -> Answer:
     )
 
 
-def _rounds_that_fit(tables: FederationTables, budget: PrivacyBudget) -> int:
+def _rounds_that_fit(tables: FederationTables, budget: float, delta: float) -> int:
     """Return how many rounds of the plan keep the budget; epsilon never falls with rounds."""
     low, high = 0, tables.rounds.cap + 1
     while high - low > 1:
         # The whole run first: mostly it fits, and nothing more is asked.
         middle = high - 1 if low == 0 and high > tables.rounds.cap else (low + high) // 2
-        fits = epsilon_of_tally(tally_of_run(tables, middle), budget.delta) <= budget.epsilon_budget
+        fits = epsilon_of_tally(tally_of_run(tables, middle), delta) <= budget
         low, high = (middle, high) if fits else (low, middle)
     return low
 
 
-def _noise(tables: FederationTables) -> Answer:
-    privacy = tables.privacy
+def _noise(tables: FederationTables, privacy: _Calibrated) -> Answer:
     if isinstance(privacy, LocalNoise):
-        sensitivity = 2 * privacy.clipping_norm
-        where = "each device's update"
-    elif isinstance(privacy, CentralNoise | TreeNoise):
+        sensitivity, where = 2 * privacy.clipping_norm, "each device's update"
+    else:
         sensitivity = aggregate_sensitivity(tables, privacy.adjacency)
         where = "the aggregate" if isinstance(privacy, CentralNoise) else "each node of the tree"
-    else:
-        raise ValueError("only modes with a guarantee have calibrated noise")
     drawn, reasons = _drawn_multiplier(privacy, tables.personalisation.vector_count)
     whole = f"; {privacy.noise_multiplier:g} together with {reasons}" if reasons else ""
-    priced = _price(tables, sensitivity)
+    priced = _price(tables, privacy, sensitivity)
     return Answer(
         {
             "noise_multiplier": privacy.noise_multiplier,
@@ -167,9 +164,7 @@ def _noise(tables: FederationTables) -> Answer:
     )
 
 
-def _drawn_multiplier(
-    privacy: LocalNoise | CentralNoise | TreeNoise, vectors: int
-) -> tuple[float, str]:
+def _drawn_multiplier(privacy: _Calibrated, vectors: int) -> tuple[float, str]:
     """Return the multiplier that one vector is drawn with, and what else of a round shares z."""
     if not isinstance(privacy, CentralNoise):
         return privacy.noise_multiplier, ""
@@ -178,11 +173,11 @@ def _drawn_multiplier(
     return privacy.aggregate_noise_multiplier * math.sqrt(vectors), " and ".join(beside)
 
 
-def _evaluations(tables: FederationTables) -> Answer:
+def _evaluations(tables: FederationTables, delta: float) -> Answer:
     """Return what evaluations by devices cost, and how much of a figure is noise; or nothing."""
     event, noise = tables.evaluation_event, tables.evaluation.noise
-    delta, size = tables.delta, tables.evaluation.cohort_size
-    if event is None or noise is None or delta is None or size is None:
+    size = tables.evaluation.cohort_size
+    if event is None or noise is None or size is None:
         return Answer({}, [])
     count = tables.evaluation_count()
     one = epsilon_of_tally(Tally().plus(event), delta)
@@ -207,9 +202,8 @@ def _evaluations(tables: FederationTables) -> Answer:
 
 def _sentences(training: TrainingTable, examples: ExamplePrivacySettings) -> Answer:
     """Return the second layer, and what a round costs a sentence of a person who takes part."""
-    z, q = examples.noise_multiplier, examples.sampling_rate
     steps = examples.step_count(training.local_epochs)
-    spent = Tally(inverse_square=steps / z**2) if q == 1 else Tally(sampled={(z, q): steps})
+    spent = gaussian_tally(examples.noise_multiplier, examples.sampling_rate, steps)
     epsilon = epsilon_of_tally(spent, examples.delta)
     promise = examples.guarantee(training.local_epochs)
     return Answer(
@@ -222,41 +216,35 @@ def _sentences(training: TrainingTable, examples: ExamplePrivacySettings) -> Ans
     )
 
 
-def _price(tables: FederationTables, sensitivity: float) -> Answer:
+def _price(tables: FederationTables, privacy: _Calibrated, sensitivity: float) -> Answer:
     """Return what attention adds to the noise; nothing under equal weights or local noise."""
-    strength, slots = tables.aggregation.attention_strength, tables.slot_count
-    norm, privacy = tables.privacy.clipping_norm, tables.privacy
-    if tables.aggregation.rule != "attentive" or not isinstance(privacy, CentralNoise | TreeNoise):
+    if tables.aggregation.rule != "attentive" or isinstance(privacy, LocalNoise):
         return Answer({}, [])
-    if slots is None or norm is None:
-        raise ValueError("attention is priced for a fixed number of places and a clipping norm")
-    price = sensitivity / mean_sensitivity(
-        slot_count=slots, clipping_norms=[norm], adjacency=privacy.adjacency
-    )
+    strength = tables.aggregation.attention_strength
+    price = sensitivity / aggregate_sensitivity(tables, privacy.adjacency, rule="mean")
     dear = abs(strength) > CHEAP_ATTENTION
     return Answer(
         {"price_of_attention": price}, [f"Price: {price_line(strength, price)}."] if dear else []
     )
 
 
-def _papers_noise(tables: FederationTables) -> Answer:
-    """Return the noise multiplier that β comes to, for zero-out neighbours."""
-    zero_out: Adjacency = "zero-out"
+def _papers_noise(tables: FederationTables, magnitude: float, std: float) -> Answer:
+    """Return the noise multiplier that β comes to, for zero-out neighbours.
+
+    ``std`` is the noise on the aggregate before the server's step, in parameter units.
+    """
     try:
-        sensitivity = aggregate_sensitivity(tables, zero_out)
+        sensitivity = aggregate_sensitivity(tables, "zero-out")
     except ValueError as error:
-        figures: dict[str, Figure] = {"noise_multiplier": None}
-        return Answer(figures, [f"As a noise multiplier the magnitude is nothing: {error}."])
-    z = _papers_std(tables) / sensitivity
-    magnitude = _magnitude(tables)
-    figures = {"randomisation_magnitude": magnitude, "noise_multiplier": z}
+        words = f"As a noise multiplier the magnitude is nothing: {error}."
+        return Answer({"noise_multiplier": None}, [words])
+    z = std / sensitivity
+    figures: dict[str, Figure] = {"randomisation_magnitude": magnitude, "noise_multiplier": z}
     if z == 0:
         return Answer(figures, ["A magnitude of 0 adds no noise."])
     one = epsilon_of_tally(Tally(inverse_square=z**-2), _DELTA_OF_PAPER)
-    figures["epsilon_round"] = one
-    figures["delta"] = _DELTA_OF_PAPER
     return Answer(
-        figures,
+        {**figures, "epsilon_round": one, "delta": _DELTA_OF_PAPER},
         [
             f"The randomisation magnitude {magnitude:g} is a noise multiplier of {z:.2g}: one "
             f"round alone would cost epsilon {one:,.3g} at delta {_DELTA_OF_PAPER:g}.",
@@ -264,28 +252,3 @@ def _papers_noise(tables: FederationTables) -> Answer:
             f"{magnitude / z:.2g}. The ledger counts this mode as no guarantee.",
         ],
     )
-
-
-def _papers_std(tables: FederationTables) -> float:
-    """Return the noise on the aggregate before the server's step, in parameter units.
-
-    Draws of every client are averaged with equal weights, the most that averaging takes away;
-    one draw of the server is not scaled by its step size.
-    """
-    match tables.privacy:
-        case PaperNoise(randomisation_magnitude=magnitude, noise_std=std):
-            return magnitude * std / math.sqrt(tables.slot_count or 1)
-        case PaperServerNoise(randomisation_magnitude=magnitude):
-            return magnitude / tables.aggregation.server_step_size
-        case _:
-            raise ValueError("only the paper's modes have a randomisation magnitude")
-
-
-def _magnitude(tables: FederationTables) -> float:
-    match tables.privacy:
-        case PaperNoise(randomisation_magnitude=magnitude):
-            return magnitude
-        case PaperServerNoise(randomisation_magnitude=magnitude):
-            return magnitude
-        case _:
-            raise ValueError("only the paper's modes have a randomisation magnitude")

@@ -1,172 +1,110 @@
-"""Read what a federation's file says about privacy, and add up what its whole run would release.
+"""The part of a federation's file that decides privacy, and what its whole run would release.
 
-Only the tables [privacy], [rounds], [aggregation], [training], [evaluation] and [personalisation]
-are looked at, and of all but the first only the keys that decide privacy. Whether the file as a
-whole can be used is the coordinator's question: it reads the same text strictly, and a test holds
-both to the same events.
+The tables are decoded by the structs of which the coordinator's settings are made, so names,
+defaults and rules are stated once. Other tables and keys are not looked at: whether the file as a
+whole can be used is the coordinator's question.
 """
 
 import tomllib
 from pathlib import Path
-from typing import Literal, assert_never
 
 import msgspec
 
+from privacy.accounting.budget import PrivacyBudget
 from privacy.accounting.checked_values import check_count, check_delta
-from privacy.accounting.events import (
-    Adjacency,
-    EvaluationRelease,
-    GaussianRelease,
-    LocalRelease,
-    SecretCoinFlips,
-    TreeRelease,
-    UnprotectedRelease,
-)
-from privacy.accounting.slot_overflow import slot_count_for
+from privacy.accounting.events import Adjacency, EvaluationRelease
 from privacy.accounting.tally import Tally
+from privacy.clipping.rule_settings import (
+    ATTENTION_STRENGTH,
+    ServerStep,
+    check_attention_strength,
+)
 from privacy.clipping.sensitivity import attentive_sensitivity, mean_sensitivity
-from privacy.example_level.settings import ExamplePrivacySettings
-from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
-from privacy.noise.evaluation_settings import EvaluationNoise, evaluation_release
-from privacy.noise.settings import NoNoise, PaperNoise, PaperServerNoise, PrivacySettings
+from privacy.example_level.settings import LOCAL_EPOCHS, ExamplePrivacySettings
+from privacy.foundation.strict_decoding import decoded
+from privacy.noise.calibrated_settings import CentralNoise, TreeNoise
+from privacy.noise.evaluation_settings import MeasuredModels
+from privacy.noise.participation_settings import Participation
+from privacy.noise.plan_events import budget_of, evaluation_event, event_of, fixed_slot_count
+from privacy.noise.settings import PrivacySettings
 
 
 class FederationTablesError(ValueError):
     """Raised when a federation's file cannot be read; names the file and the key."""
 
 
-class RoundsTable(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold what [rounds] says about who takes part; other keys are not looked at.
-
-    Attributes:
-        cap: Rounds of the whole run.
-        selection: ``sampled`` is the coordinator's secret coin flips; the others amplify nothing.
-        cohort_size: Places of a round, M.
-        participation_rate: q with ``sampled``.
-        population_size: Most people that will be enrolled; with ``sampled``.
-    """
-
-    cap: int
-    selection: Literal["drawn", "first-come", "sampled"] = "drawn"
-    cohort_size: int | None = None
-    participation_rate: float | None = None
-    population_size: int | None = None
-
-    def __post_init__(self) -> None:
-        check_count(self.cap, "rounds.cap")
-
-
-class AggregationTable(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold what [aggregation] says about the weight of one person.
-
-    Attributes:
-        rule: Name of the rule; a bound is known for ``mean`` and ``attentive``.
-        attention_strength: κ of ``attentive``.
-        server_step_size: What the aggregate is multiplied by.
-    """
+class AggregationTable(ServerStep, frozen=True, kw_only=True):
+    """The weight of one person; a bound is known for the rules ``mean`` and ``attentive``."""
 
     rule: str
-    attention_strength: float = 0.5
-    server_step_size: float = 1.0
+    attention_strength: float = ATTENTION_STRENGTH
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_attention_strength(self.attention_strength)
 
 
 class TrainingTable(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold what [training] says about the second layer, of each sentence.
+    """The second layer, that of each sentence."""
 
-    Attributes:
-        local_epochs: How often an example is drawn in a round, on average.
-        example_privacy: The second layer; None is none.
-    """
-
-    local_epochs: int = 1
+    local_epochs: int = LOCAL_EPOCHS
     example_privacy: ExamplePrivacySettings | None = None
 
     def __post_init__(self) -> None:
-        check_count(self.local_epochs, "training.local_epochs")
-
-
-class EvaluationTable(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold what [evaluation] says about the counts of devices.
-
-    Attributes:
-        kind: ``devices`` counts; the others tell of nobody.
-        every_rounds: Rounds from one evaluation to the next.
-        cohort_size: Devices asked in one.
-        noise: How their counts are limited and noised; None only without a guarantee.
-    """
-
-    kind: Literal["none", "public", "devices"] = "none"
-    every_rounds: int = 1
-    cohort_size: int | None = None
-    noise: EvaluationNoise | None = None
-
-    def __post_init__(self) -> None:
-        check_count(self.every_rounds, "evaluation.every_rounds")
-        if self.kind == "devices":
-            check_count(self.cohort_size, "evaluation.cohort_size")
+        check_count(self.local_epochs, "local_epochs")
 
 
 class PersonalisationTable(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold what [personalisation] says about what a round lets out beside the aggregate.
+    """The method, by which a round may let out more than the aggregate."""
 
-    Attributes:
-        method: Name of the method; ``fedtp`` teaches its hypernetwork by a second noised vector.
-    """
-
-    method: str = "global"
+    method: str | None = None
 
     @property
     def vector_count(self) -> int:
         """Return how many noised vectors a round lets out (`server.personalisation`)."""
+        # Its hypernetwork is taught by a second one.
         return 2 if self.method == "fedtp" else 1
 
 
 class FederationTables(msgspec.Struct, frozen=True, kw_only=True):
-    """Hold the tables that decide privacy."""
+    """The tables that decide privacy."""
 
     privacy: PrivacySettings
-    rounds: RoundsTable
+    rounds: Participation
     aggregation: AggregationTable
     training: TrainingTable = TrainingTable()
-    evaluation: EvaluationTable = EvaluationTable()
+    evaluation: MeasuredModels = MeasuredModels()
     personalisation: PersonalisationTable = PersonalisationTable()
+
+    def __post_init__(self) -> None:
+        budget, people = self.budget, self.rounds.population_size
+        if budget is not None and people is not None:
+            check_delta(budget.delta, population_size=people)
+
+    @property
+    def budget(self) -> PrivacyBudget | None:
+        """Return what the run may spend; None where the mode promises nothing."""
+        return budget_of(self.privacy)
 
     @property
     def slot_count(self) -> int | None:
         """Return the fixed number of places of a round, M; None where the file fixes none."""
-        rounds, privacy = self.rounds, self.privacy
-        if rounds.selection != "sampled" or rounds.cohort_size is not None:
-            return rounds.cohort_size
-        if rounds.population_size is None or not isinstance(privacy, CentralNoise):
-            return None
-        return slot_count_for(
-            rounds.population_size,
-            rounds.participation_rate or 0.0,
-            rounds=rounds.cap,
-            delta=privacy.delta,
-        )
+        if self.rounds.selection == "sampled" and isinstance(self.privacy, CentralNoise):
+            return fixed_slot_count(self.rounds, self.privacy)
+        return self.rounds.cohort_size
 
     @property
     def evaluation_event(self) -> EvaluationRelease | None:
-        """Return what one evaluation by devices tells the accountant; None where none is.
-
-        Raises:
-            ValueError: If the mode promises something that counts without noise would break.
-        """
-        evaluation, privacy = self.evaluation, self.privacy
-        if evaluation.kind != "devices" or not isinstance(privacy, _CALIBRATED):
+        """Return one evaluation by devices, or None; ValueError if no noise bounds its counts."""
+        if self.evaluation.kind != "devices" or self.budget is None:
             return None
-        if isinstance(privacy, LocalNoise) or evaluation.noise is None:
+        event = evaluation_event(self.evaluation, self.rounds, self.privacy)
+        if event is None:
             raise ValueError(
                 'evaluation.kind = "devices" needs evaluation.noise, and mode "central" or "ftrl", '
                 "or nothing bounds what counts tell"
             )
-        return evaluation_release(
-            evaluation.noise,
-            privacy.adjacency,
-            cohort_size=evaluation.cohort_size or 0,
-            coins_among=self.rounds.population_size if self.rounds.selection == "sampled" else None,
-        )
+        return event
 
     def evaluation_count(self, rounds: int | None = None) -> int:
         """Return the evaluations by devices up to the cap, or in the first ``rounds``."""
@@ -174,46 +112,22 @@ class FederationTables(msgspec.Struct, frozen=True, kw_only=True):
             return 0
         return (self.rounds.cap if rounds is None else rounds) // self.evaluation.every_rounds
 
-    @property
-    def delta(self) -> float | None:
-        """Return δ; None where the mode promises nothing."""
-        return self.privacy.delta if isinstance(self.privacy, _CALIBRATED) else None
-
-    @property
-    def epsilon_budget(self) -> float | None:
-        """Return the largest ε of the run; None where the mode promises nothing."""
-        return self.privacy.epsilon_budget if isinstance(self.privacy, _CALIBRATED) else None
-
-
-_CALIBRATED = (CentralNoise, LocalNoise, TreeNoise)
-
 
 def read_tables(path: Path) -> FederationTables:
-    """Read a federation's TOML file.
-
-    Raises:
-        FederationTablesError: If it is no TOML, or a key that decides privacy is missing, of the
-            wrong type, or out of its range.
-        OSError: If it cannot be read.
-    """
+    """Read a federation's TOML file; FederationTablesError names the file and the key."""
     try:
-        tables = msgspec.convert(tomllib.loads(path.read_text("utf-8")), FederationTables)
-        if isinstance(tables.privacy, _CALIBRATED) and tables.rounds.population_size is not None:
-            check_delta(tables.privacy.delta, population_size=tables.rounds.population_size)
+        return decoded(tomllib.loads(path.read_text("utf-8")), FederationTables)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise FederationTablesError(f"{path} is no TOML: {error}") from None
-    except (ValueError, msgspec.ValidationError) as error:
+    except msgspec.ValidationError as error:
         raise FederationTablesError(f"{path}: {error}") from None
-    return tables
 
 
 def tally_of_run(tables: FederationTables, rounds: int | None = None) -> Tally:
     """Return what a run releases up to its cap, or in its first ``rounds``, evaluations included.
 
-    A device counts as if it took part in every round that the plan allows.
-
-    Raises:
-        ValueError: If a draw does not say enough, or cannot be accounted for.
+    A device counts as if it took part in every round that the plan allows. Raises ValueError if a
+    draw does not say enough, or cannot be accounted for.
     """
     total = tally_of_models(tables, tables.rounds.cap if rounds is None else rounds)
     event, count = tables.evaluation_event, tables.evaluation_count(rounds)
@@ -221,46 +135,33 @@ def tally_of_run(tables: FederationTables, rounds: int | None = None) -> Tally:
 
 
 def tally_of_models(tables: FederationTables, count: int) -> Tally:
-    """Return what the models of the first ``count`` rounds release, without evaluations.
-
-    Raises:
-        ValueError: As `tally_of_run`.
-    """
-    match tables.privacy:
-        case NoNoise():
-            return Tally().plus(UnprotectedRelease(mode="none"), count)
-        case PaperNoise():
-            return Tally().plus(UnprotectedRelease(mode="paper"), count)
-        case PaperServerNoise():
-            return Tally().plus(UnprotectedRelease(mode="paper-server"), count)
-        case LocalNoise(noise_multiplier=z):
-            return Tally().plus(LocalRelease(noise_multiplier=z), count)
-        case CentralNoise(noise_multiplier=z, adjacency=adjacency):
-            event = GaussianRelease(
-                noise_multiplier=z, adjacency=adjacency, sampling=_coins(tables)
-            )
-            return Tally().plus(event, count)
-        case TreeNoise() as tree:
-            return _tally_of_trees(tree, count)
-        case _:
-            assert_never(tables.privacy)
+    """Return what the models of the first rounds, at least 1, release, without evaluations."""
+    privacy, total = tables.privacy, Tally()
+    # Rounds are alike but for the tree that they are in.
+    length = privacy.restart_rounds if isinstance(privacy, TreeNoise) else None
+    for first in range(1, count + 1, length or count):
+        event = event_of(first, tables.rounds, privacy)
+        total = total.plus(event, min(length or count, count - first + 1))
+    return total
 
 
-def aggregate_sensitivity(tables: FederationTables, adjacency: Adjacency) -> float:
+def aggregate_sensitivity(
+    tables: FederationTables, adjacency: Adjacency, *, rule: str | None = None
+) -> float:
     """Return how far one person moves the aggregate, before the server's step, in parameter units.
 
-    A model has several layers: the bound for one clip over several is used for a flat clip.
-
-    Raises:
-        ValueError: If the rule, the clip or the number of places gives no bound.
+    A model has several layers: the bound for one clip over several is used for a flat clip. The
+    rule is the file's unless another is named. Raises ValueError if the rule, the clip or the
+    number of places gives no bound.
     """
     norm, slots = tables.privacy.clipping_norm, tables.slot_count
+    rule = rule or tables.aggregation.rule
     if norm is None or slots is None:
         raise ValueError("no bound is known without clipping_norm and a fixed cohort_size")
-    if tables.aggregation.rule == "mean":
+    if rule == "mean":
         return mean_sensitivity(slot_count=slots, clipping_norms=[norm], adjacency=adjacency)
-    if tables.aggregation.rule != "attentive":
-        raise ValueError(f"no bound is known for rule {tables.aggregation.rule}")
+    if rule != "attentive":
+        raise ValueError(f"no bound is known for rule {rule}")
     return attentive_sensitivity(
         slot_count=slots,
         attention_strength=tables.aggregation.attention_strength,
@@ -269,35 +170,3 @@ def aggregate_sensitivity(tables: FederationTables, adjacency: Adjacency) -> flo
         layer_count=2 if tables.privacy.clipping == "flat" else 1,
         adjacency=adjacency,
     )
-
-
-def _coins(tables: FederationTables) -> SecretCoinFlips | None:
-    rounds = tables.rounds
-    if rounds.selection != "sampled":
-        return None
-    slots = tables.slot_count
-    if rounds.participation_rate is None or rounds.population_size is None or slots is None:
-        raise ValueError(
-            'rounds.selection = "sampled" needs participation_rate and population_size: '
-            "amplification rests on both"
-        )
-    return SecretCoinFlips(
-        sampling_rate=rounds.participation_rate,
-        population_size=rounds.population_size,
-        slot_count=slots,
-    )
-
-
-def _tally_of_trees(tree: TreeNoise, count: int) -> Tally:
-    total = Tally()
-    length = tree.restart_rounds or count
-    for first in range(1, count + 1, length):
-        event = TreeRelease(
-            noise_multiplier=tree.noise_multiplier,
-            adjacency=tree.adjacency,
-            min_separation=tree.min_separation,
-            max_participation=tree.max_participation,
-            tree_number=tree.place_in_tree(first)[0],
-        )
-        total = total.plus(event, min(length, count - first + 1))
-    return total

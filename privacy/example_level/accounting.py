@@ -1,13 +1,13 @@
-"""Account for DP-SGD on one device: epsilon of one example over all rounds so far.
+"""The account of DP-SGD on one device: epsilon of one example over all rounds so far.
 
-The accountant is Opacus' PRV (`privacy.accounting.prv`), loaded only when a plan asks for it.
+The accountant is Opacus' PRV, loaded only when a plan asks for it.
 """
 
 import importlib.util
 from collections.abc import Sequence
 
 from privacy.accounting.checked_values import check_delta
-from privacy.accounting.prv import NoFigureError, prv_epsilon
+from privacy.accounting.second_opinion import NoFigureError, prv_epsilon
 from privacy.example_level.settings import ExampleEvent
 
 
@@ -16,11 +16,7 @@ class ExampleAccountantError(RuntimeError):
 
 
 def require_accountant() -> None:
-    """Check that epsilon can be told, without loading anything.
-
-    Raises:
-        ExampleAccountantError: If it cannot; names the extra to install.
-    """
+    """Raise ExampleAccountantError if epsilon cannot be told, without loading anything."""
     if importlib.util.find_spec("opacus") is None:
         raise ExampleAccountantError(
             "the plan asks for example_privacy and opacus is missing; install sotto[dp-sgd]"
@@ -28,10 +24,7 @@ def require_accountant() -> None:
 
 
 def example_epsilon(events: Sequence[ExampleEvent], delta: float) -> float:
-    """Return epsilon of one example, added or removed, over all events together.
-
-    Args:
-        events: What was done; 0 is the answer to nothing.
+    """Return ε of one example, added or removed, over all events together; 0 if there are none.
 
     Raises:
         ExampleAccountantError: If Opacus is not installed, or comes to no finite figure.

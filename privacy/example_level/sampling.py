@@ -1,4 +1,4 @@
-"""Draw which of a person's examples take part in one step: a secret coin for each (Poisson).
+"""The draw of a person's examples for one step: a secret coin for each (Poisson).
 
 Amplification by sampling holds only where nobody else knows the draw, so the coins come from a
 key that the noise has too (``privacy.noise.secure_gaussian.NoiseKeys``), never from the plan's
@@ -17,13 +17,9 @@ _COIN_BITS = 64
 
 
 def poisson_sample(count: int, sampling_rate: float, key: bytes) -> NDArray[np.int64]:
-    """Return the numbers of the drawn examples, ascending.
+    """Return the numbers of the drawn examples, ascending; the same secret key draws the same.
 
-    The chance is the largest multiple of 2^-64 that is not above the rate.
-
-    Args:
-        sampling_rate: Chance of each, in (0, 1].
-        key: Secret bytes; the same key draws the same examples.
+    The chance of each is the largest multiple of 2^-64 that is not above the rate, in (0, 1].
     """
     if sampling_rate == 1:
         return np.arange(count)

@@ -1,9 +1,8 @@
 """Settings of example-level privacy: what one sentence of a person can change in their own update.
 
 This is a second layer. The noise modes of ``privacy.noise.settings`` hide whether a person took
-part;
-this hides one sentence among all that the same person typed, and is applied on the device before
-anything leaves it.
+part; this hides one sentence among all that the same person typed, and is applied on the device
+before anything leaves it.
 
 The unit is one example: a sentence of at most ``bptt_steps`` tokens, or such a piece of a longer
 one. Neighbours are two texts of one person, one of which has one example more. A window of a
@@ -20,14 +19,14 @@ import msgspec
 
 from privacy.accounting.checked_values import check_delta, check_sampling_rate
 
+LOCAL_EPOCHS = 1
+"""Passes over a device's own data in one round where a federation names none; E."""
+
 
 class ExampleEvent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Tell of equal steps of DP-SGD on one device, as an accountant needs them.
+    """Equal steps of DP-SGD on one device, as an accountant needs them.
 
-    Attributes:
-        noise_multiplier: Noise standard deviation over the clipping norm of one example.
-        sampling_rate: Chance of one example in one step.
-        step_count: Number of such steps.
+    z is over the clipping norm of one example; the rate is the chance of one example in one step.
     """
 
     noise_multiplier: float
@@ -42,7 +41,7 @@ class ExampleEvent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class ExamplePrivacySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say how much one example can move a step of local training, and what hides it.
+    """How much one example can move a step of local training, and what hides it.
 
     Every value is the same for everybody: neither the number of steps nor what a step is divided
     by may tell how much a person typed.
@@ -71,7 +70,7 @@ class ExamplePrivacySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_u
         return max(1, round(local_epochs / self.sampling_rate))
 
     def guarantee(self, local_epochs: int) -> str:
-        """Say what the second layer promises, in one line for configuration and logs."""
+        """Return what the second layer promises, in one line for configuration and logs."""
         return (
             f"beside it each sentence of a person is hidden in their own update: each of "
             f"{self.step_count(local_epochs)} steps a round draws a sentence with chance "

@@ -1,4 +1,4 @@
-"""Replace files so that a crash leaves the old content or the new, never half.
+"""Replacement of files such that a crash leaves the old content or the new, never half.
 
 The bytes go to a temporary file in the same folder, are flushed to the disk, and are renamed over
 the target; then the folder itself is flushed, so that the new name survives a power cut too.
@@ -21,10 +21,10 @@ _SYNC_FILE_RANGE_WRITE = 2
 
 
 def write_atomically(path: Path, data: BytesLike, mode: int = 0o600, *, flush: bool = True) -> None:
-    """Put ``data`` at ``path``, replacing what is there, durably and all at once.
+    """Put ``data`` at ``path``, in an existing folder, durably and all at once.
 
     Args:
-        path: Target; its folder must exist.
+        path: Target; replaced if it exists.
         mode: Permission bits of the new file, set whatever the umask is; owner-only by default.
         flush: Whether to wait for the disk. Without it the file is old or new after the process
             was killed, but a power cut may take it: for what can be made again, or is flushed
@@ -42,11 +42,8 @@ def write_chunks_atomically(
 ) -> int:
     """Do what `write_atomically` does with content that arrives in pieces; return its bytes.
 
-    Large pieces start on their way to the disk while the next one is made.
-
-    Raises:
-        OSError: As `write_atomically`. An error raised by ``chunks`` itself passes through, and
-            leaves the old file as it was.
+    Large pieces start on their way to the disk while the next one is made. An error raised by
+    ``chunks`` itself passes through, and leaves the old file as it was.
     """
     written = 0
     with _replacement(path, mode, flush=flush) as descriptor:
@@ -74,9 +71,8 @@ def sync_file(path: Path, flags: int = os.O_RDONLY) -> None:
 def start_flush(descriptor: int, offset: int, size: int) -> None:
     """Set bytes that were just written on their way to the disk, and wait for nothing.
 
-    Whoever flushes the file later waits only for what is left. Where the system has no such call,
-    that is everything. posix_fadvise(2) would do it too, and then wait for every processor's
-    attention.
+    A later flush of the file waits only for what is left. Where the system has no such call, that
+    is everything. posix_fadvise(2) would do it too, and then wait for every processor's attention.
     """
     call = _sync_file_range()
     if call is not None:

@@ -1,4 +1,4 @@
-"""End a command as a shell expects: one line for a failure, silence where nobody reads on.
+"""The end of a command: one line for a failure, silence where nobody reads on.
 
 ``sotto-server rounds FOLDER --json | head`` closes the pipe when it has seen enough. Other programs
 are ended by a signal then; Python turns it into an error of whatever was being written.
@@ -16,11 +16,10 @@ CLOSED_PIPE = 141
 
 
 class Main(Protocol):
-    """Run a command line; return its exit status."""
+    """A command's ``main``: run the given line, or the shell's; return the exit status."""
 
     def __call__(self, argv: Sequence[str] | None = None) -> int:
-        """Run what is given, or what the shell gave."""
-        ...
+        """Run it."""
 
 
 def command(program: str) -> Callable[[Main], Main]:
@@ -49,10 +48,10 @@ def command(program: str) -> Callable[[Main], Main]:
 def failed(program: str, error: Exception) -> int:
     """Say in one line on stderr why a command failed; return its exit status.
 
-    Where whoever read its output has closed it, nothing is said.
+    Where the reader of its output has closed it, nothing is said.
     """
     if isinstance(error, BrokenPipeError) and _nobody_reads():
-        # What is still to be written would fail again when Python ends.
+        # The rest of the output would fail again when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED_PIPE
     print(f"{program}: {_line(error)}", file=sys.stderr)  # noqa: T201 (each command's cli.py calls this)

@@ -1,4 +1,4 @@
-"""Say what a setting may be, where msgspec says only what it may not.
+"""What a setting may be, where msgspec says only what it may not.
 
 Decoding refuses a name that is not there, or a value that is none of a list, and names neither the
 list nor what was meant. Both stand in the types, so they are looked up there, on the way to the
@@ -20,12 +20,7 @@ _UNKNOWN_FIELD = re.compile(r"unknown field `(?P<name>[^`]*)`")
 
 
 def explained(error: msgspec.ValidationError, tables: object, wanted: type) -> str:
-    """Return the error's text, and with it the names or values that are allowed there.
-
-    Args:
-        tables: What was decoded: tables, lists and plain values.
-        wanted: The type that it was decoded to.
-    """
+    """Return the error's text, and with it the names or values that are allowed there."""
     text = str(error)
     found = _PLACE.search(text)
     # Places in a list are no step: all its items are of one type.
@@ -33,9 +28,8 @@ def explained(error: msgspec.ValidationError, tables: object, wanted: type) -> s
     steps = [name for name in named if name is not None]
     unknown = _UNKNOWN_FIELD.search(text)
     if unknown is not None:
-        known = [
-            field.encode_name for struct in _structs(wanted, tables, steps) for field in struct
-        ]
+        structs = _structs(wanted, tables, steps)
+        known = [field.encode_name for struct in structs for field in struct.fields]
         return f"{text}; {_meant(unknown['name'], known)}" if known else text
     if text.startswith(("Invalid enum value", "Invalid value")):
         values = dict.fromkeys(_values(wanted, tables, steps))
@@ -49,43 +43,28 @@ def _meant(name: str, known: list[str]) -> str:
     return f"did you mean {close[0]}?" if close else f"there are {', '.join(sorted(set(known)))}"
 
 
-class _Fields:
-    """Hold the fields of one struct, and the tag that tells it from its alternatives."""
-
-    def __init__(self, struct: inspect.StructType) -> None:
-        self._fields = {field.encode_name: field for field in struct.fields}
-        self.tag_field = struct.tag_field
-        self.tag = struct.tag
-
-    def __iter__(self) -> Iterator[inspect.Field]:
-        return iter(self._fields.values())
-
-    def type_of(self, name: str) -> inspect.Type | None:
-        """Return the type of a field; None if there is none of that name."""
-        return self._fields[name].type if name in self._fields else None
-
-
-def _structs(wanted: type, tables: object, steps: list[str]) -> list[_Fields]:
+def _structs(wanted: type, tables: object, steps: list[str]) -> list[inspect.StructType]:
     """Return what may stand at a place: its structs, only the tagged one where a tag is given."""
     types, given = [inspect.type_info(wanted)], tables
     for step in steps:
         types = [kind for kind in (_step(one, step, given) for one in types) if kind is not None]
         given = given.get(step) if isinstance(given, Mapping) else None
-    return [fields for kind in types for fields in _chosen(kind, given)]
+    return [struct for kind in types for struct in _chosen(kind, given)]
 
 
 def _step(kind: inspect.Type, name: str, given: object) -> inspect.Type | None:
     """Return the type of a field of whatever struct a type is; None if it has none."""
-    for fields in _chosen(kind, given):
-        found = fields.type_of(name)
-        if found is not None:
-            return found
-    return None
+    found = (_type_of(struct, name) for struct in _chosen(kind, given))
+    return next((one for one in found if one is not None), None)
 
 
-def _chosen(kind: inspect.Type, given: object) -> list[_Fields]:
+def _type_of(struct: inspect.StructType, name: str) -> inspect.Type | None:
+    return next((field.type for field in struct.fields if field.encode_name == name), None)
+
+
+def _chosen(kind: inspect.Type, given: object) -> list[inspect.StructType]:
     """Return a type's structs, only the one whose tag is given if it is."""
-    structs = [_Fields(one) for one in _alternatives(kind) if isinstance(one, inspect.StructType)]
+    structs = [one for one in _alternatives(kind) if isinstance(one, inspect.StructType)]
     if isinstance(given, Mapping):
         tagged = [one for one in structs if one.tag_field and given.get(one.tag_field) == one.tag]
         return tagged or structs
@@ -96,10 +75,10 @@ def _values(wanted: type, tables: object, steps: list[str]) -> Iterable[str]:
     """Yield the values that are allowed at a place: those of a literal, or tags."""
     if not steps:
         return
-    for fields in _structs(wanted, tables, steps[:-1]):
-        if fields.tag_field == steps[-1]:
-            yield str(fields.tag)
-        found = fields.type_of(steps[-1])
+    for struct in _structs(wanted, tables, steps[:-1]):
+        if struct.tag_field == steps[-1]:
+            yield str(struct.tag)
+        found = _type_of(struct, steps[-1])
         for one in _alternatives(found) if found is not None else ():
             if isinstance(one, inspect.LiteralType):
                 yield from map(str, one.values)

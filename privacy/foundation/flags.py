@@ -118,10 +118,7 @@ def _add_flags(command: argparse.ArgumentParser, kind: type[msgspec.Struct]) -> 
         if default and "(default" not in text:
             text = f"{text.removesuffix('.')} (default: {default})"
         # None stands for what was not typed: the Struct has the defaults.
-        options: dict[str, Any] = {
-            "help": _as_help(text),
-            "default": None,
-        }  # As argparse takes them.
+        options: dict[str, Any] = {"help": _as_help(text), "default": None}  # As argparse's.
         if hint is bool:
             options["action"] = "store_true"
         else:

@@ -1,4 +1,4 @@
-"""Tell a full disk from other failures, and say which disk it is and what to do."""
+"""A full disk told from other failures, with its name and what to do."""
 
 import contextlib
 import errno
@@ -24,9 +24,8 @@ def naming_the_disk(
 ) -> Iterator[None]:
     """Turn a full disk inside the block into one line that says what to do.
 
-    Args:
-        folder: An existing folder on the disk that is written.
-        again: What to run once there is room, and what is true until then.
+    ``folder`` exists on that disk; ``again`` is what to run once there is room, and what is true
+    until then.
 
     Raises:
         FullDiskError: If the disk has no room; the block leaves what was there before.

@@ -1,4 +1,4 @@
-"""Read ``host:port``, as every address that something listens on is written."""
+"""``host:port``, as every address that something listens on is written."""
 
 import re
 from typing import NamedTuple
@@ -8,27 +8,14 @@ _LARGEST_PORT = 65535
 
 
 class HostPort(NamedTuple):
-    """Hold the two halves of an address.
-
-    Attributes:
-        host: As written: an address of IPv6 in brackets.
-        port: 0 takes a free one.
-    """
+    """The host as written, an address of IPv6 in brackets, and the port; 0 takes a free one."""
 
     host: str
     port: int
 
 
 def checked_host_port(name: str, address: str) -> HostPort:
-    """Return the halves of an address.
-
-    Args:
-        name: What errors call it.
-        address: Such as ``127.0.0.1:8080`` or ``[::1]:0``.
-
-    Raises:
-        ValueError: If it is no ``host:port``, or the port is above 65535.
-    """
+    """Return the halves of an address such as ``127.0.0.1:8080`` or ``[::1]:0``; or ValueError."""
     match = _HOST_PORT.fullmatch(address)
     if match is None or int(match[2]) > _LARGEST_PORT:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Refuse to run when the packages of sotto come from more than one place.
+"""A check that the packages of sotto come from one place.
 
 The import names are everyday words (``models``, ``privacy``). If another distribution or a folder
 on the path answered to one of them, half of the program would be someone else's code: each
@@ -17,11 +17,7 @@ class InstallationError(RuntimeError):
 
 
 def check_installation() -> None:
-    """Check that all packages of sotto that can be imported lie in one parent folder.
-
-    Raises:
-        InstallationError: If they do not; the text names the package that lies elsewhere.
-    """
+    """Raise InstallationError if the packages that can be imported lie in several folders."""
     home = Path(__file__).resolve().parents[2]
     for package in PACKAGES:
         spec = importlib.util.find_spec(package)

@@ -1,4 +1,4 @@
-"""Take memory for a payload without paying for its first touch twice."""
+"""Memory for a payload without paying for its first touch twice."""
 
 import ctypes
 import mmap
@@ -28,9 +28,9 @@ def keep_freed_memory() -> None:
     """Let this process's allocator keep what is freed: the next round asks for the same again.
 
     Handing memory back to the system and having every page zeroed anew takes up to a third of a
-    training step, and half of sealing a model. What one thread frees serves every other: a pool of
-    memory for each would hold as many models as there are threads. For entry points only: it is the
-    process's own.
+    training step, and half of sealing a model. A pool of memory for each thread would hold as many
+    models as there are threads, so one serves them all. For entry points only: it is the process's
+    own.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

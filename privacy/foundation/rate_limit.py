@@ -1,4 +1,4 @@
-"""Let each client call so many times a second and no more."""
+"""So many calls a second for each client and no more."""
 
 import time
 from collections import OrderedDict
@@ -16,13 +16,7 @@ class RateLimit:
     def __init__(
         self, *, per_second: float, burst: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Begin with full buckets.
-
-        Args:
-            per_second: Calls of one client on average; > 0.
-            burst: What a bucket holds, in calls; at least 1.
-            clock: Seconds, never going back.
-        """
+        """Begin with full buckets of ``burst`` calls; ``clock`` gives seconds, never going back."""
         if not per_second > 0:
             raise ValueError(f"per_second must be > 0, got {per_second}")
         if burst < 1:

@@ -20,10 +20,7 @@ REMOVED: Mapping[tuple[str, str | None, str | None], str] = {
 
 
 def check_removed(tables: object) -> None:
-    """Refuse settings that were removed.
-
-    Args:
-        tables: Tables, lists and plain values, as TOML and JSON have them.
+    """Refuse settings that were removed, in tables as TOML and JSON have them.
 
     Raises:
         ValidationError: msgspec's, if one is set; names it and what to use instead.

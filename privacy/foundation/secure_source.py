@@ -1,4 +1,4 @@
-"""Draw what an adversary must not foresee: keys, tokens, cohorts and calibrated noise.
+"""Draws that an adversary must not foresee: keys, tokens, cohorts and calibrated noise.
 
 Every draw comes from the operating system's cryptographic generator. It has no seed and no state
 to save, so nothing here can be replayed; a test that needs repetition passes its own source.
@@ -10,30 +10,21 @@ from collections.abc import Sequence
 
 
 class SecureSource:
-    """Give secret bytes and secret choices from the operating system's generator."""
+    """Secret bytes and secret choices from the operating system's generator."""
 
     def __init__(self) -> None:
         self._system = secrets.SystemRandom()
 
     def bytes(self, count: int) -> builtins.bytes:
-        """Return ``count`` bytes, each uniform and independent.
-
-        Raises:
-            ValueError: If ``count`` is negative.
-        """
+        """Return ``count`` bytes, at least 0, each uniform and independent."""
         if count < 0:
             raise ValueError(f"count must be >= 0, got {count}")
         return secrets.token_bytes(count)
 
     def choose(self, population: Sequence[str], k: int) -> list[str]:
-        """Return ``k`` different members, every subset of that size being equally likely.
+        """Return ``k`` different members, every such subset being equally likely.
 
-        Args:
-            population: Names to choose from, each once.
-            k: How many to choose, at most ``len(population)``.
-
-        Raises:
-            ValueError: If ``k`` is out of range or a name stands twice in ``population``.
+        Raises ValueError if ``k`` is out of range or a name stands twice.
         """
         if not 0 <= k <= len(population):
             raise ValueError(
@@ -44,14 +35,9 @@ class SecureSource:
         return self._system.sample(population, k)
 
     def flip(self, population: Sequence[str], rate: float) -> list[str]:
-        """Return the members whose own coin showed heads, each independent of all others.
+        """Return the members whose own coin of a rate in (0, 1], exact to 2^-64, showed heads.
 
-        Args:
-            population: Names to throw a coin for, each once.
-            rate: Chance of heads, in (0, 1]; exact to 2^-64.
-
-        Raises:
-            ValueError: If ``rate`` is out of range or a name stands twice in ``population``.
+        Raises ValueError if the rate is out of range or a name stands twice.
         """
         if not 0 < rate <= 1:
             raise ValueError(f"rate must be in (0, 1], got {rate}")

@@ -1,4 +1,4 @@
-"""Decode settings strictly, and say of what is refused what may stand in its place."""
+"""Strict decoding of settings, which says of what is refused what may stand in its place."""
 
 from typing import TypeVar
 
@@ -10,11 +10,7 @@ T = TypeVar("T")
 
 
 def decoded(tables: object, wanted: type[T]) -> T:
-    """Return tables as a type.
-
-    Args:
-        tables: Tables, lists and plain values, as TOML has them.
-        wanted: A type of settings.
+    """Return tables, lists and plain values, as TOML has them, as a type of settings.
 
     Raises:
         ValidationError: msgspec's, if a setting is unknown, removed, missing, of the wrong type or

@@ -1,4 +1,4 @@
-"""Read whole numbers from a command line, and say the rule where something else was typed.
+"""Whole numbers of a command line, refused with the rule where something else was typed.
 
 ``int`` as an argument's type would let argparse name Python's function in what it tells.
 """
@@ -7,11 +7,7 @@ import argparse
 
 
 def at_least_one(text: str) -> int:
-    """Read one number.
-
-    Raises:
-        argparse.ArgumentTypeError: If it is no whole number, or below 1.
-    """
+    """Read one number; ArgumentTypeError if it is no whole number, or below 1."""
     try:
         number = int(text)
     except ValueError:
@@ -24,11 +20,7 @@ def at_least_one(text: str) -> int:
 
 
 def seed_list(text: str) -> list[int]:
-    """Read the seeds of several runs.
-
-    Raises:
-        argparse.ArgumentTypeError: If they are not whole numbers with commas between them.
-    """
+    """Read the seeds of several runs: whole numbers with commas; else ArgumentTypeError."""
     try:
         return [int(seed) for seed in text.split(",")]
     except ValueError:

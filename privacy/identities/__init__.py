@@ -1,5 +1,6 @@
 """Keys, certificates and signatures of coordinators, devices and authorities.
 
-Begin with ``party``, which holds one party's keys on disk. Loads no torch. Every check of a
-certificate states the role that it must have been issued for.
+Begin with ``party``, which keeps one party's keys on disk; ``authority`` certifies them and
+``invite`` is how a device gets in. Imports ``foundation`` alone; no torch. Every check of a
+certificate states the use and role that it must have been issued for.
 """

@@ -1,7 +1,8 @@
-"""Issue certificates: the federation's own authority, made once by ``sotto-server init``.
+"""The federation's own authority, made once by ``sotto-server init``, which issues certificates.
 
 The authority's key is ECDSA on P-256 and signs nothing but certificates. Its certificate is the
-root that every party pins; an invite carries its fingerprint.
+root that every party pins; an invite carries its fingerprint. Times are unix seconds, the clock's
+if absent.
 """
 
 from collections.abc import Iterable
@@ -45,11 +46,9 @@ _CERTIFICATE_FILE = "authority.crt"
 
 
 class CertificateAuthority:
-    """Certify the keys of one federation.
+    """An authority that certifies the keys of one federation.
 
-    Attributes:
-        certificate: The authority's own certificate, DER.
-        fingerprint: SHA-256 of it, 32 bytes.
+    Its own certificate is DER; the fingerprint is SHA-256 of it, 32 bytes.
     """
 
     def __init__(self, key: ec.EllipticCurvePrivateKey, certificate: bytes) -> None:
@@ -62,15 +61,10 @@ class CertificateAuthority:
     def create(
         cls, folder: Path, run: str, *, passphrase: bytes | None = None, now: float | None = None
     ) -> Self:
-        """Make an authority for a run and keep it in an owner-only folder.
+        """Make an authority for a run and keep it in an owner-only folder, as two PEM files.
 
-        Args:
-            folder: Where ``authority.key`` and ``authority.crt`` (PEM) are written.
-            run: Identifier of the run, 32 hex digits; part of the authority's name.
-            now: Unix seconds; the clock's if absent.
-
-        Raises:
-            KeyFileError: If the folder holds an authority already, or others can read it.
+        The run, 32 hex digits, is part of the authority's name. Raises KeyFileError if the folder
+        holds an authority already, or others can read it.
         """
         make_private_folder(folder)
         if (folder / _CERTIFICATE_FILE).exists():
@@ -86,12 +80,7 @@ class CertificateAuthority:
 
     @classmethod
     def load(cls, folder: Path, *, passphrase: bytes | None = None) -> Self:
-        """Read an authority that `create` wrote.
-
-        Raises:
-            KeyFileError: If a file is missing, damaged or readable by others, or the two files do
-                not belong together.
-        """
+        """Read an authority that `create` wrote; KeyFileError if a file cannot be used."""
         key = read_private_key(folder / _KEY_FILE, passphrase)
         path = folder / _CERTIFICATE_FILE
         try:
@@ -118,15 +107,10 @@ class CertificateAuthority:
         hostnames: Iterable[str] = (),
         now: float | None = None,
     ) -> bytes:
-        """Return a certificate, DER, for the key of a signing request.
+        """Return a certificate, DER, for the key of a signing request (PKCS#10, DER).
 
-        Args:
-            request: PKCS#10, DER.
-            use: The one use to certify; the request must ask for it.
-            name: Whose key it is; replaces the label in the request.
-            days: Life from ``now`` on.
-            hostnames: Host names and IP addresses a TLS client may find the coordinator under.
-            now: Unix seconds; the clock's if absent.
+        The request must ask for ``use``; ``name`` replaces its label. ``hostnames`` are the host
+        names and IP addresses under which a TLS client may find the coordinator.
 
         Raises:
             CertificateError: If the request does not prove possession of a fitting key, or the

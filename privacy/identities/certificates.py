@@ -1,4 +1,4 @@
-"""Certify keys: one federation, one authority, and one use for each key.
+"""Certified keys: one federation, one authority, and one use for each key.
 
 A party has three keys, each with its own certificate: TLS, wrapping (others seal to it) and
 signing (it signs headers and releases). The extended key usage, critical and exactly one, says use
@@ -8,7 +8,7 @@ signed with it.
 
 Clocks: certificates are dated back by `CLOCK_TOLERANCE`, so that a party whose clock is up to a
 day slow can use one at once. At the far end no tolerance is needed: a certificate is renewed at
-two thirds of its life, thirty days before the end of a ninety-day one.
+two thirds of its life, thirty days before the end of a ninety-day one. Times are unix seconds.
 
 References:
     RFC 5280 (X.509). The private identifiers lie below 2.25.<UUID>, the arc that ITU-T X.667
@@ -33,7 +33,7 @@ CLOCK_TOLERANCE = timedelta(hours=25)
 
 Role = Literal["device", "coordinator"]
 
-# What the library raises over bytes that are no certificate, or one of a kind that nobody makes.
+# Errors of the library over bytes that are no certificate, or one of a kind that nobody makes.
 _UNREADABLE = (
     ValueError,
     TypeError,
@@ -47,7 +47,7 @@ _ARC = "2.25.215348917720984305717432880291034811273"
 
 
 class KeyUse(StrEnum):
-    """Say the one thing a key is for."""
+    """The one thing a key is for."""
 
     TLS = "tls"
     WRAPPING = "wrapping"
@@ -65,7 +65,7 @@ PROFILES: dict[tuple[KeyUse, Role], ObjectIdentifier] = {
 
 
 class Certificates(NamedTuple):
-    """Hold one party's three certificates, X.509 DER; fields are named as `KeyUse` values."""
+    """One party's three certificates, X.509 DER; fields are named as `KeyUse` values."""
 
     tls: bytes
     wrapping: bytes
@@ -78,17 +78,14 @@ class CertificateError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class CertifiedKey:
-    """Hold a public key with what its certificate says about it.
+    """A public key with what its certificate says about it.
 
     Attributes:
-        name: Whose key it is; a device's client name.
-        use: What the key is for.
-        role: What its owner is.
+        name: The owner's; a device's client name.
         sha256: SHA-256 of the certificate's DER, 32 bytes.
         serial: Serial number, unique for this authority.
         not_before: First second of validity, unix seconds; `CLOCK_TOLERANCE` before the issue.
         not_after: Last second of validity, unix seconds.
-        public_key: The key.
         der: The certificate.
     """
 
@@ -108,16 +105,8 @@ class CertifiedKey:
         issued = self.not_before + CLOCK_TOLERANCE.total_seconds()
         return issued + (self.not_after - issued) * 2 / 3
 
-    def due_for_renewal(self, now: float) -> bool:
-        """Return whether two thirds of the life, counted from the issue, are over."""
-        return now >= self.renewal_due_at
-
     def check_time(self, now: float) -> None:
-        """Check that the certificate is valid at ``now``, unix seconds.
-
-        Raises:
-            CertificateError: If not; the text gives both ends and the clock.
-        """
+        """Refuse a certificate that is not valid at ``now``; CertificateError tells why."""
         if not self.not_before <= now <= self.not_after:
             state = "expired" if now > self.not_after else "is not valid yet"
             raise CertificateError(
@@ -159,11 +148,7 @@ def read_certificate(der: bytes) -> CertifiedKey:
 
 
 def hostnames_of(der: bytes) -> list[str]:
-    """Return the names and addresses for which a TLS certificate stands; none for the others.
-
-    Raises:
-        CertificateError: If it is no certificate.
-    """
+    """Return the names and addresses that a TLS certificate stands for; none for others."""
     try:
         certificate = x509.load_der_x509_certificate(der)
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -177,14 +162,7 @@ def hostnames_of(der: bytes) -> list[str]:
 def check_certificate(
     der: bytes, *, ca: bytes, use: KeyUse, role: Role, now: float
 ) -> CertifiedKey:
-    """Return the key of a certificate after checking everything it is trusted for.
-
-    Args:
-        der: The certificate, DER.
-        ca: The authority's certificate, DER.
-        use: What the key must be certified for.
-        role: What its owner must be.
-        now: Unix seconds.
+    """Return the key of a certificate after checking everything it is trusted for; all are DER.
 
     Raises:
         CertificateError: If the certificate is not the authority's, is for another use or role,
@@ -202,11 +180,7 @@ def check_certificate(
 
 
 def check_issuer(der: bytes, *, ca: bytes) -> None:
-    """Check that a certificate was signed by the authority.
-
-    Raises:
-        CertificateError: If it was not, or either cannot be read.
-    """
+    """Raise CertificateError unless the authority signed a certificate and both can be read."""
     try:
         authority = x509.load_der_x509_certificate(ca)
         x509.load_der_x509_certificate(der).verify_directly_issued_by(authority)
@@ -223,11 +197,7 @@ def fingerprint(der: bytes) -> bytes:
 
 
 def certificate_pem(der: bytes) -> bytes:
-    """Return a certificate as PEM, as TLS libraries want it.
-
-    Raises:
-        CertificateError: If it is no certificate.
-    """
+    """Return a certificate as PEM, as TLS libraries want it; CertificateError if it is none."""
     try:
         return x509.load_der_x509_certificate(der).public_bytes(Encoding.PEM)
     except _UNREADABLE:
@@ -235,11 +205,7 @@ def certificate_pem(der: bytes) -> bytes:
 
 
 def certificate_der(pem: bytes) -> bytes:
-    """Return a PEM certificate as DER.
-
-    Raises:
-        CertificateError: If it is no certificate.
-    """
+    """Return a PEM certificate as DER; CertificateError if it is none."""
     try:
         return x509.load_pem_x509_certificate(pem).public_bytes(Encoding.DER)
     except ValueError:
@@ -247,12 +213,7 @@ def certificate_der(pem: bytes) -> bytes:
 
 
 def check_kind(public_key: object, use: KeyUse) -> PublicKey:
-    """Return the key if it is of the kind its use takes.
-
-    Raises:
-        CertificateError: If a TLS key is not on P-256, or another one is not RSA-3072 or RSA-4096
-            with exponent 65537.
-    """
+    """Return the key of the kind its use takes: TLS on P-256, others RSA of 3072 or 4096 bits."""
     if use is KeyUse.TLS:
         if isinstance(public_key, ec.EllipticCurvePublicKey) and isinstance(
             public_key.curve, ec.SECP256R1

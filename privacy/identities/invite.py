@@ -24,7 +24,7 @@ class InviteError(ValueError):
 
 
 class Invite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Hold what a device needs before it has an identity.
+    """Everything that a device needs before it has an identity.
 
     Attributes:
         format_version: Version of this struct.
@@ -63,11 +63,7 @@ class Invite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def read_invite(path: Path) -> Invite:
-    """Read an invite file, strictly.
-
-    Raises:
-        InviteError: If the file cannot be read or is no invite of this version.
-    """
+    """Read an invite file, strictly; InviteError if it is none of this version."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Invite)
     except OSError as error:

@@ -1,11 +1,11 @@
-"""Make private keys and keep them in files that only their owner can read.
+"""Private keys, in files that only their owner can read.
 
 Wrapping and signing keys are RSA (3072 bits, or 4096). The TLS key is ECDSA on P-256: it never
 meets the envelope, TLS 1.3 needs no RSA, and a handshake signs some twenty times faster with it
 than with RSA-3072 at the same strength (128 bits, NIST SP 800-57 part 1, table 2).
 
 Files are PKCS#8 PEM, mode 0600, in folders of mode 0700, encrypted if a passphrase is given. A
-file or folder that others can read is refused, not repaired: whoever could read it may have.
+file or folder that others can read is refused, not repaired: they may have read it.
 """
 
 import hashlib
@@ -38,11 +38,7 @@ class KeyFileError(Exception):
 
 
 def make_rsa_key(bits: int = 3072) -> rsa.RSAPrivateKey:
-    """Make a key for wrapping or for signing; takes 0.1 to 1 second.
-
-    Raises:
-        ValueError: If ``bits`` is neither 3072 nor 4096.
-    """
+    """Make a key of 3072 or 4096 bits for wrapping or for signing; takes 0.1 to 1 second."""
     if bits not in RSA_BITS:
         raise ValueError(f"bits must be 3072 or 4096, got {bits}")
     return rsa.generate_private_key(public_exponent=65537, key_size=bits)
@@ -68,22 +64,12 @@ def private_key_pem(key: PrivateKey, passphrase: bytes | None = None) -> bytes:
 
 
 def write_private_key(path: Path, key: PrivateKey, passphrase: bytes | None = None) -> None:
-    """Write a key file atomically, readable by its owner only.
-
-    Raises:
-        OSError: If the file cannot be written.
-        ValueError: If the passphrase is empty.
-    """
+    """Write a key file atomically, readable by its owner only; no empty passphrase."""
     write_atomically(path, private_key_pem(key, passphrase))
 
 
 def read_private_key(path: Path, passphrase: bytes | None = None) -> PrivateKey:
-    """Read a key file.
-
-    Raises:
-        KeyFileError: If the file is missing, is readable by others, needs a passphrase or another
-            one, or holds no key that sotto uses.
-    """
+    """Read a key file that only its owner can read; KeyFileError says what to do."""
     try:
         check_owner_only(path)
         encoded = path.read_bytes()
@@ -109,11 +95,7 @@ def read_private_key(path: Path, passphrase: bytes | None = None) -> PrivateKey:
 
 
 def read_passphrase(path: Path) -> bytes:
-    """Read a passphrase: the first line of an owner-only file, without its line end.
-
-    Raises:
-        KeyFileError: If the file is missing, readable by others, or its first line is empty.
-    """
+    """Read the first line of an owner-only file, without its line end; KeyFileError if empty."""
     try:
         check_owner_only(path)
         passphrase = path.read_bytes().partition(b"\n")[0].rstrip(b"\r")
@@ -125,11 +107,7 @@ def read_passphrase(path: Path) -> bytes:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a folder, with its missing parents, or check that only its owner can enter it.
-
-    Raises:
-        KeyFileError: If it exists and others can read it, or it cannot be made.
-    """
+    """Make a folder and its missing parents, or check that only its owner can enter it."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_owner_only(folder)
@@ -138,12 +116,7 @@ def make_private_folder(folder: Path) -> None:
 
 
 def check_owner_only(path: Path) -> None:
-    """Check that a file or folder is its owner's alone, and that the owner is this user.
-
-    Raises:
-        KeyFileError: If others have any permission on it, or it belongs to another user.
-        OSError: If it does not exist.
-    """
+    """Check that a file or folder is this user's alone, or raise KeyFileError."""
     status = path.stat()
     others = stat.S_IMODE(status.st_mode) & 0o077
     if others:

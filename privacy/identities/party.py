@@ -1,4 +1,4 @@
-"""Keep one party's three keys and certificates in a folder, and renew them all at once.
+"""One party's three keys and certificates in a folder, renewed all at once.
 
 The folder (mode 0700) holds::
 
@@ -60,7 +60,7 @@ class _Generations(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 @dataclass(frozen=True)
 class KeyPair:
-    """Hold a private key with its certificate."""
+    """A private key with its certificate."""
 
     private_key: PrivateKey
     certified: CertifiedKey
@@ -68,11 +68,10 @@ class KeyPair:
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """Hold the three keys of one party, ready for use.
+    """The three keys of one party, ready for use.
 
     Attributes:
         authority: Certificate of the federation's authority, DER.
-        tls: Key for the handshake.
         wrapping: Key that others seal to.
         signing: Key that signs envelopes and releases.
         previous_wrapping: Wrapping key before the last renewal; absent before the first.
@@ -90,12 +89,9 @@ class Identity:
     ) -> SigningRequests:
         """Make three keys, or take those an unfinished enrolment left, and ask for certificates.
 
-        Args:
-            folder: The identity's folder; made if missing. A current identity in it goes on
-                working until `install`.
-            name: Label for the requests, 1 to 64 characters; the authority decides the name.
-            bits: Size of new wrapping and signing keys, 3072 or 4096.
-            passphrase: Encrypts the key files; the same for every call on one folder.
+        A current identity in the folder goes on working until `install`. ``name``, 1 to 64
+        characters, is a label: the authority decides the name. Keys have 3072 or 4096 bits; the
+        passphrase is the same for every call on one folder.
 
         Raises:
             KeyFileError: If the folder is readable by others, or pending keys cannot be read.
@@ -112,11 +108,7 @@ class Identity:
 
     @staticmethod
     def exists(folder: Path) -> bool:
-        """Return whether a folder holds a current identity, readable with some passphrase.
-
-        Raises:
-            KeyFileError: If the file that names it is damaged.
-        """
+        """Return whether a folder holds a current identity; KeyFileError if it is damaged."""
         return _read_pointer(folder) is not None
 
     @classmethod
@@ -130,13 +122,9 @@ class Identity:
         now: float,
         passphrase: bytes | None = None,
     ) -> Self:
-        """Make the pending keys with their certificates the current identity, atomically.
+        """Make the keys pending in a folder the current identity, atomically.
 
-        Args:
-            folder: Folder in which `create_requests` left pending keys.
-            ca: The authority's certificate, DER, whose fingerprint the caller has checked.
-            now: Unix seconds.
-            passphrase: The one given to `create_requests`.
+        ``ca`` is the authority's certificate, DER, whose fingerprint the caller has checked.
 
         Raises:
             CertificateError: If a certificate is not the authority's, not for its use, role or
@@ -161,9 +149,7 @@ class Identity:
 
     @classmethod
     def load(cls, folder: Path, passphrase: bytes | None = None) -> Self:
-        """Read the current identity.
-
-        Dates are not looked at: call `check_time` where they matter.
+        """Read the current identity. Dates are not looked at: call `check_time` where they matter.
 
         Raises:
             KeyFileError: If there is none, a file is missing, damaged or readable by others, or
@@ -194,12 +180,12 @@ class Identity:
 
     @property
     def name(self) -> str:
-        """Name that the authority gave this party."""
+        """The name that the authority gave this party."""
         return self.signing.certified.name
 
     @property
     def role(self) -> Role:
-        """What the authority certified this party to be."""
+        """Return what the authority certified this party to be."""
         return self.signing.certified.role
 
     @property
@@ -241,11 +227,7 @@ class Identity:
         return now >= self.renewal_due_at
 
     def check_time(self, now: float) -> None:
-        """Check that all three certificates are valid at ``now``, unix seconds.
-
-        Raises:
-            CertificateError: If one is not.
-        """
+        """Raise CertificateError unless all three certificates are valid at ``now``."""
         for pair in (self.tls, self.wrapping, self.signing):
             pair.certified.check_time(now)
 
@@ -255,11 +237,7 @@ class Identity:
 
 
 def rsa_key(pair: KeyPair) -> rsa.RSAPrivateKey:
-    """Return the private half of a wrapping or signing pair.
-
-    Raises:
-        ValueError: If the pair is for TLS.
-    """
+    """Return the private half of a wrapping or signing pair; ValueError for a TLS one."""
     if not isinstance(pair.private_key, rsa.RSAPrivateKey):
         raise ValueError(f"a {pair.certified.use.value} key is not RSA")
     return pair.private_key

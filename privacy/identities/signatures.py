@@ -1,6 +1,6 @@
-"""Sign bytes with RSA-PSS and verify them, each signature for one stated purpose.
+r"""RSA-PSS signatures, each for one stated purpose.
 
-What is signed is ``b"sotto " + purpose + b"\\0" + message``: a signature made for a release can
+The signed bytes are ``b"sotto " + purpose + b"\0" + message``: a signature made for a release can
 never be shown as one for an envelope, though one key signs both. The digest is SHA-256, the salt
 is as long as the digest (RFC 8017 section 9.1).
 """
@@ -17,7 +17,7 @@ _PSS = padding.PSS(mgf=padding.MGF1(SHA256()), salt_length=SHA256.digest_size)
 
 
 class Purpose(StrEnum):
-    """Say what a signature is for."""
+    """The one thing a signature is for."""
 
     ENVELOPE = "envelope"
     RELEASE = "release"
@@ -35,11 +35,7 @@ def sign(key: rsa.RSAPrivateKey, message: bytes, *, purpose: Purpose) -> bytes:
 
 
 def verify(public_key: PublicKey, message: bytes, signature: bytes, *, purpose: Purpose) -> None:
-    """Check a signature made by `sign`.
-
-    Raises:
-        SignatureError: If the key is not RSA or the signature does not fit.
-    """
+    """Check a signature made by `sign`, or raise SignatureError."""
     if not isinstance(public_key, rsa.RSAPublicKey):
         raise SignatureError("a signature must be checked with an RSA key")
     try:

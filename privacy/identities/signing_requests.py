@@ -1,4 +1,4 @@
-"""Ask for a certificate, and prove that one has the key (PKCS#10, RFC 2986).
+"""Requests for a certificate, which prove that their sender has the key (PKCS#10, RFC 2986).
 
 A request names one use and is signed with the key it carries, so nobody can have a key certified
 that they do not hold, nor a signing key as a wrapping one. The name in it is only a label: what
@@ -20,7 +20,7 @@ MAX_REQUEST_BYTES = 16 * 1024
 
 
 class SigningRequests(NamedTuple):
-    """Hold one party's three requests, PKCS#10 DER; fields are named as `KeyUse` values."""
+    """One party's three requests, PKCS#10 DER; fields are named as `KeyUse` values."""
 
     tls: bytes
     wrapping: bytes

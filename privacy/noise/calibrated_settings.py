@@ -11,7 +11,6 @@ References:
         ICML 2021, arXiv:2103.00039 (``ftrl``).
 """
 
-import math
 from typing import ClassVar, Literal
 
 from privacy.accounting.checked_values import (
@@ -21,7 +20,7 @@ from privacy.accounting.checked_values import (
     check_noise_multiplier,
 )
 from privacy.clipping.adaptive import aggregate_noise_multiplier
-from privacy.clipping.settings import AdaptiveClipping, ClippingSettings, check_start
+from privacy.clipping.settings import AdaptiveClipping, ClippingSettings
 
 NEIGHBOURS = {
     "zero-out": "neighbours differ in all of one person's updates being replaced by zeros",
@@ -31,7 +30,7 @@ NEIGHBOURS = {
 
 
 class _Calibrated(ClippingSettings, frozen=True, kw_only=True, tag_field="mode"):
-    """Hold what every mode with a guarantee has.
+    """Settings that every mode with a guarantee has.
 
     Attributes:
         clipping_norm: C, largest L2 norm of a client update over all layers together, in
@@ -52,8 +51,6 @@ class _Calibrated(ClippingSettings, frozen=True, kw_only=True, tag_field="mode")
     epsilon_budget: float
 
     def __post_init__(self) -> None:
-        if not 0 < self.clipping_norm < math.inf:
-            raise ValueError(f"clipping_norm must be > 0 and finite, got {self.clipping_norm}")
         super().__post_init__()
         check_noise_multiplier(self.noise_multiplier)
         check_delta(self.delta)
@@ -68,7 +65,7 @@ class _Calibrated(ClippingSettings, frozen=True, kw_only=True, tag_field="mode")
 
 
 class LocalNoise(_Calibrated, frozen=True, kw_only=True, tag="local"):
-    """Let each device noise its own update, so that nobody else has to be trusted.
+    """Noise of each device on its own update, so that nobody else has to be trusted.
 
     Neighbours are any two data sets of one person. Two clipped updates lie up to 2C apart, so
     each element gets N(0, (z 2C)²): a model of millions of parameters is destroyed by it.
@@ -76,7 +73,7 @@ class LocalNoise(_Calibrated, frozen=True, kw_only=True, tag="local"):
 
     @property
     def guarantee(self) -> str:
-        """Say what the mode promises, in one line for configuration, logs and reports."""
+        """Return what the mode promises, in one line for configuration, logs and reports."""
         std = self.noise_multiplier * 2 * self.clipping_norm
         return (
             f"local: {self._budget}, also from the coordinator; neighbours are any two data sets "
@@ -86,7 +83,7 @@ class LocalNoise(_Calibrated, frozen=True, kw_only=True, tag="local"):
 
 
 class CentralNoise(_Calibrated, frozen=True, kw_only=True, tag="central"):
-    """Let the coordinator noise the aggregate of clipped updates over a fixed number of slots.
+    """The coordinator's noise on the aggregate of clipped updates over a fixed number of slots.
 
     Attributes:
         adjacency: Neighbouring relation: ``zero-out`` replaces all of one person's updates by
@@ -101,10 +98,8 @@ class CentralNoise(_Calibrated, frozen=True, kw_only=True, tag="central"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.adaptive_clipping is not None:
-            check_start(self.clipping_norm, self.adaptive_clipping)
-            # Refuses a count that would spend more than z allows.
-            _ = self.aggregate_noise_multiplier
+        # Refuses a count behind the clip that would spend more than z allows.
+        _ = self.aggregate_noise_multiplier
 
     @property
     def adaptation(self) -> AdaptiveClipping | None:
@@ -122,7 +117,7 @@ class CentralNoise(_Calibrated, frozen=True, kw_only=True, tag="central"):
 
     @property
     def guarantee(self) -> str:
-        """Say what the mode promises, in one line for configuration, logs and reports."""
+        """Return what the mode promises, in one line for configuration, logs and reports."""
         counted = "" if self.adaptive_clipping is None else ", the count behind the clip included"
         return (
             f"central: {self._budget}, from readers of the released models; "
@@ -133,11 +128,11 @@ class CentralNoise(_Calibrated, frozen=True, kw_only=True, tag="central"):
 
 
 class TreeNoise(_Calibrated, frozen=True, kw_only=True, tag="ftrl"):
-    """Let the coordinator noise prefix sums along a binary tree; no sampling is assumed.
+    """The coordinator's noise on prefix sums along a binary tree; no sampling is assumed.
 
     Attributes:
         adjacency: As in ``CentralNoise``.
-        min_separation: Who took part in round r can next take part in round r + this; 1 is every
+        min_separation: Least distance in rounds of two participations of one person; 1 is every
             round.
         max_participation: Most rounds in which one person takes part, enrolling again included.
         restart_rounds: Rounds after which a new tree begins; absent is one tree for the run. A
@@ -158,7 +153,7 @@ class TreeNoise(_Calibrated, frozen=True, kw_only=True, tag="ftrl"):
 
     @property
     def guarantee(self) -> str:
-        """Say what the mode promises, in one line for configuration, logs and reports."""
+        """Return what the mode promises, in one line for configuration, logs and reports."""
         return (
             f"ftrl: {self._budget}, from readers of the released models; "
             f"{NEIGHBOURS[self.adjacency]}; tree noise of {self.noise_multiplier:g} times the "

@@ -5,18 +5,19 @@ arithmetic and its proof stand in ``privacy.noise.limited_counts``.
 """
 
 import math
+from typing import Literal
 
 import msgspec
 
 from privacy.accounting.checked_values import check_count, check_noise_multiplier
-from privacy.accounting.events import Adjacency, EvaluationRelease, SecretCoinFlips
+from privacy.accounting.events import Adjacency
 
 LARGEST_LOSS_CAP = 700.0
 """Above it e to the loss fits no float."""
 
 
 class EvaluationNoise(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say how far one device's counts go, and how much noise hides them.
+    """How far one device's counts go, and how much noise hides them.
 
     Attributes:
         noise_multiplier: z, noise standard deviation over the L2 sensitivity of all counts
@@ -42,41 +43,44 @@ class EvaluationNoise(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     def loss_error(self, adjacency: Adjacency, device_count: int) -> float:
         """Return about how far noise moves the mean log-loss, one standard deviation, in nats.
 
-        Args:
-            device_count: Devices that answer, each with ``token_cap`` targets or more.
+        Each device that answers is taken to have ``token_cap`` targets or more.
         """
         std = self.noise_multiplier * counts_sensitivity(adjacency)
         return self.loss_cap / 2 * std / device_count
 
 
-def counts_sensitivity(adjacency: Adjacency) -> float:
-    """Return how far one device moves the sum of limited counts; see
-    ``privacy.noise.limited_counts``."""
-    return math.sqrt(6.0) if adjacency == "replace-one" else 2.0
+class MeasuredModels(msgspec.Struct, frozen=True, kw_only=True):
+    """The measurements of released models that a guarantee has to know of.
 
-
-def evaluation_release(
-    noise: EvaluationNoise, adjacency: Adjacency, *, cohort_size: int, coins_among: int | None
-) -> EvaluationRelease:
-    """Return what an evaluation tells the accountant.
-
-    Args:
-        cohort_size: Devices that are asked; with coins on average.
-        coins_among: Most people that will be enrolled, where a secret coin for each says who is
-            asked; None where devices are asked otherwise, and nothing amplifies.
-
-    Raises:
-        ValueError: If coins are not accounted for with the adjacency.
+    Attributes:
+        kind: ``none``; ``public``: a text file of the coordinator; ``devices``: counts that
+            devices outside the round's cohort report.
+        every_rounds: Rounds from one evaluation to the next.
+        cohort_size: Devices asked in one evaluation; for ``devices``. Where secret coins draw the
+            rounds' cohorts they draw these too, this many on average.
+        noise: How one device's counts are limited and the sum is noised; for ``devices`` under a
+            guarantee, and needed there.
     """
-    if coins_among is None:
-        sampling = None
-    else:
-        # A place for everybody: a sum has no denominator that would have to be fixed.
-        sampling = SecretCoinFlips(
-            sampling_rate=cohort_size / coins_among,
-            population_size=coins_among,
-            slot_count=coins_among,
-        )
-    return EvaluationRelease(
-        noise_multiplier=noise.noise_multiplier, adjacency=adjacency, sampling=sampling
-    )
+
+    kind: Literal["none", "public", "devices"] = "none"
+    every_rounds: int = 1
+    cohort_size: int | None = None
+    noise: EvaluationNoise | None = None
+
+    def __post_init__(self) -> None:
+        if self.every_rounds < 1:
+            raise ValueError(f"every_rounds must be >= 1, got {self.every_rounds}")
+        if (self.kind == "devices") != (self.cohort_size is not None):
+            raise ValueError(
+                'cohort_size belongs to kind = "devices"; '
+                f'got kind = "{self.kind}" and cohort_size {self.cohort_size}'
+            )
+        if self.cohort_size is not None and self.cohort_size < 1:
+            raise ValueError(f"cohort_size must be >= 1, got {self.cohort_size}")
+        if self.noise is not None and self.kind != "devices":
+            raise ValueError(f'noise belongs to kind = "devices", got kind = "{self.kind}"')
+
+
+def counts_sensitivity(adjacency: Adjacency) -> float:
+    """Return how far one device moves the sum of ``privacy.noise.limited_counts``."""
+    return math.sqrt(6.0) if adjacency == "replace-one" else 2.0

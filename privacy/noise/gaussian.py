@@ -14,28 +14,23 @@ from torch import Tensor
 
 from privacy.accounting.events import Adjacency
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise
-from privacy.noise.mode import Arrival, CalibratedRound, Unchanged
+from privacy.noise.mode import Arrival, CalibratedRound, NoiseMode
 from privacy.noise.secure_gaussian import Draw, NoiseKeys, SystemKeys, add_gaussian, calibrate
 
 
 @dataclass(frozen=True)
-class LocalGaussian(Unchanged):
-    """Let each device noise its own update.
+class LocalGaussian(NoiseMode):
+    """Noise of each device on its own update.
 
-    The guarantee covers any two data sets of one person, and whoever sees what the device sends,
-    the coordinator included: two clipped updates lie at most 2C apart, so the noise is z times
-    2C. No sampling is assumed.
-
-    Attributes:
-        settings: Clipping norm and noise multiplier.
-        keys: Where the draws' keys come from; a test may repeat them.
+    The guarantee covers any two data sets of one person against everybody who sees what the device
+    sends, the coordinator included: two clipped updates lie at most 2C apart, so the noise is z
+    times 2C. No sampling is assumed. A test may repeat ``keys``.
     """
 
     settings: LocalNoise
     keys: NoiseKeys = field(default_factory=SystemKeys)
 
     arrival = Arrival.NOISED
-    adjacency = None
 
     def at_client(
         self, update: Tensor, generator: torch.Generator, *, tensors: Sequence[slice]
@@ -50,21 +45,16 @@ class LocalGaussian(Unchanged):
 
 
 @dataclass(frozen=True)
-class CentralGaussian(Unchanged):
-    """Let the coordinator noise the aggregate, once a round, after the sum.
+class CentralGaussian(NoiseMode):
+    """The coordinator's noise on the aggregate, once a round, after the sum.
 
     The guarantee covers whoever reads released models, not the coordinator. Neighbours differ in
     one person's updates, all of them zeros in one of two worlds (or any others, for
     ``replace-one``), over a fixed number of slots. Amplification is the accountant's business and
     needs cohorts of secret coin flips; the noise is the same without.
-
-    Attributes:
-        settings: Noise multiplier and neighbouring relation.
     """
 
     settings: CentralNoise
-
-    arrival = Arrival.CLIPPED
 
     @property
     def adjacency(self) -> Adjacency | None:
@@ -77,11 +67,7 @@ class CentralGaussian(Unchanged):
         generator: torch.Generator,
         calibrated: CalibratedRound | None = None,
     ) -> Tensor:
-        """Add the round's one draw, in place.
-
-        Raises:
-            ValueError: If the round's sensitivity is not given.
-        """
+        """Add the round's one draw, in place; ValueError without the round's sensitivity."""
         if calibrated is None:
             raise ValueError("mode central needs the round's sensitivity, got none")
         calibration = calibrate(

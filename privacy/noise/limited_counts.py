@@ -1,4 +1,4 @@
-"""Add up devices' counts so that none moves the sum far, and release the sum once with noise.
+"""Devices' counts, added up so that none moves the sum far, and released once with noise.
 
 A device reports n targets, their log-loss L, and hits h1 <= h3 <= n among the first and the first
 three suggestions. With T = ``token_cap`` and B = ``loss_cap`` it adds, whatever it reports,
@@ -23,8 +23,8 @@ Neighbours differ in one device's vector u:
 Numbers are rounded to multiples of 2^-20 before they are added: t first, the others as shares of
 the rounded one, so all bounds hold for what is rounded, and whole numbers add exactly in any order.
 
-What the noise covers is the sum; ratios of the noised sums cost nothing more. Which devices are
-asked must follow from none of their texts; what the draw is worth is the accountant's business.
+The noise covers the sum; ratios of the noised sums cost nothing more. The choice of devices that
+are asked must follow from none of their texts; its worth is the accountant's business.
 """
 
 import math
@@ -45,30 +45,22 @@ class DeviceCounts(Protocol):
     @property
     def token_count(self) -> int:
         """Return the targets scored, n."""
-        ...
 
     @property
     def log_loss_sum(self) -> float:
         """Return the sum of their negative log-likelihoods, L, in nats."""
-        ...
 
     @property
     def top1_hits(self) -> int:
         """Return the targets that were the first suggestion, h1."""
-        ...
 
     @property
     def top3_hits(self) -> int:
         """Return the targets among the first three, h3."""
-        ...
 
 
 def limited(counts: DeviceCounts, settings: EvaluationNoise) -> tuple[int, int, int, int]:
-    """Return what a device adds to the sum: (t, d, a, b) in units of 2^-20.
-
-    Raises:
-        ValueError: If the counts are not those of at least one target.
-    """
+    """Return a device's (t, d, a, b) in units of 2^-20; ValueError for impossible counts."""
     n, loss = counts.token_count, counts.log_loss_sum
     # Written as ``not loss >= 0`` so that NaN is refused too.
     if n < 1 or not loss >= 0 or not 0 <= counts.top1_hits <= counts.top3_hits <= n:
@@ -84,24 +76,16 @@ def limited(counts: DeviceCounts, settings: EvaluationNoise) -> tuple[int, int, 
 
 
 class LimitedSum:
-    """Hold the sum of devices' counts, each limited, until it is released with noise."""
+    """The sum of devices' counts, each limited, until it is released with noise."""
 
     def __init__(self, settings: EvaluationNoise, adjacency: Adjacency) -> None:
-        """Begin with nobody's counts.
-
-        Args:
-            settings: Limits, and the noise multiplier.
-        """
+        """Begin with nobody's counts."""
         self._settings = settings
         self._adjacency = adjacency
         self._units = [0, 0, 0, 0]
 
     def add(self, counts: DeviceCounts) -> None:
-        """Add a device's counts; ask for no device twice.
-
-        Raises:
-            ValueError: As `limited`.
-        """
+        """Add a device's counts, each device once; raises as `limited`."""
         added = limited(counts, self._settings)
         self._units = [sum(pair) for pair in zip(self._units, added, strict=True)]
 
@@ -109,10 +93,8 @@ class LimitedSum:
         """Return the figures of the noised sum; call it once, after it is in the ledger.
 
         The guarantee covers whoever reads the figures: neighbours differ in one device's counts,
-        as the run's relation says, and no sampling is assumed.
-
-        Args:
-            key: ``privacy.noise.secure_gaussian.KEY_BYTES`` secret bytes of this draw alone.
+        as the run's relation says, and no sampling is assumed. ``key`` has
+        ``privacy.noise.secure_gaussian.KEY_BYTES`` secret bytes of this draw alone.
 
         Returns:
             ``perplexity``, ``top1_recall`` and ``top3_recall``, without those that noise left

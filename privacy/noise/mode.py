@@ -1,7 +1,7 @@
 """The protocol of a noise mode: what is added where.
 
 A mode is chosen in one place (``privacy.noise.registry.noise_mode``) and applied by the same calls
-in simulation and deployment. What it promises stands with its settings (``guarantee``).
+in simulation and deployment. Its promise stands with its settings (``guarantee``).
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from privacy.noise.secure_gaussian import NoiseKeys
 
 
 class Arrival(StrEnum):
-    """In which state a client update reaches the coordinator."""
+    """The state in which a client update reaches the coordinator."""
 
     CLIPPED = "clipped"
     """Clipped where the settings say so: the coordinator can clip again."""
@@ -31,7 +31,7 @@ class Arrival(StrEnum):
 
 @dataclass(frozen=True)
 class CalibratedRound:
-    """Hold what noise that is calibrated at the coordinator depends on.
+    """The facts on which noise calibrated at the coordinator depends.
 
     Attributes:
         round_number: Round, from 1.
@@ -56,67 +56,31 @@ class CalibratedRound:
 
 
 class NoiseMode(Protocol):
-    """Add what one mode of ``privacy.noise.settings`` says at each of the three places."""
+    """One mode of ``privacy.noise.settings``, at each of the three places where it may add noise.
+
+    Unless a mode says otherwise it adds none, and updates arrive clipped. Updates, aggregates and
+    parameters are flat float32, shape ``(elements,)``.
+    """
 
     @property
     def adjacency(self) -> Adjacency | None:
-        """Return for which neighbours the coordinator must know the aggregate's sensitivity.
-
-        None where it adds no calibrated noise.
-        """
-        ...
+        """Return the neighbours that the sensitivity is needed for; None without such noise."""
+        return None
 
     @property
     def arrival(self) -> Arrival:
         """Return in which state updates reach the coordinator."""
-        ...
+        return Arrival.CLIPPED
 
     def at_client(
         self, update: Tensor, generator: torch.Generator, *, tensors: Sequence[slice]
     ) -> Tensor:
-        """Return what the client sends for its clipped update.
+        """Return what the client sends for its clipped update, which is not changed.
 
-        Args:
-            update: Clipped client update, flat float32, shape ``(elements,)``; not changed.
-            tensors: Where each tensor lies in the update, in schema order.
-
-        Returns:
-            Flat float32, shape ``(elements,)``, or ``(elements + len(tensors),)`` where clean
-            norms follow: the layout of ``models.plan.plan.upload_schema``.
+        ``tensors`` is where each tensor lies in it, in schema order. The shape is ``(elements,)``,
+        or ``(elements + len(tensors),)`` where clean norms follow:
+        ``models.plan.plan.upload_schema``.
         """
-        ...
-
-    def at_server(
-        self,
-        aggregate: Tensor,
-        generator: torch.Generator,
-        calibrated: CalibratedRound | None = None,
-    ) -> Tensor:
-        """Return the aggregate with the noise that is scaled by the server step size.
-
-        Args:
-            aggregate: Aggregated update, flat float32, shape ``(elements,)``; may be changed.
-            calibrated: What calibrated noise depends on; needed where ``adjacency`` is not None.
-        """
-        ...
-
-    def after_step(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
-        """Return the new parameters with the noise that the step size does not scale.
-
-        Args:
-            parameters: Parameters after the server's step, flat float32, shape
-                ``(elements,)``; may be changed.
-        """
-        ...
-
-
-class Unchanged:
-    """Pass everything on as it is; a mode overrides the place at which it adds something."""
-
-    def at_client(
-        self, update: Tensor, generator: torch.Generator, *, tensors: Sequence[slice]
-    ) -> Tensor:
-        """Return the update as it is."""
         return update
 
     def at_server(
@@ -125,9 +89,12 @@ class Unchanged:
         generator: torch.Generator,
         calibrated: CalibratedRound | None = None,
     ) -> Tensor:
-        """Return the aggregate as it is."""
+        """Return the aggregate, which may change, with the noise that the server step size scales.
+
+        ``calibrated`` is needed where ``adjacency`` is not None.
+        """
         return aggregate
 
     def after_step(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
-        """Return the parameters as they are."""
+        """Return the new parameters with the noise that the step size does not scale."""
         return parameters

@@ -16,19 +16,16 @@ import torch
 from torch import Tensor
 
 from privacy.clipping.clip import tensor_norms
-from privacy.noise.mode import Arrival, Unchanged
+from privacy.noise.mode import Arrival, NoiseMode
 from privacy.noise.settings import NoNoise, PaperNoise, PaperServerNoise
 
 _BLOCK = 1 << 18  # Elements drawn at a time: 1 MiB beside the model, in cache until added.
 
 
 def add_normal(values: Tensor, noise_std: float, generator: torch.Generator) -> Tensor:
-    """Add N(0, noise_std²) to every element, in place.
+    """Add N(0, noise_std²), in parameter units, to contiguous float32, in place; 0 draws nothing.
 
-    Args:
-        values: Contiguous float32, shape ``(elements,)``; changed.
-        noise_std: Standard deviation in parameter units; 0 draws nothing.
-        generator: Source of the draw, on the CPU.
+    The generator is on the CPU.
     """
     if noise_std == 0:
         return values
@@ -40,22 +37,17 @@ def add_normal(values: Tensor, noise_std: float, generator: torch.Generator) -> 
 
 
 @dataclass(frozen=True)
-class WithoutNoise(Unchanged):
-    """Leave everything as it is."""
+class WithoutNoise(NoiseMode):
+    """The mode that leaves everything as it is."""
 
     settings: NoNoise
 
-    adjacency = None
-    arrival = Arrival.CLIPPED
-
 
 @dataclass(frozen=True)
-class PaperRandomisation(Unchanged):
-    """Let each client add β·N(0, σ²) to its update ([FedAtt] Eq. 6)."""
+class PaperRandomisation(NoiseMode):
+    """β·N(0, σ²) of each client on its update ([FedAtt] Eq. 6)."""
 
     settings: PaperNoise
-
-    adjacency = None
 
     @property
     def arrival(self) -> Arrival:
@@ -75,13 +67,10 @@ class PaperRandomisation(Unchanged):
 
 
 @dataclass(frozen=True)
-class PaperServerRandomisation(Unchanged):
-    """Add one draw of β·N(0, 1) to the new parameters, whatever the step size ([fed-att])."""
+class PaperServerRandomisation(NoiseMode):
+    """One draw of β·N(0, 1) on the new parameters, whatever the step size ([fed-att])."""
 
     settings: PaperServerNoise
-
-    adjacency = None
-    arrival = Arrival.CLIPPED
 
     def after_step(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
         """Add the one draw to the parameters, in place."""

@@ -1,4 +1,4 @@
-"""Choose the noise mode: the one place that both ends and the simulation ask.
+"""The choice of a noise mode: the one place that both ends and the simulation ask.
 
 A new mode is its settings in ``privacy/noise/settings.py``, one file with its ``NoiseMode``, and
 one line here.

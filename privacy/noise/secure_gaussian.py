@@ -1,4 +1,4 @@
-"""Draw calibrated Gaussian noise from a cryptographic generator, on a grid.
+"""Calibrated Gaussian noise from a cryptographic generator, on a grid.
 
 A draw is AES-256 in counter mode under a key of its own, turned into normals by Box and Muller in
 float64, in blocks that stay in cache, on two threads; the bits do not depend on the threads.
@@ -9,13 +9,13 @@ is a power of two, so is the noise, and both are added exactly. Since rounding t
 adding is the same as adding two multiples, the answer is the ideal real-valued Gaussian mechanism
 on the rounded value, followed by rounding, which costs no privacy. Rounding a vector of d elements
 moves it by up to step * sqrt(d) / 2, so neighbours come apart by step * sqrt(d) more: that is
-added to the sensitivity (``Calibration.noise_std``), a thousandth of it. Whatever happens later
-(conversion to float32, the server's step) sees only the grid point.
+added to the sensitivity (``Calibration.noise_std``), a thousandth of it. Later steps (conversion
+to float32, the server's step) see only the grid point.
 
-What this does not cover: logarithm, sine and cosine are those of float64, not exact, so a grid
-point's probability is off by about 2^-28 of itself; draws end at 9.4 standard deviations, beyond
-which lies a chance of 5e-21 an element; the time a draw takes is the same for every value but is
-not proved to be. A discrete sampler with exact arithmetic ([Canonne]) would close the first two.
+Not covered: logarithm, sine and cosine are those of float64, not exact, so a grid point's
+probability is off by about 2^-28 of itself; draws end at 9.4 standard deviations, beyond which
+lies a chance of 5e-21 an element; the time a draw takes is the same for every value but is not
+proved to be. A discrete sampler with exact arithmetic ([Canonne]) would close the first two.
 
 References:
     [Box, Muller] "A Note on the Generation of Random Normal Deviates", 1958.
@@ -48,24 +48,18 @@ _GRID_SHARE = 2.0**-10
 
 
 class NoiseKeys(Protocol):
-    """Give the keys of draws."""
+    """A source of the keys of draws."""
 
     @property
     def repeats(self) -> bool:
-        """Tell whether the same label gives the same key again."""
-        ...
+        """Return whether the same label gives the same key again."""
 
     def draw(self, label: str, /) -> bytes:
-        """Return ``KEY_BYTES`` secret bytes for a new draw.
-
-        Args:
-            label: What is drawn, such as ``round 3``.
-        """
-        ...
+        """Return ``KEY_BYTES`` secret bytes for a new draw, labelled such as ``round 3``."""
 
 
 class SystemKeys:
-    """Give keys from the operating system's generator: no two draws are ever the same."""
+    """Keys from the operating system's generator: no two draws are ever the same."""
 
     repeats = False
 
@@ -76,11 +70,9 @@ class SystemKeys:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Hold how much noise hides one client.
+    """The noise that hides one client: z times the sensitivity on a grid.
 
-    Attributes:
-        noise_std: Standard deviation in parameter units, z times the sensitivity on the grid.
-        step: Width of the grid, a power of two.
+    Its standard deviation is in parameter units; the grid's step is a power of two.
     """
 
     noise_std: float
@@ -88,16 +80,7 @@ class Calibration:
 
 
 def calibrate(*, noise_multiplier: float, sensitivity: float, element_count: int) -> Calibration:
-    """Return the noise for a vector of known sensitivity.
-
-    Args:
-        noise_multiplier: z, > 0; what the accountant sees.
-        sensitivity: Largest L2 distance of the vector between neighbours, > 0.
-        element_count: Elements d of the vector, at least 1.
-
-    Raises:
-        ValueError: If one of them is out of range.
-    """
+    """Return the noise for a vector of d >= 1 elements and a known L2 sensitivity."""
     for name, value in (("noise_multiplier", noise_multiplier), ("sensitivity", sensitivity)):
         if not 0 < value < math.inf:
             raise ValueError(f"{name} must be > 0 and finite, got {value}")
@@ -110,11 +93,9 @@ def calibrate(*, noise_multiplier: float, sensitivity: float, element_count: int
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """Name one draw of a whole vector of noise.
+    """One draw of a whole vector of noise, added (sign 1) or taken out again (-1).
 
-    Attributes:
-        key: ``KEY_BYTES`` secret bytes; the same key draws the same noise.
-        sign: 1 to add it, -1 to take it out again.
+    The same key, ``KEY_BYTES`` secret bytes, draws the same noise.
     """
 
     key: bytes
@@ -124,12 +105,8 @@ class Draw:
 def add_gaussian(values: Tensor, calibration: Calibration, draws: Sequence[Draw]) -> Tensor:
     """Round a vector to the grid and add draws of N(0, noise_std²) on the grid, in place.
 
-    Args:
-        values: Contiguous float32 or float64 on the CPU, finite, shape ``(elements,)``; changed.
-        draws: What is added; each has ``noise_std``.
-
-    Raises:
-        ValueError: If a key has not ``KEY_BYTES`` bytes.
+    The values are contiguous, finite float32 or float64 on the CPU, shape ``(elements,)``. Raises
+    ValueError if a key has not ``KEY_BYTES`` bytes.
     """
     for draw in draws:
         if len(draw.key) != KEY_BYTES:
@@ -162,7 +139,7 @@ def _work(
 
 
 class _Memory:
-    """Draw blocks of normals in memory that is used again."""
+    """Memory, used again, into which blocks of normals are drawn."""
 
     def __init__(self) -> None:
         self._random = torch.empty(_BLOCK, dtype=torch.int64)

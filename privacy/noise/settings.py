@@ -17,28 +17,28 @@ NO_GUARANTEE = "no privacy guarantee"
 
 
 class _Mode(ClippingSettings, frozen=True, kw_only=True, tag_field="mode"):
-    """Clip as every mode can."""
+    """Clipping as every mode can."""
 
     guarantees_privacy: ClassVar[bool] = False
 
 
 class _AdaptiveMode(AdaptiveClippingSettings, frozen=True, kw_only=True, tag_field="mode"):
-    """Clip as a mode can whose updates arrive clipped and without noise."""
+    """Clipping as a mode can whose updates arrive clipped and without noise."""
 
     guarantees_privacy: ClassVar[bool] = False
 
 
 class NoNoise(_AdaptiveMode, frozen=True, kw_only=True, tag="none"):
-    """Add no noise. No privacy guarantee."""
+    """No noise, and no privacy guarantee."""
 
     @property
     def guarantee(self) -> str:
-        """Say what the mode promises, in one line for configuration, logs and reports."""
+        """Return what the mode promises, in one line for configuration, logs and reports."""
         return f"none: no noise, {NO_GUARANTEE}"
 
 
 class PaperNoise(_Mode, frozen=True, kw_only=True, tag="paper"):
-    """Let each client add β·N(0, σ²) to what it sends ([FedAtt] Eq. 6). No privacy guarantee.
+    """β·N(0, σ²) that each client adds to what it sends ([FedAtt] Eq. 6). No privacy guarantee.
 
     Attributes:
         randomisation_magnitude: β, at least 0; scales the draw and gives no epsilon by itself.
@@ -54,7 +54,7 @@ class PaperNoise(_Mode, frozen=True, kw_only=True, tag="paper"):
 
     @property
     def guarantee(self) -> str:
-        """Say what the mode promises, in one line for configuration, logs and reports."""
+        """Return what the mode promises, in one line for configuration, logs and reports."""
         beta, std = self.randomisation_magnitude, self.noise_std
         return f"paper: each client adds {beta:g} * N(0, {std:g}^2), {NO_GUARANTEE}"
 
@@ -66,7 +66,7 @@ class PaperNoise(_Mode, frozen=True, kw_only=True, tag="paper"):
 
 
 class PaperServerNoise(_AdaptiveMode, frozen=True, kw_only=True, tag="paper-server"):
-    """Add one draw of β·N(0, 1) to the aggregate, as the authors' code does. No guarantee.
+    """One draw of β·N(0, 1) on the aggregate, as the authors' code does. No guarantee.
 
     Attributes:
         randomisation_magnitude: β, at least 0, in parameter units; not scaled by the step size.
@@ -76,7 +76,7 @@ class PaperServerNoise(_AdaptiveMode, frozen=True, kw_only=True, tag="paper-serv
 
     @property
     def guarantee(self) -> str:
-        """Say what the mode promises, in one line for configuration, logs and reports."""
+        """Return what the mode promises, in one line for configuration, logs and reports."""
         beta = self.randomisation_magnitude
         return f"paper-server: the server adds {beta:g} * N(0, 1) once, {NO_GUARANTEE}"
 

@@ -22,24 +22,17 @@ from torch import Tensor
 
 from privacy.accounting.events import Adjacency
 from privacy.noise.calibrated_settings import TreeNoise
-from privacy.noise.mode import Arrival, CalibratedRound, Unchanged
+from privacy.noise.mode import CalibratedRound, NoiseMode
 from privacy.noise.secure_gaussian import KEY_BYTES, Draw, add_gaussian, calibrate
 
 
 class DerivedKeys:
-    """Give keys that follow from one secret and the label: the same label, the same draw."""
+    """Keys that follow from one secret and the label: the same label, the same draw."""
 
     repeats = True
 
     def __init__(self, secret: bytes) -> None:
-        """Use a secret.
-
-        Args:
-            secret: ``KEY_BYTES`` random bytes; whoever has them can take the noise out again.
-
-        Raises:
-            ValueError: If it has another length.
-        """
+        """Use a secret of ``KEY_BYTES`` random bytes, which can take the noise out again."""
         if len(secret) != KEY_BYTES:
             raise ValueError(f"a noise key must have {KEY_BYTES} bytes, got {len(secret)}")
         self._secret = secret
@@ -51,12 +44,7 @@ class DerivedKeys:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Name a complete subtree: 2^level leaves, the ``index``-th of its size, from 0.
-
-    Attributes:
-        level: Height; 0 is a leaf.
-        index: Place among the subtrees of that height.
-    """
+    """The ``index``-th complete subtree, from 0, of its size, 2^level leaves."""
 
     level: int
     index: int
@@ -72,20 +60,15 @@ def covering_nodes(leaf_count: int) -> list[Node]:
 
 
 @dataclass(frozen=True)
-class TreeGaussian(Unchanged):
-    """Let the coordinator noise prefix sums along a tree.
+class TreeGaussian(NoiseMode):
+    """The coordinator's noise on prefix sums along a tree.
 
     The guarantee covers whoever reads any or all released models, not the coordinator. Neighbours
-    are as for ``central``; no sampling is assumed. What it rests on is how often, and how far
-    apart, one person takes part: the cohort's selection holds both.
-
-    Attributes:
-        settings: Noise multiplier, neighbours, and when a tree restarts.
+    are as for ``central``; no sampling is assumed. It rests on how often, and how far apart, one
+    person takes part: the cohort's selection holds both.
     """
 
     settings: TreeNoise
-
-    arrival = Arrival.CLIPPED
 
     @property
     def adjacency(self) -> Adjacency | None:
@@ -98,11 +81,7 @@ class TreeGaussian(Unchanged):
         generator: torch.Generator,
         calibrated: CalibratedRound | None = None,
     ) -> Tensor:
-        """Add the noise of this prefix and take out that of the prefix before, in place.
-
-        Raises:
-            ValueError: If the round's sensitivity is not given, or its keys do not repeat.
-        """
+        """Add the noise of this prefix and take out that of the prefix before, in place."""
         if calibrated is None:
             raise ValueError("mode ftrl needs the round's sensitivity, got none")
         if not calibrated.keys.repeats:

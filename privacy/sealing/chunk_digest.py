@@ -1,4 +1,4 @@
-"""Hash a payload as a tree of SHA-256 over its chunks, on two threads.
+"""The digest of a payload: a tree of SHA-256 over its chunks, hashed on two threads.
 
 The digest is ``SHA-256(tag | payload_bytes | SHA-256(chunk 0) | SHA-256(chunk 1) | ...)`` with
 chunks of 1 MiB. Two different payloads of one digest would be a collision of SHA-256: the tree has
@@ -10,7 +10,7 @@ lets chunks be hashed side by side, and while the next one is still on its way.
 import hashlib
 import struct
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -19,7 +19,6 @@ from typing import TypeAlias
 CHUNK_BYTES = 1024 * 1024
 
 _TAG = b"sotto payload tree 1\0"
-_THREADS = 2
 # Below this, starting threads takes longer than hashing.
 _THREADED_CHUNKS = 3
 _MOST_WAITING = 2
@@ -33,7 +32,7 @@ def chunk_count_of(payload_bytes: int) -> int:
 
 
 class TreeDigest:
-    """Hash chunks as they come; a chunk must not change before `finish` or `abandon`.
+    """A digest of chunks as they come; a chunk must not change before `finish` or `abandon`.
 
     A second thread hashes while the caller makes the next chunk. When it falls behind, the caller
     hashes too, so that chunks that come fast keep two threads busy and slow ones cost one.
@@ -48,7 +47,7 @@ class TreeDigest:
             work = (self._waiting, self._leaves)
             self._helper = Thread(target=_hash_waiting, args=work, name="sotto-digest", daemon=True)
             self._helper.start()
-            # Who forgets to end this must not leave the thread behind.
+            # A caller that forgets to end this must not leave the thread behind.
             self._dismiss = weakref.finalize(self, self._waiting.put, None)
 
     def add(self, chunk: memoryview) -> None:
@@ -65,7 +64,8 @@ class TreeDigest:
         for index, chunk in self._left():
             self._leaves[index] = _leaf(chunk)
         self._end()
-        return _root(self._payload_bytes, self._leaves)
+        size = struct.pack("!Q", self._payload_bytes)
+        return hashlib.sha256(_TAG + size + b"".join(self._leaves)).digest()
 
     def abandon(self) -> None:
         """Let go of thread and chunks; no digest will be asked for any more."""
@@ -86,31 +86,16 @@ class TreeDigest:
 
 def payload_digest(payload: memoryview) -> bytes:
     """Return the digest of a whole payload, 32 bytes."""
-    chunks = chunks_of(payload)
-    leaves = [b""] * len(chunks)
-
-    def hash_every_other(first: int) -> None:
-        for index in range(first, len(chunks), _THREADS):
-            leaves[index] = _leaf(chunks[index])
-
-    if len(chunks) < _THREADED_CHUNKS:
-        leaves = [_leaf(chunk) for chunk in chunks]
-    else:
-        helper = Thread(target=hash_every_other, args=(1,), name="sotto-digest")
-        helper.start()
-        hash_every_other(0)  # in this thread, which would only wait
-        helper.join()
-    return _root(len(payload), leaves)
+    digest = TreeDigest(len(payload))
+    for chunk in chunks_of(payload):
+        digest.add(chunk)
+    return digest.finish()
 
 
 def chunks_of(payload: memoryview) -> list[memoryview]:
     """Cut a payload into views of 1 MiB, without copying; the last may be shorter."""
     count = chunk_count_of(len(payload))
     return [payload[i * CHUNK_BYTES : (i + 1) * CHUNK_BYTES] for i in range(count)]
-
-
-def _root(payload_bytes: int, leaves: Iterable[bytes]) -> bytes:
-    return hashlib.sha256(_TAG + struct.pack("!Q", payload_bytes) + b"".join(leaves)).digest()
 
 
 def _leaf(chunk: memoryview) -> bytes:

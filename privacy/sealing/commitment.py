@@ -1,8 +1,8 @@
-"""Say what the signed header of a message commits its sender to.
+"""The commitment of a message's signed header, which ties it to one content.
 
-AES-GCM does not commit to its key: who knows or chooses a key can make chunks of other content
-that fit the same associated data. So the header, which is signed, names the content in a way that
-nobody but the sender can satisfy otherwise.
+AES-GCM does not commit to its key: an attacker who knows or chooses a key can make chunks of other
+content that fit the same associated data. So the header, which is signed, names the content in a
+way that nobody but the sender can satisfy otherwise.
 
 * A **downlink** is encrypted once for a cohort, and every member knows its key. It names the
   payload's digest (`privacy.sealing.chunk_digest`), which an opener compares at the end.

@@ -1,4 +1,4 @@
-"""Seal parameters for a recipient so that nobody on the way can read or change them.
+"""The envelope: parameters sealed so that nobody on the way can read or change them.
 
 A message is, in this order::
 
@@ -10,12 +10,8 @@ A message is, in this order::
 RSA cannot carry a model, so RSA wraps a fresh 256-bit content key (OAEP-SHA256) and AES carries
 the rest. The associated data of every chunk is the header as received, and the OAEP label is
 SHA-256(header | slip fields): neither a chunk nor a slip fits another message. A body is encrypted
-once for a whole cohort; each member gets its own slip.
-
-AES-GCM does not commit to its key, so the signed header does (`privacy.sealing.commitment`): a
-downlink's
-by the payload's digest, for every member of a cohort knows its key and could else forge chunks for
-another; an uplink's, whose key nobody else knows, by the key itself.
+once for a whole cohort; each member gets its own slip. The signed header commits to the content
+(`privacy.sealing.commitment`).
 
 Speed: encrypting runs at some 10 GB/s and hashing at 2, so only the downlink is hashed, on two
 threads: one chunk while the next is under way. Chunks are decrypted straight into the payload's

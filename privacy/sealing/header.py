@@ -1,4 +1,4 @@
-"""Lay out what a sealed message says about itself, in a fixed number of bytes.
+"""The layout of what a sealed message says about itself, in a fixed number of bytes.
 
 All integers are big-endian. The body header is 222 bytes whatever it says, the slip and the
 signature have room for a 4096-bit key, so the size of a message depends on its payload's size
@@ -30,14 +30,14 @@ PREFIX_BYTES = SLIP_BYTES + HEADER_BYTES + RSA_BLOCK_BYTES
 
 
 class Direction(IntEnum):
-    """Say which way a message goes, so that none can be sent back as the other."""
+    """The way a message goes, so that none can be sent back as the other."""
 
     DOWNLINK = 1
     UPLINK = 2
 
 
 class Suite(IntEnum):
-    """Name the algorithms of a message: RSA-OAEP-SHA256, RSA-PSS-SHA256, AES-256-GCM STREAM.
+    """The algorithms of a message: RSA-OAEP-SHA256, RSA-PSS-SHA256, AES-256-GCM STREAM.
 
     The two suites differ in the least size of both RSA keys. A receiver lists what it accepts;
     nothing is negotiated.
@@ -57,7 +57,7 @@ ALLOWED_SUITES = frozenset(Suite)
 
 @dataclass(frozen=True, kw_only=True)
 class MessageContext:
-    """Say what a message belongs to; sealed with it, and what a receiver insists on.
+    """The round, slot and lease that a message belongs to: sealed with it, and insisted on.
 
     Attributes:
         direction: Which way it goes.
@@ -95,14 +95,14 @@ class MessageContext:
 
 
 class BodyHeader(NamedTuple):
-    """Hold the fields of a body header in wire order; see `MessageContext` for most of them.
+    """The fields of a body header in wire order; see `MessageContext` for most of them.
 
     Attributes:
         nonce_prefix: First 7 bytes of every chunk's nonce.
         sender_sha256: SHA-256 of the sender's signing certificate.
-        commitment: What ties the header to one content; see `privacy.sealing.commitment`.
+        commitment: Ties the header to one content; see `privacy.sealing.commitment`.
         chunk_count: Number of chunks, redundant with ``payload_bytes`` and checked against it.
-        message_id: 16 random bytes; who keeps the ids seen can tell a replay.
+        message_id: 16 random bytes, by which a replay is told.
     """
 
     suite: int
@@ -127,27 +127,15 @@ class BodyHeader(NamedTuple):
 
     def fits(self, expected: MessageContext, payload_bytes: int) -> bool:
         """Return whether every field that a receiver knows beforehand is as it must be."""
-        deadline_ms = self.deadline_ms if expected.deadline_ms is None else expected.deadline_ms
-        return (
-            self.direction == expected.direction
-            and self.run == expected.run
-            and self.round_number == expected.round_number
-            and self.slot == expected.slot
-            and self.lease_nonce == expected.lease_nonce
-            and self.base_sha256 == expected.base_sha256
-            and self.schema_sha256 == expected.schema_sha256
-            and self.deadline_ms == deadline_ms
-            and self.payload_bytes == payload_bytes
-            and self.chunk_count == chunk_count_of(payload_bytes)
-        )
+        known = {name: getattr(expected, name) for name in expected.__dataclass_fields__}
+        known |= {"payload_bytes": payload_bytes, "chunk_count": chunk_count_of(payload_bytes)}
+        if expected.deadline_ms is None:
+            del known["deadline_ms"]
+        return all(getattr(self, name) == value for name, value in known.items())
 
 
 def parse_header(header: bytes) -> BodyHeader:
-    """Read a header whose signature has been verified.
-
-    Raises:
-        ValueError: If it is of another format or version.
-    """
+    """Read a header whose signature has been verified; ValueError for another format or version."""
     try:
         magic, version, *fields = _HEADER.unpack(header)
     except struct.error as error:
@@ -168,11 +156,7 @@ def pad_block(block: bytes) -> bytes:
 
 
 def take_block(padded: bytes, key_bits: int) -> bytes:
-    """Return an RSA block without its filling, given the size of the key that made it.
-
-    Raises:
-        ValueError: If the filling is not all zeros.
-    """
+    """Return an RSA block without its filling, or ValueError if that is not all zeros."""
     size = key_bits // 8
     if any(padded[size:]):
         raise ValueError("block must be filled up with zeros")
@@ -194,11 +178,7 @@ def sealed_bytes(payload_bytes: int) -> int:
 
 
 def payload_bytes_of(sealed: int) -> int | None:
-    """Return the size of a payload from its sealed message's, or None if no message has that size.
-
-    Args:
-        sealed: Bytes of the whole message.
-    """
+    """Return a payload's size from its sealed message's; None if no message has that size."""
     rest = sealed - PREFIX_BYTES
     payload = rest - TAG_BYTES * -(-rest // (CHUNK_BYTES + TAG_BYTES))
     return payload if payload >= 0 and sealed_bytes(payload) == sealed else None

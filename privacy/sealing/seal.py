@@ -1,4 +1,4 @@
-"""Seal a payload: sign what it is, encrypt it once, wrap its key for each recipient."""
+"""Sealing: sign what a payload is, encrypt it once, wrap its key for each recipient."""
 
 import hashlib
 from collections.abc import Iterator
@@ -18,7 +18,6 @@ from privacy.sealing.chunk_digest import CHUNK_BYTES, chunk_count_of, chunks_of
 from privacy.sealing.commitment import commitment_of
 from privacy.sealing.header import (
     MAX_PAYLOAD_BYTES,
-    SLIP_BYTES,
     TAG_BYTES,
     BodyHeader,
     MessageContext,
@@ -26,19 +25,12 @@ from privacy.sealing.header import (
     chunk_nonce,
     pack_slip_fields,
     pad_block,
-    sealed_bytes,
 )
 
 
 @dataclass(kw_only=True)
 class SealedBody:
-    """Hold a signed header and a payload that is encrypted as it is read.
-
-    Attributes:
-        header: The body header, as signed.
-        message_id: Identifier in the header, 16 bytes.
-        payload_bytes: Size of the payload.
-    """
+    """A signed header and a payload that is encrypted as it is read."""
 
     header: bytes
     message_id: bytes
@@ -49,41 +41,21 @@ class SealedBody:
     _content_key: bytes = field(repr=False)
     _payload: memoryview | None = field(repr=False)
 
-    @property
-    def size(self) -> int:
-        """Bytes of header, signature and chunks: a whole message less its slip."""
-        return sealed_bytes(self.payload_bytes) - SLIP_BYTES
-
     def for_recipient(self, recipient: CertifiedKey) -> bytes:
-        """Return the slip for one recipient: what goes before this body to make a message.
-
-        Raises:
-            ValueError: If the key is not certified for wrapping, or is smaller than the suite's.
-        """
+        """Return one recipient's slip, to go before this body; ValueError for an unfit key."""
         public_key = _wrapping_key(recipient, self._suite)
         fields = pack_slip_fields(recipient.sha256, public_key_sha256(public_key))
         wrapped = public_key.encrypt(self._content_key, oaep(self.header, fields))
         return fields + pad_block(wrapped)
 
-    def chunks(self) -> Iterator[bytes]:
+    def views(self) -> Iterator[memoryview]:
         """Yield header and signature, then every sealed chunk; once only.
 
-        The payload must not change meanwhile. There is no second pass, because encrypting changed
-        bytes under nonces already used would give both away: keep what this yields.
-
-        Raises:
-            ValueError: If the body was read before.
-        """
-        return map(bytes, self.views())
-
-    def views(self) -> Iterator[memoryview]:
-        """Yield what `chunks` does, for a reader that is done with a chunk when it asks for more.
-
-        Every chunk is encrypted into the same memory: memory that nobody has used yet costs more
-        than encrypting does.
-
-        Raises:
-            ValueError: As `chunks`.
+        A view holds until the next one is asked for: every chunk is encrypted into the same memory,
+        for memory that nobody has used yet costs more than encrypting does. The payload must not
+        change meanwhile. There is no second pass, because encrypting changed bytes under nonces
+        already used would give both away: keep what this yields. Raises ValueError if the body was
+        read before.
         """
         if self._payload is None:
             raise ValueError("a sealed body can be read once; keep its chunks to send them again")
@@ -103,12 +75,7 @@ class SealedBody:
 
 @dataclass(frozen=True, kw_only=True)
 class SealedMessage:
-    """Hold a message for one recipient.
-
-    Attributes:
-        slip: The recipient's slip.
-        body: The rest.
-    """
+    """A message for one recipient: its slip and the body."""
 
     slip: bytes
     body: SealedBody
@@ -118,17 +85,8 @@ class SealedMessage:
         """Identifier of the message, 16 bytes."""
         return self.body.message_id
 
-    @property
-    def size(self) -> int:
-        """Bytes of the whole message."""
-        return len(self.slip) + self.body.size
-
-    def chunks(self) -> Iterator[bytes]:
-        """Yield the message from its first byte to its last, once only; see `SealedBody.chunks`."""
-        return map(bytes, self.views())
-
     def views(self) -> Iterator[memoryview]:
-        """Yield what `chunks` does in memory that is used again; see `SealedBody.views`."""
+        """Yield the message from its first byte to its last; see `SealedBody.views`."""
         return self._joined(self.body.views())
 
     def _joined(self, body: Iterator[memoryview]) -> Iterator[memoryview]:
@@ -145,14 +103,9 @@ def seal_body(
 ) -> SealedBody:
     """Sign a payload's header and make it ready for any number of recipients.
 
-    Args:
-        payload: Plaintext; read again while `SealedBody.chunks` is read, and never changed.
-        context: What it belongs to; with a deadline.
-        suite: Algorithms; the sender's signing key must be large enough for it.
-
-    Raises:
-        ValueError: If the payload is too large, the deadline is missing, or the signing key is
-            too small for the suite.
+    The plaintext is read again while `SealedBody.views` is read, and must not change. The context
+    has a deadline. Raises ValueError if the payload is too large, the deadline is missing, or the
+    signing key is too small for the suite.
     """
     view = memoryview(payload).cast("B")
     if len(view) > MAX_PAYLOAD_BYTES:
@@ -200,11 +153,7 @@ def seal(
     recipient: CertifiedKey,
     suite: Suite = Suite.RSA_3072,
 ) -> SealedMessage:
-    """Seal a payload for one recipient; see `seal_body`.
-
-    Raises:
-        ValueError: As `seal_body` and `SealedBody.for_recipient`.
-    """
+    """Seal a payload for one recipient; raises as `seal_body` and `SealedBody.for_recipient`."""
     _wrapping_key(recipient, suite)
     body = seal_body(payload, context, sender=sender, suite=suite)
     return SealedMessage(slip=body.for_recipient(recipient), body=body)
@@ -217,11 +166,7 @@ def oaep(header: bytes, slip_fields: bytes) -> padding.OAEP:
 
 
 def check_key_bits(certified: CertifiedKey, suite: Suite) -> None:
-    """Check that an RSA key is large enough for a suite.
-
-    Raises:
-        ValueError: If it is not, or is no RSA key.
-    """
+    """Raise ValueError unless a key is RSA and large enough for a suite."""
     key = certified.public_key
     if not isinstance(key, rsa.RSAPublicKey) or key.key_size < suite.least_key_bits:
         raise ValueError(

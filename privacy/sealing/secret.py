@@ -1,7 +1,7 @@
-"""Seal a small secret for a store that others may read.
+"""A small secret, sealed for a store that others may read.
 
-AES-256-GCM under a random nonce. What the secret is for goes in as associated data, so a sealed
-secret opens for that use alone.
+AES-256-GCM under a random nonce and a key of ``SEALING_KEY_BYTES`` random bytes. The secret's use
+goes in as associated data, so a sealed secret opens for that use alone.
 """
 
 import os
@@ -18,15 +18,7 @@ class SealedSecretError(ValueError):
 
 
 def seal_secret(secret: bytes, key: bytes, use: bytes) -> bytes:
-    """Return the secret, sealed.
-
-    Args:
-        secret: What to hide.
-        key: ``SEALING_KEY_BYTES`` random bytes.
-
-    Raises:
-        ValueError: If the key has another length.
-    """
+    """Return the secret, sealed; ValueError if the key has another length."""
     _check_key(key)
     nonce = os.urandom(_NONCE_BYTES)
     return nonce + AESGCM(key).encrypt(nonce, secret, use)

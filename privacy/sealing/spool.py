@@ -1,10 +1,10 @@
-"""Keep many equal records on disk for a while, sealed under a key that never leaves memory.
+"""Many equal records kept on disk for a while, sealed under a key that never leaves memory.
 
 A robust aggregation rule reads a cohort's updates more than once, a piece of each at a time, and
-they are too many to be held. What is on disk meanwhile must be of no use to whoever finds it: the
-file has no name, so it is gone with the process, and its pieces are AES-256-GCM under a fresh key
-that is dropped with the spool. Each piece has its own nonce (its place in the file, never written
-twice), so pieces cannot be exchanged either.
+they are too many to be held. Meanwhile the disk must hold nothing of use to anybody who finds it:
+the file has no name, so it is gone with the process, and its pieces are AES-256-GCM under a fresh
+key that is dropped with the spool. Each piece has its own nonce (its place in the file, never
+written twice), so pieces cannot be exchanged either.
 
 References:
     NIST SP 800-38D (GCM; nonces by a counter, section 8.2.1).
@@ -29,18 +29,10 @@ class SpoolError(RuntimeError):
 
 
 class SealedSpool:
-    """Keep records of pieces of fixed sizes; pieces are written in order and read in any."""
+    """Records of pieces of fixed sizes; pieces are written in order and read in any."""
 
     def __init__(self, piece_bytes: Sequence[int], *, folder: Path | None = None) -> None:
-        """Make an empty file.
-
-        Args:
-            piece_bytes: Bytes of each piece of a record, alike in every record.
-            folder: Where the file lies; the system's place for temporary files if absent.
-
-        Raises:
-            OSError: If no file can be made there.
-        """
+        """Make an empty file in ``folder``, or else where temporary files lie."""
         self._sizes = tuple(piece_bytes)
         self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115  # kept open
         self._cipher = AESGCM(AESGCM.generate_key(bit_length=256))
@@ -54,9 +46,7 @@ class SealedSpool:
     def append(self, piece: BytesLike) -> None:
         """Keep the next piece: the next of the record under way, or the first of a new one.
 
-        Raises:
-            ValueError: If it has another size than its place.
-            OSError: If the disk is full.
+        Raises ValueError if it has another size than its place, OSError if the disk is full.
         """
         wanted = self._sizes[self._written % len(self._sizes)]
         if memoryview(piece).nbytes != wanted:
@@ -67,12 +57,7 @@ class SealedSpool:
         self._written += 1
 
     def read(self, record: int, piece: int) -> bytes:
-        """Return a piece of a record.
-
-        Raises:
-            IndexError: If there is no such piece.
-            SpoolError: If it is not what was written.
-        """
+        """Return a piece of a record; SpoolError if it is not what was written."""
         if not (0 <= record < self.record_count and 0 <= piece < len(self._sizes)):
             raise IndexError(f"there is no piece {piece} of record {record}")
         place = record * len(self._sizes) + piece

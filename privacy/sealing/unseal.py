@@ -1,4 +1,4 @@
-"""Open a sealed message as it arrives, and say nothing about why one does not open."""
+"""Opening a sealed message as it arrives, without a word about why one does not open."""
 
 import hmac
 from collections.abc import Iterable
@@ -45,7 +45,7 @@ class UnsealError(Exception):
 
 
 class Opener:
-    """Open one message from bytes that come in pieces of any size.
+    """One message, opened from bytes that come in pieces of any size.
 
     Memory is taken for the payload that is expected, before the first byte arrives: no length on
     the wire is believed. Chunks are decrypted where they are to lie; nothing can be read of them
@@ -67,11 +67,12 @@ class Opener:
         """Prepare for one message.
 
         Args:
-            expected: What the message must say it belongs to.
+            expected: The context that the message must name.
             payload_bytes: Size the payload must have.
-            recipient: Who opens; its current and previous wrapping keys are tried.
+            recipient: The opener; its current and previous wrapping keys are tried.
             sender: Signing key the message must be signed with, already checked
                 (`privacy.identities.certificates.check_certificate`) and not revoked.
+            suites: Algorithms that are accepted.
             message_id: Identifier the message must have, if it was announced.
             into: Writable memory of ``payload_bytes`` bytes to decrypt into, for callers that
                 open many messages of one size; its content after a failure is undefined.
@@ -107,30 +108,18 @@ class Opener:
 
     @property
     def header(self) -> BodyHeader:
-        """The header, verified.
-
-        Raises:
-            UnsealError: If it has not arrived yet, or did not verify.
-        """
+        """Return the header, verified; UnsealError if it has not arrived or did not verify."""
         if self._header is None:
             raise UnsealError
         return self._header
 
     @property
     def message_id(self) -> bytes:
-        """Identifier in the verified header, 16 bytes: who keeps those seen refuses a replay.
-
-        Raises:
-            UnsealError: As `header`.
-        """
+        """Return the verified header's identifier, 16 bytes, by which replays are refused."""
         return self.header.message_id
 
     def feed(self, data: BytesLike) -> None:
-        """Take the next bytes of the message; views are read before this returns.
-
-        Raises:
-            UnsealError: If the message is not the one expected, or an earlier call failed.
-        """
+        """Take the next bytes, read before this returns; UnsealError for another message."""
         if self._closed:
             raise UnsealError
         try:
@@ -143,21 +132,14 @@ class Opener:
         """Take the rest of an unbuffered file, chunk by chunk through one small buffer.
 
         Mapping the file instead would cost a page fault for every few pages, ten times as much.
-
-        Raises:
-            UnsealError: As `feed`.
-            OSError: If the file cannot be read.
+        Raises as `feed`.
         """
         buffer = memoryview(bytearray(max(PREFIX_BYTES, CHUNK_BYTES + TAG_BYTES)))
         while count := file.readinto(buffer[: len(self._staged) - self._staged_bytes]):
             self.feed(buffer[:count])
 
     def finish(self) -> memoryview:
-        """Return the payload, read-only, after the last byte was fed.
-
-        Raises:
-            UnsealError: If bytes are missing, or the payload is not what the sender signed.
-        """
+        """Return the payload, read-only; UnsealError if it is not whole and what was signed."""
         if self._closed:
             raise UnsealError
         if self._header is None or self._next_chunk != self._chunk_count:
@@ -197,13 +179,10 @@ class Opener:
             data = data[len(part) :]
             if self._staged_bytes == wanted:
                 self._staged_bytes = 0
-                self._use_staged()
-
-    def _use_staged(self) -> None:
-        if self._cipher is None:
-            self._open_prefix(bytes(self._staged))
-        else:
-            self._decrypt(self._staged)
+                if self._cipher is None:
+                    self._open_prefix(bytes(self._staged))
+                else:
+                    self._decrypt(self._staged)
 
     def _open_prefix(self, prefix: bytes) -> None:
         """Verify the header, then read it, then unwrap the content key."""
@@ -275,12 +254,7 @@ def open_sealed(
     sender: CertifiedKey,
     suites: frozenset[Suite] = ALLOWED_SUITES,
 ) -> memoryview:
-    """Open a message that is at hand in pieces and return its payload; see `Opener`.
-
-    Raises:
-        UnsealError: If it does not open.
-        ValueError: As `Opener`.
-    """
+    """Open a message that is at hand in pieces and return its payload; raises as `Opener`."""
     opener = Opener(
         expected, payload_bytes=payload_bytes, recipient=recipient, sender=sender, suites=suites
     )

@@ -17,7 +17,8 @@ References:
 import math
 from typing import Literal
 
-from server.aggregation.rule_settings import Grouping, RuleSettings, check_attention_strength
+from privacy.clipping.rule_settings import check_attention_strength
+from server.aggregation.rule_settings import Grouping, RuleSettings
 
 LOOK_BACK = 9
 """Rounds back to the oldest of the ten newest releases, which a coordinator keeps by default."""

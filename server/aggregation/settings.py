@@ -10,8 +10,9 @@ References:
 
 from typing import Literal
 
+from privacy.clipping.rule_settings import ATTENTION_STRENGTH, check_attention_strength
 from server.aggregation.robust_settings import RobustSettings
-from server.aggregation.rule_settings import Grouping, RuleSettings, check_attention_strength
+from server.aggregation.rule_settings import Grouping, RuleSettings
 
 
 class MeanSettings(RuleSettings, frozen=True, kw_only=True, tag="mean"):
@@ -42,7 +43,7 @@ class AttentiveSettings(RuleSettings, frozen=True, kw_only=True, tag="attentive"
             the tensors of one ``layer`` of the schema together.
     """
 
-    attention_strength: float = 0.5
+    attention_strength: float = ATTENTION_STRENGTH
     grouping: Grouping = "tensor"
 
     def __post_init__(self) -> None:

@@ -9,10 +9,9 @@ import time
 
 from privacy.accounting.budget import check_budget
 from privacy.noise.limited_counts import LimitedSum
+from privacy.noise.plan_events import budget_of, evaluation_event
 from privacy.noise.secure_gaussian import NoiseKeys
-from server.config.evaluation_rules import evaluation_event
 from server.config.federation import FederationConfig
-from server.config.guarantee_rules import budget_of
 from server.records.failpoints import UNARMED, Failpoint, Failpoints
 from server.records.ledger import ledger_events, prepare_entry, write_entry
 from server.records.store import Store

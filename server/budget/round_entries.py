@@ -15,9 +15,9 @@ import msgspec
 from models.plan.plan import Plan
 from privacy.accounting.ledger_chain import LedgerEntry
 from privacy.noise.calibrated_settings import LocalNoise
+from privacy.noise.plan_events import event_of
 from privacy.noise.settings import PrivacySettings
 from server.config.federation import FederationConfig
-from server.config.guarantee_rules import event_of
 from server.records.ledger import ledger_entries, prepare_entry
 from server.records.store import Store
 

@@ -6,11 +6,11 @@ Coordinator and simulation ask the same gate before every attempt. All of it blo
 from privacy.accounting.accountant import epsilon_of
 from privacy.accounting.budget import BudgetExceededError, check_budget
 from privacy.noise.calibrated_settings import CentralNoise, TreeNoise
+from privacy.noise.plan_events import budget_of, event_of
 from server.budget.round_entries import RoundEntries
 from server.budget.shortage import shortage_of
 from server.config.evaluation_rules import coming_evaluations
 from server.config.federation import FederationConfig
-from server.config.guarantee_rules import budget_of, event_of
 from server.config.start_lines import outlook
 from server.devices.clients import eligible_clients, population
 from server.records.ledger import ledger_events

@@ -1,4 +1,4 @@
-"""Refuse evaluations that do not go with a guarantee, and say what one releases.
+"""Refuse evaluations that do not go with a guarantee, and count those to come.
 
 The choice of devices must follow from nobody's text. If secret coins draw the rounds' cohorts, it
 must not follow from those coins either: a round's draw would show in the devices asked after it,
@@ -14,8 +14,8 @@ of the ratio.
 """
 
 from privacy.accounting.events import EvaluationRelease
-from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
-from privacy.noise.evaluation_settings import evaluation_release
+from privacy.noise.calibrated_settings import LocalNoise
+from privacy.noise.plan_events import evaluation_event
 from privacy.noise.settings import PrivacySettings
 from server.config.evaluation import EvaluationSettings
 from server.config.rounds import RoundSettings
@@ -66,17 +66,6 @@ def check_evaluation(
     if rounds.selection == "sampled":
         _check_coins(evaluation, rounds)
     evaluation_event(evaluation, rounds, privacy)  # Refuses draws that no accountant amplifies.
-
-
-def evaluation_event(
-    evaluation: EvaluationSettings, rounds: RoundSettings, privacy: PrivacySettings
-) -> EvaluationRelease | None:
-    """Return what one evaluation by devices tells the accountant; None for nothing."""
-    noise, size = evaluation.noise, evaluation.cohort_size
-    if noise is None or size is None or not isinstance(privacy, CentralNoise | TreeNoise):
-        return None
-    among = rounds.population_size if rounds.selection == "sampled" else None
-    return evaluation_release(noise, privacy.adjacency, cohort_size=size, coins_among=among)
 
 
 def coming_evaluations(

@@ -4,7 +4,7 @@ from models.plan.plan import FITS, Plan, PlanKind, VocabularySettings
 from models.plan.stages import plan_of_round
 from models.settings.hypernetwork import EmbeddingFitSettings
 from models.text.vocabulary import Vocabulary
-from server.config.guarantee_rules import sampled_places
+from privacy.noise.plan_events import sampled_places
 from server.config.settings import FederationSettings
 from server.config.word_list import WordListSettings
 

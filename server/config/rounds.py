@@ -1,21 +1,14 @@
 """Settings of a round: who takes part, when it closes, and how often it is tried."""
 
 import math
-from typing import Literal
 
-import msgspec
+from privacy.noise.participation_settings import Participation
 
 
-class RoundSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RoundSettings(Participation, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The participants of a round and its end.
 
     Attributes:
-        cap: Largest number of rounds; the run ends after it.
-        selection: ``drawn``: the coordinator draws the cohort from all enrolled devices before
-            anybody checks in. ``first-come``: whoever checks in first takes part.
-        cohort_size: Clients in one round; m. Either this or ``participation_rate``.
-        participation_rate: Fraction of the enrolled devices in one round, in (0, 1]; C. Only for
-            ``drawn``.
         over_selection: Leases given for each place in the cohort, at least 1; the first
             ``cohort_size`` updates count. Only for ``first-come``.
         quorum: Fewest updates with which a round may close. For ``sampled`` only the fewest
@@ -27,11 +20,6 @@ class RoundSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             waits for its operator.
     """
 
-    cap: int
-    selection: Literal["drawn", "first-come", "sampled"] = "drawn"
-    cohort_size: int | None = None
-    participation_rate: float | None = None
-    population_size: int | None = None
     over_selection: float = 1.0
     quorum: int
     deadline_s: float
@@ -39,46 +27,22 @@ class RoundSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     retry_limit: int = 3
 
     def __post_init__(self) -> None:
-        for name, least in (("cap", 1), ("quorum", 1), ("retry_limit", 0)):
+        super().__post_init__()
+        for name, least in (("quorum", 1), ("retry_limit", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be >= {least}, got {getattr(self, name)}")
         if not 0 < self.deadline_s < math.inf:
             raise ValueError(f"deadline_s must be > 0 and finite, got {self.deadline_s}")
-        self._check_size()
-        self._check_over_selection()
-
-    def _check_size(self) -> None:
-        size, rate = self.cohort_size, self.participation_rate
-        if rate is not None and not 0 < rate <= 1:
-            raise ValueError(f"participation_rate must be in (0, 1], got {rate}")
-        if self.selection == "sampled":
-            self._check_sampled()
-        elif self.population_size is not None:
-            raise ValueError('population_size belongs to selection = "sampled"')
-        elif (size is None) == (rate is None):
-            raise ValueError("give either cohort_size or participation_rate, and not both")
-        if size is not None and size < self.quorum:
-            raise ValueError(
-                f"cohort_size must be >= quorum {self.quorum}, got {size}; lower quorum"
-            )
-        if rate is not None and self.selection == "first-come":
-            raise ValueError(
-                'participation_rate needs selection = "drawn"; give cohort_size for first-come'
-            )
-
-    def _check_sampled(self) -> None:
-        if self.participation_rate is None or self.population_size is None:
-            raise ValueError(
-                'selection = "sampled" needs participation_rate (the chance of each device) and '
-                "population_size (the most that will be enrolled)"
-            )
-        if self.population_size < 1:
-            raise ValueError(f"population_size must be >= 1, got {self.population_size}")
-        if self.close_early:
+        if self.selection == "sampled" and self.close_early:
             raise ValueError(
                 'close_early must be false with selection = "sampled": the moment of closing '
                 "would tell who was away"
             )
+        if self.cohort_size is not None and self.cohort_size < self.quorum:
+            raise ValueError(
+                f"cohort_size must be >= quorum {self.quorum}, got {self.cohort_size}; lower quorum"
+            )
+        self._check_over_selection()
 
     def _check_over_selection(self) -> None:
         if not 1 <= self.over_selection < math.inf:

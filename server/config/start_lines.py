@@ -10,11 +10,11 @@ from privacy.accounting.accountant import epsilon_of
 from privacy.accounting.events import PrivacyEvent
 from privacy.commands.budget import CHEAP_ATTENTION, price_line
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
+from privacy.noise.plan_events import event_of, fixed_slot_count
 from server.aggregation.sensitivity import aggregate_sensitivity
 from server.aggregation.settings import AggregationSettings, AttentiveSettings, MeanSettings
 from server.config.evaluation_rules import coming_evaluations
 from server.config.federation import FederationConfig
-from server.config.guarantee_rules import event_of, fixed_slot_count
 
 
 def outlook(

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from models.plan.plan import Plan
 from models.plan.release_record import Metric
 from models.plan.stages import stage_figures
+from privacy.noise.plan_events import budget_of
 from server.closing.close import Closed
-from server.config.guarantee_rules import budget_of
 from server.machine.answers import Close
 
 

@@ -7,8 +7,8 @@ import msgspec
 from models.plan.plan import Plan, PlanKind
 from models.plan.stages import plan_at_stage
 from models.text.vocabulary import Vocabulary
+from privacy.noise.plan_events import sampled_places
 from server.config.federation import FederationConfig
-from server.config.guarantee_rules import sampled_places
 from server.config.plans import make_plan
 
 

@@ -14,10 +14,10 @@ from privacy.accounting.accountant import PrivacyReport, report
 from privacy.accounting.ledger_chain import verify_chain
 from privacy.accounting.ledger_file import LedgerFile
 from privacy.identities.party import Identity
+from privacy.noise.plan_events import budget_of
 from protos import federation_pb2 as pb
 from protos.version import VERSION
 from server.config.federation import FederationConfig, read_config
-from server.config.guarantee_rules import budget_of
 from server.devices.clients import ClientSummary, list_clients, revoke_client
 from server.devices.forgetting import forget_client
 from server.operating.report import StatusReport, from_answer

@@ -18,12 +18,12 @@ from privacy.foundation.full_disk import naming_the_disk
 from privacy.foundation.secure_source import SecureSource
 from privacy.identities.authority import CertificateAuthority
 from privacy.identities.party import Identity
+from privacy.noise.plan_events import sampled_places
 from privacy.noise.secure_gaussian import NoiseKeys, SystemKeys
 from server.budget.noised_evaluations import NoisedEvaluations
 from server.budget.round_gate import RoundGate
 from server.config.federation import FederationConfig
 from server.config.fitting import fit_kind
-from server.config.guarantee_rules import sampled_places
 from server.config.plans import make_plan
 from server.coordinating.coordinator import Coordinator
 from server.coordinating.desk import DeviceDesk

@@ -16,9 +16,9 @@ from privacy.auditing.judgement import UNCLAIMED_MULTIPLIER, Judgement, judge
 from privacy.auditing.scores import AuditError
 from privacy.clipping.settings import AdaptiveClippingSettings
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
+from privacy.noise.plan_events import fixed_slot_count
 from privacy.noise.settings import PrivacySettings
 from server.aggregation.settings import AggregationSettings
-from server.config.guarantee_rules import fixed_slot_count
 from simulation.auditing.canaries import (
     Canaries,
     CanaryRounds,

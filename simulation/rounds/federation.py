@@ -22,10 +22,10 @@ from models.plan.plan import Plan, download_schema, released_schema
 from models.plan.stages import next_stage, plan_of_round, stage_figures
 from models.settings.compression import release_step
 from privacy.noise.calibrated_settings import TreeNoise
+from privacy.noise.plan_events import sampled_places
 from server.aggregation.screening import Screen
 from server.closing.close import Closed, Closing, close_round, noise_generator
 from server.closing.summing import Contribution
-from server.config.guarantee_rules import sampled_places
 from server.machine.answers import Close, Phase
 from server.machine.cohort import PopulationTooLargeError
 from server.machine.rounds import RoundMachine

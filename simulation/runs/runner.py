@@ -21,9 +21,9 @@ from models.settings.growth import growth_rounds
 from models.tasks.metrics import Counts
 from privacy.accounting.budget import BudgetExceededError
 from privacy.accounting.ledger_chain import LedgerError
+from privacy.noise.plan_events import budget_of, sampled_places
 from privacy.noise.secure_gaussian import NoiseKeys
 from server.config.convergence import ConvergenceTracker, Verdict
-from server.config.guarantee_rules import budget_of, sampled_places
 from server.config.plans import make_plan
 from server.releases.files import NewRelease
 from server.releases.publishing import NO_PREVIOUS

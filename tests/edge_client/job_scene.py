@@ -78,7 +78,7 @@ class Scene:
             sender=self.coordinator,
             recipient=recipient,
         )
-        self.model.write_bytes(b"".join(sealed.chunks()))
+        self.model.write_bytes(b"".join(map(bytes, sealed.views())))
 
     def context(self, direction: Direction, base: bytes = bytes(32)) -> MessageContext:
         up = direction is Direction.UPLINK

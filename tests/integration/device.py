@@ -227,7 +227,7 @@ class Device:
             sender=self.identity,
             recipient=recipient or self.coordinator_wrapping,
         )
-        return b"".join(message.chunks()), message.message_id
+        return b"".join(map(bytes, message.views())), message.message_id
 
     def open_upload(self, lease: pb.Lease, message_id: bytes, total: int) -> pb.OpenUploadResponse:
         request = pb.OpenUploadRequest(

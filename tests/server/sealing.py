@@ -164,7 +164,7 @@ def seal_into(
         sender=sender,
         recipient=recipient.wrapping.certified,
     )
-    path.write_bytes(b"".join(message.chunks()))
+    path.write_bytes(b"".join(map(bytes, message.views())))
     return SealedUpdate(
         path=path,
         context=context,

@@ -59,7 +59,7 @@ class MovedScene(Scene):
         recipient = Identity.load(self.device / "identity").wrapping.certified
         payload = encode_delta(SCHEMA, base, target, STEP)
         sealed = seal(payload, context, sender=self.coordinator, recipient=recipient)
-        self.model.write_bytes(b"".join(sealed.chunks()))
+        self.model.write_bytes(b"".join(map(bytes, sealed.views())))
 
     def moved_job(self) -> Job:
         held = self.held.sha256

@@ -99,7 +99,7 @@ class PersonalScene(Scene):
         recipient = Identity.load(self.device / "identity").wrapping.certified
         payload = encode(schema, values.numpy())
         sealed = seal(payload, context, sender=self.coordinator, recipient=recipient)
-        path.write_bytes(b"".join(sealed.chunks()))
+        path.write_bytes(b"".join(map(bytes, sealed.views())))
 
     def sent(self) -> FlatVector:
         """Open the update as the coordinator does, which knows what the device started from."""

@@ -24,7 +24,7 @@ from privacy.accounting.events import (
     TreeRelease,
     UnprotectedRelease,
 )
-from privacy.accounting.second_opinion import UnsoundAccountantError, accountant_named
+from privacy.accounting.second_opinion import UnsoundAccountantError, check_second_opinion
 from privacy.accounting.tally import Tally
 
 
@@ -149,7 +149,7 @@ def test_opacus_gdp_is_refused_and_does_understate() -> None:
     with pytest.raises(UnsoundAccountantError, match=r"gdp is refused: .* understates epsilon"):
         report([release(0.6, 0.001)], delta, second_opinion="gdp")
     with pytest.raises(ValueError, match="second opinion must be prv, got 'rdp'"):
-        accountant_named("rdp")
+        check_second_opinion("rdp")
 
 
 @settings(max_examples=8)

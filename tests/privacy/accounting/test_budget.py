@@ -16,6 +16,7 @@ from privacy.accounting.events import (
     UnprotectedRelease,
 )
 from privacy.accounting.slot_overflow import overflow_probability, slot_count_for
+from privacy.accounting.tally import Tally, tally
 
 BUDGET = PrivacyBudget(epsilon_budget=8.0, delta=1e-6)
 ROUND = GaussianRelease(noise_multiplier=5.0, adjacency="zero-out", sampling=None)
@@ -34,18 +35,18 @@ LEAF = TreeRelease(
 
 @pytest.mark.parametrize("event", [ROUND, SAMPLED, LEAF])
 def test_rounds_left_is_the_last_number_that_fits(event: PrivacyEvent) -> None:
-    left = rounds_left([], event, BUDGET)
+    left = rounds_left(Tally(), event, BUDGET)
 
     assert epsilon_of([event] * left, BUDGET.delta) <= 8.0
     assert epsilon_of([event] * (left + 1), BUDGET.delta) > 8.0
     # What was spent is not there any more.
-    assert rounds_left([event] * 10, event, BUDGET) == left - 10
-    assert rounds_left([event] * left, event, BUDGET) == 0
-    assert rounds_left([], event, BUDGET, most=5) == 5
+    assert rounds_left(tally([event] * 10), event, BUDGET) == left - 10
+    assert rounds_left(tally([event] * left), event, BUDGET) == 0
+    assert rounds_left(Tally(), event, BUDGET, most=5) == 5
 
 
 def test_the_round_that_would_pass_the_budget_is_refused() -> None:
-    left = rounds_left([], ROUND, BUDGET)
+    left = rounds_left(Tally(), ROUND, BUDGET)
 
     assert check_budget([ROUND] * (left - 1), ROUND, BUDGET) <= 8.0
     with pytest.raises(BudgetExceededError, match="above epsilon_budget 8: 0 rounds left") as found:
@@ -55,7 +56,7 @@ def test_the_round_that_would_pass_the_budget_is_refused() -> None:
 
 
 def test_a_plan_that_cannot_end_is_told_how_many_rounds_fit_and_what_to_change() -> None:
-    left = rounds_left([], ROUND, BUDGET)
+    left = rounds_left(Tally(), ROUND, BUDGET)
 
     with pytest.raises(BudgetExceededError, match=f"{left} rounds left; raise noise_mul") as found:
         check_budget([], ROUND, BUDGET, rounds=1000)
@@ -72,7 +73,7 @@ def test_rounds_whose_draws_could_overflow_too_often_do_not_fit() -> None:
     coins = SecretCoinFlips(sampling_rate=1e-4, population_size=2, slot_count=1)
     event = GaussianRelease(noise_multiplier=10.0, adjacency="zero-out", sampling=coins)
 
-    assert rounds_left([], event, BUDGET) == 10
+    assert rounds_left(Tally(), event, BUDGET) == 10
     with pytest.raises(SlotOverflowError, match="slot_count must keep"):
         check_budget([event] * 10, event, BUDGET)
 
@@ -81,7 +82,7 @@ def test_a_delta_above_one_over_the_population_is_no_question_of_rounds() -> Non
     budget = PrivacyBudget(epsilon_budget=8.0, delta=0.02)
 
     with pytest.raises(ValueError, match="delta must be at most 1 / population"):
-        rounds_left([], SAMPLED, budget)
+        rounds_left(Tally(), SAMPLED, budget)
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])

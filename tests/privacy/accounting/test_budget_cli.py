@@ -510,6 +510,31 @@ def test_a_plan_with_a_privacy_value_missing_is_refused_by_its_path(
     assert path in error and "delta" in error
 
 
+@pytest.mark.parametrize(
+    ("written", "instead", "message"),
+    [
+        ("attention_strength = 0.5", "attention_strength = 60.0", "attention_strength must lie in"),
+        ('rule = "attentive"', 'rule = "norm-bounded"', "was removed; use aggregation.rule"),
+        ("cohort_size = 10", "", "give either cohort_size or participation_rate"),
+        ("cohort_size = 10", SAMPLED + "cohort_size = 50", "rounds.cohort_size must be >="),
+        ("cohort_size = 10", 'selection = "lottery"', "it must be one of drawn, first-come"),
+    ],
+)
+def test_a_plan_is_held_to_the_coordinators_rules(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    written: str,
+    instead: str,
+    message: str,
+) -> None:
+    path = plan(tmp_path, CENTRAL)
+    Path(path).write_text(Path(path).read_text().replace(written, instead))
+
+    assert main(["epsilon", path]) == 1
+
+    assert message in capsys.readouterr().err
+
+
 def test_a_delta_above_one_over_the_population_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -93,7 +93,7 @@ def test_a_message_under_way_survives_one_renewal_but_not_two(
 ) -> None:
     recipient = Identity.load(home.folder).wrapping.certified
     sealed = seal(b"model", downlink, sender=federation.coordinator, recipient=recipient)
-    message = list(sealed.chunks())
+    message = list(map(bytes, sealed.views()))
 
     def opened_by(identity: Identity) -> memoryview:
         return open_sealed(

@@ -587,7 +587,7 @@ def test_a_downlink_sealed_to_one_member_does_not_open_for_another(
 
     with pytest.raises(UnsealError, match=ONLY_TEXT):
         open_sealed(
-            [slip, *body.chunks()],
+            [slip, *map(bytes, body.views())],
             downlink,
             payload_bytes=5,
             recipient=federation.other_device,
@@ -603,7 +603,7 @@ def small(federation: Federation, uplink: MessageContext) -> bytes:
         sender=federation.device,
         recipient=federation.coordinator.wrapping.certified,
     )
-    return b"".join(message.chunks())
+    return b"".join(map(bytes, message.views()))
 
 
 @settings(max_examples=300, deadline=None)

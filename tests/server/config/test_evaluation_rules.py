@@ -18,12 +18,12 @@ from privacy.accounting.events import (
     SecretCoinFlips,
 )
 from privacy.noise.limited_counts import LimitedSum
+from privacy.noise.plan_events import evaluation_event, event_of
 from privacy.noise.tree import DerivedKeys
 from server.budget.noised_evaluations import NoisedEvaluations
 from server.budget.round_gate import RoundGate
-from server.config.evaluation_rules import coming_evaluations, evaluation_event
+from server.config.evaluation_rules import coming_evaluations
 from server.config.federation import ConfigError, FederationConfig
-from server.config.guarantee_rules import event_of
 from server.config.start_lines import outlook
 from server.config.store import StoreSettings
 from server.records.failpoints import Failpoint, Failpoints

@@ -12,8 +12,8 @@ from privacy.accounting.events import (
     TreeRelease,
     UnprotectedRelease,
 )
+from privacy.noise.plan_events import budget_of, event_of, fixed_slot_count, sampled_places
 from server.config.federation import ConfigError, FederationConfig, parse_config
-from server.config.guarantee_rules import budget_of, event_of, fixed_slot_count, sampled_places
 
 CENTRAL = """
 mode = "central"

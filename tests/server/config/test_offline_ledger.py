@@ -12,9 +12,9 @@ from privacy.accounting.ledger_file import LedgerFile, read_ledger
 from privacy.accounting.tally import tally
 from privacy.cli import main
 from privacy.commands.federation_file import read_tables, tally_of_run
+from privacy.noise.plan_events import budget_of, event_of, fixed_slot_count
 from server.config.evaluation_rules import coming_evaluations
 from server.config.federation import parse_config, preset_names, preset_text
-from server.config.guarantee_rules import budget_of, event_of, fixed_slot_count
 from server.config.store import StoreSettings
 from server.operating.ledger_report import ledger_as_json
 from server.records.ledger import ledger_entries, prepare_entry, write_entry
@@ -181,8 +181,7 @@ def test_a_plan_means_the_same_to_the_coordinator_and_to_the_command(
 
     budget = budget_of(config.privacy)
     assert tally_of_run(tables) == tally([*events, *measured])
-    assert tables.delta == (None if budget is None else budget.delta)
-    assert tables.epsilon_budget == (None if budget is None else budget.epsilon_budget)
+    assert tables.budget == budget
     if budget is not None:
         assert tables.slot_count == fixed_slot_count(config.rounds, config.privacy)
     assert tables.aggregation.rule == type(config.aggregation).__struct_config__.tag

@@ -17,6 +17,7 @@ from models.networks.flat_parameters import initial_parameters
 from privacy.accounting.accountant import epsilon_of
 from privacy.accounting.budget import PrivacyBudget, rounds_left
 from privacy.accounting.events import GaussianRelease, LocalRelease, TreeRelease
+from privacy.accounting.tally import Tally
 from privacy.cli import main
 from privacy.noise.tree import DerivedKeys
 from server.config.plans import make_plan
@@ -140,7 +141,7 @@ def test_a_run_stops_before_the_round_that_would_pass_its_budget(
 
     final = run_simulation(config, tables, population, tmp_path, RunOptions())
 
-    assert rounds_left([], EVENT, budget, most=4) == 2
+    assert rounds_left(Tally(), EVENT, budget, most=4) == 2
     assert len(ledger_entries(opened(tmp_path))) == 2
     assert final["round"] == 2
     assert "the run ends before round 3" in capsys.readouterr().err
