@@ -1,18 +1,15 @@
 """Turn an update into the payload that is sealed, and a payload into an update.
 
-Without compression a payload is what ``models.vector.codec`` writes. With it, it is a header of 48
-bytes,
-then what travels behind the update (clean norms, whether it fitted) as it is, then the values as
-the plan says::
+Without compression a payload is what ``models.vector.codec`` writes. With compression it is a
+header of 48 bytes, then the values reported behind the update (clean norms, whether it fitted) as
+they are, then the coded values::
 
     magic "SOTTOUPD" | version, uint32 | zero, uint32 | format SHA-256, 32 bytes | told | values
 
-The digest is over the schema's and the settings, so that two ends with different plans never
-half-understand each other. The size follows from the plan, as it does without compression, and is
-compared before anything is read; with entropy coding the plan bounds it
-(`models.compression.entropy`). Where layers are sent in turn, the digested schema is that of the
-round's group: layers of another round are refused as another model's. What comes out is an update
-like any other: it is measured, clipped and refused as one.
+The digest covers schema and settings, so two ends with different plans never misread each other.
+The plan fixes the size, or bounds it with entropy coding (`models.compression.entropy`), and the
+size is checked before anything is read. Where layers are sent in turn, the digested schema is that
+of the round's group: another round's layers are refused like those of another model.
 """
 
 import hashlib
@@ -76,10 +73,7 @@ class UpdateFormat(Protocol):
         ...
 
     def encode(self, update: FlatVector, *, seed: int) -> memoryview:
-        """Return an update's payload.
-
-        Args:
-            update: Float32, shape ``(elements,)``, in schema order.
+        """Return the payload of an update, float32, shape ``(elements,)``, in schema order.
 
         Raises:
             CodecError: If it does not fit the schema, is not finite, or cannot be written so.
@@ -87,18 +81,18 @@ class UpdateFormat(Protocol):
         ...
 
     def check_layout(self, payload: Payload) -> None:
-        """Check what can be checked without reading a value.
+        """Check size, magic, version and format without reading a value.
 
         Raises:
-            CodecError: If the payload has another size, magic, version or format.
+            CodecError: If one of them is wrong.
         """
         ...
 
     def decode(self, payload: Payload) -> FlatVector:
         """Return the update that a payload holds, float32, shape ``(elements,)``.
 
-        Its values may be NaN or infinite: they are for the reader to measure. It may lie in the
-        payload's memory.
+        Values may be NaN or infinite; the reader checks them. The result may share the payload's
+        memory.
 
         Raises:
             CodecError: If ``encode`` writes no such payload.
@@ -110,20 +104,19 @@ class PlainFormat:
     """A format that sends updates as they are."""
 
     def __init__(self, schema: Schema) -> None:
-        """Take what an update holds."""
         self.schema = schema
         self.payload_bytes = self.least_bytes = payload_size(schema)
 
     def encode(self, update: FlatVector, *, seed: int) -> memoryview:
-        """Return an update's payload; see ``UpdateFormat``."""
+        """See ``UpdateFormat``."""
         return encode(self.schema, update)
 
     def check_layout(self, payload: Payload) -> None:
-        """Check a payload; see ``UpdateFormat``."""
+        """See ``UpdateFormat``."""
         check_layout(self.schema, payload)
 
     def decode(self, payload: Payload) -> FlatVector:
-        """Return a payload's update where it lies; see ``UpdateFormat``."""
+        """Return the update without copying it; see ``UpdateFormat``."""
         check_layout(self.schema, payload)
         offset = self.payload_bytes - self.schema.payload_bytes
         return np.frombuffer(payload, dtype="<f4", offset=offset)
@@ -133,13 +126,10 @@ class CompressedFormat:
     """A format that sends updates in fewer bytes."""
 
     def __init__(self, schema: Schema, settings: CompressionSettings, *, told_count: int) -> None:
-        """Take a plan's settings.
-
-        Args:
-            told_count: Elements at its end that travel as they are.
+        """Take a plan's settings; the last ``told_count`` elements travel uncompressed.
 
         Raises:
-            ValueError: If the settings have a form that was removed.
+            ValueError: If the settings name a form that was removed.
         """
         self.schema = schema
         self._told_count = told_count
@@ -158,7 +148,7 @@ class CompressedFormat:
         self._draws_at_random = not settings.error_feedback
 
     def encode(self, update: FlatVector, *, seed: int) -> memoryview:
-        """Return an update's payload; see ``UpdateFormat``."""
+        """See ``UpdateFormat``."""
         if update.dtype != np.float32 or update.shape != (self.schema.element_count,):
             raise CodecError(
                 f"an update must be float32 of shape ({self.schema.element_count},), "
@@ -176,7 +166,7 @@ class CompressedFormat:
         return payload.toreadonly()
 
     def check_layout(self, payload: Payload) -> None:
-        """Check a payload; see ``UpdateFormat``."""
+        """See ``UpdateFormat``."""
         view = memoryview(payload)
         if not (view.c_contiguous and self.least_bytes <= view.nbytes <= self.payload_bytes):
             raise CodecError(
@@ -193,7 +183,7 @@ class CompressedFormat:
             check_squeezed(view.cast("B")[self._start :], self._coded_bytes, self._start)
 
     def decode(self, payload: Payload) -> FlatVector:
-        """Return a payload's update in memory of its own; see ``UpdateFormat``."""
+        """Return the update in memory of its own; see ``UpdateFormat``."""
         self.check_layout(payload)
         view = memoryview(payload).cast("B")
         update = np.empty(self.schema.element_count, np.float32)
@@ -209,17 +199,11 @@ class CompressedFormat:
 
 
 class LayerGroupFormat:
-    """A format that sends some tensors, and what is told behind them; others arrive as zeros."""
+    """A format that sends one group of tensors and the reported values; others arrive as zeros."""
 
     def __init__(
         self, schema: Schema, group: Schema, settings: CompressionSettings, *, told_count: int
     ) -> None:
-        """Take the tensors of one group.
-
-        Args:
-            group: Those of its tensors that are sent.
-            told_count: Elements at its end that travel as they are.
-        """
         self.schema = schema
         value_count = schema.element_count - told_count
         sent = [
@@ -233,7 +217,7 @@ class LayerGroupFormat:
         self.least_bytes = self._inner.least_bytes
 
     def encode(self, update: FlatVector, *, seed: int) -> memoryview:
-        """Return an update's payload; see ``UpdateFormat``."""
+        """See ``UpdateFormat``."""
         if update.shape != (self.schema.element_count,):
             raise CodecError(
                 f"an update must be of shape ({self.schema.element_count},), got {update.shape}"
@@ -243,11 +227,11 @@ class LayerGroupFormat:
         )
 
     def check_layout(self, payload: Payload) -> None:
-        """Check a payload; see ``UpdateFormat``."""
+        """See ``UpdateFormat``."""
         self._inner.check_layout(payload)
 
     def decode(self, payload: Payload) -> FlatVector:
-        """Return a payload's update in memory of its own; see ``UpdateFormat``."""
+        """Return the update in memory of its own; see ``UpdateFormat``."""
         sent = self._inner.decode(payload)
         update = np.zeros(self.schema.element_count, np.float32)
         start = 0
@@ -264,27 +248,23 @@ class UpdateFormats:
     Attributes:
         schema: What an update holds in every round.
         payload_bytes: Size of the largest payload of any round.
-        least_bytes: Size of the smallest one: the same where none varies.
+        least_bytes: Size of the smallest payload of any round.
     """
 
     def __init__(self, formats: Sequence[UpdateFormat]) -> None:
-        """Take the formats that rounds have in turn; at least one, all of one schema."""
+        """Take the formats that rounds use in turn: at least one, all of one schema."""
         self.schema = formats[0].schema
         self.payload_bytes = max(one.payload_bytes for one in formats)
         self.least_bytes = min(one.least_bytes for one in formats)
         self._formats = formats
 
     def of_round(self, round_number: int) -> UpdateFormat:
-        """Return how the updates of a round travel.
-
-        Args:
-            round_number: Round, from 1.
-        """
+        """Return the format of a round, counted from 1."""
         return self._formats[(round_number - 1) % len(self._formats)]
 
 
 def update_formats(plan: Plan) -> UpdateFormats:
-    """Return how the updates of a plan travel, round by round."""
+    """Return the formats of a plan's updates, round by round."""
     schema, settings = upload_schema(plan), plan.compression
     if settings is None or plan.kind != "train":
         return UpdateFormats([PlainFormat(schema)])
@@ -301,5 +281,5 @@ def update_formats(plan: Plan) -> UpdateFormats:
 
 
 def update_format(plan: Plan, round_number: int) -> UpdateFormat:
-    """Return how the updates of a plan travel in a round, from 1."""
+    """Return the format of a plan's updates in a round, counted from 1."""
     return update_formats(plan).of_round(round_number)

@@ -1,4 +1,4 @@
-"""Count what a reading got wrong: the least edits that turn what was written into what was read.
+"""Count reading errors: the fewest edits that turn the written text into what was read.
 
 References:
     Levenshtein, "Binary codes capable of correcting deletions, insertions, and reversals", 1966.

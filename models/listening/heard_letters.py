@@ -1,6 +1,6 @@
 """The characters that a recogniser hears: what a text keeps once it is sound. No torch.
 
-Pauses are heard, but not which mark made them; so marks are blanks here, and a text is compared
+Pauses are heard, but not which mark made them. So marks are blanks here, and a text is compared
 with what was heard in this form on both sides.
 """
 

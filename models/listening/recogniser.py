@@ -1,8 +1,8 @@
 """A small recogniser that writes down what it hears in a log-mel spectrogram.
 
 Two convolutions halve the frames, a GRU reads them in both directions, and a linear layer gives
-each step a distribution over characters and over nothing (CTC). It measures voices; it is no
-dictation: what it is trained on is a handful of speakers.
+each step a distribution over characters and over nothing (CTC). It measures voices and is no
+dictation, since it is trained on a handful of speakers.
 
 References:
     [CTC] Graves et al., "Connectionist Temporal Classification", ICML 2006.
@@ -78,11 +78,10 @@ class SpeechRecogniser(nn.Module):
         self.head = nn.Linear(2 * hidden, SYMBOL_COUNT)
 
     def forward(self, batch: MelBatch) -> tuple[Tensor, Tensor]:
-        """Return what is heard at each step; a clip's does not depend on what it is batched with.
+        """Return log-probabilities, ``(batch, steps, symbols)``, and the real steps, int64,
+        ``(batch,)``.
 
-        Returns:
-            Natural logarithms of probabilities, shape ``(batch, steps, symbols)``, and the real
-            steps, int64, shape ``(batch,)``.
+        A clip's result does not depend on what it is batched with.
         """
         values, mask = _centred(batch)
         values = functional.relu(self.first(values))
@@ -99,9 +98,8 @@ class SpeechRecogniser(nn.Module):
     def loss(self, batch: MelBatch, texts: Sequence[Sequence[int]]) -> Tensor:
         """Return the CTC loss per character, the mean over clips, in nats.
 
-        Args:
-            batch: Spectrograms with enough steps for their texts.
-            texts: Numbers from `models.listening.heard_letters`, none of them empty.
+        Texts are numbers from `models.listening.heard_letters`, none empty, with enough steps for
+        each.
         """
         heard, steps = self(batch)
         lengths = torch.tensor([len(text) for text in texts])
@@ -112,10 +110,8 @@ class SpeechRecogniser(nn.Module):
 
     @torch.inference_mode()
     def read(self, mel: Tensor) -> str:
-        """Write down what is heard: at each step the likeliest character, no language model.
-
-        Args:
-            mel: Natural logarithms, shape ``(mel, frames)``, at least one frame, finite.
+        """Return what is heard in ``(mel, frames)``: each step's likeliest character, no language
+        model.
 
         Raises:
             ValueError: If the shape is another, or a value is NaN or infinite.
@@ -162,7 +158,7 @@ def step_count(frame_counts: Tensor) -> Tensor:
 
 
 def stack_mels(mels: Sequence[Tensor]) -> MelBatch:
-    """Put spectrograms of shape ``(mel, frames)`` into one batch, zeros where they are shorter."""
+    """Put spectrograms of shape ``(mel, frames)`` into one batch, padded with zeros."""
     counts = [mel.shape[1] for mel in mels]
     longest = max(counts)
     padded = [functional.pad(mel.float(), (0, longest - mel.shape[1])) for mel in mels]
@@ -182,7 +178,7 @@ def _centred(batch: MelBatch) -> tuple[Tensor, Tensor]:
 
 
 def _turn(values: Tensor, steps: Tensor) -> Tensor:
-    """Turn each sequence of ``(batch, steps, width)`` round within its real steps."""
+    """Reverse each sequence of ``(batch, steps, width)`` within its real steps."""
     places = torch.arange(values.shape[1], device=values.device).expand(len(values), -1)
     turned = torch.where(places < steps[:, None], steps[:, None] - 1 - places, places)
     return values.gather(1, turned.unsqueeze(2).expand_as(values))

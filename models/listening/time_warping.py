@@ -14,11 +14,11 @@ from torch import Tensor
 
 
 class WarpingPath(NamedTuple):
-    """Pairs of places, both rising by 0 or 1 from one pair to the next and never both by 0.
+    """Pairs of places; each rises by 0 or 1 from one pair to the next, and never both by 0.
 
     Attributes:
         first: Places in the first sequence, from its first to its last, int64, shape ``(pairs,)``.
-        second: Those in the second.
+        second: Places in the second sequence, likewise.
     """
 
     first: Tensor
@@ -28,11 +28,8 @@ class WarpingPath(NamedTuple):
 def warp(costs: Tensor) -> WarpingPath:
     """Return a path of the least total cost from the first pair to the last.
 
-    No slope is forbidden and every pair counts once. Of paths with equal totals, the one that
-    ends in more steps of both sequences at once is taken.
-
-    Args:
-        costs: Cost of each pair, at least 0, shape ``(first, second)``.
+    No slope is forbidden and every pair counts once. Among paths with equal totals, the one that
+    ends in more steps of both sequences at once is taken. ``costs`` has shape ``(first, second)``.
 
     Raises:
         ValueError: If there is no pair, or a cost is negative or not finite.
@@ -62,7 +59,7 @@ def warped(values: Tensor, path: WarpingPath) -> Tensor:
 
 
 def _totals(costs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the least cost of reaching each pair; a border of infinity stands around them."""
+    """Return the least cost of reaching each pair, with a border of infinity around them."""
     rows, columns = costs.shape
     totals = np.full((rows + 1, columns + 1), np.inf)
     totals[0, 0] = 0

@@ -30,13 +30,9 @@ class CharLstm(nn.Module):
         self.head = nn.Linear(settings.hidden_size, len(ALPHABET))
 
     def features(self, characters: Tensor) -> Tensor:
-        """Return the last layer's state after each character.
+        """Return the last layer's state after each character, ``(batch, time, hidden)``.
 
-        Args:
-            characters: Numbers of the alphabet, int64, shape ``(batch, time)``.
-
-        Returns:
-            Shape ``(batch, time, hidden)``.
+        ``characters`` are numbers of the alphabet, int64, shape ``(batch, time)``.
 
         Raises:
             ValueError: If there are more than ``context_size``.

@@ -1,10 +1,9 @@
 """FedTP's Transformer for the next character, made causal.
 
 The published code calls its encoder without a mask although targets are the inputs shifted by one,
-so four of five predictions read their own answer, and its accuracy on Shakespeare says nothing of
-prediction. Here no position looks ahead; all else is that code's: post-LN blocks, fixed sinusoids,
-a norm and dropout after the embedding, scores scaled by 1 / sqrt(model size), no biases in the
-attention and the head.
+so four of five predictions read their own answer, and its accuracy on Shakespeare is meaningless.
+Here no position looks ahead; all else is that code's: post-LN blocks, fixed sinusoids, a norm and
+dropout after the embedding, scores scaled by 1 / sqrt(model size), no biases in attention and head.
 
 References:
     [FedTP] Li et al., arXiv:2211.01572, section IV-A, and its published code.

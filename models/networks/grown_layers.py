@@ -1,8 +1,7 @@
 """Give a model its next layers: the same ones wherever they are made.
 
-What a stage adds follows from the plan alone, its seed and the stage, so the coordinator, a
-simulation and a device that was away for many rounds all come to the same numbers, and none of
-them is sent.
+The layers of a stage follow from the plan, its seed and the stage. So the server, a simulation and
+a device that was away for many rounds compute the same numbers, and none of them is sent.
 
 References:
     [FedDT-TTS] arXiv:2107.08795, section 3.2: new layers on top, old ones kept.
@@ -28,12 +27,9 @@ PlanPart = Callable[[Plan], Schema]
 
 
 def first_parameters(plan: Plan) -> Tensor:
-    """Return the whole model of a plan as it is before anybody has trained.
+    """Return a plan's whole model before training, flat, in the order of its schema.
 
     In a later stage of growth it is the first stage's, grown.
-
-    Returns:
-        Flat float32, shape ``(elements,)``, in the order of ``schema_of(plan.model)``.
     """
     if plan.growth is None:
         return initial_parameters(plan.model, plan.seed)
@@ -46,6 +42,7 @@ def grow(values: Tensor, before: Plan, after: Plan, part: PlanPart) -> Tensor:
 
     Args:
         values: Flat float32 in the layout of ``part(before)``; not changed.
+        before: The plan at the stage of the values.
         after: The plan of the same run at the same or a later stage.
         part: Which tensors they are; a tensor is in it at every stage or at none.
 
@@ -70,9 +67,9 @@ def grow(values: Tensor, before: Plan, after: Plan, part: PlanPart) -> Tensor:
 
 
 def fresh_model(plan: Plan) -> Tensor:
-    """Return a whole model in which the layers that the plan's stage adds are as they start.
+    """Return a whole model, flat, with the layers that the plan's stage adds as they start.
 
-    Its other tensors mean nothing. Flat float32, in the order of ``schema_of(plan.model)``.
+    Its other tensors mean nothing.
 
     Raises:
         ValueError: If the plan is of the first stage, which adds none.

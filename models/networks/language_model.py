@@ -1,7 +1,7 @@
 """The protocol of a next-word model.
 
-A network ends in features; the loss and the metrics multiply them with the output matrix
-themselves, in chunks, because logits over a whole vocabulary are the largest tensor of a step.
+A network ends in features. The loss and the metrics multiply them with the output matrix in chunks,
+because logits over a whole vocabulary are the largest tensor of a step.
 """
 
 from typing import Protocol, runtime_checkable
@@ -31,15 +31,16 @@ class LanguageModel(Protocol):
         ...
 
     def features(self, tokens: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Read tokens from left to right; no feature depends on a later token.
+        """Read word numbers from left to right; no feature depends on a later token.
 
         Args:
             tokens: Word numbers, int64, shape ``(batch, time)``.
-            state: What an earlier call returned for the text just before, or None at its start.
+            state: The state after the text just before; None at its start.
 
         Returns:
-            Features, shape ``(batch, time, embed)``, and the state after the last token; None
-            from a family that carries nothing.
+            Features, shape ``(batch, time, embed)``, and the state after the last token; None from
+            a
+            family that carries nothing.
 
         Raises:
             ValueError: If the sequence is longer than ``context_size``.

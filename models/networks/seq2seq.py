@@ -38,11 +38,9 @@ class EncoderLayer(nn.Module):
         self.dropout = Dropout(settings.dropout)
 
     def forward(self, values: Tensor, mask: Tensor) -> Tensor:
-        """Return the stream after the layer.
+        """Return the stream after the layer, ``(batch, source time, embed)``.
 
-        Args:
-            values: Shape ``(batch, source time, embed)``.
-            mask: False at padding, bool, shape ``(batch, 1, 1, source time)``.
+        ``mask`` is False at padding, bool, shape ``(batch, 1, 1, source time)``.
         """
         values = self.attention_norm(values + self.dropout(self.attention(values, mask)))
         return self.feedforward_norm(  # type: ignore[no-any-return]  # modules return Any
@@ -65,12 +63,9 @@ class DecoderLayer(nn.Module):
         self.dropout = Dropout(settings.dropout)
 
     def forward(self, values: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
-        """Return the stream after the layer.
+        """Return the stream after the layer, ``(batch, target time, embed)``.
 
-        Args:
-            values: Shape ``(batch, target time, embed)``.
-            memory: The encoder's output, shape ``(batch, source time, embed)``.
-            mask: False at the source's padding, bool, shape ``(batch, 1, 1, source time)``.
+        ``memory`` is the encoder's output; ``mask`` as for ``EncoderLayer``.
         """
         values = self.attention_norm(values + self.dropout(self.attention(values)))
         taken = self.cross_attention(values, memory, mask)
@@ -119,11 +114,7 @@ class Seq2Seq(nn.Module):
         return self.decode(*self.encode(sources), written)
 
     def encode(self, sources: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the encoder's output, ``(batch, source time, embed)``, and its padding's mask.
-
-        Args:
-            sources: As for ``features``.
-        """
+        """Return the encoder's output, ``(batch, source time, embed)``, and its padding's mask."""
         mask = (sources != PADDING)[:, None, None, :]
         values = self._placed(self.source, sources)
         for layer in self.encoder:

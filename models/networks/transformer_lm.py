@@ -59,23 +59,16 @@ class TransformerLm(nn.Module):
 
     @property
     def output_weight(self) -> Tensor:
-        """Return the output matrix, shape ``(vocab, embed)``; tied or not."""
+        """Return the output matrix."""
         return self.embedding.weight if self.output.weight is None else self.output.weight
 
     @property
     def output_bias(self) -> Tensor:
-        """Return the output bias, shape ``(vocab,)``."""
+        """Return the output bias."""
         return self.output.bias
 
     def features(self, tokens: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Return the features after each token; no state is carried from call to call.
-
-        Args:
-            tokens: Word numbers, int64, shape ``(batch, time)``.
-            state: Not read: each call is a text of its own.
-
-        Returns:
-            Features, shape ``(batch, time, embed)``, and None.
+        """Return the features after each token, and None: each call is a text of its own.
 
         Raises:
             ValueError: If there are more tokens than positions.

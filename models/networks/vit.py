@@ -74,28 +74,17 @@ class Vit(nn.Module):
         self.dropout = Dropout(settings.dropout)
 
     def features(self, pixels: Tensor) -> Tensor:
-        """Return the class token after the last block, normed.
-
-        Args:
-            pixels: Images, uint8, shape ``(batch, height, width, channels)``.
-
-        Returns:
-            Float32, shape ``(batch, embed)``.
-        """
+        """Return the class token after the last block, normed, float32, ``(batch, embed)``."""
         values = self._tokens(pixels)
         for block in self.blocks:
             values = block(values)
         return self.norm(values[:, 0])  # type: ignore[no-any-return]  # modules return Any
 
     def attentions(self, pixels: Tensor) -> list[Tensor]:
-        """Return what every block's heads look at, the first block first.
+        """Return each block's attention weights, the first block first: ``(batch, heads, tokens,
+        tokens)``.
 
-        Args:
-            pixels: As for ``features``.
-
-        Returns:
-            For each block ``(batch, heads, tokens, tokens)``; token 0 is the class token, the
-            others are the patches, row by row.
+        Token 0 is the class token, the others are the patches, row by row.
         """
         values = self._tokens(pixels)
         attentions = []
@@ -106,7 +95,7 @@ class Vit(nn.Module):
         return attentions
 
     def _tokens(self, pixels: Tensor) -> Tensor:
-        """Return what the first block reads, shape ``(batch, tokens, embed)``."""
+        """Return the first block's input, shape ``(batch, tokens, embed)``."""
         patches = self.patches(cut_patches(self.pixels(pixels), self.patch_size))
         token = self.class_token.expand(len(patches), 1, -1)
         return self.dropout(  # type: ignore[no-any-return]  # modules return Any
@@ -123,12 +112,8 @@ class Vit(nn.Module):
 def cut_patches(images: Tensor, patch_size: int) -> Tensor:
     """Cut images into squares, row by row, and flatten each: rows, columns, then channels.
 
-    Args:
-        images: Shape ``(batch, channels, height, width)``.
-        patch_size: Height and width of a square; divides those of an image.
-
-    Returns:
-        Shape ``(batch, patches, patch_size * patch_size * channels)``.
+    ``images`` have shape ``(batch, channels, height, width)``; ``patch_size`` divides both sides.
+    The result has shape ``(batch, patches, patch_size * patch_size * channels)``.
     """
     batch, channels, height, width = images.shape
     rows, columns = height // patch_size, width // patch_size

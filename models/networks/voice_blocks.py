@@ -44,7 +44,7 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(settings.dropout)
 
     def forward(self, values: Tensor) -> Tensor:
-        """Return what the block adds, shape ``(batch, time, hidden)`` as given."""
+        """Return the block's contribution, shape ``(batch, time, hidden)`` as given."""
         hidden = self.dropout(functional.relu(self.to_hidden(values)))
         return self.to_out(hidden)  # type: ignore[no-any-return]  # modules return Any
 
@@ -61,11 +61,9 @@ class EncoderBlock(nn.Module):
         self.dropout = Dropout(settings.dropout)
 
     def forward(self, values: Tensor, mask: Tensor) -> Tensor:
-        """Return the stream after the block.
+        """Return the stream after the block, ``(batch, text, hidden)``.
 
-        Args:
-            values: Shape ``(batch, text, hidden)``.
-            mask: False at padding, bool, shape ``(batch, 1, 1, text)``.
+        ``mask`` is False at padding, bool, shape ``(batch, 1, 1, text)``.
         """
         values = values + self.dropout(self.attention(self.attention_norm(values), mask))
         return values + self.dropout(  # type: ignore[no-any-return]  # modules return Any
@@ -88,15 +86,11 @@ class DecoderBlock(nn.Module):
         self.dropout = Dropout(settings.dropout)
 
     def forward(self, values: Tensor, memory: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the stream after the block, and where each step looks.
+        """Return the stream, ``(batch, steps, hidden)``, and attention, ``(batch, heads, steps,
+        text)``.
 
-        Args:
-            values: Shape ``(batch, steps, hidden)``.
-            memory: The encoder's output, shape ``(batch, text, hidden)``.
-            mask: False at the text's padding, bool, shape ``(batch, 1, 1, text)``.
-
-        Returns:
-            Shape ``(batch, steps, hidden)``; ``(batch, heads, steps, text)``.
+        ``memory`` is the encoder's output, ``(batch, text, hidden)``; ``mask`` as for
+        ``EncoderBlock``.
         """
         values = values + self.dropout(self.attention(self.attention_norm(values)))
         return self._read_on(values, self.cross_attention.keys_values(memory), mask)
@@ -104,13 +98,9 @@ class DecoderBlock(nn.Module):
     def step(
         self, values: Tensor, memory: KeysValues, mask: Tensor, past: KeysValues | None
     ) -> Step:
-        """Take one more step, as ``forward`` of all steps would.
+        """Take one more step, ``(batch, 1, hidden)``, as ``forward`` of all steps would.
 
-        Args:
-            values: The new step, shape ``(batch, 1, hidden)``.
-            memory: Keys and values of the encoder's output, from ``cross_attention.keys_values``.
-            mask: As for ``forward``.
-            past: What the step before returned; None at the first.
+        ``memory`` comes from ``cross_attention.keys_values``, ``past`` from the step before.
         """
         attended, past = self.attention.step(self.attention_norm(values), past)
         values, attention = self._read_on(values + self.dropout(attended), memory, mask)

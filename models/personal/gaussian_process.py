@@ -1,8 +1,8 @@
 """Classify two sides with a Gaussian process over features (pFedGP's node).
 
 The likelihood is logistic. Given Pólya-Gamma variables ω, one for each known point, it is Gaussian
-and everything is in closed form; ω is drawn by Gibbs sampling, in chains side by side. What is
-predicted is differentiable in the features, ω counts as constant.
+and everything is in closed form; ω is drawn by Gibbs sampling, in chains side by side. Predictions
+are differentiable in the features, with ω held constant.
 
 Every matrix that is factorised anew is I + Ω^½ K Ω^½, whose eigenvalues are at least 1, and no 1/ω
 is ever formed; K itself is factorised once, with its jitter. All of it is in float64.
@@ -52,9 +52,8 @@ def known_points(
 ) -> KnownPoints:
     """Return the points that a process conditions on.
 
-    Args:
-        features: Of any length and float type, shape ``(known, embed)``; gradients flow through.
-        is_left: Bool, shape ``(known,)``.
+    Features have shape ``(known, embed)``, any length and float type, and carry gradients;
+    ``is_left`` is bool, shape ``(known,)``.
 
     Raises:
         ValueError: If there is no point, or the shapes differ.
@@ -73,12 +72,7 @@ def known_points(
 def rbf_kernel(left: Tensor, right: Tensor, settings: GaussianProcessSettings) -> Tensor:
     """Return ``output_scale`` e^{-d^2 / (2 ``length_scale``^2)} for every pair.
 
-    Args:
-        left: Shape ``(m, embed)``.
-        right: Shape ``(n, embed)``.
-
-    Returns:
-        Shape ``(m, n)``.
+    ``left`` is ``(m, embed)``, ``right`` is ``(n, embed)``; the result is ``(m, n)``.
     """
     squares = left.square().sum(1).unsqueeze(1) + right.square().sum(1)
     distances = (squares - 2 * left @ right.t()).clamp(min=0)
@@ -91,11 +85,8 @@ def draw_precisions(
 ) -> Tensor:
     """Draw the Pólya-Gamma variables ω by Gibbs sampling, starting from the prior.
 
-    One step draws the latent values f given ω, then ω given f.
-
-    Args:
-        step_count: Steps of each.
-        generator: Source of the draws, on the device of the points.
+    One step draws the latent values f given ω, then ω given f. The generator is on the points'
+    device.
 
     Returns:
         Float64, shape ``(chain_count, known)``; no gradient flows into it.
@@ -126,10 +117,7 @@ def side_probabilities(
 
     A chain's probability of the left side is e^{E[log σ(f)]}, a lower bound of E[σ(f)] (Jensen),
     and the right side has the rest, as in the authors' code; then chains are averaged.
-
-    Args:
-        precisions: From ``draw_precisions``, shape ``(chains, known)``.
-        queries: Features, shape ``(queries, embed)``; gradients flow through.
+    Gradients flow through ``queries``, shape ``(queries, embed)``.
 
     Returns:
         Float64 in (0, 1), shape ``(queries, 2)``; rows sum to 1.
@@ -185,7 +173,7 @@ def _latent_given(
 
 
 def _mean_weights(known: KnownPoints, roots: Tensor, factor: Tensor) -> Tensor:
-    """Return what the posterior mean multiplies the covariances with ([GPML] Eq. 3.27)."""
+    """Return the weights of the covariances in the posterior mean ([GPML] Eq. 3.27)."""
     right = roots * (known.kernel @ known.half_signs)
     solved = torch.cholesky_solve(right.unsqueeze(2), factor).squeeze(2)
     return known.half_signs - roots * solved

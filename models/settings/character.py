@@ -25,7 +25,7 @@ from models.vector.tensor_lists import (
 class _CharacterFamily(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="family"
 ):
-    """The settings that every next-character model has.
+    """The setting that every next-character model has.
 
     Attributes:
         context_size: Most characters that a prediction is made from.
@@ -56,7 +56,7 @@ class CharLstmSettings(_CharacterFamily, frozen=True, kw_only=True, tag="char_ls
             check_at_least(name, getattr(self, name), 1)
 
     def schema(self) -> Schema:
-        """Return the tensors of the network, in state-dict order, every one ``shared``."""
+        """Return the tensors in state-dict order, every one ``shared``."""
         return _char_lstm_schema(self)
 
 
@@ -94,12 +94,11 @@ class CharTransformerSettings(_CharacterFamily, frozen=True, kw_only=True, tag="
         check_dropout(self.dropout)
 
     def schema(self) -> Schema:
-        """Return the tensors of the network, in state-dict order, every one ``shared``."""
+        """Return the tensors in state-dict order, every one ``shared``."""
         return _char_transformer_schema(self)
 
 
 def _char_lstm_schema(settings: CharLstmSettings) -> Schema:
-    """Return the schema of a stacked LSTM."""
     hidden = settings.hidden_size
     layers = [
         TensorSpec(name=f"lstm.{entry}_l{layer}", shape=shape, layer=f"lstm.l{layer}")
@@ -121,7 +120,6 @@ def _char_lstm_schema(settings: CharLstmSettings) -> Schema:
 
 
 def _char_transformer_schema(settings: CharTransformerSettings) -> Schema:
-    """Return the schema of a character Transformer."""
     width = settings.model_size
     blocks = [
         spec

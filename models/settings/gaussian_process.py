@@ -1,4 +1,4 @@
-"""Say what kernel a client's Gaussian processes have and how long they are sampled. No torch."""
+"""Settings of a client's Gaussian processes: kernel and sampling. No torch."""
 
 import math
 
@@ -12,8 +12,8 @@ class GaussianProcessSettings(
 
     Attributes:
         output_scale: Prior variance of the latent function, > 0.
-        length_scale: Of the RBF kernel, at least 0.01; features have length 1, so no two are more
-            than 2 apart.
+        length_scale: Length scale of the RBF kernel, at least 0.01; features have length 1, so no
+            two are more than 2 apart.
         jitter: Added to the variance of each known point, > 0.
         chain_count: Gibbs chains side by side while training.
         evaluation_chain_count: The same while predicting.
@@ -28,7 +28,6 @@ class GaussianProcessSettings(
     step_count: int = 5
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         for name in ("output_scale", "jitter"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be > 0 and finite, got {getattr(self, name)}")

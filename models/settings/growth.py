@@ -19,10 +19,11 @@ class GrowthSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     Attributes:
         target_layer_count: Layers of each stack after the last stage; L.
         stage_count: Stages of equal numbers of layers; c. 1 is no growth.
-        round_count: Rounds that the stages share out; T. Later rounds stay at the target.
-        start: How new layers start. ``zero`` sets what they write to the residual stream to zero,
-            so that the model predicts what it did before; ``random`` draws all of them as at the
-            run's start, as the paper does.
+        round_count: Rounds that the stages divide among themselves; T. Later rounds stay at the
+            target.
+        start: How new layers start. ``zero`` zeroes their outputs to the residual stream, so that
+            the model's predictions do not change; ``random`` draws all of them as at the run's
+            start, as the paper does.
     """
 
     target_layer_count: int
@@ -47,12 +48,9 @@ class GrowthSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 def growth_stage(settings: GrowthSettings, round_number: int) -> int:
-    """Return the stage of a round, in [1, c].
+    """Return the stage in [1, c] of a round, counted from 1; rounds beyond T are in the last.
 
     Where c does not divide T, stages differ in length by one round at most.
-
-    Args:
-        round_number: Counted from 1; beyond T it is the last stage's.
 
     Raises:
         ValueError: If ``round_number`` is below 1.
@@ -76,11 +74,7 @@ def layer_count_of_stage(settings: GrowthSettings, stage: int) -> int:
 
 
 def layer_count(settings: GrowthSettings, round_number: int) -> int:
-    """Return l_t = (L/c)(1 + floor((t-1)/(T/c))), the layers of each stack in a round.
-
-    Raises:
-        ValueError: If ``round_number`` is below 1.
-    """
+    """Return l_t = (L/c)(1 + floor((t-1)/(T/c))), the layers of each stack in a round."""
     return layer_count_of_stage(settings, growth_stage(settings, round_number))
 
 
@@ -92,7 +86,7 @@ def growth_rounds(settings: GrowthSettings) -> Iterator[int]:
 
 
 def layer_rounds(settings: GrowthSettings) -> int:
-    """Return the sum of l_t over the T rounds: what training and traffic of a stack grow with."""
+    """Return the sum of l_t over the T rounds, in proportion to a stack's training and traffic."""
     return sum(
         layer_count(settings, round_number) for round_number in range(1, settings.round_count + 1)
     )

@@ -1,11 +1,8 @@
-"""Settings of the hypernetwork, and the schema of its own parameters that they imply.
-
-Nothing here imports torch: a plan holds these settings, and the size of a hypernetwork is known
-without making one. A test holds the schema against the network.
+"""Settings of the hypernetwork, and the schema of its own parameters that they imply. No torch.
 
 References:
     [FedTP] Li et al., "FedTP: Federated Learning by Transformer Personalization", TNNLS 2023,
-        arXiv:2211.01572, section III-C; what the paper leaves open is the authors' code's.
+        arXiv:2211.01572, section III-C; the authors' code settles what the paper leaves open.
     [pFedHN] Shamsian et al., "Personalized Federated Learning using Hypernetworks", ICML 2021,
         arXiv:2103.04628.
 """
@@ -27,7 +24,8 @@ class HypernetworkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
     Attributes:
         embedding_size: Length of a client's embedding z_i; D in [FedTP].
         hidden_size: Width of every hidden layer; 150 in [FedTP], 100 in [pFedHN].
-        output: What makes each generated tensor of the last hidden layer: ``mixture``, a base and
+        output: How each generated tensor is made from the last hidden layer: ``mixture``, a base
+            and
             ``basis_size`` directions of its own that the client mixes; or ``literal``, one full
             linear layer as published: 237.6 million parameters for the paper's ViT of depth 8.
         basis_size: Directions of each tensor under ``mixture``. 14 at a width of 150 make a tenth
@@ -36,10 +34,11 @@ class HypernetworkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
             an option of the authors' code; base and directions of ``mixture`` are not.
         embeddings: ``learned`` with the hypernetwork, or ``fixed`` as they were drawn.
         learning_rate: Step size β of hypernetwork and embeddings.
-        embedding_learning_rate: That of the embeddings alone; absent means ``learning_rate``. An
-            embedding gets its own client's share of the gradient, so among many clients it moves
-            that much less than the hypernetwork; a larger step makes up for it.
-        momentum: Their momentum in [0, 1).
+        embedding_learning_rate: Step size of the embeddings alone; absent means ``learning_rate``.
+            An
+            embedding gets only its own client's share of the gradient; with many clients a larger
+            step makes up for that.
+        momentum: Momentum of both, in [0, 1).
         weight_decay: L2 penalty's coefficient; an embedding decays only in its client's rounds.
         gradient_clipping_norm: Largest L2 norm of the hypernetwork's gradient in one step, and of
             each embedding's by itself; 50 in [pFedHN]; absent means none.
@@ -93,13 +92,14 @@ class EmbeddingFitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
     """How an embedding is fitted.
 
     Attributes:
-        start_count: Embeddings that are drawn; the fit starts from the one whose tensors lose least
-            on the client's own examples, which costs a forward pass over them each.
+        start_count: Embeddings that are drawn; the fit starts from the one with the lowest loss on
+            the client's own examples, which costs a forward pass over them each.
         epochs: Passes over the client's own examples.
-        batch_size: Examples of one step, or parallel texts; few, so that one pass over few examples
+        batch_size: Examples, or parallel texts, of one step; few, so that one pass over few
+            examples
             is many steps.
-        learning_rate: How far each number of the embedding moves in the first step, and at most
-            about so far in every other.
+        learning_rate: How far each number of the embedding moves in the first step, and about the
+            most that it moves in any other.
     """
 
     start_count: int = 32
@@ -116,7 +116,7 @@ class EmbeddingFitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
 
 
 def embedding_schema(settings: HypernetworkSettings) -> Schema:
-    """Return what a device sends that has fitted its embedding: z_i alone."""
+    """Return the schema of what a device with a fitted embedding sends: z_i alone."""
     return Schema(
         (TensorSpec(name="embedding", shape=(settings.embedding_size,), layer="embedding"),)
     )

@@ -37,7 +37,7 @@ class _ImageFamily(
         class_count: Classes it tells apart; labels are in [0, class_count).
         image_size: Height and width in pixels.
         channel_count: Colours of a pixel.
-        pixel_mean: Taken off each channel, pixels scaled to [0, 1]; one value a channel.
+        pixel_mean: Subtracted from each channel, pixels scaled to [0, 1]; one value a channel.
         pixel_std: Each channel is divided by it, as above.
     """
 
@@ -111,7 +111,7 @@ class VitSettings(_ImageFamily, frozen=True, kw_only=True, tag="vit"):
         return self.patch_size**2 * self.channel_count
 
     def schema(self) -> Schema:
-        """Return the tensors of the network, in state-dict order, every one ``shared``."""
+        """Return the tensors in state-dict order, every one ``shared``."""
         return _vit_schema(self)
 
 
@@ -160,12 +160,11 @@ class ConvNetSettings(_ImageFamily, frozen=True, kw_only=True, tag="convnet"):
         return (size + 2 * self.padding - self.kernel_size + 1) // 2
 
     def schema(self) -> Schema:
-        """Return the tensors of the network, in state-dict order, every one ``shared``."""
+        """Return the tensors in state-dict order, every one ``shared``."""
         return _convnet_schema(self)
 
 
 def _convnet_schema(settings: ConvNetSettings) -> Schema:
-    """Return the schema of a ConvNet."""
     first, second = settings.kernel_counts
     third, fourth = settings.hidden_sizes
     kernel = (settings.kernel_size, settings.kernel_size)
@@ -191,7 +190,6 @@ def _convnet_schema(settings: ConvNetSettings) -> Schema:
 
 
 def _vit_schema(settings: VitSettings) -> Schema:
-    """Return the schema of a ViT."""
     width = settings.model_size
     blocks = [
         spec

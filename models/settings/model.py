@@ -1,10 +1,9 @@
-"""Settings of the word models, the union of all families, and the schema each one implies.
+"""Settings of the word models, the union of all families, and their schemas. No torch.
 
-A new family is a settings struct (images, characters, sequences, voices and vocoders have files of
-their own), one member of ``ModelSettings``, one network in its own file, and one case in
-``models/networks/registry.py``.
-Nothing here imports torch: the resting device agent checks a plan's schema with this, and a test
-holds each schema against the network it describes.
+A new family is a settings struct in a file of this district, one member of ``ModelSettings``, one
+network in its own file, and one case in ``models/networks/registry.py``. A test compares each
+schema
+with the network that it describes.
 """
 
 from typing import ClassVar
@@ -31,7 +30,7 @@ from models.vector.tensor_lists import (
 class _WordFamily(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="family"
 ):
-    """The settings that every next-word model has.
+    """The setting that every next-word model has.
 
     Attributes:
         vocabulary_size: Number of words the model can predict, ``<unk>`` and ``<eos>`` included.
@@ -64,7 +63,7 @@ class GruLmSettings(_WordFamily, frozen=True, kw_only=True, tag="gru_lm"):
         check_dropout(self.dropout)
 
     def schema(self) -> Schema:
-        """Return the tensors of the network, in state-dict order, every one ``shared``."""
+        """Return the tensors in state-dict order, every one ``shared``."""
         return _gru_lm_schema(self)
 
 
@@ -107,7 +106,7 @@ class TransformerLmSettings(_WordFamily, frozen=True, kw_only=True, tag="transfo
         check_dropout(self.dropout)
 
     def schema(self) -> Schema:
-        """Return the tensors of the network, in state-dict order, every one ``shared``."""
+        """Return the tensors in state-dict order, every one ``shared``."""
         return _transformer_lm_schema(self)
 
 
@@ -172,7 +171,6 @@ def _transformer_lm_schema(settings: TransformerLmSettings) -> Schema:
 
 
 def _block_tensors(block: str, width: int, feedforward: int) -> list[TensorSpec]:
-    """List one block in state-dict order."""
     return [
         *norm_tensors(f"{block}.attention_norm", width),
         *attention_tensors(f"{block}.attention", model_size=width, inner_size=width),

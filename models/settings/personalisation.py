@@ -1,8 +1,6 @@
-"""Name the ways in which a device's model can differ from everyone's, with what each can be told.
+"""The ways in which a device's model can differ from everyone's, with the settings of each.
 
-``method`` picks the kind: a tagged union, one struct a method. A method that needs nothing but
-roles, or whose published values are the usual ones, has few options; what a paper fixes is the
-default here and is said so.
+``method`` picks the kind: a tagged union, one struct a method. Defaults are the papers' values.
 
 References:
     [FedProx] Li et al., MLSys 2020, arXiv:1812.06127.
@@ -31,8 +29,6 @@ from models.vector.tensor_lists import check_at_least
 class _Method(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="method"
 ):
-    """The setting that every method has: its name."""
-
     @property
     def method(self) -> str:
         """Return the method's name, as it stands in a file."""
@@ -65,7 +61,7 @@ class FedPerSettings(_Method, frozen=True, kw_only=True, tag="fedper"):
 
 
 class FedRepSettings(_Method, frozen=True, kw_only=True, tag="fedrep"):
-    """The head is personal: the last local epoch trains the body, the others it ([FedRep])."""
+    """The head is personal: the last local epoch trains the body, the rest the head ([FedRep])."""
 
 
 class FedBnSettings(_Method, frozen=True, kw_only=True, tag="fedbn"):

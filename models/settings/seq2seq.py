@@ -72,12 +72,11 @@ class Seq2SeqSettings(
         check_dropout(self.dropout)
 
     def schema(self) -> Schema:
-        """Return the tensors of the network, in state-dict order, every one ``shared``."""
+        """Return the tensors in state-dict order, every one ``shared``."""
         return _seq2seq_schema(self)
 
 
 def _seq2seq_schema(settings: Seq2SeqSettings) -> Schema:
-    """Return the schema of an encoder-decoder Transformer."""
     symbols, width = settings.symbol_count, settings.model_size
     encoder = [
         spec

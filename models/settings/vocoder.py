@@ -55,7 +55,7 @@ class VocoderSettings(
             )
 
     def schema(self) -> Schema:
-        """Return the tensors of the network, in state-dict order, every one ``shared``."""
+        """Return the tensors in state-dict order, every one ``shared``."""
         return _vocoder_schema(self)
 
 

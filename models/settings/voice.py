@@ -51,34 +51,34 @@ class TransformerTtsSettings(
         head_count: Attention heads in each block.
         layer_count: Blocks of the encoder, and as many of the decoder.
         feedforward_size: Hidden width of each block's feed-forward network.
-        reduction_factor: Frames that one step of the decoder makes; r. A step is fed the last
+        reduction_factor: Frames that one step of the decoder makes; r. Each step is fed the last
             frame of the step before.
         embedding_size: Width of a character's embedding.
         text_channels: Channels of the text pre-net's three convolutions.
         mel_prenet_size: Width of the mel pre-net's first two layers.
         postnet_channels: Channels of the post-net's convolutions.
         postnet_layer_count: Convolutions of the post-net.
-        norm: What follows a convolution: ``batch`` as published, over real positions only, or
+        norm: Norm after a convolution: ``batch`` as published, over real positions only, or
             ``layer``, which has no running statistics that clients would have to average.
         dropout: Probability in [0, 1) of dropping an element after each sub-layer, in training.
         prenet_dropout: The same in the mel pre-net, which keeps a voice from copying the frame
             before instead of reading on.
         convolution_dropout: The same in the text pre-net and the post-net.
-        own_frame_share: Probability in [0, 1] that a step of training is fed with what the network
-            makes for the step before, instead of the right frame, so that a voice learns to go on
-            from its own sound; costs another pass of the decoder. 0 is as published.
-        speaker_size: Length of the vector that says who speaks, which is a client's own and never
-            leaves it; 0 for one voice.
+        own_frame_share: Probability in [0, 1] that a training step is fed the network's own output
+            for the step before instead of the true frame, so that a voice learns to continue its
+            own sound; costs another pass of the decoder. 0 is as published.
+        speaker_size: Length of the speaker's vector, which is a client's own and never leaves it; 0
+            for one voice.
         longest_text: Longest text in characters.
         guided_layer_count: Last blocks of the decoder, at most, whose attention to the text is
             drawn to the diagonal in training.
         guided_head_count: Heads of each of them, at most.
         guide_strength: Weight of that in the loss; 0 for none.
-        mel_mean: Taken off every log-mel value before the network sees it.
+        mel_mean: Subtracted from every log-mel value before the network sees it.
         mel_std: Divides what is left; a loss of 1 is so many natural logarithms.
         text: Characters that are read.
         mel: The spectrogram.
-        clips: Which recordings are trained on; the longest is the longest that is spoken too.
+        clips: Which recordings are trained on; their longest length also bounds what is spoken.
     """
 
     growing: ClassVar[GrowingLayers] = GrowingLayers(
@@ -150,7 +150,7 @@ class TransformerTtsSettings(
         return -(-frame_count // self.reduction_factor)
 
     def schema(self) -> Schema:
-        """Return the tensors of the network, in state-dict order, every one ``shared``."""
+        """Return the tensors in state-dict order, every one ``shared``."""
         return Schema(
             (
                 *_text_prenet(self),
