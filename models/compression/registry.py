@@ -1,4 +1,4 @@
-"""Choose how values are written: devices, server and simulation all ask here."""
+"""Choose how values are written: devices, coordinator and simulation all ask here."""
 
 import msgspec
 

@@ -48,7 +48,7 @@ _ADDRESSEE = re.compile(r"\s*(\S+?)[:,]\s*")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write the list and tell what it covers."""
+    """Write the list and print what it covers."""
     options = _parser().parse_args(argv)
     listed, names = read_scowl(options.scowl)
     afar = {

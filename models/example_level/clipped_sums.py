@@ -31,11 +31,7 @@ class ExampleGradients:
     """The gradients of one network's examples, clipped and summed."""
 
     def __init__(self, network: WordNetwork) -> None:
-        """Take a network.
-
-        Raises:
-            ValueError: If a layer of it is not known to give right gradients of each example.
-        """
+        """Take a network; refuse a layer whose gradients of each example are not known."""
         check_recordable(network)
         self._network = network
         tied = network.output.weight is None
@@ -55,14 +51,7 @@ class ExampleGradients:
         return losses
 
     def record(self, window: Window) -> tuple[Tensor, Sequence[ParameterUse]]:
-        """Run both passes.
-
-        Args:
-            window: As for ``add_clipped``.
-
-        Returns:
-            Loss of each example in nats, shape ``(batch,)``, and every use of a parameter.
-        """
+        """Run both passes; return each example's loss, ``(batch,)``, and all uses of parameters."""
         network = self._network
         device = network.output_bias.device
         with recording(network, *window.inputs.shape) as uses:

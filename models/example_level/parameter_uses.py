@@ -40,12 +40,7 @@ class ParameterUse(Protocol):
         ...
 
     def add_weighted(self, factors: Tensor, sums: Sums) -> None:
-        """Add every example's gradient times its factor.
-
-        Args:
-            factors: Shape ``(batch,)``.
-            sums: Changed in place.
-        """
+        """Add every example's gradient times its factor, ``(batch,)``, to ``sums`` in place."""
         ...
 
 

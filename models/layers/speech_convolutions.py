@@ -49,11 +49,9 @@ class Convolution(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, values: Tensor, mask: Tensor) -> Tensor:
-        """Return what the layer makes of a sequence.
+        """Return the layer's output, ``(batch, time, channels)``; values are zero at padding.
 
-        Args:
-            values: Zero where there is padding, shape ``(batch, time, channels)``.
-            mask: False where there is padding, bool, shape ``(batch, time)``.
+        ``mask`` is False at padding, bool, shape ``(batch, time)``.
         """
         values = self.convolution(values.transpose(1, 2)).transpose(1, 2)
         if self.batch_norm is not None:

@@ -43,15 +43,9 @@ def warp(costs: Tensor) -> WarpingPath:
 
 
 def warped(values: Tensor, path: WarpingPath) -> Tensor:
-    """Return the second sequence at the speed of the first.
+    """Return the second sequence, ``(width, second)``, at the speed of the first.
 
-    Args:
-        values: The second sequence, shape ``(width, second)``.
-        path: From `warp`.
-
-    Returns:
-        For each place of the first sequence the mean of what is paired with it, shape
-        ``(width, first)``.
+    Each place of the first sequence gets the mean of what is paired with it.
     """
     count = int(path.first[-1]) + 1
     sums = values.new_zeros(len(values), count).index_add_(1, path.first, values[:, path.second])

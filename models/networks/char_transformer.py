@@ -69,17 +69,7 @@ class CharTransformer(nn.Module):
         self.dropout = Dropout(settings.dropout)
 
     def features(self, characters: Tensor) -> Tensor:
-        """Return the last block's output after each character, scaled.
-
-        Args:
-            characters: Numbers of the alphabet, int64, shape ``(batch, time)``.
-
-        Returns:
-            Shape ``(batch, time, embed)``.
-
-        Raises:
-            ValueError: If there are more than ``context_size``.
-        """
+        """Return the last block's output, scaled, ``(batch, time, embed)``; see ``CharLstm``."""
         check_fits(characters, self.context_size)
         positions = self.position[: characters.shape[1]]
         values: Tensor = self.norm(self.dropout(self.embedding(characters) + positions))

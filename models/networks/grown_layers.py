@@ -1,6 +1,6 @@
 """Give a model its next layers: the same ones wherever they are made.
 
-The layers of a stage follow from the plan, its seed and the stage. So the server, a simulation and
+The layers of a stage follow from the plan, its seed and the stage. So coordinator, simulation and
 a device that was away for many rounds compute the same numbers, and none of them is sent.
 
 References:

@@ -221,14 +221,7 @@ class TransformerTts(nn.Module):
         return Memory(self.encoder_norm(values), attended)
 
     def fed(self, frames: Tensor) -> Tensor:
-        """Return what each step is fed: a frame of zeros, then the last of each step before.
-
-        Args:
-            frames: Normalised, of whole steps, shape ``(batch, frames, mel)``.
-
-        Returns:
-            Shape ``(batch, steps, mel)``.
-        """
+        """Return each step's input, ``(batch, steps, mel)``: zeros, then the last frame before."""
         last = frames[:, self.settings.reduction_factor - 1 :: self.settings.reduction_factor]
         return functional.pad(last[:, :-1], (0, 0, 1, 0))
 

@@ -73,14 +73,7 @@ class Hypernetwork:
     """
 
     def __init__(self, settings: HypernetworkSettings, generated: Schema) -> None:
-        """Make a hypernetwork with every parameter zero.
-
-        Args:
-            generated: Tensors to generate, at least one.
-
-        Raises:
-            ValueError: If there is nothing to generate.
-        """
+        """Make a hypernetwork with every parameter zero; refuse one that generates nothing."""
         if not generated.tensors:
             raise ValueError("a hypernetwork must generate at least one tensor, got none")
         self.settings = settings
@@ -173,13 +166,10 @@ class Hypernetwork:
 
     @torch.no_grad()
     def generate(self, embedding: Tensor) -> Tensor:
-        """Return a client's tensors, flat float32 in schema order, shape ``(generated elements,)``.
-
-        Args:
-            embedding: z_i, float32, shape ``(embedding_size,)``.
+        """Return a client's tensors, flat float32, shape ``(generated elements,)``.
 
         Raises:
-            ValueError: If the embedding has another shape or dtype.
+            ValueError: If the embedding is not float32 of shape ``(embedding_size,)``.
         """
         self._check_embedding(embedding)
         return self._forward(self._used(), embedding)
@@ -281,7 +271,7 @@ def draw_embedding(size: int, *, run_seed: int, client_name: str) -> Tensor:
 
 
 def draw_embeddings(size: int, count: int, *, run_seed: int, client_name: str) -> list[Tensor]:
-    """Return so many embeddings for a client to choose from; the first is ``draw_embedding``'s."""
+    """Return embeddings for a client to choose from; the first is ``draw_embedding``'s."""
     # Drawn once a run: the round plays no part.
     seed = client_seed(run_seed, 1, client_name, purpose="embedding")
     generator = torch.Generator().manual_seed(seed)

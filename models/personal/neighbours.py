@@ -30,11 +30,7 @@ class MissingFaissError(ValueError):
 
 
 def require_faiss() -> None:
-    """Check that FAISS is there, without loading it: before training, not at its end.
-
-    Raises:
-        MissingFaissError: If it is not.
-    """
+    """Raise ``MissingFaissError`` if FAISS is not installed; nothing is loaded."""
     if importlib.util.find_spec("faiss") is None:
         raise MissingFaissError("FAISS is missing; install sotto[neighbours]")
 

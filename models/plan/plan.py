@@ -1,7 +1,7 @@
-"""The plan of a round: what the coordinator asks of a device, decoded by both ends.
+"""The plan of a round: the coordinator's request to a device, decoded by both ends.
 
 A plan travels as JSON bytes inside the work order. Decoding is strict: an unknown key or a float
-for an integer is refused with its path, so two versions never half-understand each other.
+for an integer is refused with its path, so two versions never misread each other.
 """
 
 import math
@@ -76,7 +76,7 @@ class TrainingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         bptt_steps: Words in one back-propagation window.
         optimiser_state: ``fresh`` each round, or ``kept`` on the device between rounds.
         precision: ``float32`` (bit-identical between simulation and deployment), or
-            ``bfloat16`` autocast where the device gains from it.
+            ``bfloat16`` autocast if the device gains from it.
         example_cap: Largest example count (target tokens) a client is weighted by.
         example_privacy: Hides each sentence of a person in their own update (DP-SGD); absent
             means off. Then an epoch draws sentences instead of windows, and the noised sum of a
@@ -147,13 +147,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     Attributes:
         version: Version of this struct; both ends must know it.
         run: Identifier of the run, 32 hex digits.
-        kind: ``train`` sends back an update, ``evaluate`` sends back counts, ``fit_embedding``
-            sends back the embedding of a device that took part in no round, and ``fit_personal``
-            nothing: such a device trains the tensors that it keeps to itself.
+        kind: ``train`` sends back an update, ``evaluate`` sends back counts. A device that took
+            part
+            in no round gets ``fit_embedding``, which sends back its embedding, or ``fit_personal``,
+            which sends nothing: the device trains the tensors that it keeps to itself.
         task: Name in the task registry, such as ``next_word``.
         model: The model's settings; its schema follows from them.
-        schema_sha256: Hex digest of ``plan_schema``, roles included, as the coordinator computed
-            it.
+        schema_sha256: Hex digest of ``plan_schema``, roles included, from the coordinator.
         vocabulary: The word list; None for a task without words.
         training: Local training.
         personalisation: Roles of the tensors, and what else the method does.
@@ -162,7 +162,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         seed: Seed of the run; with round and client name it seeds the order of local data.
         embedding_fit: How to fit; only for ``fit_embedding`` and ``fit_personal``.
         growth: When the model gets which layers; absent for one that does not grow.
-        growth_stage: The stage that ``model`` is of, from 1; absent without growth.
+        growth_stage: The stage of ``model``, from 1; absent without growth.
         compression: In which form updates travel; absent for float32 as they are.
         evaluation_noise: How the coordinator limits and noises counts; only for ``evaluate``.
     """
@@ -284,11 +284,7 @@ def download_schema(plan: Plan) -> Schema:
 
 
 def hypernetwork_of(plan: Plan) -> HypernetworkSettings:
-    """Return the hypernetwork that makes each client's tensors.
-
-    Raises:
-        ValueError: If the plan's method has none.
-    """
+    """Return the hypernetwork's settings, or raise ``ValueError`` if the method has none."""
     if not isinstance(plan.personalisation, FedTpSettings | PFedHnSettings):
         raise ValueError(f'method "{plan.personalisation.method}" has no hypernetwork')
     return plan.personalisation.hypernetwork
@@ -297,10 +293,10 @@ def hypernetwork_of(plan: Plan) -> HypernetworkSettings:
 def upload_schema(plan: Plan) -> Schema:
     """Return the tensors a client sends back.
 
-    They are those it trained; mode ``paper`` with ``score = "clean"`` adds ``clean_norms``, the L2
-    norm of each of them before noise, and adaptive clipping adds ``fitted``: 1 if nothing had to be
-    clipped, else 0. Of kind ``fit_embedding`` they are the embedding alone, of kind
-    ``fit_personal`` there are none.
+    They are the trained ones. Mode ``paper`` with ``score = "clean"`` adds ``clean_norms``, the L2
+    norm of each before noise, and adaptive clipping adds ``fitted``: 1 if nothing had to be
+    clipped,
+    else 0. Kind ``fit_embedding`` sends the embedding alone, kind ``fit_personal`` nothing.
     """
     if plan.kind == "fit_embedding":
         return embedding_schema(hypernetwork_of(plan))

@@ -1,8 +1,7 @@
-"""Describe one release: the model that a round ended in, as ``release.json`` holds it.
+"""The record of one release: the model that a round ended in, as ``release.json`` holds it.
 
 A release is a folder ``releases/<round>/`` with ``parameters.bin`` (`models.vector.codec`),
-``plan.json``,
-``vocabulary.txt`` where the task has words, ``release.json`` and, from a coordinator,
+``plan.json``, ``vocabulary.txt`` if the task has words, ``release.json`` and, from a coordinator,
 ``release.sig`` (a signature over the bytes of ``release.json``) with ``signer.der`` (the
 certificate of its key). The record holds the digests of parameters, plan and vocabulary, so the
 one signature covers them all. No torch: the export reads this.
@@ -42,8 +41,8 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         schema_sha256: Hex digest of the schema.
         previous_sha256: Hex digest of the parameters the round started from; zeros for round 0.
         metrics: Figures of the model and its round.
-        guarantee: What the noise mode promises, in words.
-        files: Hex SHA-256 of plan and, where there is one, vocabulary, by file name.
+        guarantee: The noise mode's promise, in words.
+        files: Hex SHA-256 of plan and, if there is one, vocabulary, by file name.
         ledger_sha256: Hex head of the privacy ledger with this release in it; empty for round 0.
     """
 
@@ -59,7 +58,7 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     ledger_sha256: str = ""
 
     def encode(self) -> bytes:
-        """Return the record as JSON bytes for ``release.json``, equal for equal records."""
+        """Return the record as JSON bytes, equal for equal records."""
         return msgspec.json.encode(self, order="deterministic")
 
 

@@ -33,7 +33,7 @@ class CompressionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
             of an update then follows its content, rounded up to a size that many share
             (``models.compression.entropy``); with ``none`` all updates of a plan have one size.
         keep: Which values are sent: ``all``, or the ``top`` ones by magnitude; the others arrive as
-            0, and reach the server later through ``error_feedback``, which must be set.
+            0, and reach the coordinator later by ``error_feedback``, which must be set.
         keep_fraction: Fraction of the values that is sent with ``top``, in (0, 1).
         rank: Always absent. It stays in the digest that begins every update.
         layer_groups: Groups that the layers are divided into, at least 2: each round trains and
@@ -44,7 +44,7 @@ class CompressionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
         downlink_step: Releases are multiples of it, a power of two from 2^-24 to 1 in parameter
             units, rounded at random after all noise; absent leaves them as they are. Only with
             ``delta``, which saves little without it.
-        downlink_releases: How many releases back a device may start from, 1 to 16; the server
+        downlink_releases: How many releases back a device may start from, 1 to 16; the coordinator
             keeps and seals as many.
     """
 

@@ -1,7 +1,7 @@
 """Divide a model's layers into groups, one of which is trained and sent in each round. No torch.
 
 A device computes gradients for part of the model and sends less. All devices of a round send the
-same layers, so the server averages parameters that were trained together.
+same layers, so the coordinator averages parameters that were trained together.
 
 References:
     [FedPart] Wang et al., "Why Go Full? Elevating Federated Learning Through Partial Network

@@ -11,13 +11,7 @@ _HIGHEST_PEAK = 0.98
 
 
 def mono(channels: Tensor) -> Tensor:
-    """Return the mean of the channels.
-
-    Args:
-        channels: Shape ``(samples, channels)``.
-
-    Returns:
-        Shape ``(samples,)``.
+    """Return the mean of the channels, ``(samples,)``, of sound ``(samples, channels)``.
 
     Raises:
         SoundError: If there is no sample, or one is NaN or infinite.
@@ -31,13 +25,7 @@ def mono(channels: Tensor) -> Tensor:
 
 
 def resample(samples: Tensor, from_hz: int, to_hz: int) -> Tensor:
-    """Return the same sound at another sampling rate (SoX's resampler, high quality).
-
-    Args:
-        samples: Shape ``(samples,)``, float32.
-
-    Returns:
-        Shape ``(samples * to_hz / from_hz, to the nearest,)``.
+    """Return float32 sound, ``(samples,)``, at another rate (SoX's resampler, high quality).
 
     Raises:
         SoundError: If the rates differ and soxr is missing.
@@ -53,13 +41,9 @@ def resample(samples: Tensor, from_hz: int, to_hz: int) -> Tensor:
 
 
 def trim_silence(samples: Tensor, sample_rate_hz: int, settings: ClipSettings) -> Tensor:
-    """Return the sound without the silence at its two ends, but for a margin.
+    """Return the sound, ``(samples,)``, without the silence at its two ends, but for a margin.
 
     A frame of 10 ms is silent if its RMS is ``silence_db`` or more below that of the loudest.
-
-    Args:
-        samples: Shape ``(samples,)``.
-        settings: What silence is, and the margin.
 
     Raises:
         SoundError: If everything is zero.
@@ -72,14 +56,10 @@ def trim_silence(samples: Tensor, sample_rate_hz: int, settings: ClipSettings) -
 
 
 def set_loudness(samples: Tensor, sample_rate_hz: int, settings: ClipSettings) -> Tensor:
-    """Return the sound with its frames that are not silent at ``loudness_db`` RMS.
+    """Return the sound, ``(samples,)``, with its sounding frames at ``loudness_db`` RMS.
 
-    Where that would bring a peak above 0.98, the sound stays that much quieter: clipped peaks
+    If that would bring a peak above 0.98, the sound stays that much quieter: clipped peaks
     would be noise in every channel.
-
-    Args:
-        samples: Shape ``(samples,)``.
-        settings: What silence is, and the level.
 
     Raises:
         SoundError: If everything is zero.
@@ -101,6 +81,6 @@ def _sounding(samples: Tensor, frame: int, settings: ClipSettings) -> Tensor:
 
 
 def _frames(samples: Tensor, frame: int) -> Tensor:
-    """Return frames without overlap, the last filled up with zeros: ``(frames, samples)``."""
+    """Return frames without overlap, ``(frames, samples)``, the last padded with zeros."""
     padding = -len(samples) % frame
     return torch.nn.functional.pad(samples, (0, padding)).view(-1, frame)

@@ -1,12 +1,11 @@
 """Measure how many keys a keyboard with three suggestions saves its user.
 
-How keys are counted. Without suggestions a word costs its letters and one space. With them, three
-words are on show before every letter: the best ones that begin with what is typed of this word.
-As soon as the right word is among them the user picks it, for one key that types the rest of the
-word and the space. So a word picked after j letters costs j + 1 keys, and one that is never on show
-costs what it costs without. ``<unk>`` and ``<eos>`` are never suggested; the end of a sentence
-costs no key; the context of a word is the text before it as the model reads it, rare words as
-``<unk>``.
+Without suggestions a word costs its letters and one space. With them, three words are on show
+before every letter: the best ones that begin with the letters typed so far. As soon as the right
+word is among them the user picks it, for one key that types the rest of the word and the space. So
+a word picked after j letters costs j + 1 keys, and one that is never on show costs what it costs
+without. ``<unk>`` and ``<eos>`` are never suggested; the end of a sentence costs no key; the
+context of a word is the text before it as the model reads it, rare words as ``<unk>``.
 
 References:
     [Trnka] Trnka & McCoy, "Evaluating Word Prediction: Framing Keystroke Savings", ACL 2008: the
@@ -56,11 +55,7 @@ class KeystrokeCounts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def savings(self) -> float:
-        """Return 1 - keys with / keys without, in [0, ceiling].
-
-        Raises:
-            ValueError: If no word was typed.
-        """
+        """Return 1 - keys with / keys without, in [0, ceiling]; refused if no word was typed."""
         return 1 - self.keys_with / self._checked_keys()
 
     @property
@@ -89,8 +84,9 @@ def keystroke_savings(
 
     Args:
         network: Left in evaluation mode.
+        vocabulary: The network's words.
         users: Sentences of one person each, in words.
-        scores: What ranks the words; the network's own output layer if absent.
+        scores: Ranks the words; the network's own output layer if absent.
         batch_size: Texts read side by side; changes the speed alone.
 
     Raises:

@@ -56,7 +56,7 @@ class NextWord:
         network: Network,
         generator: torch.Generator,
     ) -> Iterator[Window]:
-        """Yield windows of ``bptt_steps`` tokens, or of the network's context where shorter."""
+        """Yield windows of ``bptt_steps`` tokens, or of the network's shorter context."""
         longest = word_network(network).context_size or training.bptt_steps
         return training_windows(
             examples,
@@ -86,11 +86,7 @@ class NextWord:
     def evaluate(
         self, network: Network, users: Sequence[Tensor], *, batch_size: int = 64
     ) -> Counts:
-        """Score every token of every stream once, each stream from ``<eos>`` on, in float32.
-
-        Raises:
-            ValueError: If a stream is no stream of word numbers.
-        """
+        """Score every token of every stream once, each stream from ``<eos>`` on, in float32."""
         network = word_network(network).eval()
         counts = Counts()
         streams = [stream for stream in users if len(stream)]

@@ -1,8 +1,8 @@
 """The characters that a voice reads, and their numbers. No torch; a plan carries the settings.
 
 The alphabet is part of the plan, so every device numbers the same character alike. A text is
-numbered only after `models.text.spoken_text` has put it into words: what has no number by then is
-an error, never a guess.
+numbered only after `models.text.spoken_text` has put it into words; a character without a number is
+then an error, never a guess.
 
 References:
     [FedDT-TTS] arXiv:2107.08795, section 3.1: lower case, a blank before, a period after.

@@ -4,9 +4,9 @@ Abbreviations, numbers, dates, times, money and measures become words; accents a
 marks become plain ones; then lower case, a blank before and a period after. Roman numerals and
 words in capital letters without periods are read as they stand.
 
-What has no place in the alphabet by then is never passed over in silence: a sign without a reading
-is refused or dropped as the settings say, a letter or digit of another script is refused always,
-and the result counts every character that was replaced or dropped.
+No character is passed over in silence. A sign without a reading is refused or dropped as the
+settings say, a letter or digit of another script is always refused, and the result counts every
+character that was replaced or dropped.
 
 References:
     [FedDT-TTS] arXiv:2107.08795, section 3.1: "I am 10 years old" becomes " i am ten years old.".
@@ -75,7 +75,7 @@ class SpeechTextError(ValueError):
 
 @dataclass(frozen=True)
 class SpokenText:
-    """A text as a voice reads it, and what it took to get there.
+    """A text as a voice reads it, with the changes made to it.
 
     Attributes:
         text: Characters of the alphabet; begins with a blank, ends with a period.

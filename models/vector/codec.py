@@ -5,10 +5,10 @@ float32::
 
     magic "SOTTOPAR" | version, uint32 | zero, uint32 | schema SHA-256, 32 bytes | elements
 
-There is nothing to parse beyond that: names, order, shapes and size all follow from the schema,
-and the payload either has that schema's digest and exact size or is refused before its elements
-are looked at. The header is a multiple of 16 bytes, so the vector is read where it lies. numpy
-only: no torch, no pickle.
+Names, order, shapes and size all follow from the schema. A payload without that schema's digest and
+exact size is refused before its elements are looked at. The header is a multiple of 16 bytes, so
+the
+vector is read in place. numpy only: no torch, no pickle.
 """
 
 import struct
@@ -38,7 +38,7 @@ class PayloadHeader:
     """The start of a kind of payload: magic, version, a form and a SHA-256, 48 bytes in all.
 
     Attributes:
-        what: What the payload is, for errors.
+        what: The payload's name in errors.
         magic: Eight bytes.
         version: Version of the layout behind the header.
     """
@@ -51,7 +51,7 @@ class PayloadHeader:
     SIZE: ClassVar = _LAYOUT.size
 
     def encode(self, sha256: bytes, form: int = 0) -> bytes:
-        """Return the header of a payload of a form that belongs to what has the digest."""
+        """Return the header of a payload of a form, with the digest of what it belongs to."""
         return self._LAYOUT.pack(self.magic, self.version, form, sha256)
 
     def decode(self, payload: memoryview) -> tuple[bytes, int]:
@@ -92,12 +92,10 @@ def payload_size(schema: Schema) -> int:
 
 
 def encode(schema: Schema, flat: FlatVector, *, into: memoryview | None = None) -> memoryview:
-    """Return the flat vector as a payload of ``payload_size(schema)`` bytes.
+    """Return the flat vector, float32, ``(elements,)``, as a payload of ``payload_size(schema)``
+    bytes.
 
-    Args:
-        flat: Parameters or a client update in schema order, float32, shape ``(elements,)``.
-        into: Writable memory of that size, for callers that write many payloads of one schema;
-            taken anew if absent.
+    ``into`` is writable memory of that size, for callers that write many payloads of one schema.
 
     Raises:
         CodecError: If the vector has another dtype or shape, or holds NaN or infinity.
@@ -132,7 +130,7 @@ def decode(schema: Schema, payload: Payload) -> FlatVector:
 
 
 def check_layout(schema: Schema, payload: Payload) -> None:
-    """Check all that ``decode`` does but the elements, for who measures each of them anyway.
+    """Check all that ``decode`` does but the elements, which some callers measure anyway.
 
     Raises:
         CodecError: If the size, magic, version or schema is another.
@@ -155,11 +153,7 @@ def named_tensors(schema: Schema, flat: FlatVector) -> dict[str, NDArray[np.floa
 
 
 def check_finite(schema: Schema, flat: FlatVector) -> None:
-    """Refuse NaN and infinity, naming the first tensor that holds one.
-
-    Raises:
-        CodecError: If a value is not finite.
-    """
+    """Raise ``CodecError`` if a value is NaN or infinite, naming the first such tensor."""
     for start in range(0, flat.size, _BLOCK_ELEMENTS):
         finite = np.isfinite(flat[start : start + _BLOCK_ELEMENTS])
         if not finite.all():

@@ -1,7 +1,6 @@
 """List the tensors of common layers in state-dict order, for the schemas of model families.
 
-A layer's weight and bias share its name as their ``layer``. No torch: see
-``models/vector/schema.py``.
+A layer's weight and bias share its name as their ``layer``. No torch.
 """
 
 from models.vector.schema import TensorSpec
@@ -31,32 +30,19 @@ def linear_tensors(name: str, out_size: int, in_size: int) -> list[TensorSpec]:
 def attention_tensors(
     name: str, *, model_size: int, inner_size: int, out_bias: bool = True
 ) -> list[TensorSpec]:
-    """List a self-attention: QKV as one matrix without bias, as FedTP generates it.
-
-    Args:
-        model_size: Width of what comes in and goes out.
-        out_bias: Whether the output layer has a bias.
-    """
+    """List a self-attention: QKV as one matrix without bias, as FedTP generates it."""
     out = tensor(f"{name}.to_out", "weight", model_size, inner_size)
     bias = [tensor(f"{name}.to_out", "bias", model_size)] if out_bias else []
     return [tensor(f"{name}.to_qkv", "weight", 3 * inner_size, model_size), out, *bias]
 
 
 def check_at_least(name: str, value: int, least: int) -> None:
-    """Check a setting.
-
-    Raises:
-        ValueError: If it is below the least value.
-    """
+    """Raise ``ValueError`` if a setting is below the least value."""
     if value < least:
         raise ValueError(f"{name} must be >= {least}, got {value}")
 
 
 def check_dropout(dropout: float) -> None:
-    """Check a dropout probability.
-
-    Raises:
-        ValueError: If it is not in [0, 1).
-    """
+    """Raise ``ValueError`` if a dropout probability is not in [0, 1)."""
     if not 0 <= dropout < 1:
         raise ValueError(f"dropout must be in [0, 1), got {dropout}")
