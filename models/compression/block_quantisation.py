@@ -1,13 +1,13 @@
 """Write values as whole numbers of 8 or 4 bits with a scale for each block.
 
 A block's scale s is its largest magnitude divided by L, the largest number (127 or 7); a value x
-becomes floor(x/s + u). With u drawn from [0, 1) its mean is x and the error is below s; with
-u = 1/2 it is the nearest number, with an error of at most s/2 and at most |x|. u has 16 bits, a
-bias of at most s/65,536.
+becomes floor(x/s + u). With u drawn from [0, 1) its mean is x and the error is below s; with u =
+1/2 it is the nearest number, with an error of at most s/2 and at most |x|. u has 16 bits, a bias of
+at most s/65,536.
 
-Bytes: the scales of all blocks, little-endian float32, then the numbers of all blocks, the last
-one padded with zeros. Numbers of 4 bits are stored plus 8; a byte holds one of the first half of
-its block in its low bits and one of the second half in its high bits.
+Bytes: the scales of all blocks, little-endian float32, then the numbers of all blocks, the last one
+padded with zeros. Numbers of 4 bits are stored plus 8; a byte holds one of the first half of its
+block in its low bits and one of the second half in its high bits.
 
 References:
     [QSGD] Alistarh et al., NeurIPS 2017, arXiv:1610.02132: stochastic rounding. QSGD scales by the

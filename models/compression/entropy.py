@@ -6,13 +6,12 @@ they are, so a part is at most 8 bytes longer than its input.
 
 With entropy coding the size follows the content, so a person who typed less sends less. Rounding
 sizes up as Padmé does leaks O(log log) bits of them, for at most 12 % of the bytes of a small
-update
-and 3 % of one of megabytes. The frame's announced size is checked before and after unpacking, which
-rules out decompression bombs.
+update and 3 % of one of megabytes. The frame's announced size is checked before and after
+unpacking, which rules out decompression bombs. Every part that ``squeeze`` cannot have written is a
+``CodecError``.
 
 References:
-    [PURBs] Nikitin et al., "Reducing Metadata Leakage from Encrypted Files and Communication with
-        PURBs", PoPETs 2019(4), section 4: Padmé.
+    [PURBs] Nikitin et al., PoPETs 2019(4), section 4: Padmé.
     [RFC 8878] Collet and Kucherawy, "Zstandard Compression and the application/zstd Media Type".
 """
 
@@ -52,12 +51,7 @@ def squeeze(coded: memoryview, before: int) -> bytes:
 
 
 def check_squeezed(part: memoryview, byte_count: int, before: int) -> None:
-    """Check a part's size against its header without unpacking; it must unpack to ``byte_count``
-    bytes.
-
-    Raises:
-        CodecError: If no ``squeeze`` writes a part of this size.
-    """
+    """Check that a part has a possible size and unpacks to ``byte_count``, without unpacking."""
     if not _LENGTH.size <= part.nbytes <= largest_squeezed(byte_count):
         raise CodecError(
             f"a squeezed part must have {_LENGTH.size} to {largest_squeezed(byte_count)} bytes, "
@@ -71,11 +65,7 @@ def check_squeezed(part: memoryview, byte_count: int, before: int) -> None:
 
 
 def unsqueeze(part: memoryview, byte_count: int, before: int) -> memoryview:
-    """Return what was squeezed, ``byte_count`` bytes; ``before`` as given to ``squeeze``.
-
-    Raises:
-        CodecError: If no ``squeeze`` writes such a part.
-    """
+    """Return what was squeezed, ``byte_count`` bytes; ``before`` as given to ``squeeze``."""
     check_squeezed(part, byte_count, before)
     used = _LENGTH.size + _body_bytes(part, byte_count)
     if any(part[used:]):

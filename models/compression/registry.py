@@ -11,11 +11,7 @@ from privacy.foundation.removed_settings import check_removed
 
 
 def build_value_coder(settings: CompressionSettings) -> ValueCoder:
-    """Return the coder of an update's values.
-
-    Raises:
-        ValueError: If the settings name a form that was removed.
-    """
+    """Return the coder of an update's values, or raise ``ValueError`` for a removed form."""
     check_removed({"compression": msgspec.structs.asdict(settings)})
     forms: dict[str, ValueCoder] = {
         "none": Float32(),

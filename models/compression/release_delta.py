@@ -41,8 +41,8 @@ def largest_delta(schema: Schema) -> int:
 def delta_sha256(schema: Schema, base_sha256: bytes | None) -> bytes:
     """Return the digest that a sealed delta carries in place of the schema's.
 
-    It binds the delta to its start, so that it is never applied to another release.
-    ``base_sha256`` is the digest of that release's flat parameters; None for a delta from zeros.
+    It binds the delta to its start, so that it is never applied to another release. ``base_sha256``
+    is the digest of that release's flat parameters; None for a delta from zeros.
     """
     return hashlib.sha256(_HEADER.magic + schema.sha256 + (base_sha256 or bytes(32))).digest()
 
@@ -52,14 +52,8 @@ def encode_delta(
 ) -> bytes:
     """Return the payload that leads from one release to another.
 
-    Args:
-        schema: Schema of both.
-        base: The reader's release, float32, shape ``(elements,)``; None for zeros.
-        target: The new release, of the same shape; finite.
-        step: What values may be multiples of; None if they are not.
-
-    Raises:
-        CodecError: If a vector has another shape.
+    ``base`` is the reader's release, float32, ``(elements,)``, or None for zeros; ``target`` is
+    finite and of the same shape. ``step`` is what values may be multiples of; None if they are not.
     """
     start = _checked(schema, base)
     _check_shape(schema, target)
@@ -77,8 +71,7 @@ def decode_delta(
     """Return the release that a payload leads to, float32, shape ``(elements,)``.
 
     ``base`` and ``step`` are as for ``encode_delta``. The sender must be authenticated, and
-    comparing
-    the digest is left to the caller.
+    comparing the digest is left to the caller.
 
     Raises:
         CodecError: If ``encode_delta`` writes no such payload.

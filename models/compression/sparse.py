@@ -5,8 +5,7 @@ as one bit for every value of the update or, where that is shorter, as rising nu
 Values that are not sent arrive as 0.
 
 References:
-    [Mem-SGD] Stich et al., "Sparsified SGD with Memory", NeurIPS 2018, arXiv:1809.07599: the
-        choice, and why it needs the memory that error feedback is.
+    [Mem-SGD] Stich et al., NeurIPS 2018, arXiv:1809.07599: why this needs error feedback's memory.
 """
 
 import math

@@ -49,12 +49,12 @@ _HEADER = PayloadHeader("a compressed update", b"SOTTOUPD", FORMAT_VERSION)
 
 
 class UpdateFormat(Protocol):
-    """The format of the updates of one plan's round.
+    """The format of the updates of one plan's round; a ``CodecError`` refuses others.
 
     Attributes:
         schema: What an update holds, as ``models.plan.plan.upload_schema`` says.
-        payload_bytes: Size of every payload; where it varies, of the largest.
-        least_bytes: Size of the smallest payload: the same where none varies.
+        payload_bytes: Size of every payload, or of the largest if it varies.
+        least_bytes: Size of the smallest payload: the same if none varies.
     """
 
     @property
@@ -64,38 +64,26 @@ class UpdateFormat(Protocol):
 
     @property
     def payload_bytes(self) -> int:
-        """Return the size of every payload; where it varies, of the largest."""
+        """Return the largest payload's size."""
         ...
 
     @property
     def least_bytes(self) -> int:
-        """Return the size of the smallest payload."""
+        """Return the smallest payload's size."""
         ...
 
     def encode(self, update: FlatVector, *, seed: int) -> memoryview:
-        """Return the payload of an update, float32, shape ``(elements,)``, in schema order.
-
-        Raises:
-            CodecError: If it does not fit the schema, is not finite, or cannot be written so.
-        """
+        """Return the payload of a finite update, float32, ``(elements,)``, in schema order."""
         ...
 
     def check_layout(self, payload: Payload) -> None:
-        """Check size, magic, version and format without reading a value.
-
-        Raises:
-            CodecError: If one of them is wrong.
-        """
+        """Check size, magic, version and format without reading a value."""
         ...
 
     def decode(self, payload: Payload) -> FlatVector:
-        """Return the update that a payload holds, float32, shape ``(elements,)``.
+        """Return the update that a payload holds, float32, ``(elements,)``, perhaps in its memory.
 
-        Values may be NaN or infinite; the reader checks them. The result may share the payload's
-        memory.
-
-        Raises:
-            CodecError: If ``encode`` writes no such payload.
+        Values may be NaN or infinite; the reader checks them.
         """
         ...
 
@@ -126,11 +114,7 @@ class CompressedFormat:
     """A format that sends updates in fewer bytes."""
 
     def __init__(self, schema: Schema, settings: CompressionSettings, *, told_count: int) -> None:
-        """Take a plan's settings; the last ``told_count`` elements travel uncompressed.
-
-        Raises:
-            ValueError: If the settings name a form that was removed.
-        """
+        """Take a plan's settings; the last ``told_count`` elements travel uncompressed."""
         self.schema = schema
         self._told_count = told_count
         self._value_count = schema.element_count - told_count

@@ -1,7 +1,8 @@
 """Write the values of an update in fewer bytes, and read them back without trusting them.
 
 A coder knows no schema and no file: it turns a float32 vector into a number of bytes that follows
-from its length alone. The bytes that it reads may come from anybody.
+from its length alone. The bytes that it reads may come from anybody; a ``CodecError`` refuses those
+that no ``encode`` writes.
 """
 
 from typing import Protocol
@@ -28,9 +29,6 @@ class ValueCoder(Protocol):
         """Write finite float32 values, shape ``(elements,)``, as ``byte_count(elements)`` bytes.
 
         ``draws`` rounds at random; None rounds to the nearest.
-
-        Raises:
-            CodecError: If a value cannot be written in this form.
         """
         ...
 
@@ -38,9 +36,6 @@ class ValueCoder(Protocol):
         """Read values into a float32 vector of shape ``(elements,)``.
 
         They may be NaN or infinite if the form has such values; the reader must check.
-
-        Raises:
-            CodecError: If no ``encode`` writes such bytes.
         """
         ...
 

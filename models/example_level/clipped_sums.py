@@ -41,8 +41,7 @@ class ExampleGradients:
         """Add every example's gradient, shortened to the clipping norm over all parameters.
 
         ``window`` holds one example a row, from a fresh state, on the CPU; ``sums`` changes in
-        place.
-        Returns the loss of each example in nats, shape ``(batch,)``.
+        place. Returns the loss of each example in nats, shape ``(batch,)``.
         """
         losses, uses = self.record(window)
         norms = norm_bounds(uses)

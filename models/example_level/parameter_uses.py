@@ -7,10 +7,8 @@ plain backward pass. Separate gradients would take megabytes times the batch.
 
 References:
     [Goodfellow] "Efficient Per-Example Gradient Computations", 2015, arXiv:1510.01799 (norms).
-    [Li] "Large Language Models Can Be Strong Differentially Private Learners", ICLR 2022,
-        arXiv:2110.05679 (norms over time steps).
-    [Bu] "Differentially Private Optimization on Large Foundation Models", ICML 2023,
-        arXiv:2210.00038 (the clipped sum from what the one backward pass left).
+    [Li] ICLR 2022, arXiv:2110.05679 (norms over time steps).
+    [Bu] ICML 2023, arXiv:2210.00038 (the clipped sum from what the one backward pass left).
 """
 
 from collections.abc import MutableMapping

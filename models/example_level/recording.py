@@ -30,11 +30,7 @@ _PASSING = (
 
 
 def check_recordable(network: nn.Module) -> None:
-    """Check that every example's gradient of a network can be known.
-
-    Raises:
-        ValueError: If a layer is unknown, a parameter has no layer, is shared or is frozen.
-    """
+    """Raise ``ValueError`` unless every example's gradient of a network can be known."""
     for name, module in network.named_modules():
         _check_module(name or "the network", module)
     holders = Counter(id(held) for _, held in network.named_parameters(remove_duplicate=False))

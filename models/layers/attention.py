@@ -1,8 +1,8 @@
 """Multi-head attention of linear layers, for every Transformer here.
 
 Attention is made of ``nn.Linear`` and ``scaled_dot_product_attention``, so that per-sample
-gradients and graph export both see it. Its query-key-value projection is one matrix without a
-bias, so that a hypernetwork can make it; cross-attention has a matrix for each.
+gradients and graph export both see it. Its query-key-value projection is one matrix without a bias,
+so that a hypernetwork can make it; cross-attention has a matrix for each.
 
 References:
     [Vaswani] "Attention Is All You Need", NeurIPS 2017, arXiv:1706.03762.
@@ -42,8 +42,8 @@ class SelfAttention(nn.Module):
     def forward(self, values: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return attended values, shape ``(batch, time, embed)`` as given.
 
-        ``mask`` is bool, True where a key may be looked at, and broadcasts to
-        ``(batch, heads, time, time)``; only for attention that is not causal.
+        ``mask`` is bool, True where a key may be looked at, and broadcasts to ``(batch, heads,
+        time, time)``; only for attention that is not causal.
         """
         query, key, value = self._projected(values)
         attended = functional.scaled_dot_product_attention(

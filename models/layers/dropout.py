@@ -22,11 +22,7 @@ class Dropout(nn.Module):
         self.masks: Iterator[Tensor] | None = None
 
     def forward(self, values: Tensor) -> Tensor:
-        """Return the values, of any shape, with some dropped and the rest scaled up to match.
-
-        Raises:
-            ValueError: If the network trains with dropout and has no generator.
-        """
+        """Return the values, of any shape, with some dropped and the rest scaled up to match."""
         if not self.training or self.probability == 0:
             return values
         if self.masks is not None:

@@ -5,13 +5,12 @@ the raw weight w, drawn from N(0, 1). All raw weights then have one size, so one
 wide and narrow layers, and a layer that is added later is no louder than the others.
 
 Networks here hold ŵ, and `edge_client.descent.optimisers` turns a raw step Δ into Δ·sqrt(2 /
-fan-in).
-That is the same training without a multiplication in every pass, and whatever is sent, clipped,
-noised, averaged or exported is effective.
+fan-in). That is the same training without a multiplication in every pass, and whatever is sent,
+clipped, noised, averaged or exported is effective.
 
 References:
-    [FedDT-TTS] arXiv:2107.08795, section 2.1: ŵ = w/z with z from He's initialiser; read as
-        z = sqrt(fan-in / 2), since dividing by He's standard deviation would explode.
+    [FedDT-TTS] arXiv:2107.08795, section 2.1: ŵ = w/z with z from He's initialiser; read as z =
+        sqrt(fan-in / 2), since dividing by He's standard deviation would explode.
     [ProGAN] Karras et al., ICLR 2018, arXiv:1710.10196, section 4.1: the same as here.
     [He] He et al., ICCV 2015, arXiv:1502.01852.
 """

@@ -1,9 +1,9 @@
 """A GRU layer for processors: the framework's arithmetic, with few and large operations.
 
 ``nn.GRU`` on a CPU records some thirty small operations a token and runs each backwards. Here a
-token costs six forwards and four backwards, and everything that does not depend on the token
-before (the input's product, the gates' slopes, the gradients of all weights) is one operation for
-the whole window. On CUDA the framework's own kernel is better, and is used.
+token costs six forwards and four backwards, and everything that does not depend on the token before
+(the input's product, the gates' slopes, the gradients of all weights) is one operation for the
+whole window. On CUDA the framework's own kernel is better, and is used.
 
 Gates, as in ``nn.GRU`` (r, z, n in this order):
 

@@ -5,8 +5,7 @@ A power iteration would carry vectors from step to step; here nothing needs to b
 restarted run continues to the bit.
 
 References:
-    Miyato et al., "Spectral Normalization for Generative Adversarial Networks", ICLR 2018,
-        arXiv:1802.05957, Eq. 8 and 12.
+    Miyato et al., "Spectral Normalization for GANs", ICLR 2018, arXiv:1802.05957, Eq. 8 and 12.
 """
 
 from dataclasses import dataclass

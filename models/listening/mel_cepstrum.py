@@ -1,8 +1,7 @@
 """Measure how far one voice's sound is from another's saying the same: mel-cepstral distortion.
 
 References:
-    [MCD] Kubichek, "Mel-cepstral distance measure for objective speech quality assessment", IEEE
-        Pacific Rim Conference on Communications, Computers and Signal Processing, 1993.
+    [MCD] Kubichek, "Mel-cepstral distance measure for objective speech quality assessment", 1993.
 """
 
 import math
@@ -34,11 +33,8 @@ def mel_cepstrum(mel: Tensor) -> Tensor:
 
     With K channels, a frame is m[k] = sum over d of c[d] cos(πd(k + ½)/K), d from 0 to K - 1; so
     c[d] = (2/K) sum over k of m[k] cos(πd(k + ½)/K) for d >= 1. c[0], the frame's mean, says how
-    loud it is and is left out; c[1] to c[13] are the shape of the spectrum. ``mel`` holds natural
-    logarithms, shape ``(mel, frames)``.
-
-    Raises:
-        ValueError: If there are not more than 13 channels, no frame, or a value is not finite.
+    loud it is and is left out; c[1] to c[13] are the shape of the spectrum. ``mel`` holds finite
+    natural logarithms, shape ``(mel, frames)``, of more than 13 channels.
     """
     if mel.ndim != 2 or mel.shape[0] <= COEFFICIENT_COUNT or not mel.shape[1]:
         raise ValueError(
@@ -58,13 +54,10 @@ def mel_cepstral_distortion(reference: Tensor, spoken: Tensor) -> Distortion:
     """Compare two spectrograms, natural logarithms, ``(mel, frames)``, that may differ in speed.
 
     Frames are paired by `models.listening.time_warping.warp` on the Euclidean distance of c[1] to
-    c[13]. The distortion is the mean over the P pairs of the path (not over frames) of
-    (10/ln 10) sqrt(2 sum of (c[d] - c'[d])^2), in decibels. With all coefficients that would be the
-    root mean square, over channels, of the difference in decibels of amplitude, level left out.
-    Silence counts like everything else.
-
-    Raises:
-        ValueError: As `mel_cepstrum`; also if the channels are not as many.
+    c[13]. The distortion is the mean over the P pairs of the path (not over frames) of (10/ln 10)
+    sqrt(2 sum of (c[d] - c'[d])^2), in decibels. With all coefficients that would be the root mean
+    square, over channels, of the difference in decibels of amplitude, level left out. Silence
+    counts like everything else.
     """
     if len(reference) != len(spoken):
         raise ValueError(

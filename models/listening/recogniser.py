@@ -6,8 +6,7 @@ dictation, since it is trained on a handful of speakers.
 
 References:
     [CTC] Graves et al., "Connectionist Temporal Classification", ICML 2006.
-    [DeepSpeech2] Amodei et al., ICML 2016, arXiv:1512.02595: convolutions, then recurrence, then
-        CTC.
+    [DeepSpeech2] Amodei et al., ICML 2016, arXiv:1512.02595: convolutions, recurrence, CTC.
 """
 
 import math
@@ -78,8 +77,7 @@ class SpeechRecogniser(nn.Module):
         self.head = nn.Linear(2 * hidden, SYMBOL_COUNT)
 
     def forward(self, batch: MelBatch) -> tuple[Tensor, Tensor]:
-        """Return log-probabilities, ``(batch, steps, symbols)``, and the real steps, int64,
-        ``(batch,)``.
+        """Return log-probabilities, ``(batch, steps, symbols)``, and the real steps, ``(batch,)``.
 
         A clip's result does not depend on what it is batched with.
         """
@@ -98,8 +96,7 @@ class SpeechRecogniser(nn.Module):
     def loss(self, batch: MelBatch, texts: Sequence[Sequence[int]]) -> Tensor:
         """Return the CTC loss per character, the mean over clips, in nats.
 
-        Texts are numbers from `models.listening.heard_letters`, none empty, with enough steps for
-        each.
+        Texts are numbers of `models.listening.heard_letters`, none empty nor longer than its steps.
         """
         heard, steps = self(batch)
         lengths = torch.tensor([len(text) for text in texts])
@@ -110,12 +107,7 @@ class SpeechRecogniser(nn.Module):
 
     @torch.inference_mode()
     def read(self, mel: Tensor) -> str:
-        """Return what is heard in ``(mel, frames)``: each step's likeliest character, no language
-        model.
-
-        Raises:
-            ValueError: If the shape is another, or a value is NaN or infinite.
-        """
+        """Return the likeliest character of each step, for finite log-mels ``(mel, frames)``."""
         check_mel(mel, self.settings.mel_count)
         counts = torch.tensor([mel.shape[1]])
         heard, _ = self(MelBatch(mel.float().unsqueeze(0), counts))
@@ -137,11 +129,7 @@ class SpeechRecogniser(nn.Module):
 
 
 def check_mel(mel: Tensor, mel_count: int) -> None:
-    """Check that a spectrogram can be listened to.
-
-    Raises:
-        ValueError: If it has no frame, not that many channels, or a value that is not finite.
-    """
+    """Raise ``ValueError`` unless a spectrogram is finite, ``(mel_count, frames >= 1)``."""
     if mel.ndim != 2 or mel.shape[0] != mel_count or not mel.shape[1]:
         raise ValueError(
             f"a spectrogram must have shape ({mel_count}, frames) with a frame at least, got "

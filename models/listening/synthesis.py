@@ -5,8 +5,8 @@ all steps at once. The post-net, which sees both sides of a frame, runs once at 
 
 References:
     [Li] Li et al., AAAI 2019, arXiv:1809.08895.
-    [Tacotron2] Shen et al., ICASSP 2018, arXiv:1712.05884: dropout of the pre-net stays on, so
-        that a voice does not lean on its own frames more than it learnt to.
+    [Tacotron2] Shen et al., ICASSP 2018, arXiv:1712.05884: dropout of the pre-net stays on, so that
+        a voice does not lean on its own frames more than it learnt to.
 """
 
 from collections.abc import Iterator
@@ -51,15 +51,11 @@ def synthesise(
     Args:
         network: Left in evaluation mode.
         symbols: Characters, int64, shape ``(text,)``, at least one.
-        generator: Draws the dropout of the mel pre-net, on the network's device; None switches the
-            dropout off.
-        longest_steps: Steps after which a voice that does not stop is cut off; None for the
-            settings' most.
+        generator: Draws the mel pre-net's dropout, on the network's device; None switches it off.
+        longest_steps: Steps after which the voice is cut off; None for the settings' most.
 
     Raises:
-        TooLongError: If the text is longer than the network's longest, or more steps are asked for
-            than it can take.
-        ValueError: If there is no character, or no step.
+        TooLongError: If the text or the steps are more than the network can take.
     """
     most = network.settings.longest_steps if longest_steps is None else longest_steps
     if not len(symbols) or most < 1:

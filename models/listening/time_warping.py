@@ -1,8 +1,7 @@
 """Align two sequences that say the same at different speeds (dynamic time warping).
 
 References:
-    Sakoe and Chiba, "Dynamic Programming Algorithm Optimization for Spoken Word Recognition", IEEE
-        Transactions on Acoustics, Speech, and Signal Processing, 1978.
+    Sakoe and Chiba, "Dynamic Programming Algorithm Optimization for Spoken Word Recognition", 1978.
 """
 
 from typing import NamedTuple
@@ -29,10 +28,8 @@ def warp(costs: Tensor) -> WarpingPath:
     """Return a path of the least total cost from the first pair to the last.
 
     No slope is forbidden and every pair counts once. Among paths with equal totals, the one that
-    ends in more steps of both sequences at once is taken. ``costs`` has shape ``(first, second)``.
-
-    Raises:
-        ValueError: If there is no pair, or a cost is negative or not finite.
+    ends in more steps of both sequences at once is taken. ``costs``, ``(first, second)``, are
+    finite and at least 0.
     """
     if costs.ndim != 2 or not costs.numel():
         raise ValueError(f"costs must be of one pair at least, got shape {tuple(costs.shape)}")

@@ -6,12 +6,10 @@ block up, and reads off what reaches the class token.
 
 FedTP fuses heads by their maximum and drops the weakest three tenths of the entries. The published
 tool that its figures follow divides A[i, j] by the sum of row j, after which a token's shares do
-not
-add up to 1; here every row is divided by its own sum. That tool's default drops nine tenths.
+not add up to 1; here every row is divided by its own sum. That tool's default drops nine tenths.
 
 References:
-    [Rollout] Abnar and Zuidema, "Quantifying Attention Flow in Transformers", ACL 2020,
-        arXiv:2005.00928, section 3.
+    [Rollout] Abnar and Zuidema, ACL 2020, arXiv:2005.00928, section 3.
     [FedTP] Li et al., TNNLS 2023, arXiv:2211.01572, section IV-C.5.
 """
 
@@ -30,8 +28,8 @@ DROPPED_SHARE = 0.3
 def attention_maps(network: Vit, pixels: Tensor, *, dropped_share: float = DROPPED_SHARE) -> Tensor:
     """Return each patch's share of an image's class token, float32, ``(batch, rows, columns)``.
 
-    Shares that are missing to 1 are the class token's own. ``pixels`` are uint8, shape
-    ``(batch, height, width, channels)``; the network is left in evaluation mode.
+    Shares that are missing to 1 are the class token's own. ``pixels`` are uint8, shape ``(batch,
+    height, width, channels)``; the network is left in evaluation mode.
     """
     shares = roll_out(network.eval().attentions(pixels), dropped_share=dropped_share)
     size = network.pixels.shape[0] // network.patch_size
@@ -39,19 +37,13 @@ def attention_maps(network: Vit, pixels: Tensor, *, dropped_share: float = DROPP
 
 
 def roll_out(attentions: Sequence[Tensor], *, dropped_share: float = DROPPED_SHARE) -> Tensor:
-    """Multiply attentions up to the last block, and return the class token's row over patches.
+    """Multiply attentions up to the last block; return the class token's row over patches.
 
     Args:
         attentions: One a block, the first one first: ``(batch, heads, tokens, tokens)``, rows
             adding up to 1; token 0 is the class token.
         dropped_share: Share of the entries, in [0, 1), that is set to zero after heads are fused:
             the weakest, but never what the class token takes from itself.
-
-    Returns:
-        Shape ``(batch, tokens - 1)``.
-
-    Raises:
-        ValueError: If there is no block, or the share is not in [0, 1).
     """
     if not attentions:
         raise ValueError("rollout needs the attention of at least one block, got none")

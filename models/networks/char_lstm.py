@@ -32,10 +32,7 @@ class CharLstm(nn.Module):
     def features(self, characters: Tensor) -> Tensor:
         """Return the last layer's state after each character, ``(batch, time, hidden)``.
 
-        ``characters`` are numbers of the alphabet, int64, shape ``(batch, time)``.
-
-        Raises:
-            ValueError: If there are more than ``context_size``.
+        ``characters`` are int64, ``(batch, time)``, at most ``context_size`` or a ``ValueError``.
         """
         check_fits(characters, self.context_size)
         states, _ = self.lstm(self.embedding(characters))

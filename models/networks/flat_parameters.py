@@ -3,6 +3,7 @@
 One flat contiguous float32 vector, shape ``(elements,)``, holds every tensor of a schema in the
 schema's order. A client update has the same layout. Buffers that a schema names, such as the
 running statistics of a batch norm, travel like parameters: only the optimiser tells them apart.
+Every function here raises ``ValueError`` if network, vector and schema do not fit.
 """
 
 import hashlib
@@ -25,11 +26,7 @@ def initial_parameters(settings: ModelSettings, seed: int) -> Tensor:
 
 
 def read_parameters(network: nn.Module, schema: Schema) -> Tensor:
-    """Return a copy of the schema's tensors as one flat vector, ``(elements,)``, on the CPU.
-
-    Raises:
-        ValueError: If the network lacks a tensor or has it in another shape.
-    """
+    """Return a copy of the schema's tensors as one flat vector, ``(elements,)``, on the CPU."""
     tensors = _tensors(network, schema)
     if not tensors:
         return torch.empty(0)
@@ -38,11 +35,7 @@ def read_parameters(network: nn.Module, schema: Schema) -> Tensor:
 
 @torch.no_grad()
 def read_update(network: nn.Module, schema: Schema, received: Tensor) -> Tensor:
-    """Return the client update: the network's parameters minus the received ones, on the CPU.
-
-    Raises:
-        ValueError: If the vector's shape or dtype is wrong, or the network does not fit.
-    """
+    """Return the client update: the network's parameters minus the received ones, on the CPU."""
     check_flat(received, schema)
     return read_parameters(network, schema).sub_(received)
 
@@ -54,11 +47,7 @@ class LaidParameters:
     """
 
     def __init__(self, network: nn.Module, schema: Schema) -> None:
-        """Find the schema's tensors in a network on the CPU; other tensors stay where they are.
-
-        Raises:
-            ValueError: If the network does not fit.
-        """
+        """Find the schema's tensors in a network on the CPU; other tensors stay where they are."""
         self._schema = schema
         self._tensors = list(_tensors(network, schema).values())
         self._lengths = [spec.element_count for spec in schema.tensors]
@@ -66,11 +55,7 @@ class LaidParameters:
 
     @torch.no_grad()
     def lay(self, flat: Tensor) -> None:
-        """Let the tensors lie in a vector from now on, which the network keeps.
-
-        Raises:
-            ValueError: If its shape or dtype is wrong.
-        """
+        """Let the tensors lie in a vector from now on, which the network keeps."""
         check_flat(flat, self._schema)
         parts = torch.split(flat, self._lengths)
         for tensor, part, shape in zip(self._tensors, parts, self._shapes, strict=True):
@@ -79,11 +64,7 @@ class LaidParameters:
 
 @torch.no_grad()
 def load_parameters(network: nn.Module, schema: Schema, flat: Tensor) -> None:
-    """Copy a flat vector into the network; tensors outside the schema stay as they are.
-
-    Raises:
-        ValueError: If the vector's shape or dtype is wrong, or the network does not fit.
-    """
+    """Copy a flat vector into the network; tensors outside the schema stay as they are."""
     check_flat(flat, schema)
     for name, tensor in _tensors(network, schema).items():
         tensor.copy_(flat[schema.slices[name]].view(tensor.shape))
@@ -107,11 +88,7 @@ def check_flat(flat: Tensor, schema: Schema) -> None:
 
 
 def trained_schema(network: nn.Module, schema: Schema) -> Schema:
-    """Return the tensors that a gradient moves, in the same order: no buffers, no frozen ones.
-
-    Raises:
-        ValueError: If the network lacks a tensor or has it in another shape.
-    """
+    """Return the tensors that a gradient moves, in the same order: no buffers, no frozen ones."""
     tensors = _tensors(network, schema)
     return Schema(
         tuple(

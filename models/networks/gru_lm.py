@@ -1,8 +1,8 @@
 """The keyboard's recurrent model: embedding, one GRU layer, linear output.
 
 References:
-    [FedAtt] Ji et al., "Learning Private Neural Language Modeling with Attentive Aggregation",
-        IJCNN 2019, arXiv:1812.07108, section IV: widths 300, 650 and 1500, tied and untied.
+    [FedAtt] Ji et al., IJCNN 2019, arXiv:1812.07108, section IV: widths 300, 650 and 1500, tied and
+        untied.
 """
 
 import math

@@ -31,16 +31,11 @@ class LanguageModel(Protocol):
         ...
 
     def features(self, tokens: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Read word numbers from left to right; no feature depends on a later token.
+        """Return features, ``(batch, time, embed)``, and the state after the last token.
 
-        Args:
-            tokens: Word numbers, int64, shape ``(batch, time)``.
-            state: The state after the text just before; None at its start.
-
-        Returns:
-            Features, shape ``(batch, time, embed)``, and the state after the last token; None from
-            a
-            family that carries nothing.
+        ``tokens`` are word numbers, int64, ``(batch, time)``, read from left to right; no feature
+        depends on a later one. ``state`` is that after the text just before, or None at its start;
+        a family that carries nothing returns None.
 
         Raises:
             ValueError: If the sequence is longer than ``context_size``.

@@ -1,6 +1,7 @@
 """Take some tensors out of a flat vector, and put them back.
 
-The part is a schema of some tensors of the whole, in any order, perhaps of none.
+The part is a schema of some tensors of the whole, in any order, perhaps of none. Both functions
+raise ``ValueError`` if a vector does not fit or the whole lacks a tensor of the part.
 """
 
 import torch
@@ -11,11 +12,7 @@ from models.vector.schema import Schema
 
 
 def part_of(flat: Tensor, whole: Schema, part: Schema) -> Tensor:
-    """Return a part's tensors as a flat vector of their own, a copy.
-
-    Raises:
-        ValueError: If the vector does not fit, or ``whole`` lacks a tensor of the part.
-    """
+    """Return a part's tensors as a flat vector of their own, a copy."""
     check_flat(flat, whole)
     taken = flat.new_empty(part.element_count)
     for name, where in part.slices.items():
@@ -24,11 +21,7 @@ def part_of(flat: Tensor, whole: Schema, part: Schema) -> Tensor:
 
 
 def put_part(flat: Tensor, whole: Schema, part: Schema, values: Tensor) -> None:
-    """Write a part's tensors to their places in ``flat``, which holds the whole.
-
-    Raises:
-        ValueError: If a vector does not fit, or ``whole`` lacks a tensor of the part.
-    """
+    """Write a part's tensors to their places in ``flat``, which holds the whole."""
     check_flat(flat, whole)
     check_flat(values, part)
     with torch.no_grad():

@@ -98,18 +98,13 @@ class Seq2Seq(nn.Module):
         self.dropout = Dropout(settings.dropout)
 
     def features(self, sources: Tensor, written: Tensor) -> Tensor:
-        """Return what the head reads after each written symbol; none sees a later one.
+        """Return the head's input after each written symbol, ``(batch, target time, embed)``.
 
-        Args:
-            sources: Symbols, padded at the end, int64, shape ``(batch, source time)``; none is
-                padding alone.
-            written: ``BEGIN`` and the target so far, int64, shape ``(batch, target time)``.
-
-        Returns:
-            Shape ``(batch, target time, embed)``.
-
-        Raises:
-            ValueError: If either is longer than ``context_size``.
+        No symbol sees a later one. ``sources``, ``(batch, source time)``, are padded at the end,
+        none is
+        padding alone; ``written``, ``(batch, target time)``, is ``BEGIN`` and the target so far.
+        Both are
+        int64, and more than ``context_size`` is a ``ValueError``.
         """
         return self.decode(*self.encode(sources), written)
 

@@ -1,8 +1,7 @@
 """A small causal Transformer for next words: pre-LN blocks and learnt positions.
 
 References:
-    [GPT-2] Radford et al., "Language Models are Unsupervised Multitask Learners", 2019: the block
-        and its initialisation.
+    [GPT-2] Radford et al., 2019: the block and its initialisation.
 """
 
 import math
@@ -68,11 +67,7 @@ class TransformerLm(nn.Module):
         return self.output.bias
 
     def features(self, tokens: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Return the features after each token, and None: each call is a text of its own.
-
-        Raises:
-            ValueError: If there are more tokens than positions.
-        """
+        """Return the features after each token, and None: each call is a text of its own."""
         time = tokens.shape[1]
         if time > self.position.num_embeddings:
             raise ValueError(

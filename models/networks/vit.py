@@ -81,8 +81,7 @@ class Vit(nn.Module):
         return self.norm(values[:, 0])  # type: ignore[no-any-return]  # modules return Any
 
     def attentions(self, pixels: Tensor) -> list[Tensor]:
-        """Return each block's attention weights, the first block first: ``(batch, heads, tokens,
-        tokens)``.
+        """Return each block's attention weights in order: ``(batch, heads, tokens, tokens)``.
 
         Token 0 is the class token, the others are the patches, row by row.
         """

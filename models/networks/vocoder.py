@@ -7,8 +7,7 @@ One departure from the paper, for training within minutes on few recordings: the
 amplitudes are added to those that follow from the mel channels themselves.
 
 References:
-    [Vocos] Siuzdak, "Vocos: Closing the gap between time-domain and Fourier-based neural vocoders
-        for high-quality audio synthesis", ICLR 2024, arXiv:2306.00814.
+    [Vocos] Siuzdak, ICLR 2024, arXiv:2306.00814.
     [ConvNeXt] Liu et al., "A ConvNet for the 2020s", CVPR 2022, arXiv:2201.03545.
 """
 
@@ -83,13 +82,9 @@ class Vocoder(nn.Module):
                 nn.init.constant_(parameter, 1 / self.settings.block_count)
 
     def forward(self, mel: Tensor) -> Tensor:
-        """Return sound with about the given log-mel spectrograms.
+        """Return sound, ``(batch, (frames - 1) * hop_size)``, with about the given log-mels.
 
-        ``mel`` holds natural logarithms, shape ``(batch, mel, frames >= 2)``; the sound has shape
-        ``(batch, (frames - 1) * hop_size)``.
-
-        Raises:
-            ValueError: If the shape is another.
+        ``mel`` holds natural logarithms, shape ``(batch, mel, frames >= 2)``.
         """
         channels = self.settings.mel.mel_count
         if mel.ndim != 3 or mel.shape[1] != channels or mel.shape[2] < 2:

@@ -1,8 +1,7 @@
 """The voice: a Transformer that reads characters and writes a log-mel spectrogram.
 
 Text pre-net, scaled positions and encoder make a memory of the text. Each step of the decoder is
-fed
-the last frame of the step before, and makes ``reduction_factor`` frames and a logit that says
+fed the last frame of the step before, and makes ``reduction_factor`` frames and a logit that says
 whether they are the last; a post-net corrects the whole. Log-mels are normalised by the settings'
 mean and deviation, except where a name says otherwise.
 
@@ -78,11 +77,7 @@ class ScaledPositions(nn.Module):
         self.register_buffer("table", sinusoids(longest, width), persistent=False)
 
     def forward(self, values: Tensor, first: int = 0) -> Tensor:
-        """Return values, ``(batch, time, hidden)``, with their positions added, from ``first`` on.
-
-        Raises:
-            TooLongError: If there are more places than the longest sequence has.
-        """
+        """Return ``(batch, time, hidden)`` with positions added, or raise ``TooLongError``."""
         end = first + values.shape[1]
         if end > len(self.table):
             raise TooLongError(f"a voice takes at most {len(self.table)} {self.what}, got {end}")

@@ -5,8 +5,7 @@ adds nothing, so a stack can grow without a change of what it computes.
 
 References:
     [FedDT-TTS] arXiv:2107.08795, section 2.1: Front-LN.
-    [Xiong] Xiong et al., "On Layer Normalization in the Transformer Architecture", ICML 2020,
-        arXiv:2002.04745.
+    [Xiong] Xiong et al., ICML 2020, arXiv:2002.04745: layer norms in the Transformer.
 """
 
 from typing import NamedTuple
@@ -86,11 +85,9 @@ class DecoderBlock(nn.Module):
         self.dropout = Dropout(settings.dropout)
 
     def forward(self, values: Tensor, memory: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the stream, ``(batch, steps, hidden)``, and attention, ``(batch, heads, steps,
-        text)``.
+        """Return the stream, ``(batch, steps, hidden)``, and attention over the text by head.
 
-        ``memory`` is the encoder's output, ``(batch, text, hidden)``; ``mask`` as for
-        ``EncoderBlock``.
+        ``memory`` is the encoder's output, ``(batch, text, hidden)``; ``mask`` as there.
         """
         values = values + self.dropout(self.attention(self.attention_norm(values)))
         return self._read_on(values, self.cross_attention.keys_values(memory), mask)

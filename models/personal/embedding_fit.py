@@ -9,9 +9,8 @@ those of the trained clients, and the fit starts from the one whose tensors have
 Other clients' embeddings would be starts too, but are private to them.
 
 The size of the pulled-back change depends on the local step size. The embedding steps by Adam,
-which
-is free of such a scale: its step size is in units of an embedding, whose numbers are drawn from
-N(0, 1), and one default serves any local training.
+which is free of such a scale: its step size is in units of an embedding, whose numbers are drawn
+from N(0, 1), and one default serves any local training.
 
 References:
     [FedTP] Li et al., TNNLS 2023, arXiv:2211.01572, section IV (generalisation to novel clients).
@@ -67,12 +66,11 @@ def fit_embedding(
             over the examples: one over all of them steps as a server's round does, one a batch
             descends through the hypernetwork batch by batch.
         settings: Epochs and step size.
-        after_epoch: Called with the epoch's number and the client's tensors after it, flat
-            float32, shape ``(generated elements,)``: to record an accuracy.
+        after_epoch: Called with the epoch's number and the client's tensors after it, flat float32,
+            shape ``(generated elements,)``: to record an accuracy.
 
     Raises:
         DivergedFitError: If a value is no longer finite.
-        ValueError: If an update or the embedding does not fit.
     """
     embedding = start.clone()
     step = _AdamStep(embedding, settings.learning_rate)

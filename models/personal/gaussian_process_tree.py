@@ -6,8 +6,7 @@ whose mean features lie close stay together as long as possible, and a class's p
 product along its path.
 
 References:
-    [pFedGP] Achituve, Shamsian, Navon, Chechik, Fetaya, "Personalized Federated Learning with
-        Gaussian Processes", NeurIPS 2021, arXiv:2106.15482; and its authors' code.
+    [pFedGP] Achituve et al., NeurIPS 2021, arXiv:2106.15482; and its authors' code.
 """
 
 from collections import deque
@@ -67,9 +66,8 @@ def class_tree(features: Tensor, labels: Tensor) -> list[Fork]:
 def two_means(points: Tensor) -> Tensor:
     """Split two or more points, ``(points, embed)``, by 2-means (Lloyd, 50 starts).
 
-    Returns:
-        Bool, shape ``(points,)``: whether a point is on the side of the first one. Neither side is
-        empty: where all points are one, the first stands alone.
+    Returns whether each is on the side of the first one. Neither side is empty: where all points
+    are one, the first stands alone.
     """
     starts = _starting_pairs(len(points)).to(points.device)
     centres = points[starts]  # (starts, 2, embed)
@@ -109,17 +107,11 @@ def predictive_loss(
 
     Each fork adds the mean negative log-probability of the right side over the held-out examples
     that reach it. A fork that none reaches adds nothing, and a client with one class has no fork,
-    so
-    its gradient is zero.
+    so its gradient is zero.
 
-    Args:
-        features: Features of the whole client, shape ``(examples, embed)``, with gradients.
-        labels: Class numbers, int64, shape ``(examples,)``.
-        settings: Settings of every process.
-        generator: Source of the halves and of the Gibbs chains, on the device of the features.
-
-    Returns:
-        Float64 in nats, shape ``()``.
+    ``features`` of the whole client, ``(examples, embed)``, carry gradients; ``labels`` are class
+    numbers, int64, ``(examples,)``. The generator, on their device, makes the halves and the Gibbs
+    chains. The loss is float64 in nats, shape ``()``.
 
     Raises:
         ValueError: If features and labels do not fit, or features are not finite.
@@ -156,11 +148,7 @@ class GaussianProcessTree:
         settings: GaussianProcessSettings,
         generator: torch.Generator,
     ) -> None:
-        """Build the tree and sample every process; arguments as for ``predictive_loss``.
-
-        Raises:
-            ValueError: If features and labels do not fit, or features are not finite.
-        """
+        """Build the tree and sample every process; arguments as for ``predictive_loss``."""
         _check(features, labels)
         self._settings = settings
         self._classes = torch.unique(labels)
@@ -183,12 +171,10 @@ class GaussianProcessTree:
 
     @torch.no_grad()
     def class_probabilities(self, queries: Tensor, class_count: int) -> Tensor:
-        """Return the product of the sides' probabilities along the path to each class.
+        """Return each class's probability, float64, ``(queries, class_count)``.
 
-        Returns:
-            Float64, shape ``(queries, class_count)``; rows sum to 1, and a class that the client
-            does
-            not have is 0.
+        It is the product of the sides' probabilities along the path to the class; a class that the
+        client does not have is 0.
         """
         probabilities = torch.zeros(
             len(queries), class_count, dtype=torch.float64, device=queries.device

@@ -23,8 +23,7 @@ def generate(
     """Return a client's tensors, flat float32 in schema order, shape ``(generated elements,)``.
 
     ``phi`` holds the hypernetwork's tensors by name, in the shapes of ``hypernetwork_schema`` and
-    as
-    its layers use them (``Hypernetwork.used_phi``); the embedding is float32,
+    as its layers use them (``Hypernetwork.used_phi``); the embedding is float32,
     ``(embedding_size,)``.
     """
     hidden = embedding

@@ -1,7 +1,7 @@
 """A hypernetwork's learnt state, as named tensors that are checked before they are used.
 
-The server writes them with each release, and the export of a person's model reads them. A tensor
-of digits identifies model and hypernetwork, so the state of another one is refused.
+The server writes them with each release, and the export of a person's model reads them. A tensor of
+digits identifies model and hypernetwork, so the state of another one is refused.
 """
 
 import hashlib
@@ -77,8 +77,8 @@ def state_of_tensors(
     """Return the state that ``to_tensors`` wrote for these settings and this schema.
 
     Raises:
-        ValueError: If it belongs to another model or hypernetwork, or a tensor is missing,
-            unknown, not finite, or of another shape or dtype.
+        ValueError: If it belongs to another model or hypernetwork, or a tensor is missing, unknown,
+            not finite, or of another shape or dtype.
     """
     rest = dict(tensors)
     _check_digest(rest.pop(_DIGEST, None), _digest(settings, generated))
@@ -100,11 +100,7 @@ def generated_for(
     settings: HypernetworkSettings,
     generated: Schema,
 ) -> Tensor:
-    """Return the tensors of a client that took part, flat, ``(generated elements,)``, for export.
-
-    Raises:
-        UnknownClientError: If the client never took part: nothing was learnt for it.
-    """
+    """Return the tensors, flat, of a client that took part, or raise ``UnknownClientError``."""
     hypernetwork = Hypernetwork(settings, generated)
     hypernetwork.phi = state.phi
     return hypernetwork.generate(state.row(client_name).embedding)

@@ -5,10 +5,8 @@ evaluation uses it. It is the client's data in another form: it lives as long as
 made it, and nothing here can write it, send it or read one back.
 
 References:
-    [kNN-Per] Marfoq, Neglia, Kameni, Vidal, "Personalized Federated Learning through Local
-        Memorization", ICML 2022, arXiv:2111.09360; and its authors' code for the kernel.
-    [kNN-LM] Khandelwal et al., "Generalization through Memorization: Nearest Neighbor Language
-        Models", ICLR 2020, arXiv:1911.00172: the same for next words.
+    [kNN-Per] Marfoq et al., ICML 2022, arXiv:2111.09360; and its authors' code for the kernel.
+    [kNN-LM] Khandelwal et al., ICLR 2020, arXiv:1911.00172: the same for next words.
     [FedTP] Li et al., arXiv:2211.01572, section IV-G: k = 10, vote's share 0.6, every example.
 """
 
@@ -50,8 +48,7 @@ class NeighbourStore:
     """One client's training features with their labels, the nearest of which vote."""
 
     def __init__(self, features: Tensor, labels: Tensor, settings: NeighbourSettings) -> None:
-        """Store finite features, ``(stored, embed)``, with classes or next words, int64,
-        ``(stored,)``.
+        """Store features, ``(stored, embed)``, with int64 classes or next words, ``(stored,)``.
 
         Raises:
             MissingFaissError: If FAISS is not installed.
@@ -80,12 +77,10 @@ class NeighbourStore:
         raise TypeError("a store of neighbours is a client's data and never leaves its process")
 
     def mix(self, logits: Tensor, queries: Tensor) -> Tensor:
-        """Return the logarithm of ``share`` vote + (1 - ``share``) softmax.
+        """Return the logarithm of ``share`` vote + (1 - ``share``) softmax, float32.
 
-        ``logits`` have shape ``(queries, classes)``, the features they come from
-        ``(queries, embed)``. The result is float32 like the logits, -inf where neither gives a
-        class
-        anything.
+        ``logits`` and the result have shape ``(queries, classes)``, features ``(queries, embed)``.
+        -inf stands where neither gives a class anything.
         """
         votes, labels = self._votes(queries)
         share = self._settings.share
@@ -107,10 +102,8 @@ class NeighbourStore:
         """Return squared distances, float64, and places of the nearest, shapes ``(queries, k)``.
 
         FAISS's rounding depends on how many queries are asked at once. So the candidates' distances
-        are
-        computed again from differences, and ties go to the earlier example: a vote depends on its
-        own
-        query alone.
+        are computed again from differences, and ties go to the earlier example: a vote depends on
+        its own query alone.
         """
         count = min(self._settings.count, len(self._labels))
         fetched = min(count + _SPARE_CANDIDATES, len(self._labels))

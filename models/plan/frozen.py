@@ -14,11 +14,7 @@ from models.vector.schema import Role, Schema
 
 
 def check_frozen(settings: PersonalisationSettings, schema: Schema, names: Collection[str]) -> None:
-    """Check that tensors can be frozen; ``names`` as for ``freeze``.
-
-    Raises:
-        ValueError: If the method is another than ``global``, or as ``freeze``.
-    """
+    """Check as ``freeze`` does, and that names are given to method ``global`` alone."""
     if names and not isinstance(settings, GlobalSettings):
         raise ValueError(
             f'training.frozen goes with personalisation.method = "global" alone, got '

@@ -26,9 +26,6 @@ def traffic_share_of_model(
     """Return a whole model's traffic over that without growth.
 
     ``growing_bytes`` are parameters of all L layers, ``fixed_bytes`` those from the first round on.
-
-    Raises:
-        ValueError: If a size is negative, or both are zero.
     """
     if min(growing_bytes, fixed_bytes) < 0 or growing_bytes + fixed_bytes == 0:
         raise ValueError(
@@ -40,11 +37,7 @@ def traffic_share_of_model(
 
 
 def growing_and_fixed_bytes(model: msgspec.Struct, schema: Schema) -> tuple[int, int]:
-    """Return the bytes of the layers' tensors, and of all others, in a whole model's schema.
-
-    Raises:
-        ValueError: If the family's layers cannot grow.
-    """
+    """Return the bytes of the layers' tensors, and of all others, in a whole model's schema."""
     layers = growing_layers(model)
     of_layers = tuple(spec for spec in schema.tensors if layers.layer_of(spec.name) is not None)
     growing_bytes = Schema(of_layers).payload_bytes
@@ -52,13 +45,7 @@ def growing_and_fixed_bytes(model: msgspec.Struct, schema: Schema) -> tuple[int,
 
 
 def describe_growth(settings: GrowthSettings, model: msgspec.Struct, schema: Schema) -> str:
-    """Return the stages in words, and the bytes that they save a device.
-
-    ``model`` and ``schema`` are the whole model's, as it is after the last stage.
-
-    Raises:
-        ValueError: If the family's layers cannot grow.
-    """
+    """Return the stages in words, and the bytes that they save a device of the whole model."""
     told = (
         f"{settings.target_layer_count} layers in {settings.stage_count} stages over "
         f"{settings.round_count} rounds"

@@ -69,18 +69,18 @@ class TrainingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             fine-tuning have the first round's step size throughout.
         momentum: SGD's momentum in [0, 1); not used by Adam.
         weight_decay: L2 penalty's coefficient.
-        gradient_clipping_norm: Largest L2 norm of a gradient step over all parameters; absent
-            means none.
+        gradient_clipping_norm: Largest L2 norm of a gradient step over all parameters; absent means
+            none.
         local_epochs: Passes over the device's own data; E.
         batch_size: Parallel text streams; B.
         bptt_steps: Words in one back-propagation window.
         optimiser_state: ``fresh`` each round, or ``kept`` on the device between rounds.
-        precision: ``float32`` (bit-identical between simulation and deployment), or
-            ``bfloat16`` autocast if the device gains from it.
+        precision: ``float32`` (bit-identical between simulation and deployment), or ``bfloat16``
+            autocast if the device gains from it.
         example_cap: Largest example count (target tokens) a client is weighted by.
-        example_privacy: Hides each sentence of a person in their own update (DP-SGD); absent
-            means off. Then an epoch draws sentences instead of windows, and the noised sum of a
-            step's gradients is divided by ``batch_size``.
+        example_privacy: Hides each sentence of a person in their own update (DP-SGD); absent means
+            off. Then an epoch draws sentences instead of windows, and the noised sum of a step's
+            gradients is divided by ``batch_size``.
         frozen: Tensors, or layers of which every tensor is meant, that stay as the run started:
             never trained, sent, clipped or noised.
     """
@@ -148,9 +148,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         version: Version of this struct; both ends must know it.
         run: Identifier of the run, 32 hex digits.
         kind: ``train`` sends back an update, ``evaluate`` sends back counts. A device that took
-            part
-            in no round gets ``fit_embedding``, which sends back its embedding, or ``fit_personal``,
-            which sends nothing: the device trains the tensors that it keeps to itself.
+            part in no round gets ``fit_embedding``, which sends back its embedding, or
+            ``fit_personal``, which sends nothing: the device trains the tensors that it keeps to
+            itself.
         task: Name in the task registry, such as ``next_word``.
         model: The model's settings; its schema follows from them.
         schema_sha256: Hex digest of ``plan_schema``, roles included, from the coordinator.
@@ -248,11 +248,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def decode_plan(encoded: bytes) -> Plan:
-    """Decode a plan, strictly.
-
-    Raises:
-        PlanError: If the bytes are no plan of this version; says which side is older.
-    """
+    """Decode a plan, strictly; a ``PlanError`` of another version says which side is older."""
     try:
         version = msgspec.json.decode(encoded, type=_Versioned).version
     except msgspec.DecodeError as error:
@@ -295,8 +291,8 @@ def upload_schema(plan: Plan) -> Schema:
 
     They are the trained ones. Mode ``paper`` with ``score = "clean"`` adds ``clean_norms``, the L2
     norm of each before noise, and adaptive clipping adds ``fitted``: 1 if nothing had to be
-    clipped,
-    else 0. Kind ``fit_embedding`` sends the embedding alone, kind ``fit_personal`` nothing.
+    clipped, else 0. Kind ``fit_embedding`` sends the embedding alone, kind ``fit_personal``
+    nothing.
     """
     if plan.kind == "fit_embedding":
         return embedding_schema(hypernetwork_of(plan))

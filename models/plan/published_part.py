@@ -68,11 +68,7 @@ class PublishedPart:
 def encode_published(
     record: PublishedRecord, tensors: Mapping[str, NDArray[np.float32]], device: Identity
 ) -> bytes:
-    """Return the file's bytes; tensors are by state-dict name.
-
-    Raises:
-        TensorFileError: If a tensor is not finite float32.
-    """
+    """Return the file's bytes; tensors are finite float32 by state-dict name."""
     metadata = {_METADATA: msgspec.json.encode(record, order="deterministic").decode()}
     body = bytes(encode_tensors(tensors, metadata))
     signature = device.sign(body, purpose=Purpose.PUBLISHED_PART)

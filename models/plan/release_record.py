@@ -3,8 +3,8 @@
 A release is a folder ``releases/<round>/`` with ``parameters.bin`` (`models.vector.codec`),
 ``plan.json``, ``vocabulary.txt`` if the task has words, ``release.json`` and, from a coordinator,
 ``release.sig`` (a signature over the bytes of ``release.json``) with ``signer.der`` (the
-certificate of its key). The record holds the digests of parameters, plan and vocabulary, so the
-one signature covers them all. No torch: the export reads this.
+certificate of its key). The record holds the digests of parameters, plan and vocabulary, so the one
+signature covers them all. No torch: the export reads this.
 """
 
 import hashlib
@@ -63,11 +63,7 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 def decode_release_record(encoded: bytes) -> ReleaseRecord:
-    """Decode ``release.json``, strictly.
-
-    Raises:
-        ReleaseError: If the bytes are no record of this version; says which side is older.
-    """
+    """Decode ``release.json``, strictly, or raise ``ReleaseError``; says which side is older."""
     try:
         version = msgspec.json.decode(encoded, type=_Versioned).format_version
         if version != RELEASE_VERSION:
@@ -86,11 +82,7 @@ def digests_of(contents: Mapping[str, bytes | bytearray | memoryview]) -> dict[s
 
 
 def check_release_files(folder: Path, record: ReleaseRecord) -> None:
-    """Compare the files of a release with the digests in its record.
-
-    Raises:
-        ReleaseError: If one is missing or differs; names it.
-    """
+    """Raise ``ReleaseError`` unless a release's files have the digests in its record."""
     for name, expected in record.files.items():
         try:
             with (folder / name).open("rb") as file:

@@ -14,11 +14,7 @@ from models.settings.growth import GrowthSettings, growth_stage, layer_count_of_
 
 
 def plan_at_stage(plan: Plan, stage: int) -> Plan:
-    """Return a growing plan with the model and the schema of another stage in [1, c].
-
-    Raises:
-        ValueError: If the plan's model does not grow, or there is no such stage.
-    """
+    """Return a growing plan with the model and the schema of another stage in [1, c]."""
     if plan.growth is None:
         raise ValueError(f"growth must be set for a plan of stage {stage}, it is not")
     model = model_at_stage(plan.model, plan.growth, stage)
@@ -38,8 +34,7 @@ def plan_of_round(plan: Plan, round_number: int) -> Plan:
 def next_stage(plan: Plan, round_number: int) -> Plan | None:
     """Return the plan of the next stage if the round to come is of a later one; else None.
 
-    Raises:
-        ValueError: If the round is of an earlier stage: the schedule was changed.
+    A round of an earlier stage is a ``ValueError``: the schedule was changed.
     """
     if plan.growth is None or plan.growth_stage is None:
         return None

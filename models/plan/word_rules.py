@@ -30,13 +30,7 @@ def word_count(model: msgspec.Struct) -> int | None:
 
 
 def check_words(task: str, model: msgspec.Struct, size: int | None) -> None:
-    """Check that a task which needs words has a model and a list of them, and no other has.
-
-    ``size`` is that of the list; None without one.
-
-    Raises:
-        ValueError: If something is missing or too much, or model and list differ in size.
-    """
+    """Check that a task which needs words has a model and a list of one size, and no other has."""
     if task not in TASKS_NEED_WORDS:
         return
     count, family = word_count(model), model.__struct_config__.tag

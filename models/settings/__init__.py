@@ -2,6 +2,5 @@
 
 Begin with ``model``, the union of all families with the schema that each implies. Imports ``text``
 and ``vector``; loads no torch, because the resting device agent reads these settings. A value out
-of
-bounds is refused with its name, its rule and what arrived.
+of bounds is refused with its name, its rule and what arrived.
 """

@@ -17,8 +17,7 @@ class CompressionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     """The form in which a device sends its update.
 
     ``float16``, ``random`` and ``rank`` were removed. Plans of older releases that have them can
-    still
-    be read, but no update travels in these forms (``privacy.foundation.removed_settings``).
+    still be read, but no update travels in these forms (``privacy.foundation.removed_settings``).
 
     Attributes:
         uplink: Form of a value: ``none`` is float32; ``bfloat16`` is half of it; ``int8`` and
@@ -26,11 +25,10 @@ class CompressionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
         block_size: Values that share a scale, for ``int8`` and ``int4``: a power of two from 16 to
             65,536. A scale takes 4 bytes.
         error_feedback: Whether the device keeps what compression took from its last update and adds
-            it
-            to the next one. Values are then rounded to the nearest, which loses least; otherwise at
-            random, so that the mean over many clients is unbiased.
-        entropy: ``zstd`` squeezes what is sent, without loss; needs the extra ``zstd``. The size
-            of an update then follows its content, rounded up to a size that many share
+            it to the next one. Values are then rounded to the nearest, which loses least; otherwise
+            at random, so that the mean over many clients is unbiased.
+        entropy: ``zstd`` squeezes what is sent, without loss; needs the extra ``zstd``. The size of
+            an update then follows its content, rounded up to a size that many share
             (``models.compression.entropy``); with ``none`` all updates of a plan have one size.
         keep: Which values are sent: ``all``, or the ``top`` ones by magnitude; the others arrive as
             0, and reach the coordinator later by ``error_feedback``, which must be set.
@@ -141,8 +139,7 @@ def check_compression(settings: CompressionSettings, privacy: PrivacySettings) -
     """Check that a noise mode allows this compression.
 
     Rounding does not weaken a guarantee: it comes after a device's own noise, and before the
-    server's
-    clip and noise. The size of an update can, since everybody on the way sees it.
+    coordinator's clip and noise. The size of an update can, since everybody on the way sees it.
 
     Raises:
         ValueError: If the size of an update would reveal what the noise is to hide.

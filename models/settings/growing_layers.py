@@ -1,8 +1,8 @@
 """Name a family's stacks of layers, so that a model can grow by more of them. No torch.
 
 A family that can grow declares ``growing`` in its settings. A layer is the tensors whose names
-begin
-``STACK.NUMBER.``, with the highest number on top; all other tensors exist from the first round.
+begin ``STACK.NUMBER.``, with the highest number on top; all other tensors exist from the first
+round.
 
 References:
     [FedDT-TTS] arXiv:2107.08795, section 3.2: layers are added on top, under the last norm.
@@ -39,8 +39,7 @@ class GrowingLayers:
         residual_outputs: Linear layers inside a layer that write to the residual stream. With all
             of them zero a layer adds nothing.
         norms_first: Whether every norm stands before a sub-layer. A norm behind the residual
-            changes
-            the stream even if the layer adds nothing.
+            changes the stream even if the layer adds nothing.
     """
 
     stacks: tuple[LayerStack, ...]
@@ -83,11 +82,7 @@ def growing_layers(model: msgspec.Struct) -> GrowingLayers:
 
 
 def check_growth(model: msgspec.Struct, growth: GrowthSettings) -> None:
-    """Check that a model can grow as planned; ``model`` is the whole model, after the last stage.
-
-    Raises:
-        ValueError: If it cannot; says why.
-    """
+    """Raise ``ValueError`` if a whole model, as after the last stage, cannot grow as planned."""
     layers = growing_layers(model)
     for stack in layers.stacks:
         count = getattr(model, stack.setting)
@@ -104,11 +99,7 @@ def check_growth(model: msgspec.Struct, growth: GrowthSettings) -> None:
 
 
 def check_stage(model: msgspec.Struct, growth: GrowthSettings, stage: int) -> None:
-    """Check that a model has exactly the layers of a stage.
-
-    Raises:
-        ValueError: If it has not, or there is no such stage.
-    """
+    """Raise ``ValueError`` unless a model has exactly the layers of a stage."""
     expected = layer_count_of_stage(growth, stage)
     for stack in growing_layers(model).stacks:
         count = getattr(model, stack.setting)
@@ -119,11 +110,7 @@ def check_stage(model: msgspec.Struct, growth: GrowthSettings, stage: int) -> No
 
 
 def model_at_stage(model: Family, growth: GrowthSettings, stage: int) -> Family:
-    """Return the settings of a model, given in any stage, as they are in a stage in [1, c].
-
-    Raises:
-        ValueError: If there is no such stage, or the family cannot grow.
-    """
+    """Return the settings of a model, given in any stage, as they are in a stage in [1, c]."""
     count = layer_count_of_stage(growth, stage)
     stacks = growing_layers(model).stacks
     return msgspec.structs.replace(model, **{stack.setting: count for stack in stacks})

@@ -51,9 +51,6 @@ def growth_stage(settings: GrowthSettings, round_number: int) -> int:
     """Return the stage in [1, c] of a round, counted from 1; rounds beyond T are in the last.
 
     Where c does not divide T, stages differ in length by one round at most.
-
-    Raises:
-        ValueError: If ``round_number`` is below 1.
     """
     if round_number < 1:
         raise ValueError(f"round_number must be >= 1, got {round_number}")
@@ -63,11 +60,7 @@ def growth_stage(settings: GrowthSettings, round_number: int) -> int:
 
 
 def layer_count_of_stage(settings: GrowthSettings, stage: int) -> int:
-    """Return the layers of each stack in a stage: (L/c) times the stage.
-
-    Raises:
-        ValueError: If ``stage`` is not in [1, c].
-    """
+    """Return the layers of each stack in a stage in [1, c]: (L/c) times the stage."""
     if not 1 <= stage <= settings.stage_count:
         raise ValueError(f"growth_stage must be in [1, {settings.stage_count}], got {stage}")
     return settings.target_layer_count // settings.stage_count * stage

@@ -1,10 +1,9 @@
 """Settings of the hypernetwork, and the schema of its own parameters that they imply. No torch.
 
 References:
-    [FedTP] Li et al., "FedTP: Federated Learning by Transformer Personalization", TNNLS 2023,
-        arXiv:2211.01572, section III-C; the authors' code settles what the paper leaves open.
-    [pFedHN] Shamsian et al., "Personalized Federated Learning using Hypernetworks", ICML 2021,
-        arXiv:2103.04628.
+    [FedTP] Li et al., TNNLS 2023, arXiv:2211.01572, section III-C; the authors' code settles what
+        the paper leaves open.
+    [pFedHN] Shamsian et al., ICML 2021, arXiv:2103.04628.
 """
 
 import math
@@ -25,8 +24,7 @@ class HypernetworkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
         embedding_size: Length of a client's embedding z_i; D in [FedTP].
         hidden_size: Width of every hidden layer; 150 in [FedTP], 100 in [pFedHN].
         output: How each generated tensor is made from the last hidden layer: ``mixture``, a base
-            and
-            ``basis_size`` directions of its own that the client mixes; or ``literal``, one full
+            and ``basis_size`` directions of its own that the client mixes; or ``literal``, one full
             linear layer as published: 237.6 million parameters for the paper's ViT of depth 8.
         basis_size: Directions of each tensor under ``mixture``. 14 at a width of 150 make a tenth
             of the literal output's parameters.
@@ -35,16 +33,15 @@ class HypernetworkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
         embeddings: ``learned`` with the hypernetwork, or ``fixed`` as they were drawn.
         learning_rate: Step size β of hypernetwork and embeddings.
         embedding_learning_rate: Step size of the embeddings alone; absent means ``learning_rate``.
-            An
-            embedding gets only its own client's share of the gradient; with many clients a larger
-            step makes up for that.
+            An embedding gets only its own client's share of the gradient; with many clients a
+            larger step makes up for that.
         momentum: Momentum of both, in [0, 1).
         weight_decay: L2 penalty's coefficient; an embedding decays only in its client's rounds.
         gradient_clipping_norm: Largest L2 norm of the hypernetwork's gradient in one step, and of
             each embedding's by itself; 50 in [pFedHN]; absent means none.
-        client_gradient_norm: Largest L2 norm of what one client adds to the hypernetwork's
-            gradient before the average. Decides the noise of mode ``central``, which needs it;
-            absent means no limit.
+        client_gradient_norm: Largest L2 norm of what one client adds to the hypernetwork's gradient
+            before the average. Decides the noise of mode ``central``, which needs it; absent means
+            no limit.
     """
 
     embedding_size: int = 32
@@ -96,8 +93,7 @@ class EmbeddingFitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
             the client's own examples, which costs a forward pass over them each.
         epochs: Passes over the client's own examples.
         batch_size: Examples, or parallel texts, of one step; few, so that one pass over few
-            examples
-            is many steps.
+            examples is many steps.
         learning_rate: How far each number of the embedding moves in the first step, and about the
             most that it moves in any other.
     """

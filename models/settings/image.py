@@ -1,8 +1,7 @@
 """Settings of the image classifiers, and the schemas they imply. No torch.
 
 References:
-    [FedTP] Li et al., "FedTP: Federated Learning by Transformer Personalization", TNNLS 2023,
-        arXiv:2211.01572, section IV-A: the tiny ViT and the ConvNet.
+    [FedTP] Li et al., TNNLS 2023, arXiv:2211.01572, section IV-A: the tiny ViT and the ConvNet.
     [FedBN] Li et al., ICLR 2021, arXiv:2102.07623: a batch norm after each layer but the last.
 """
 

@@ -4,8 +4,7 @@ A device computes gradients for part of the model and sends less. All devices of
 same layers, so the coordinator averages parameters that were trained together.
 
 References:
-    [FedPart] Wang et al., "Why Go Full? Elevating Federated Learning Through Partial Network
-        Updates", NeurIPS 2024, arXiv:2410.11559: layers in turn, the rest frozen.
+    [FedPart] Wang et al., NeurIPS 2024, arXiv:2410.11559: layers in turn, the rest frozen.
 """
 
 from itertools import accumulate
@@ -25,11 +24,7 @@ def check_layer_groups(
     keeps_optimiser: bool,
     hides_examples: bool,
 ) -> None:
-    """Check that layers can be trained in turn; ``schema`` holds the trained tensors.
-
-    Raises:
-        ValueError: If they cannot; names the setting that is in the way.
-    """
+    """Raise ``ValueError`` if layers cannot be trained in turn; names the setting in the way."""
     if settings.layer_groups is None:
         return
     layer_groups(schema, settings.layer_groups)
@@ -77,9 +72,5 @@ def layer_groups(schema: Schema, count: int) -> tuple[Schema, ...]:
 
 
 def group_of_round(schema: Schema, count: int, round_number: int) -> Schema:
-    """Return the tensors that are trained and sent in a round, counted from 1; groups take turns.
-
-    Raises:
-        ValueError: If there are fewer layers than groups.
-    """
+    """Return the tensors of a round, counted from 1; the groups take turns."""
     return layer_groups(schema, count)[(round_number - 1) % count]

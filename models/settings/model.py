@@ -2,8 +2,7 @@
 
 A new family is a settings struct in a file of this district, one member of ``ModelSettings``, one
 network in its own file, and one case in ``models/networks/registry.py``. A test compares each
-schema
-with the network that it describes.
+schema with the network that it describes.
 """
 
 from typing import ClassVar
@@ -46,8 +45,8 @@ class GruLmSettings(_WordFamily, frozen=True, kw_only=True, tag="gru_lm"):
     """Embedding, one GRU layer, linear output ([FedAtt] section IV).
 
     Attributes:
-        hidden_size: Width of the GRU state and of the embedding: small 300, medium 650, large
-            1500 in the paper.
+        hidden_size: Width of the GRU state and of the embedding: small 300, medium 650, large 1500
+            in the paper.
         tied: Whether the output layer shares the embedding's matrix (its bias is its own).
         dropout: Probability in [0, 1) of dropping an element of the embedding and of the GRU's
             output.

@@ -1,9 +1,8 @@
 """Make sound of log-mels without a vocoder, in numpy: amplitudes, then phases that fit them.
 
 The transform of a real sound obeys strict relations between overlapping frames. The search goes
-back
-and forth between spectra with the wanted amplitudes and spectra that some sound has; momentum finds
-better phases in fewer steps.
+back and forth between spectra with the wanted amplitudes and spectra that some sound has; momentum
+finds better phases in fewer steps.
 
 References:
     Griffin and Lim, "Signal Estimation from Modified Short-Time Fourier Transform", 1984.
@@ -41,8 +40,7 @@ def sound_of_mel(
     """Return sound, ``((frames - 1) * hop_size,)``, with nearly the given log-mels.
 
     ``log_mels`` are natural logarithms, shape ``(frames, mel)``, at least two frames, and decide
-    the
-    dtype. ``draws`` makes the first phases; ``iterations`` of 0 leaves them.
+    the dtype. ``draws`` makes the first phases; ``iterations`` of 0 leaves them.
     """
     amplitudes = magnitudes_of_mel(log_mels, settings)
     turns = draws.random(amplitudes.shape, dtype=amplitudes.dtype)
@@ -69,9 +67,6 @@ def griffin_lim(
 
     ``amplitudes`` have shape ``(frames, bins)``, at least two frames; ``turns`` are the first
     phases in whole turns, of the same shape, and ``iterations`` of 0 leaves them.
-
-    Raises:
-        ValueError: If a setting or the shape is out of range.
     """
     if iterations < 0:
         raise ValueError(f"iterations must be >= 0, got {iterations}")

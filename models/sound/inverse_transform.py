@@ -23,8 +23,7 @@ class InverseTransform(nn.Module):
         self.register_buffer("window", window.float(), persistent=False)
 
     def forward(self, real: Tensor, imaginary: Tensor) -> Tensor:
-        """Return the sound, ``(batch, (frames - 1) * hop_size)``, whose frames come closest to the
-        spectra.
+        """Return the sound whose frames come closest: ``(batch, (frames - 1) * hop_size)``.
 
         Both parts have shape ``(batch, frames, bins)``; the imaginary part of the lowest and the
         highest frequency is not used.

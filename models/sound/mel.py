@@ -19,8 +19,7 @@ class SoundError(ValueError):
 
 
 def magnitudes(samples: Tensor, settings: MelSettings) -> Tensor:
-    """Return transform amplitudes, ``(*batch, bins, 1 + samples // hop_size)``, of ``(*batch,
-    samples)``.
+    """Return transform amplitudes, ``(*batch, bins, 1 + samples // hop_size)``, of samples.
 
     Raises:
         SoundError: If there are not more samples than half a transform: reflection needs them.
@@ -52,9 +51,6 @@ def log_mel(samples: Tensor, settings: MelSettings) -> Tensor:
     """Return the log-mel spectrogram, ``(*batch, mel, frames)``, in the samples' own precision.
 
     Samples are mono in [-1, 1]; the result is natural logarithms, at least ln(floor).
-
-    Raises:
-        SoundError: As `magnitudes`.
     """
     filters = torch.from_numpy(mel_filters(settings)).to(samples)
     return (filters @ magnitudes(samples, settings)).clamp(min=settings.floor).log()

@@ -1,4 +1,7 @@
-"""Make recordings alike: one channel, one sampling rate, no silence around, one loudness."""
+"""Make recordings alike: one channel, one sampling rate, no silence around, one loudness.
+
+Sound without samples, with other than finite ones or with silence alone is a ``SoundError``.
+"""
 
 import torch
 from torch import Tensor
@@ -11,11 +14,7 @@ _HIGHEST_PEAK = 0.98
 
 
 def mono(channels: Tensor) -> Tensor:
-    """Return the mean of the channels, ``(samples,)``, of sound ``(samples, channels)``.
-
-    Raises:
-        SoundError: If there is no sample, or one is NaN or infinite.
-    """
+    """Return the mean of the channels, ``(samples,)``, of sound ``(samples, channels)``."""
     if not channels.numel():
         raise SoundError("it must have samples, got none")
     if not torch.isfinite(channels).all():
@@ -25,11 +24,7 @@ def mono(channels: Tensor) -> Tensor:
 
 
 def resample(samples: Tensor, from_hz: int, to_hz: int) -> Tensor:
-    """Return float32 sound, ``(samples,)``, at another rate (SoX's resampler, high quality).
-
-    Raises:
-        SoundError: If the rates differ and soxr is missing.
-    """
+    """Return float32 sound, ``(samples,)``, at another rate (SoX's resampler, high quality)."""
     if from_hz == to_hz:
         return samples
     try:
@@ -44,9 +39,6 @@ def trim_silence(samples: Tensor, sample_rate_hz: int, settings: ClipSettings) -
     """Return the sound, ``(samples,)``, without the silence at its two ends, but for a margin.
 
     A frame of 10 ms is silent if its RMS is ``silence_db`` or more below that of the loudest.
-
-    Raises:
-        SoundError: If everything is zero.
     """
     frame = max(1, round(_FRAME_S * sample_rate_hz))
     sounding = _sounding(samples, frame, settings).nonzero().flatten()
@@ -58,11 +50,8 @@ def trim_silence(samples: Tensor, sample_rate_hz: int, settings: ClipSettings) -
 def set_loudness(samples: Tensor, sample_rate_hz: int, settings: ClipSettings) -> Tensor:
     """Return the sound, ``(samples,)``, with its sounding frames at ``loudness_db`` RMS.
 
-    If that would bring a peak above 0.98, the sound stays that much quieter: clipped peaks
-    would be noise in every channel.
-
-    Raises:
-        SoundError: If everything is zero.
+    If that would bring a peak above 0.98, the sound stays that much quieter: clipped peaks would be
+    noise in every channel.
     """
     frame = max(1, round(_FRAME_S * sample_rate_hz))
     frames = _frames(samples, frame)[_sounding(samples, frame, settings)]

@@ -47,12 +47,7 @@ class ImageClassification:
         return len(examples)
 
     def check(self, examples: LabelledImages, network: Network) -> None:
-        """Check that there is an image, and that images and labels fit the network.
-
-        Raises:
-            UnusableExamplesError: If there is none, or they do not.
-            WrongFamilyError: If the network does not classify images.
-        """
+        """Check that there is an image, and that images and labels fit the network."""
         if not len(examples.labels) or not len(examples.pixels):
             raise UnusableExamplesError("there must be at least 1 image to train on, got 0")
         _check_images(examples, network)

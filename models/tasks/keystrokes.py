@@ -81,13 +81,8 @@ def keystroke_savings(
     """Type every word of every user's text once and count the keys.
 
     A ``<unk>`` in the text itself hides a word of unknown length: it is read and not counted.
-
-    Args:
-        network: Left in evaluation mode.
-        vocabulary: The network's words.
-        users: Sentences of one person each, in words.
-        scores: Ranks the words; the network's own output layer if absent.
-        batch_size: Texts read side by side; changes the speed alone.
+    ``users`` are sentences of one person each, in words; ``scores`` ranks the words, by default
+    with the network's own output layer. The network is left in evaluation mode.
 
     Raises:
         ValueError: If the vocabulary and the network differ in size.

@@ -3,8 +3,7 @@
 Counts add up, so a federation merges those of its devices and divides once at the end.
 
 References:
-    [Hard] Hard et al., "Federated Learning for Mobile Keyboard Prediction", 2018,
-        arXiv:1811.03604: top-1 and top-3 recall.
+    [Hard] Hard et al., 2018, arXiv:1811.03604: top-1 and top-3 recall.
 """
 
 import math

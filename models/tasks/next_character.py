@@ -51,12 +51,7 @@ class NextCharacter:
         return max(len(examples) - 1, 0)
 
     def check(self, examples: Tensor, network: Network) -> None:
-        """Check that a stream holds at least two characters of the alphabet.
-
-        Raises:
-            UnusableExamplesError: If it does not.
-            WrongFamilyError: If the network does not predict characters.
-        """
+        """Check that a stream holds at least two characters of the alphabet."""
         _check_stream(examples, character_network(network))
         if len(examples) < LEAST_CHARACTERS:
             raise UnusableExamplesError(

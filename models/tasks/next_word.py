@@ -1,8 +1,8 @@
 """Predict the next word of a person's text: the keyboard's task.
 
-Training is truncated back-propagation through time: streams lie side by side, the state is
-carried from window to window, and gradients stop at the window's edge. Scoring reads the same
-streams and counts every token once, whatever the batch size.
+Training is truncated back-propagation through time: streams lie side by side, the state is carried
+from window to window, and gradients stop at the window's edge. Scoring reads the same streams and
+counts every token once, whatever the batch size.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,12 +35,7 @@ class NextWord:
         return len(examples)
 
     def check(self, examples: Tensor, network: Network) -> None:
-        """Check that a stream holds at least two tokens, one of them a known word.
-
-        Raises:
-            UnusableExamplesError: If it does not, or a word is outside the vocabulary.
-            ValueError: If it is no stream of word numbers.
-        """
+        """Check that a stream holds at least two tokens, one of them a known word."""
         _check_stream(examples, word_network(network))
         if len(examples) < LEAST_TOKENS:
             raise UnusableExamplesError(

@@ -36,6 +36,7 @@ class Task(Protocol[ExamplesT_contra, BatchT]):
 
         Raises:
             UnusableExamplesError: If it cannot; says why and what to do.
+            WrongFamilyError: If the network is not for this task.
         """
         ...
 
@@ -67,10 +68,7 @@ class Task(Protocol[ExamplesT_contra, BatchT]):
         """Score every target of every user once; ``batch_size`` changes only the speed.
 
         Each user's examples are one person's, never mixed. The network is left in evaluation mode.
-
-        Raises:
-            UnusableExamplesError: If examples do not fit the network.
-            WrongFamilyError: If the network is not for this task.
+        Errors are those of ``check``.
         """
         ...
 

@@ -54,16 +54,8 @@ def draw_pairs(
 ) -> SequencePairs:
     """Draw sequences of uniform symbols and uniform lengths, with the targets of a rule.
 
-    Args:
-        rule: How targets follow from sources.
-        count: Pairs.
-        symbol_count: Symbols of the model, the three special ones included.
-        lengths: Shortest and longest source, in symbols.
-        generator: Source of the draws.
-        dictionary_seed: Decides the dictionary of ``translate``.
-
-    Raises:
-        ValueError: If there is nothing to draw from.
+    ``symbol_count`` includes the three special ones; ``lengths`` are the shortest and the longest
+    source; ``dictionary_seed`` decides the dictionary of ``translate``.
     """
     shortest, longest = lengths
     content = symbol_count - SPECIAL_COUNT
@@ -104,12 +96,7 @@ class Sequences:
         return int((examples.targets != PADDING).sum()) + len(examples)
 
     def check(self, examples: SequencePairs, network: Network) -> None:
-        """Check that there is a pair, and that all of them are padded sequences of symbols.
-
-        Raises:
-            UnusableExamplesError: If not.
-            WrongFamilyError: If the network does not write sequences.
-        """
+        """Check that there is a pair, and that all of them are padded sequences of symbols."""
         network = sequence_network(network)
         if not len(examples):
             raise UnusableExamplesError("there must be at least 1 pair to train on, got 0")
@@ -155,8 +142,7 @@ class Sequences:
         """Score every target of every pair once, given the right ones before it, in float32.
 
         A pair is an exact match if every target is hit. Writing one symbol after the other goes
-        wrong
-        at the same first mistake, since up to there it has read the right ones.
+        wrong at the same first mistake, since up to there it has read the right ones.
         """
         network = sequence_network(network).eval()
         counts = Counts()

@@ -42,12 +42,7 @@ class Speech:
         return len(examples.frames)
 
     def check(self, examples: SpeechExamples, network: Network) -> None:
-        """Check that there is a clip, and that all of them fit the network.
-
-        Raises:
-            UnusableExamplesError: If not.
-            WrongFamilyError: If the network does not speak.
-        """
+        """Check that there is a clip, and that all of them fit the network."""
         settings = voice_network(network).settings
         if not len(examples):
             raise UnusableExamplesError("there must be at least 1 clip to train on, got 0")
@@ -63,8 +58,7 @@ class Speech:
         """Yield every clip once, clips of about the same length together, batches in drawn order.
 
         Lengths are blurred by a tenth before they are sorted, so that a clip meets others in each
-        epoch;
-        batches have near-equal numbers of clips.
+        epoch; batches have near-equal numbers of clips.
         """
         lengths = examples.lengths[:, 0] * (
             1 + _LENGTH_JITTER * torch.rand(len(examples), generator=generator)

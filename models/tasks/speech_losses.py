@@ -4,8 +4,7 @@ Every mean is over real frames, steps and characters, without padding.
 
 References:
     [Li] Li et al., AAAI 2019, arXiv:1809.08895, section 3.6: the stop's weight of 5 to 8.
-    [Guided] Tachibana et al., "Efficiently Trainable Text-to-Speech System Based on Deep
-        Convolutional Networks with Guided Attention", ICASSP 2018, arXiv:1710.08969, section 4.
+    [Guided] Tachibana et al., ICASSP 2018, arXiv:1710.08969, section 4: guided attention.
 """
 
 from collections.abc import Sequence
@@ -73,8 +72,7 @@ def guided_loss(
     """Return the mean of `guide` times attention over real cells, blocks and heads, shape ``()``.
 
     ``attentions`` are those of the guided blocks, at least one, ``(batch, heads, steps, text)``
-    each;
-    their first ``head_count`` heads are guided.
+    each; their first ``head_count`` heads are guided.
     """
     steps, text = attentions[0].shape[2:]
     cost = guide(step_counts, text_counts, steps=steps, text=text)

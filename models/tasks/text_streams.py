@@ -1,8 +1,8 @@
 """Arrange one person's words: streams side by side to train on, segments to score, sentences.
 
-A person's text is one stream of word numbers, sentence after sentence, each ending with
-``<eos>``. Every token is a target exactly once in a pass; the first one is predicted from
-``<eos>``, as if a sentence had just ended.
+A person's text is one stream of word numbers, sentence after sentence, each ending with ``<eos>``.
+Every token is a target exactly once in a pass; the first one is predicted from ``<eos>``, as if a
+sentence had just ended.
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,9 +44,9 @@ def training_windows(
 ) -> Iterator[Window]:
     """Cut a stream into pieces of near-equal length, side by side, and yield them in windows.
 
-    The pass starts at a random place and wraps around, so that pieces and windows are cut
-    elsewhere in every pass. A text too short for ``batch_size`` pieces of two tokens gets fewer.
-    The last window may have fewer than ``window_tokens`` columns.
+    The pass starts at a random place and wraps around, so that pieces and windows are cut elsewhere
+    in every pass. A text too short for ``batch_size`` pieces of two tokens gets fewer. The last
+    window may have fewer than ``window_tokens`` columns.
     """
     tokens = len(stream)
     pieces = min(batch_size, tokens // 2)

@@ -23,8 +23,8 @@ from models.tasks.unusable_examples import UnusableExamplesError
 def cut_segments(samples: Tensor, segment_size: int) -> Tensor:
     """Cut sound, at least one sample, into ``(segments, segment_size)`` that hold all of it.
 
-    The last segment ends where the sound does, and so overlaps the one before; a sound shorter
-    than a segment is followed by silence.
+    The last segment ends where the sound does, and so overlaps the one before; a sound shorter than
+    a segment is followed by silence.
     """
     missing = segment_size - len(samples)
     if missing >= 0:
@@ -43,12 +43,7 @@ class Vocoding:
         return len(examples)
 
     def check(self, examples: Tensor, network: Network) -> None:
-        """Check that there is sound to learn from, in segments of the network's size.
-
-        Raises:
-            UnusableExamplesError: If not.
-            WrongFamilyError: If the network is no vocoder.
-        """
+        """Check that there is sound to learn from, in segments of the network's size."""
         network = vocoder_network(network)
         if not len(examples):
             raise UnusableExamplesError("there must be at least 1 segment to train on, got 0")

@@ -25,8 +25,8 @@ class SpeechTextSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     """Which characters a voice reads, and what happens to a sign that has no reading.
 
     Attributes:
-        alphabet: Characters in order of their numbers, which start at 1 (0 pads); without ``.``
-            and the blank no text could begin or end.
+        alphabet: Characters in order of their numbers, which start at 1 (0 pads); without ``.`` and
+            the blank no text could begin or end.
         unknown: ``refuse`` a text with a sign nobody reads aloud (an emoji, an arrow), or ``drop``
             the sign and count it. Letters and digits of other scripts are refused either way:
             without them the text would no longer say what was spoken.
@@ -50,11 +50,7 @@ class SpeechTextSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
 
 def encode_speech(text: str, settings: SpeechTextSettings) -> list[int]:
-    """Return the number of each character, in [1, `symbol_count`).
-
-    Raises:
-        ValueError: If a character is not in the alphabet; names it.
-    """
+    """Return the number of each character, in [1, `symbol_count`); refuse others by name."""
     numbers = {character: place for place, character in enumerate(settings.alphabet, start=1)}
     for character in text:
         if character not in numbers:

@@ -99,11 +99,7 @@ _UNIT = "|".join(re.escape(unit) for unit in sorted(_UNITS, key=len, reverse=Tru
 
 
 def say_amounts(text: str) -> str:
-    """Return English text with every run of the digits 0 to 9 in words.
-
-    Raises:
-        MissingNum2wordsError: If there is a digit and num2words is missing.
-    """
+    """Return English text with every run of digits in words; needs num2words if there is one."""
     for pattern, say in _RULES:
         text = pattern.sub(say, text)
     return text

@@ -1,8 +1,8 @@
 """Turn written English into the characters that a voice reads. No torch.
 
-Abbreviations, numbers, dates, times, money and measures become words; accents and typographic
-marks become plain ones; then lower case, a blank before and a period after. Roman numerals and
-words in capital letters without periods are read as they stand.
+Abbreviations, numbers, dates, times, money and measures become words; accents and typographic marks
+become plain ones; then lower case, a blank before and a period after. Roman numerals and words in
+capital letters without periods are read as they stand.
 
 No character is passed over in silence. A sign without a reading is refused or dropped as the
 settings say, a letter or digit of another script is always refused, and the result counts every
@@ -92,8 +92,8 @@ def prepare_speech(text: str, settings: SpeechTextSettings) -> SpokenText:
     """Return a text as a voice reads it.
 
     Raises:
-        SpeechTextError: If there is nothing to say in it, a letter or digit of another script, or
-            a sign without a reading that the settings refuse.
+        SpeechTextError: If there is nothing to say in it, a letter or digit of another script, or a
+            sign without a reading that the settings refuse.
         MissingNum2wordsError: If it has a number to say and num2words is missing.
     """
     replaced: Counter[str] = Counter()

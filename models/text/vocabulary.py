@@ -96,11 +96,7 @@ class Vocabulary:
 
 
 def decode_vocabulary(encoded: bytes) -> Vocabulary:
-    """Return the list that `Vocabulary.to_bytes` wrote.
-
-    Raises:
-        VocabularyError: If the bytes are no UTF-8 text or break a rule of `Vocabulary`.
-    """
+    """Return the list that `Vocabulary.to_bytes` wrote, or raise ``VocabularyError``."""
     try:
         text = encoded.decode()
     except UnicodeDecodeError as error:
@@ -109,11 +105,7 @@ def decode_vocabulary(encoded: bytes) -> Vocabulary:
 
 
 def load_vocabulary(path: Path) -> Vocabulary:
-    """Read a word list from a file.
-
-    Raises:
-        VocabularyError: If the file is missing, is no UTF-8 text or breaks a rule.
-    """
+    """Read a word list from a file, or raise ``VocabularyError``."""
     try:
         return decode_vocabulary(path.read_bytes())
     except OSError as error:
@@ -135,9 +127,6 @@ def build_vocabulary(sentences: Iterable[Sequence[str]], size: int | None = None
     For simulation only, in modes without a guarantee, and never from test text. Words of equal
     count are in alphabetical order; words with digits and addresses are left out. ``size`` counts
     ``<unk>`` and ``<eos>``.
-
-    Raises:
-        VocabularyError: If no word is left.
     """
     counts = Counter(word for sentence in sentences for word in sentence)
     ranked = sorted(counts, key=lambda word: (-counts[word], word))

@@ -1,9 +1,9 @@
 """Turn typed text into words, and keep out what must never become one.
 
 Numbers, web and e-mail addresses, paths and masked names can identify a person, so each becomes
-``<unk>`` here, before any counting, training or vocabulary: the model may know that something
-stood there, never what. Punctuation is dropped; the end of a sentence is the end of a list.
-No torch: the resting device and the export runtime use this file.
+``<unk>`` here, before any counting, training or vocabulary: the model may know that something stood
+there, never what. Punctuation is dropped; the end of a sentence is the end of a list. No torch: the
+resting device and the export runtime use this file.
 
 References:
     Unicode Standard Annex #15, "Unicode Normalization Forms", section 13: Stream-Safe Text Format.

@@ -1,14 +1,12 @@
 """Write parameters as one checked block of bytes, and read them back without trusting it.
 
-A payload is a 48-byte header and then the flat vector in schema order, raw little-endian
-float32::
+A payload is a 48-byte header and then the flat vector in schema order, raw little-endian float32::
 
     magic "SOTTOPAR" | version, uint32 | zero, uint32 | schema SHA-256, 32 bytes | elements
 
 Names, order, shapes and size all follow from the schema. A payload without that schema's digest and
 exact size is refused before its elements are looked at. The header is a multiple of 16 bytes, so
-the
-vector is read in place. numpy only: no torch, no pickle.
+the vector is read in place. numpy only: no torch, no pickle.
 """
 
 import struct
@@ -55,11 +53,7 @@ class PayloadHeader:
         return self._LAYOUT.pack(self.magic, self.version, form, sha256)
 
     def decode(self, payload: memoryview) -> tuple[bytes, int]:
-        """Return the digest and the form of a payload of at least 48 bytes.
-
-        Raises:
-            CodecError: If the magic or the version is another; says which side is older.
-        """
+        """Return digest and form of a payload of 48 bytes or more; refuse another version."""
         magic, version, form, sha256 = self._LAYOUT.unpack_from(payload)
         if magic != self.magic:
             raise CodecError(f"{self.what} must start with {self.magic!r}, got {magic!r}")
@@ -72,11 +66,7 @@ class PayloadHeader:
         return sha256, form
 
     def decode_plain(self, payload: memoryview) -> bytes:
-        """Return the digest of a payload that has one form only.
-
-        Raises:
-            CodecError: If magic, version or form is another.
-        """
+        """Return the digest of a payload that has one form only."""
         sha256, form = self.decode(payload)
         if form:
             raise CodecError(f"reserved field must be 0, got {form}")
@@ -92,14 +82,12 @@ def payload_size(schema: Schema) -> int:
 
 
 def encode(schema: Schema, flat: FlatVector, *, into: memoryview | None = None) -> memoryview:
-    """Return the flat vector, float32, ``(elements,)``, as a payload of ``payload_size(schema)``
-    bytes.
+    """Return the flat vector, float32, ``(elements,)``, as a payload of its schema.
 
-    ``into`` is writable memory of that size, for callers that write many payloads of one schema.
+    ``into`` is writable memory of ``payload_size(schema)`` bytes, for callers that write many.
 
     Raises:
         CodecError: If the vector has another dtype or shape, or holds NaN or infinity.
-        ValueError: If ``into`` has another size.
     """
     if flat.dtype != np.float32:
         raise CodecError(f"parameters must be float32, got {flat.dtype}")
@@ -130,20 +118,12 @@ def decode(schema: Schema, payload: Payload) -> FlatVector:
 
 
 def check_layout(schema: Schema, payload: Payload) -> None:
-    """Check all that ``decode`` does but the elements, which some callers measure anyway.
-
-    Raises:
-        CodecError: If the size, magic, version or schema is another.
-    """
+    """Check all that ``decode`` does but the elements, which some callers measure anyway."""
     _check_header(schema, memoryview(payload))
 
 
 def named_tensors(schema: Schema, flat: FlatVector) -> dict[str, NDArray[np.float32]]:
-    """Return a view of each tensor in its own shape, by name and in schema order.
-
-    Raises:
-        CodecError: If the vector does not have shape ``(elements,)``.
-    """
+    """Return a view of each tensor in its own shape, by name and in schema order."""
     if flat.shape != (schema.element_count,):
         raise CodecError(f"parameters must have shape ({schema.element_count},), got {flat.shape}")
     return {

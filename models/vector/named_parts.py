@@ -1,7 +1,7 @@
 """Find the parts of a model that personalisation methods use: projections, head, batch norms.
 
-A part is known by the names of its tensors, so that every family has it under the same rule and
-the resting agent can tell roles without torch.
+A part is known by the names of its tensors, so that every family has it under the same rule and the
+resting agent can tell roles without torch.
 """
 
 import re

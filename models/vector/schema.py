@@ -1,7 +1,7 @@
 """Describe every tensor of a model, so that both ends of the wire agree before a byte is read.
 
-A schema is the ordered list of a model's tensors. Parameters travel and are aggregated as one
-flat float32 vector in schema order; the schema says where each tensor lies in it. Its SHA-256 is
+A schema is the ordered list of a model's tensors. Parameters travel and are aggregated as one flat
+float32 vector in schema order; the schema says where each tensor lies in it. Its SHA-256 is
 compared at check-in and is bound into every sealed message. No torch.
 """
 
@@ -41,8 +41,8 @@ class TensorSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     Attributes:
         name: Name in the model's state dict, unique within a schema.
         shape: Extent of each axis; every extent is at least 1.
-        layer: Layer the tensor belongs to; attention in ``grouping = "layer"`` weighs the
-            tensors of one layer together.
+        layer: Layer the tensor belongs to; attention in ``grouping = "layer"`` weighs the tensors
+            of one layer together.
         role: The tensor's owner.
     """
 

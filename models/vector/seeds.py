@@ -20,9 +20,6 @@ def client_seed(
     """Return the seed of one client in one round, from 1, in [0, 2^63).
 
     Two purposes never share a stream of numbers.
-
-    Raises:
-        ValueError: If the round number is below 1 or the name is empty.
     """
     if round_number < 1:
         raise ValueError(f"round_number must be >= 1, got {round_number}")

@@ -5,9 +5,9 @@ A file is an 8-byte size, a JSON header and the tensors' elements::
     size of the header, uint64 | {"name": {"dtype", "shape", "data_offsets"}, ...} | elements
 
 All integers and elements are little-endian. Any safetensors reader reads these files. This module
-reads less than the format allows: float32 and int64, in the order of the header and without
-gaps, every float finite, no name twice and no byte left over. The header is checked against the
-size of the file before an element is looked at. numpy only: no torch, no pickle.
+reads less than the format allows: float32 and int64, in the order of the header and without gaps,
+every float finite, no name twice and no byte left over. The header is checked against the size of
+the file before an element is looked at. numpy only: no torch, no pickle.
 
 References:
     safetensors, https://huggingface.co/docs/safetensors (the format).
