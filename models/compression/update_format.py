@@ -60,32 +60,26 @@ class UpdateFormat(Protocol):
     @property
     def schema(self) -> Schema:
         """Return what an update holds."""
-        ...
 
     @property
     def payload_bytes(self) -> int:
         """Return the largest payload's size."""
-        ...
 
     @property
     def least_bytes(self) -> int:
         """Return the smallest payload's size."""
-        ...
 
     def encode(self, update: FlatVector, *, seed: int) -> memoryview:
         """Return the payload of a finite update, float32, ``(elements,)``, in schema order."""
-        ...
 
     def check_layout(self, payload: Payload) -> None:
         """Check size, magic, version and format without reading a value."""
-        ...
 
     def decode(self, payload: Payload) -> FlatVector:
         """Return the update that a payload holds, float32, ``(elements,)``, perhaps in its memory.
 
         Values may be NaN or infinite; the reader checks them.
         """
-        ...
 
 
 class PlainFormat:

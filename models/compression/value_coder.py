@@ -23,21 +23,18 @@ class ValueCoder(Protocol):
 
     def byte_count(self, element_count: int) -> int:
         """Return the coded size of so many values in bytes."""
-        ...
 
     def encode(self, values: FlatVector, into: memoryview, draws: "Draws | None") -> None:
         """Write finite float32 values, shape ``(elements,)``, as ``byte_count(elements)`` bytes.
 
         ``draws`` rounds at random; None rounds to the nearest.
         """
-        ...
 
     def decode(self, coded: memoryview, into: FlatVector) -> None:
         """Read values into a float32 vector of shape ``(elements,)``.
 
         They may be NaN or infinite if the form has such values; the reader must check.
         """
-        ...
 
 
 class Draws:

@@ -28,18 +28,15 @@ class ParameterUse(Protocol):
 
     def squared_norms(self) -> Tensor:
         """Return the squared L2 norm of each example's gradient, shape ``(batch,)``."""
-        ...
 
     def sizes(self) -> Tensor:
         """Return the sum of the norms of each example's terms, shape ``(batch,)``.
 
         Terms can cancel, and the rounding errors in their sum are in proportion to this.
         """
-        ...
 
     def add_weighted(self, factors: Tensor, sums: Sums) -> None:
         """Add every example's gradient times its factor, ``(batch,)``, to ``sums`` in place."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from models.layers.recurrence import Gru
 from models.listening.heard_letters import NOTHING, SYMBOL_COUNT, collapse
-from models.vector.tensor_lists import check_at_least
+from models.settings.bounds import check_at_least
 
 STRIDE = 2
 """Frames that become one step: 43 steps a second at the usual hop, twice what fast speech needs."""
@@ -44,8 +44,7 @@ class RecogniserSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     hidden_size: int = 96
 
     def __post_init__(self) -> None:
-        for name in ("mel_count", "channels", "hidden_size"):
-            check_at_least(name, getattr(self, name), 1)
+        check_at_least(self, 1, "mel_count", "channels", "hidden_size")
 
 
 class MelBatch(NamedTuple):

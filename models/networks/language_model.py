@@ -23,12 +23,10 @@ class LanguageModel(Protocol):
     @property
     def output_weight(self) -> Tensor:
         """Return the output matrix, shape ``(vocab, embed)``; tied or not."""
-        ...
 
     @property
     def output_bias(self) -> Tensor:
         """Return the output bias, shape ``(vocab,)``."""
-        ...
 
     def features(self, tokens: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Return features, ``(batch, time, embed)``, and the state after the last token.
@@ -40,8 +38,6 @@ class LanguageModel(Protocol):
         Raises:
             ValueError: If the sequence is longer than ``context_size``.
         """
-        ...
 
     def initialise(self, generator: torch.Generator) -> None:
         """Draw every parameter anew, in schema order."""
-        ...

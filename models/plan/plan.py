@@ -4,7 +4,6 @@ A plan travels as JSON bytes inside the work order. Decoding is strict: an unkno
 for an integer is refused with its path, so two versions never misread each other.
 """
 
-import math
 from typing import Literal
 
 import msgspec
@@ -12,6 +11,12 @@ import msgspec
 from models.plan.frozen import check_frozen, freeze
 from models.plan.roles import assign_roles, check_local_epochs, check_task
 from models.plan.word_rules import check_words
+from models.settings.bounds import (
+    check_at_least,
+    check_below_one,
+    check_not_negative,
+    check_positive,
+)
 from models.settings.compression import CompressionSettings, check_compression
 from models.settings.growing_layers import check_growth, check_stage, model_at_stage
 from models.settings.growth import GrowthSettings
@@ -38,7 +43,7 @@ from protos.version import PLAN_VERSION
 PlanKind = Literal["train", "evaluate", "fit_embedding", "fit_personal"]
 
 FITS: tuple[PlanKind, ...] = ("fit_embedding", "fit_personal")
-"""What a device does that took part in no round, to get a model of its own."""
+"""Kinds for a device that took part in no round, to get a model of its own."""
 
 
 class PlanError(ValueError):
@@ -101,18 +106,10 @@ class TrainingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     frozen: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("local_epochs", "batch_size", "bptt_steps", "example_cap"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
-        if not 0 < self.learning_rate < math.inf:
-            raise ValueError(f"learning_rate must be > 0 and finite, got {self.learning_rate}")
-        if not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum must be in [0, 1), got {self.momentum}")
-        if not 0 <= self.weight_decay < math.inf:
-            raise ValueError(f"weight_decay must be >= 0 and finite, got {self.weight_decay}")
-        clip = self.gradient_clipping_norm
-        if clip is not None and not 0 < clip < math.inf:
-            raise ValueError(f"gradient_clipping_norm must be > 0 and finite, got {clip}")
+        check_at_least(self, 1, "local_epochs", "batch_size", "bptt_steps", "example_cap")
+        check_positive(self, "learning_rate", "gradient_clipping_norm")
+        check_below_one(self, "momentum")
+        check_not_negative(self, "weight_decay")
         if self.example_privacy is not None:
             self._check_private_steps()
 

@@ -4,6 +4,8 @@ import math
 
 import msgspec
 
+from models.settings.bounds import check_at_least, check_positive
+
 
 class GaussianProcessSettings(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
@@ -28,11 +30,7 @@ class GaussianProcessSettings(
     step_count: int = 5
 
     def __post_init__(self) -> None:
-        for name in ("output_scale", "jitter"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be > 0 and finite, got {getattr(self, name)}")
+        check_positive(self, "output_scale", "jitter")
         if not 0.01 <= self.length_scale < math.inf:
             raise ValueError(f"length_scale must be >= 0.01 and finite, got {self.length_scale}")
-        for name in ("chain_count", "evaluation_chain_count", "step_count"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
+        check_at_least(self, 1, "chain_count", "evaluation_chain_count", "step_count")

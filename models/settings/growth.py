@@ -12,6 +12,8 @@ from typing import Literal
 
 import msgspec
 
+from models.settings.bounds import check_at_least
+
 
 class GrowthSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How many layers there are in the end, and in how many stages they come.
@@ -32,9 +34,7 @@ class GrowthSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     start: Literal["zero", "random"] = "zero"
 
     def __post_init__(self) -> None:
-        for name in ("target_layer_count", "stage_count", "round_count"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
+        check_at_least(self, 1, "target_layer_count", "stage_count", "round_count")
         if self.target_layer_count % self.stage_count:
             raise ValueError(
                 f"target_layer_count must be a multiple of stage_count {self.stage_count}, got "

@@ -6,12 +6,18 @@ References:
     [pFedHN] Shamsian et al., ICML 2021, arXiv:2103.04628.
 """
 
-import math
 from typing import Literal
 
 import msgspec
 
+from models.settings.bounds import (
+    check_at_least,
+    check_below_one,
+    check_not_negative,
+    check_positive,
+)
 from models.vector.schema import Schema, TensorSpec
+from models.vector.tensor_lists import linear_tensors, tensor
 
 HIDDEN_LAYER_COUNT = 3
 """Hidden layers after the first, each behind a ReLU."""
@@ -58,31 +64,17 @@ class HypernetworkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
     client_gradient_norm: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("embedding_size", "hidden_size", "basis_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
-        for name in ("learning_rate", "embedding_learning_rate"):
-            rate = getattr(self, name)
-            if rate is not None and not 0 < rate < math.inf:
-                raise ValueError(f"{name} must be > 0 and finite, got {rate}")
-        if not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum must be in [0, 1), got {self.momentum}")
-        if not 0 <= self.weight_decay < math.inf:
-            raise ValueError(f"weight_decay must be >= 0 and finite, got {self.weight_decay}")
-        for name in ("gradient_clipping_norm", "client_gradient_norm"):
-            norm = getattr(self, name)
-            if norm is not None and not 0 < norm < math.inf:
-                raise ValueError(f"{name} must be > 0 and finite, got {norm}")
+        check_at_least(self, 1, "embedding_size", "hidden_size", "basis_size")
+        check_positive(self, "learning_rate", "embedding_learning_rate")
+        check_below_one(self, "momentum")
+        check_not_negative(self, "weight_decay")
+        check_positive(self, "gradient_clipping_norm", "client_gradient_norm")
 
     @property
     def embedding_step(self) -> float:
         """Return the step size of the embeddings."""
         rate = self.embedding_learning_rate
         return self.learning_rate if rate is None else rate
-
-    def basis_size_of(self, tensor: TensorSpec) -> int:
-        """Return how many directions a tensor has; never more than it has elements."""
-        return min(self.basis_size, tensor.element_count)
 
 
 class EmbeddingFitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -104,18 +96,14 @@ class EmbeddingFitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
     learning_rate: float = 0.1
 
     def __post_init__(self) -> None:
-        for name in ("start_count", "epochs", "batch_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
-        if not 0 < self.learning_rate < math.inf:
-            raise ValueError(f"learning_rate must be > 0 and finite, got {self.learning_rate}")
+        check_at_least(self, 1, "start_count", "epochs", "batch_size")
+        check_positive(self, "learning_rate")
 
 
 def embedding_schema(settings: HypernetworkSettings) -> Schema:
     """Return the schema of what a device with a fitted embedding sends: z_i alone."""
-    return Schema(
-        (TensorSpec(name="embedding", shape=(settings.embedding_size,), layer="embedding"),)
-    )
+    size = settings.embedding_size
+    return Schema((TensorSpec(name="embedding", shape=(size,), layer="embedding"),))
 
 
 def hypernetwork_schema(settings: HypernetworkSettings, generated: Schema) -> Schema:
@@ -124,32 +112,25 @@ def hypernetwork_schema(settings: HypernetworkSettings, generated: Schema) -> Sc
     layers = [(width, settings.embedding_size), *[(width, width)] * HIDDEN_LAYER_COUNT]
     # ReLUs stand between: every other place of the sequence.
     body = [
-        tensor
+        spec
         for index, (rows, columns) in enumerate(layers)
-        for tensor in _linear(f"body.{2 * index}", rows, columns)
+        for spec in linear_tensors(f"body.{2 * index}", rows, columns)
     ]
     outputs = [
-        tensor
-        for index, spec in enumerate(generated.tensors)
-        for tensor in _output(settings, f"outputs.{index}", spec)
+        spec
+        for index, made in enumerate(generated.tensors)
+        for spec in _output(settings, f"outputs.{index}", made.element_count)
     ]
     return Schema((*body, *outputs))
 
 
-def _output(settings: HypernetworkSettings, name: str, spec: TensorSpec) -> list[TensorSpec]:
-    count = spec.element_count
+def _output(settings: HypernetworkSettings, name: str, count: int) -> list[TensorSpec]:
     if settings.output == "literal":
-        return _linear(name, count, settings.hidden_size)
-    basis_size = settings.basis_size_of(spec)
+        return linear_tensors(name, count, settings.hidden_size)
+    # A tensor never has more directions than elements.
+    basis_size = min(settings.basis_size, count)
     return [
-        TensorSpec(name=f"{name}.base", shape=(count,), layer=name),
-        TensorSpec(name=f"{name}.basis", shape=(basis_size, count), layer=name),
-        *_linear(f"{name}.mixing", basis_size, settings.hidden_size),
-    ]
-
-
-def _linear(name: str, out_size: int, in_size: int) -> list[TensorSpec]:
-    return [
-        TensorSpec(name=f"{name}.weight", shape=(out_size, in_size), layer=name),
-        TensorSpec(name=f"{name}.bias", shape=(out_size,), layer=name),
+        tensor(name, "base", count),
+        tensor(name, "basis", basis_size, count),
+        *linear_tensors(f"{name}.mixing", basis_size, settings.hidden_size),
     ]

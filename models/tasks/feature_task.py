@@ -23,24 +23,20 @@ class FeatureTask(Task[ExamplesT_contra, BatchT], Protocol[ExamplesT_contra, Bat
 
     def targets(self, examples: ExamplesT_contra) -> Tensor:
         """Return the class of every target, int64, shape ``(targets,)``, in the examples' order."""
-        ...
 
     def features(self, network: Network, batch: BatchT) -> tuple[Tensor, Tensor]:
         """Return the head's input before each target, ``(targets, embed)``, and the targets.
 
         Both lie on the network's device; targets have shape ``(targets,)``.
         """
-        ...
 
     def scored_batches(
         self, network: Network, examples: ExamplesT_contra, *, batch_size: int
     ) -> Iterator[BatchT]:
         """Yield batches that hold every scored target once, in the examples' order."""
-        ...
 
     def count(self, logits: Tensor, targets: Tensor) -> Counts:
         """Count hits of float32 scores, ``(targets, classes)``, which may be overwritten."""
-        ...
 
 
 def feature_task(task: Task[Any, Any], method: str) -> FeatureTask[Any, Any]:

@@ -29,7 +29,6 @@ class Task(Protocol[ExamplesT_contra, BatchT]):
 
     def example_count(self, examples: ExamplesT_contra) -> int:
         """Return the targets in one pass over the examples, a client's weight."""
-        ...
 
     def check(self, examples: ExamplesT_contra, network: Network) -> None:
         """Check that the network can train on the examples.
@@ -38,7 +37,6 @@ class Task(Protocol[ExamplesT_contra, BatchT]):
             UnusableExamplesError: If it cannot; says why and what to do.
             WrongFamilyError: If the network is not for this task.
         """
-        ...
 
     def batches(
         self,
@@ -51,7 +49,6 @@ class Task(Protocol[ExamplesT_contra, BatchT]):
 
         The network's size bounds how much one batch may hold.
         """
-        ...
 
     def loss(
         self, network: Network, batch: BatchT, state: Tensor | None
@@ -60,7 +57,6 @@ class Task(Protocol[ExamplesT_contra, BatchT]):
 
         ``state`` is that of the batch before, detached, or None; the network is in training mode.
         """
-        ...
 
     def evaluate(
         self, network: Network, users: Sequence[ExamplesT_contra], *, batch_size: int
@@ -70,7 +66,6 @@ class Task(Protocol[ExamplesT_contra, BatchT]):
         Each user's examples are one person's, never mixed. The network is left in evaluation mode.
         Errors are those of ``check``.
         """
-        ...
 
 
 # Any: tasks have examples of different types, and each is given its own kind only.

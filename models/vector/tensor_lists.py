@@ -3,7 +3,12 @@
 A layer's weight and bias share its name as their ``layer``. No torch.
 """
 
+from collections.abc import Callable, Iterable
+
 from models.vector.schema import TensorSpec
+
+SEQUENTIAL = ("0", "2")
+"""Names of a feed-forward network's layers where an activation is a module between them."""
 
 
 def tensor(layer: str, entry: str, *shape: int) -> TensorSpec:
@@ -36,13 +41,26 @@ def attention_tensors(
     return [tensor(f"{name}.to_qkv", "weight", 3 * inner_size, model_size), out, *bias]
 
 
-def check_at_least(name: str, value: int, least: int) -> None:
-    """Raise ``ValueError`` if a setting is below the least value."""
-    if value < least:
-        raise ValueError(f"{name} must be >= {least}, got {value}")
+def cross_attention_tensors(name: str, width: int, *, out_bias: bool = True) -> list[TensorSpec]:
+    """List an attention to another sequence, with a matrix for queries, keys and values each."""
+    bias = [tensor(f"{name}.to_out", "bias", width)] if out_bias else []
+    matrices = ("to_q", "to_k", "to_v", "to_out")
+    return [*(tensor(f"{name}.{matrix}", "weight", width, width) for matrix in matrices), *bias]
 
 
-def check_dropout(dropout: float) -> None:
-    """Raise ``ValueError`` if a dropout probability is not in [0, 1)."""
-    if not 0 <= dropout < 1:
-        raise ValueError(f"dropout must be in [0, 1), got {dropout}")
+def feedforward_tensors(
+    name: str, width: int, hidden: int, layers: tuple[str, str] = ("to_hidden", "to_out")
+) -> list[TensorSpec]:
+    """List a feed-forward network: a layer that widens and one that narrows."""
+    first, second = layers
+    return [
+        *linear_tensors(f"{name}.{first}", hidden, width),
+        *linear_tensors(f"{name}.{second}", width, hidden),
+    ]
+
+
+def stacked(
+    name: str, count: int, layer: Callable[[str], Iterable[TensorSpec]]
+) -> list[TensorSpec]:
+    """List the tensors of a stack of layers, which are named ``NAME.0`` and so on."""
+    return [spec for place in range(count) for spec in layer(f"{name}.{place}")]
