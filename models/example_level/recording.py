@@ -19,12 +19,13 @@ from models.layers.attention import SelfAttention
 from models.layers.dropout import Dropout
 from models.layers.output import OutputLayer
 from models.layers.recurrence import Gru
+from models.layers.transformer import PreNormBlock
 from models.networks.gru_lm import GruLm
-from models.networks.transformer_lm import Block, TransformerLm
+from models.networks.transformer_lm import TransformerLm
 
 # Modules that only pass on what is theirs: their parameters belong to the layers inside them.
 _PASSING = (
-    *(GruLm, TransformerLm, Block, SelfAttention),
+    *(GruLm, TransformerLm, PreNormBlock, SelfAttention),
     *(Dropout, nn.GELU, nn.ModuleList, nn.Sequential),
 )
 

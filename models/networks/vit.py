@@ -14,47 +14,14 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from models.layers.attention import SelfAttention
 from models.layers.dropout import Dropout
 from models.layers.initialisation import draw_layers
+from models.layers.transformer import FeedForward, PreNormBlock
 from models.networks.classifier import Pixels
 from models.settings.image import VitSettings
-
-
-class FeedForward(nn.Module):
-    """A feed-forward block: widen, GELU, narrow, with dropout after both."""
-
-    def __init__(self, settings: VitSettings) -> None:
-        super().__init__()
-        self.to_hidden = nn.Linear(settings.model_size, settings.feedforward_size)
-        self.to_out = nn.Linear(settings.feedforward_size, settings.model_size)
-        self.dropout = Dropout(settings.dropout)
-
-    def forward(self, values: Tensor) -> Tensor:
-        """Return what the block adds, shape ``(batch, time, embed)`` as given."""
-        hidden = self.dropout(nn.functional.gelu(self.to_hidden(values)))
-        return self.dropout(self.to_out(hidden))  # type: ignore[no-any-return]  # modules return Any
-
-
-class Block(nn.Module):
-    """Attention, then a feed-forward network, each behind a norm and beside a residual."""
-
-    def __init__(self, settings: VitSettings) -> None:
-        super().__init__()
-        width = settings.model_size
-        self.attention_norm = nn.LayerNorm(width)
-        self.attention = SelfAttention(width, settings.head_count, settings.head_size, causal=False)
-        self.feedforward_norm = nn.LayerNorm(width)
-        self.feedforward = FeedForward(settings)
-        self.dropout = Dropout(settings.dropout)
-
-    def forward(self, values: Tensor) -> Tensor:
-        """Return the residual stream after the block, shape ``(batch, time, embed)``."""
-        values = values + self.dropout(self.attention(self.attention_norm(values)))
-        return values + self.feedforward(  # type: ignore[no-any-return]  # modules return Any
-            self.feedforward_norm(values)
-        )
 
 
 class Vit(nn.Module):
@@ -68,7 +35,7 @@ class Vit(nn.Module):
         self.pixels = Pixels(settings.image_size, settings.pixel_mean, settings.pixel_std)
         self.patches = nn.Linear(settings.patch_elements, width)
         self.position = nn.Embedding(settings.patch_count + 1, width)
-        self.blocks = nn.ModuleList(Block(settings) for _ in range(settings.layer_count))
+        self.blocks = nn.ModuleList(_block(settings) for _ in range(settings.layer_count))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, settings.class_count)
         self.dropout = Dropout(settings.dropout)
@@ -88,7 +55,7 @@ class Vit(nn.Module):
         values = self._tokens(pixels)
         attentions = []
         # Cast: a module list is typed as one of modules of any kind.
-        for block in cast("Iterable[Block]", self.blocks):
+        for block in cast("Iterable[PreNormBlock]", self.blocks):
             attentions.append(block.attention.weights(block.attention_norm(values)))
             values = block(values)
         return attentions
@@ -106,6 +73,13 @@ class Vit(nn.Module):
         """Draw class token and positions from N(0, 1), linear layers as the framework does."""
         self.class_token.normal_(generator=generator)
         draw_layers(self, generator)
+
+
+def _block(settings: VitSettings) -> PreNormBlock:
+    width, hidden, dropout = settings.model_size, settings.feedforward_size, settings.dropout
+    attention = SelfAttention(width, settings.head_count, settings.head_size, causal=False)
+    feedforward = FeedForward(width, hidden, dropout, activation=functional.gelu)
+    return PreNormBlock(attention, feedforward, dropout)
 
 
 def cut_patches(images: Tensor, patch_size: int) -> Tensor:

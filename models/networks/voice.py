@@ -23,7 +23,7 @@ from models.layers.dropout import Dropout
 from models.layers.he_scaling import HeLinear, draw_scaled
 from models.layers.positions import sinusoids
 from models.layers.speech_convolutions import Postnet, TextPrenet
-from models.networks.voice_blocks import DecoderBlock, EncoderBlock
+from models.networks.voice_blocks import DecoderBlock, encoder_block
 from models.settings.voice import TransformerTtsSettings
 
 
@@ -143,7 +143,7 @@ class TransformerTts(nn.Module):
         self.text_prenet = TextPrenet(settings)
         self.speaker = Speaker(settings) if settings.speaker_size else None
         self.encoder_position = ScaledPositions(settings.longest_text, width, what="characters")
-        self.encoder = nn.ModuleList(EncoderBlock(settings) for _ in blocks)
+        self.encoder = nn.ModuleList(encoder_block(settings) for _ in blocks)
         self.encoder_norm = nn.LayerNorm(width)
         self.mel_prenet = MelPrenet(settings)
         self.decoder_position = ScaledPositions(settings.longest_steps, width, what="steps")
