@@ -21,7 +21,15 @@ from numpy.typing import NDArray
 
 from models.compression.entropy import largest_squeezed, squeeze, unsqueeze
 from models.compression.value_coder import PIECE_ELEMENTS
-from models.vector.codec import CodecError, FlatVector, Payload, PayloadHeader
+from models.vector.codec import (
+    OTHER_MODEL,
+    CodecError,
+    FlatVector,
+    Payload,
+    PayloadHeader,
+    check_digest,
+    check_flat,
+)
 from models.vector.schema import BYTES_PER_ELEMENT, Schema
 
 DELTA_VERSION = 1
@@ -56,7 +64,7 @@ def encode_delta(
     finite and of the same shape. ``step`` is what values may be multiples of; None if they are not.
     """
     start = _checked(schema, base)
-    _check_shape(schema, target)
+    check_flat("a release", schema, target)
     by_steps = None if step is None else _moved_steps(start, target, step)
     form = _BY_BITS if by_steps is None else _BY_STEPS
     numbers = _moved_bits(start, target) if by_steps is None else by_steps
@@ -98,27 +106,15 @@ def _checked_form(schema: Schema, view: memoryview) -> int:
     schema_sha256, form = _HEADER.decode(view)
     if form not in (_BY_BITS, _BY_STEPS):
         raise CodecError(f"form of a moved release must be 0 or 1, got {form}")
-    if schema_sha256 != schema.sha256:
-        raise CodecError(
-            f"schema must be {schema.sha256.hex()[:16]}…, got {schema_sha256.hex()[:16]}…; "
-            "the payload belongs to another model"
-        )
+    check_digest("schema", schema.sha256, schema_sha256, OTHER_MODEL)
     return int(form)
 
 
 def _checked(schema: Schema, base: FlatVector | None) -> FlatVector:
     if base is None:
         return np.zeros(schema.element_count, np.float32)
-    _check_shape(schema, base)
+    check_flat("a release", schema, base)
     return base
-
-
-def _check_shape(schema: Schema, flat: FlatVector) -> None:
-    if flat.dtype != np.float32 or flat.shape != (schema.element_count,):
-        raise CodecError(
-            f"a release must be float32 of shape ({schema.element_count},), "
-            f"got {flat.dtype} of shape {flat.shape}"
-        )
 
 
 def _moved_steps(start: FlatVector, target: FlatVector, step: float) -> _Numbers | None:

@@ -36,7 +36,9 @@ from models.vector.codec import (
     FlatVector,
     Payload,
     PayloadHeader,
+    check_digest,
     check_finite,
+    check_flat,
     check_layout,
     encode,
     payload_size,
@@ -105,13 +107,33 @@ class PlainFormat:
 
 
 class CompressedFormat:
-    """A format that sends updates in fewer bytes."""
+    """A format that sends updates in fewer bytes, all of their tensors or one group of them."""
 
-    def __init__(self, schema: Schema, settings: CompressionSettings, *, told_count: int) -> None:
-        """Take a plan's settings; the last ``told_count`` elements travel uncompressed."""
+    def __init__(
+        self,
+        schema: Schema,
+        settings: CompressionSettings,
+        *,
+        told_count: int,
+        group: Schema | None = None,
+    ) -> None:
+        """Take a plan's settings; the last ``told_count`` elements travel uncompressed.
+
+        Tensors outside the group are not sent and arrive as zeros; None sends all.
+        """
         self.schema = schema
+        first_told = schema.element_count - told_count
+        sent = [
+            spec
+            for spec in schema.tensors
+            if group is None
+            or spec in group.tensors
+            or schema.slices[spec.name].start >= first_told
+        ]
+        self._sent = Schema(tuple(sent))
+        self._places = None if group is None else [schema.slices[spec.name] for spec in sent]
         self._told_count = told_count
-        self._value_count = schema.element_count - told_count
+        self._value_count = self._sent.element_count - told_count
         self._coder = build_value_coder(settings)
         self._start = _HEADER.SIZE + told_count * BYTES_PER_ELEMENT
         self._coded_bytes = self._coder.byte_count(self._value_count)
@@ -122,17 +144,15 @@ class CompressedFormat:
             self.payload_bytes = self._start + largest_squeezed(self._coded_bytes)
             self.least_bytes = self._start
         described = msgspec.json.encode(settings, order="deterministic")
-        self._sha256 = hashlib.sha256(schema.sha256 + described).digest()
+        self._sha256 = hashlib.sha256(self._sent.sha256 + described).digest()
         self._draws_at_random = not settings.error_feedback
 
     def encode(self, update: FlatVector, *, seed: int) -> memoryview:
         """See ``UpdateFormat``."""
-        if update.dtype != np.float32 or update.shape != (self.schema.element_count,):
-            raise CodecError(
-                f"an update must be float32 of shape ({self.schema.element_count},), "
-                f"got {update.dtype} of shape {update.shape}"
-            )
-        check_finite(self.schema, update)
+        check_flat("an update", self.schema, update)
+        if self._places is not None:
+            update = np.concatenate([update[place] for place in self._places])
+        check_finite(self._sent, update)
         payload = fresh_memory(self._start + self._coded_bytes)
         payload[: _HEADER.SIZE] = _HEADER.encode(self._sha256)
         self._told(payload)[:] = update[self._value_count :]
@@ -151,12 +171,8 @@ class CompressedFormat:
                 f"payload must be {self.least_bytes} to {self.payload_bytes} contiguous bytes, "
                 f"got {view.nbytes}"
             )
-        sha256 = _HEADER.decode_plain(view)
-        if sha256 != self._sha256:
-            raise CodecError(
-                f"format must be {self._sha256.hex()[:16]}…, got {sha256.hex()[:16]}…; "
-                "the update belongs to another model or another way of compressing"
-            )
+        other = "the update belongs to another model or another way of compressing"
+        check_digest("format", self._sha256, _HEADER.decode_plain(view), other)
         if self._squeezes:
             check_squeezed(view.cast("B")[self._start :], self._coded_bytes, self._start)
 
@@ -164,60 +180,24 @@ class CompressedFormat:
         """Return the update in memory of its own; see ``UpdateFormat``."""
         self.check_layout(payload)
         view = memoryview(payload).cast("B")
-        update = np.empty(self.schema.element_count, np.float32)
+        update = np.empty(self._sent.element_count, np.float32)
         update[self._value_count :] = self._told(view)
         coded = view[self._start :]
         if self._squeezes:
             coded = unsqueeze(coded, self._coded_bytes, self._start)
         self._coder.decode(coded, update[: self._value_count])
-        return update
-
-    def _told(self, payload: memoryview) -> FlatVector:
-        return np.frombuffer(payload, "<f4", count=self._told_count, offset=_HEADER.SIZE)
-
-
-class LayerGroupFormat:
-    """A format that sends one group of tensors and the reported values; others arrive as zeros."""
-
-    def __init__(
-        self, schema: Schema, group: Schema, settings: CompressionSettings, *, told_count: int
-    ) -> None:
-        self.schema = schema
-        value_count = schema.element_count - told_count
-        sent = [
-            spec
-            for spec in schema.tensors
-            if spec in group.tensors or schema.slices[spec.name].start >= value_count
-        ]
-        self._places = [schema.slices[spec.name] for spec in sent]
-        self._inner = CompressedFormat(Schema(tuple(sent)), settings, told_count=told_count)
-        self.payload_bytes = self._inner.payload_bytes
-        self.least_bytes = self._inner.least_bytes
-
-    def encode(self, update: FlatVector, *, seed: int) -> memoryview:
-        """See ``UpdateFormat``."""
-        if update.shape != (self.schema.element_count,):
-            raise CodecError(
-                f"an update must be of shape ({self.schema.element_count},), got {update.shape}"
-            )
-        return self._inner.encode(
-            np.concatenate([update[place] for place in self._places]), seed=seed
-        )
-
-    def check_layout(self, payload: Payload) -> None:
-        """See ``UpdateFormat``."""
-        self._inner.check_layout(payload)
-
-    def decode(self, payload: Payload) -> FlatVector:
-        """Return the update in memory of its own; see ``UpdateFormat``."""
-        sent = self._inner.decode(payload)
-        update = np.zeros(self.schema.element_count, np.float32)
+        if self._places is None:
+            return update
+        whole = np.zeros(self.schema.element_count, np.float32)
         start = 0
         for place in self._places:
             end = start + place.stop - place.start
-            update[place] = sent[start:end]
+            whole[place] = update[start:end]
             start = end
-        return update
+        return whole
+
+    def _told(self, payload: memoryview) -> FlatVector:
+        return np.frombuffer(payload, "<f4", count=self._told_count, offset=_HEADER.SIZE)
 
 
 class UpdateFormats:
@@ -248,13 +228,10 @@ def update_formats(plan: Plan) -> UpdateFormats:
         return UpdateFormats([PlainFormat(schema)])
     trained = plan_schema(plan).with_roles(*SENT)
     told_count = schema.element_count - trained.element_count
-    if settings.layer_groups is None:
-        return UpdateFormats([CompressedFormat(schema, settings, told_count=told_count)])
+    count = settings.layer_groups
+    groups = [None] if count is None else layer_groups(trained, count)
     return UpdateFormats(
-        [
-            LayerGroupFormat(schema, group, settings, told_count=told_count)
-            for group in layer_groups(trained, settings.layer_groups)
-        ]
+        [CompressedFormat(schema, settings, told_count=told_count, group=group) for group in groups]
     )
 
 

@@ -23,6 +23,7 @@ Payload: TypeAlias = bytes | bytearray | memoryview
 FlatVector: TypeAlias = NDArray[np.float32]
 
 CODEC_VERSION = 1
+OTHER_MODEL = "the payload belongs to another model"
 # Finiteness is checked block by block: a mask over a whole model would be a quarter of its size.
 _BLOCK_ELEMENTS = 1 << 18
 
@@ -89,10 +90,7 @@ def encode(schema: Schema, flat: FlatVector, *, into: memoryview | None = None) 
     Raises:
         CodecError: If the vector has another dtype or shape, or holds NaN or infinity.
     """
-    if flat.dtype != np.float32:
-        raise CodecError(f"parameters must be float32, got {flat.dtype}")
-    if flat.shape != (schema.element_count,):
-        raise CodecError(f"parameters must have shape ({schema.element_count},), got {flat.shape}")
+    check_flat("parameters", schema, flat)
     check_finite(schema, flat)
     payload = fresh_memory(payload_size(schema)) if into is None else into
     if payload.nbytes != payload_size(schema):
@@ -119,13 +117,32 @@ def decode(schema: Schema, payload: Payload) -> FlatVector:
 
 def check_layout(schema: Schema, payload: Payload) -> None:
     """Check all that ``decode`` does but the elements, which some callers measure anyway."""
-    _check_header(schema, memoryview(payload))
+    view = memoryview(payload)
+    if not view.c_contiguous or view.nbytes != payload_size(schema):
+        raise CodecError(
+            f"payload must be {payload_size(schema)} contiguous bytes, got {view.nbytes}"
+        )
+    check_digest("schema", schema.sha256, _HEADER.decode_plain(view), OTHER_MODEL)
+
+
+def check_digest(what: str, expected: bytes, found: bytes, other: str) -> None:
+    """Raise ``CodecError`` if a payload's digest is that of something else, as ``other`` says."""
+    if found != expected:
+        raise CodecError(f"{what} must be {expected.hex()[:16]}…, got {found.hex()[:16]}…; {other}")
+
+
+def check_flat(what: str, schema: Schema, flat: FlatVector) -> None:
+    """Raise ``CodecError`` unless a vector is float32 of shape ``(elements,)``."""
+    if flat.dtype != np.float32 or flat.shape != (schema.element_count,):
+        raise CodecError(
+            f"{what} must be float32 of shape ({schema.element_count},), "
+            f"got {flat.dtype} of shape {flat.shape}"
+        )
 
 
 def named_tensors(schema: Schema, flat: FlatVector) -> dict[str, NDArray[np.float32]]:
     """Return a view of each tensor in its own shape, by name and in schema order."""
-    if flat.shape != (schema.element_count,):
-        raise CodecError(f"parameters must have shape ({schema.element_count},), got {flat.shape}")
+    check_flat("parameters", schema, flat)
     return {
         tensor.name: flat[schema.slices[tensor.name]].reshape(tensor.shape)
         for tensor in schema.tensors
@@ -139,20 +156,6 @@ def check_finite(schema: Schema, flat: FlatVector) -> None:
         if not finite.all():
             name = _tensor_at(schema, start + int(finite.argmin()))
             raise CodecError(f"parameters must be finite, got NaN or infinity in {name}")
-
-
-def _check_header(schema: Schema, view: memoryview) -> None:
-    """Compare everything that is not an element, size first."""
-    if not view.c_contiguous or view.nbytes != payload_size(schema):
-        raise CodecError(
-            f"payload must be {payload_size(schema)} contiguous bytes, got {view.nbytes}"
-        )
-    schema_sha256 = _HEADER.decode_plain(view)
-    if schema_sha256 != schema.sha256:
-        raise CodecError(
-            f"schema must be {schema.sha256.hex()[:16]}…, got {schema_sha256.hex()[:16]}…; "
-            "the payload belongs to another model"
-        )
 
 
 def _tensor_at(schema: Schema, element: int) -> str:
