@@ -1,5 +1,6 @@
 """Forms in which updates and releases travel: fewer bits, fewer values, zstd.
 
-Begin with ``update_format``. What does not need torch is read without it. A decoded update has the
-exact size that its header announced, or it is refused before memory is taken.
+Begin with ``update_format`` for updates and ``release_delta`` for releases. Imports ``plan``,
+``settings`` and ``vector``; loads no torch. A decoded update has exactly the size that the plan
+implies, and anything else is refused before memory is taken.
 """

@@ -1,18 +1,17 @@
 """Write values as whole numbers of 8 or 4 bits with a scale for each block.
 
 A block's scale s is its largest magnitude divided by L, the largest number (127 or 7); a value x
-becomes floor(x/s + u). With u drawn from [0, 1) its mean is x, and no value moves by s or more;
-with u = 1/2 it is the nearest number, and no value moves by more than s/2, nor by more than
-itself. u has 16 bits, which leaves a bias of at most s/65,536.
+becomes floor(x/s + u). With u drawn from [0, 1) its mean is x and the error is below s; with u =
+1/2 it is the nearest number, with an error of at most s/2 and at most |x|. u has 16 bits, a bias of
+at most s/65,536.
 
-Bytes: the scales of all blocks, little-endian float32, then the numbers of all blocks, the last
-one filled up with zeros. Numbers of 4 bits are stored plus 8; a byte holds one of the first half of
-its block in its low bits and one of the second half in its high bits.
+Bytes: the scales of all blocks, little-endian float32, then the numbers of all blocks, the last one
+padded with zeros. Numbers of 4 bits are stored plus 8; a byte holds one of the first half of its
+block in its low bits and one of the second half in its high bits.
 
 References:
-    [QSGD] Alistarh et al., "QSGD: Communication-Efficient SGD via Gradient Quantization and
-        Encoding", NeurIPS 2017, arXiv:1610.02132: stochastic rounding. Theirs scales by the
-        norm; by the largest magnitude, as here, as many levels lie where the values are.
+    [QSGD] Alistarh et al., NeurIPS 2017, arXiv:1610.02132: stochastic rounding. QSGD scales by the
+        norm; the largest magnitude, as here, puts as many levels where the values are.
 """
 
 from typing import Literal
@@ -33,11 +32,7 @@ class BlockQuantisation:
     """A coder of numbers of one size, a block at a time with one scale."""
 
     def __init__(self, bits: Literal[4, 8], block_size: int) -> None:
-        """Choose a size.
-
-        Args:
-            block_size: Values that share a scale; a power of two that divides ``PIECE_ELEMENTS``.
-        """
+        """Choose a size; ``block_size`` is a power of two that divides ``PIECE_ELEMENTS``."""
         self._bits = bits
         self._block_size = block_size
         self._largest = 2 ** (bits - 1) - 1

@@ -1,17 +1,17 @@
-"""Squeeze what a coder wrote with zstd, and never take more memory for it than was agreed.
+"""Compress what a coder wrote with zstd, within a memory bound that is known beforehand.
 
 A squeezed part is the number of bytes of a zstd frame, as uint64, the frame, and zeros up to a size
 that many updates share. Where no frame would be shorter, the number is 0 and the bytes follow as
-they are, so a part is never longer than 8 bytes more than without.
+they are, so a part is at most 8 bytes longer than its input.
 
-Entropy coding makes the size follow the content: who typed less sends less. Rounding sizes up as
-Padmé does leaves an observer O(log log) bits of them, for at most 12 % of the bytes of a small
-update and 3 % of one of megabytes. What the frame says of its size is compared before anything is
-unpacked, and what unpacks to another size is refused: there is no bomb to unpack.
+With entropy coding the size follows the content, so a person who typed less sends less. Rounding
+sizes up as Padmé does leaks O(log log) bits of them, for at most 12 % of the bytes of a small
+update and 3 % of one of megabytes. The frame's announced size is checked before and after
+unpacking, which rules out decompression bombs. Every part that ``squeeze`` cannot have written is a
+``CodecError``.
 
 References:
-    [PURBs] Nikitin et al., "Reducing Metadata Leakage from Encrypted Files and Communication with
-        PURBs", PoPETs 2019(4), section 4: Padmé.
+    [PURBs] Nikitin et al., PoPETs 2019(4), section 4: Padmé.
     [RFC 8878] Collet and Kucherawy, "Zstandard Compression and the application/zstd Media Type".
 """
 
@@ -30,26 +30,18 @@ class MissingZstdError(ValueError):
 
 
 def require_zstd() -> None:
-    """Check that zstd is installed.
-
-    Raises:
-        MissingZstdError: If it is not.
-    """
+    """Raise ``MissingZstdError`` if zstd is not installed."""
     if importlib.util.find_spec("zstandard") is None:
         raise MissingZstdError("zstd is missing; install sotto[zstd]")
 
 
 def largest_squeezed(byte_count: int) -> int:
-    """Return the bytes that a squeezed part takes at most."""
+    """Return the largest size of a squeezed part in bytes."""
     return _LENGTH.size + byte_count
 
 
 def squeeze(coded: memoryview, before: int) -> bytes:
-    """Return a part squeezed and filled up.
-
-    Args:
-        before: Bytes of the payload in front of it, which count towards the common size.
-    """
+    """Return a part, squeezed and padded; ``before`` is the bytes of the payload in front of it."""
     import zstandard
 
     frame = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=False).compress(coded)
@@ -59,16 +51,7 @@ def squeeze(coded: memoryview, before: int) -> bytes:
 
 
 def check_squeezed(part: memoryview, byte_count: int, before: int) -> None:
-    """Check the size of a part against what it says of itself, unpacking nothing.
-
-    Args:
-        part: A squeezed part, from anybody.
-        byte_count: Bytes that it must unpack to.
-        before: As given to ``squeeze``.
-
-    Raises:
-        CodecError: If no ``squeeze`` writes a part of this size.
-    """
+    """Check that a part has a possible size and unpacks to ``byte_count``, without unpacking."""
     if not _LENGTH.size <= part.nbytes <= largest_squeezed(byte_count):
         raise CodecError(
             f"a squeezed part must have {_LENGTH.size} to {largest_squeezed(byte_count)} bytes, "
@@ -82,16 +65,7 @@ def check_squeezed(part: memoryview, byte_count: int, before: int) -> None:
 
 
 def unsqueeze(part: memoryview, byte_count: int, before: int) -> memoryview:
-    """Return what was squeezed.
-
-    Args:
-        part: A squeezed part, from anybody.
-        byte_count: Bytes that it must unpack to.
-        before: As given to ``squeeze``.
-
-    Raises:
-        CodecError: If no ``squeeze`` writes such a part.
-    """
+    """Return what was squeezed, ``byte_count`` bytes; ``before`` as given to ``squeeze``."""
     check_squeezed(part, byte_count, before)
     used = _LENGTH.size + _body_bytes(part, byte_count)
     if any(part[used:]):
@@ -123,7 +97,7 @@ def _body_bytes(part: memoryview, byte_count: int) -> int:
 
 
 def _padded_size(before: int, used: int, byte_count: int) -> int:
-    """Return the size of a whole payload of which so many bytes are used."""
+    """Return the padded size of a whole payload."""
     return min(_padme(before + used), before + largest_squeezed(byte_count))
 
 

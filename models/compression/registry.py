@@ -1,4 +1,4 @@
-"""Choose how values are written: the one place that devices, coordinator and simulation ask."""
+"""Choose how values are written: devices, coordinator and simulation all ask here."""
 
 import msgspec
 
@@ -11,11 +11,7 @@ from privacy.foundation.removed_settings import check_removed
 
 
 def build_value_coder(settings: CompressionSettings) -> ValueCoder:
-    """Return what writes and reads the values of an update.
-
-    Raises:
-        ValueError: If they would travel in a form that was removed.
-    """
+    """Return the coder of an update's values, or raise ``ValueError`` for a removed form."""
     check_removed({"compression": msgspec.structs.asdict(settings)})
     forms: dict[str, ValueCoder] = {
         "none": Float32(),

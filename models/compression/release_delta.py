@@ -1,4 +1,4 @@
-"""Write a release as what changed since one that the reader holds, and read it back exactly.
+"""Write a release as its difference from one that the reader holds, and read it back exactly.
 
 A payload is a header of 48 bytes and then a squeezed part (`models.compression.entropy`)::
 
@@ -8,10 +8,10 @@ The part unpacks to one number of 32 bits a value, the lowest bytes of all of th
 next ones. The numbers are differences, folded so that small ones of either sign are small:
 
 * form 1, where all values are multiples of ``step``: how many steps a value moved;
-* form 0, for any other: how many float32 numbers lie between the two values.
+* form 0, otherwise: how many float32 numbers lie between the two values.
 
-Both are exact. A reader without a release takes zeros instead. What it comes to must have the
-digest that the message is about, so a wrong start is found out; that is the caller's to compare.
+Both are exact. A reader without a release starts from zeros. The caller must compare the result
+with the digest that was announced, which also reveals a wrong start.
 """
 
 import hashlib
@@ -21,7 +21,15 @@ from numpy.typing import NDArray
 
 from models.compression.entropy import largest_squeezed, squeeze, unsqueeze
 from models.compression.value_coder import PIECE_ELEMENTS
-from models.vector.codec import CodecError, FlatVector, Payload, PayloadHeader
+from models.vector.codec import (
+    OTHER_MODEL,
+    CodecError,
+    FlatVector,
+    Payload,
+    PayloadHeader,
+    check_digest,
+    check_flat,
+)
 from models.vector.schema import BYTES_PER_ELEMENT, Schema
 
 DELTA_VERSION = 1
@@ -34,17 +42,15 @@ _Numbers = NDArray[np.uint32]
 
 
 def largest_delta(schema: Schema) -> int:
-    """Return the size of the largest payload of this schema in bytes."""
+    """Return the size of the schema's largest payload in bytes."""
     return _HEADER.SIZE + largest_squeezed(schema.payload_bytes)
 
 
 def delta_sha256(schema: Schema, base_sha256: bytes | None) -> bytes:
-    """Return what a sealed message names in place of the schema: whence it leads, and of what.
+    """Return the digest that a sealed delta carries in place of the schema's.
 
-    So that a way from one release is never taken for that from another, nor for a whole model.
-
-    Args:
-        base_sha256: Digest of the flat parameters that the way starts from; None for nothing.
+    It binds the delta to its start, so that it is never applied to another release. ``base_sha256``
+    is the digest of that release's flat parameters; None for a delta from zeros.
     """
     return hashlib.sha256(_HEADER.magic + schema.sha256 + (base_sha256 or bytes(32))).digest()
 
@@ -52,19 +58,13 @@ def delta_sha256(schema: Schema, base_sha256: bytes | None) -> bytes:
 def encode_delta(
     schema: Schema, base: FlatVector | None, target: FlatVector, step: float | None
 ) -> bytes:
-    """Return what leads from one release to another.
+    """Return the payload that leads from one release to another.
 
-    Args:
-        schema: What both hold.
-        base: What the reader holds, float32, shape ``(elements,)``; None for nothing.
-        target: What it is to hold, of the same shape; finite.
-        step: What values may be multiples of; None where they are not.
-
-    Raises:
-        CodecError: If a vector has another shape.
+    ``base`` is the reader's release, float32, ``(elements,)``, or None for zeros; ``target`` is
+    finite and of the same shape. ``step`` is what values may be multiples of; None if they are not.
     """
     start = _checked(schema, base)
-    _check_shape(schema, target)
+    check_flat("a release", schema, target)
     by_steps = None if step is None else _moved_steps(start, target, step)
     form = _BY_BITS if by_steps is None else _BY_STEPS
     numbers = _moved_bits(start, target) if by_steps is None else by_steps
@@ -76,12 +76,10 @@ def encode_delta(
 def decode_delta(
     schema: Schema, base: FlatVector | None, payload: Payload, step: float | None
 ) -> FlatVector:
-    """Return what a payload leads to, float32, shape ``(elements,)``.
+    """Return the release that a payload leads to, float32, shape ``(elements,)``.
 
-    Args:
-        base: As given to ``encode_delta``.
-        payload: From a sender who is known; its digest is the caller's to compare.
-        step: As given to ``encode_delta``.
+    ``base`` and ``step`` are as for ``encode_delta``. The sender must be authenticated, and
+    comparing the digest is left to the caller.
 
     Raises:
         CodecError: If ``encode_delta`` writes no such payload.
@@ -108,31 +106,19 @@ def _checked_form(schema: Schema, view: memoryview) -> int:
     schema_sha256, form = _HEADER.decode(view)
     if form not in (_BY_BITS, _BY_STEPS):
         raise CodecError(f"form of a moved release must be 0 or 1, got {form}")
-    if schema_sha256 != schema.sha256:
-        raise CodecError(
-            f"schema must be {schema.sha256.hex()[:16]}…, got {schema_sha256.hex()[:16]}…; "
-            "the payload belongs to another model"
-        )
+    check_digest("schema", schema.sha256, schema_sha256, OTHER_MODEL)
     return int(form)
 
 
 def _checked(schema: Schema, base: FlatVector | None) -> FlatVector:
     if base is None:
         return np.zeros(schema.element_count, np.float32)
-    _check_shape(schema, base)
+    check_flat("a release", schema, base)
     return base
 
 
-def _check_shape(schema: Schema, flat: FlatVector) -> None:
-    if flat.dtype != np.float32 or flat.shape != (schema.element_count,):
-        raise CodecError(
-            f"a release must be float32 of shape ({schema.element_count},), "
-            f"got {flat.dtype} of shape {flat.shape}"
-        )
-
-
 def _moved_steps(start: FlatVector, target: FlatVector, step: float) -> _Numbers | None:
-    """Return by how many steps each value moved; None where one is no multiple of it."""
+    """Return by how many steps each value moved; None if a value is no multiple of the step."""
     moved = np.empty(len(target), np.uint32)
     for first in range(0, len(target), PIECE_ELEMENTS):
         piece = slice(first, first + PIECE_ELEMENTS)
@@ -150,7 +136,6 @@ def _moved_steps(start: FlatVector, target: FlatVector, step: float) -> _Numbers
 
 
 def _stepped(start: FlatVector, numbers: _Numbers, step: float) -> FlatVector:
-    """Return each value so many steps further."""
     target = np.empty(len(start), np.float32)
     for first in range(0, len(start), PIECE_ELEMENTS):
         piece = slice(first, first + PIECE_ELEMENTS)
@@ -160,12 +145,12 @@ def _stepped(start: FlatVector, numbers: _Numbers, step: float) -> FlatVector:
 
 
 def _moved_bits(start: FlatVector, target: FlatVector) -> _Numbers:
-    """Return how many float32 numbers lie between each two values, modulo 2^32."""
+    """Return how many float32 numbers lie between each pair of values, modulo 2^32."""
     return _folded((_in_order(target) - _in_order(start)).view(np.int32))
 
 
 def _in_order(values: FlatVector) -> _Numbers:
-    """Return numbers whose order is that of the values: the bits, with negative ones turned."""
+    """Return numbers in the order of the values: their bits, with negative ones inverted."""
     bits = np.ascontiguousarray(values).view(np.uint32)
     sign = np.uint32(1 << 31)
     return np.where(bits & sign, ~bits, bits | sign)
@@ -182,5 +167,5 @@ def _folded(difference: NDArray[np.int32]) -> _Numbers:
 
 
 def _unfolded(numbers: _Numbers) -> _Numbers:
-    """Return what was folded, modulo 2^32."""
+    """Undo ``_folded``, modulo 2^32."""
     return (numbers >> np.uint32(1)) ^ (np.uint32(0) - (numbers & np.uint32(1)))

@@ -1,12 +1,11 @@
 """Send the largest of an update's values, and where they lie.
 
-The k values furthest from zero are sent, of equal ones the first. Their places come in front as one
-bit for every value of the update or, where that is shorter, as rising numbers of 32 bits. Values
-that are not sent arrive as 0.
+The k values of largest magnitude are sent; among equal ones, the first. Their places come in front
+as one bit for every value of the update or, where that is shorter, as rising numbers of 32 bits.
+Values that are not sent arrive as 0.
 
 References:
-    [Mem-SGD] Stich et al., "Sparsified SGD with Memory", NeurIPS 2018, arXiv:1809.07599: the
-        choice, and why it needs the memory that error feedback is.
+    [Mem-SGD] Stich et al., NeurIPS 2018, arXiv:1809.07599: why this needs error feedback's memory.
 """
 
 import math
@@ -24,15 +23,10 @@ _MAGNITUDE = np.uint32(0x7FFFFFFF)
 
 
 class SparseCoder:
-    """A coder of the largest values, which another coder writes."""
+    """A coder of the largest values, whose numbers another coder writes."""
 
     def __init__(self, fraction: float, values: ValueCoder) -> None:
-        """Choose what is sent.
-
-        Args:
-            fraction: Part of the values, in (0, 1); their number is rounded up.
-            values: Writes those that are sent.
-        """
+        """Choose the fraction of the values that is sent, in (0, 1); their number is rounded up."""
         self._fraction = fraction
         self._values = values
 
@@ -42,7 +36,7 @@ class SparseCoder:
         return _place_bytes(element_count, k) + self._values.byte_count(k)
 
     def encode(self, values: FlatVector, into: memoryview, draws: Draws | None) -> None:
-        """Write values as the other coder does; see ``ValueCoder``."""
+        """Write values with the other coder; see ``ValueCoder``."""
         k = self._sent(values.size)
         if k:
             start = _place_bytes(values.size, k)
@@ -74,7 +68,7 @@ def _is_list(n: int, k: int) -> bool:
 
 
 def _write_places(values: FlatVector, k: int, into: memoryview) -> Places:
-    """Write the places of the k largest values, at least 1, and return them, rising."""
+    """Write the places of the k >= 1 largest values and return them, rising."""
     # Magnitudes of floats are in the order of their bits.
     magnitudes = values.view(np.uint32) & _MAGNITUDE
     least = np.partition(magnitudes, len(values) - k)[len(values) - k]
@@ -90,11 +84,7 @@ def _write_places(values: FlatVector, k: int, into: memoryview) -> Places:
 
 
 def _read_places(coded: memoryview, n: int, k: int) -> Places:
-    """Return k places of n, rising.
-
-    Raises:
-        CodecError: If ``_write_places`` writes no such bytes.
-    """
+    """Return k places of n, rising; refuse bytes that ``_write_places`` does not write."""
     if _is_list(n, k):
         return _checked_list(np.frombuffer(coded, "<u4").astype(np.int64), n)
     marks = np.unpackbits(np.frombuffer(coded, np.uint8), bitorder="little")

@@ -1,18 +1,15 @@
 """Turn an update into the payload that is sealed, and a payload into an update.
 
-Without compression a payload is what ``models.vector.codec`` writes. With it, it is a header of 48
-bytes,
-then what travels behind the update (clean norms, whether it fitted) as it is, then the values as
-the plan says::
+Without compression a payload is what ``models.vector.codec`` writes. With compression it is a
+header of 48 bytes, then the values reported behind the update (clean norms, whether it fitted) as
+they are, then the coded values::
 
     magic "SOTTOUPD" | version, uint32 | zero, uint32 | format SHA-256, 32 bytes | told | values
 
-The digest is over the schema's and the settings, so that two ends with different plans never
-half-understand each other. The size follows from the plan, as it does without compression, and is
-compared before anything is read; with entropy coding the plan bounds it
-(`models.compression.entropy`). Where layers are sent in turn, the digested schema is that of the
-round's group: layers of another round are refused as another model's. What comes out is an update
-like any other: it is measured, clipped and refused as one.
+The digest covers schema and settings, so two ends with different plans never misread each other.
+The plan fixes the size, or bounds it with entropy coding (`models.compression.entropy`), and the
+size is checked before anything is read. Where layers are sent in turn, the digested schema is that
+of the round's group: another round's layers are refused like those of another model.
 """
 
 import hashlib
@@ -39,7 +36,9 @@ from models.vector.codec import (
     FlatVector,
     Payload,
     PayloadHeader,
+    check_digest,
     check_finite,
+    check_flat,
     check_layout,
     encode,
     payload_size,
@@ -52,98 +51,89 @@ _HEADER = PayloadHeader("a compressed update", b"SOTTOUPD", FORMAT_VERSION)
 
 
 class UpdateFormat(Protocol):
-    """The format of the updates of one plan's round.
+    """The format of the updates of one plan's round; a ``CodecError`` refuses others.
 
     Attributes:
         schema: What an update holds, as ``models.plan.plan.upload_schema`` says.
-        payload_bytes: Size of every payload; where it varies, of the largest.
-        least_bytes: Size of the smallest payload: the same where none varies.
+        payload_bytes: Size of every payload, or of the largest if it varies.
+        least_bytes: Size of the smallest payload: the same if none varies.
     """
 
     @property
     def schema(self) -> Schema:
         """Return what an update holds."""
-        ...
 
     @property
     def payload_bytes(self) -> int:
-        """Return the size of every payload; where it varies, of the largest."""
-        ...
+        """Return the largest payload's size."""
 
     @property
     def least_bytes(self) -> int:
-        """Return the size of the smallest payload."""
-        ...
+        """Return the smallest payload's size."""
 
     def encode(self, update: FlatVector, *, seed: int) -> memoryview:
-        """Return an update's payload.
-
-        Args:
-            update: Float32, shape ``(elements,)``, in schema order.
-
-        Raises:
-            CodecError: If it does not fit the schema, is not finite, or cannot be written so.
-        """
-        ...
+        """Return the payload of a finite update, float32, ``(elements,)``, in schema order."""
 
     def check_layout(self, payload: Payload) -> None:
-        """Check what can be checked without reading a value.
-
-        Raises:
-            CodecError: If the payload has another size, magic, version or format.
-        """
-        ...
+        """Check size, magic, version and format without reading a value."""
 
     def decode(self, payload: Payload) -> FlatVector:
-        """Return the update that a payload holds, float32, shape ``(elements,)``.
+        """Return the update that a payload holds, float32, ``(elements,)``, perhaps in its memory.
 
-        Its values may be NaN or infinite: they are for the reader to measure. It may lie in the
-        payload's memory.
-
-        Raises:
-            CodecError: If ``encode`` writes no such payload.
+        Values may be NaN or infinite; the reader checks them.
         """
-        ...
 
 
 class PlainFormat:
     """A format that sends updates as they are."""
 
     def __init__(self, schema: Schema) -> None:
-        """Take what an update holds."""
         self.schema = schema
         self.payload_bytes = self.least_bytes = payload_size(schema)
 
     def encode(self, update: FlatVector, *, seed: int) -> memoryview:
-        """Return an update's payload; see ``UpdateFormat``."""
+        """See ``UpdateFormat``."""
         return encode(self.schema, update)
 
     def check_layout(self, payload: Payload) -> None:
-        """Check a payload; see ``UpdateFormat``."""
+        """See ``UpdateFormat``."""
         check_layout(self.schema, payload)
 
     def decode(self, payload: Payload) -> FlatVector:
-        """Return a payload's update where it lies; see ``UpdateFormat``."""
+        """Return the update without copying it; see ``UpdateFormat``."""
         check_layout(self.schema, payload)
         offset = self.payload_bytes - self.schema.payload_bytes
         return np.frombuffer(payload, dtype="<f4", offset=offset)
 
 
 class CompressedFormat:
-    """A format that sends updates in fewer bytes."""
+    """A format that sends updates in fewer bytes, all of their tensors or one group of them."""
 
-    def __init__(self, schema: Schema, settings: CompressionSettings, *, told_count: int) -> None:
-        """Take a plan's settings.
+    def __init__(
+        self,
+        schema: Schema,
+        settings: CompressionSettings,
+        *,
+        told_count: int,
+        group: Schema | None = None,
+    ) -> None:
+        """Take a plan's settings; the last ``told_count`` elements travel uncompressed.
 
-        Args:
-            told_count: Elements at its end that travel as they are.
-
-        Raises:
-            ValueError: If the settings have a form that was removed.
+        Tensors outside the group are not sent and arrive as zeros; None sends all.
         """
         self.schema = schema
+        first_told = schema.element_count - told_count
+        sent = [
+            spec
+            for spec in schema.tensors
+            if group is None
+            or spec in group.tensors
+            or schema.slices[spec.name].start >= first_told
+        ]
+        self._sent = Schema(tuple(sent))
+        self._places = None if group is None else [schema.slices[spec.name] for spec in sent]
         self._told_count = told_count
-        self._value_count = schema.element_count - told_count
+        self._value_count = self._sent.element_count - told_count
         self._coder = build_value_coder(settings)
         self._start = _HEADER.SIZE + told_count * BYTES_PER_ELEMENT
         self._coded_bytes = self._coder.byte_count(self._value_count)
@@ -154,17 +144,15 @@ class CompressedFormat:
             self.payload_bytes = self._start + largest_squeezed(self._coded_bytes)
             self.least_bytes = self._start
         described = msgspec.json.encode(settings, order="deterministic")
-        self._sha256 = hashlib.sha256(schema.sha256 + described).digest()
+        self._sha256 = hashlib.sha256(self._sent.sha256 + described).digest()
         self._draws_at_random = not settings.error_feedback
 
     def encode(self, update: FlatVector, *, seed: int) -> memoryview:
-        """Return an update's payload; see ``UpdateFormat``."""
-        if update.dtype != np.float32 or update.shape != (self.schema.element_count,):
-            raise CodecError(
-                f"an update must be float32 of shape ({self.schema.element_count},), "
-                f"got {update.dtype} of shape {update.shape}"
-            )
-        check_finite(self.schema, update)
+        """See ``UpdateFormat``."""
+        check_flat("an update", self.schema, update)
+        if self._places is not None:
+            update = np.concatenate([update[place] for place in self._places])
+        check_finite(self._sent, update)
         payload = fresh_memory(self._start + self._coded_bytes)
         payload[: _HEADER.SIZE] = _HEADER.encode(self._sha256)
         self._told(payload)[:] = update[self._value_count :]
@@ -176,86 +164,40 @@ class CompressedFormat:
         return payload.toreadonly()
 
     def check_layout(self, payload: Payload) -> None:
-        """Check a payload; see ``UpdateFormat``."""
+        """See ``UpdateFormat``."""
         view = memoryview(payload)
         if not (view.c_contiguous and self.least_bytes <= view.nbytes <= self.payload_bytes):
             raise CodecError(
                 f"payload must be {self.least_bytes} to {self.payload_bytes} contiguous bytes, "
                 f"got {view.nbytes}"
             )
-        sha256 = _HEADER.decode_plain(view)
-        if sha256 != self._sha256:
-            raise CodecError(
-                f"format must be {self._sha256.hex()[:16]}…, got {sha256.hex()[:16]}…; "
-                "the update belongs to another model or another way of compressing"
-            )
+        other = "the update belongs to another model or another way of compressing"
+        check_digest("format", self._sha256, _HEADER.decode_plain(view), other)
         if self._squeezes:
             check_squeezed(view.cast("B")[self._start :], self._coded_bytes, self._start)
 
     def decode(self, payload: Payload) -> FlatVector:
-        """Return a payload's update in memory of its own; see ``UpdateFormat``."""
+        """Return the update in memory of its own; see ``UpdateFormat``."""
         self.check_layout(payload)
         view = memoryview(payload).cast("B")
-        update = np.empty(self.schema.element_count, np.float32)
+        update = np.empty(self._sent.element_count, np.float32)
         update[self._value_count :] = self._told(view)
         coded = view[self._start :]
         if self._squeezes:
             coded = unsqueeze(coded, self._coded_bytes, self._start)
         self._coder.decode(coded, update[: self._value_count])
-        return update
-
-    def _told(self, payload: memoryview) -> FlatVector:
-        return np.frombuffer(payload, "<f4", count=self._told_count, offset=_HEADER.SIZE)
-
-
-class LayerGroupFormat:
-    """A format that sends some tensors, and what is told behind them; others arrive as zeros."""
-
-    def __init__(
-        self, schema: Schema, group: Schema, settings: CompressionSettings, *, told_count: int
-    ) -> None:
-        """Take the tensors of one group.
-
-        Args:
-            group: Those of its tensors that are sent.
-            told_count: Elements at its end that travel as they are.
-        """
-        self.schema = schema
-        value_count = schema.element_count - told_count
-        sent = [
-            spec
-            for spec in schema.tensors
-            if spec in group.tensors or schema.slices[spec.name].start >= value_count
-        ]
-        self._places = [schema.slices[spec.name] for spec in sent]
-        self._inner = CompressedFormat(Schema(tuple(sent)), settings, told_count=told_count)
-        self.payload_bytes = self._inner.payload_bytes
-        self.least_bytes = self._inner.least_bytes
-
-    def encode(self, update: FlatVector, *, seed: int) -> memoryview:
-        """Return an update's payload; see ``UpdateFormat``."""
-        if update.shape != (self.schema.element_count,):
-            raise CodecError(
-                f"an update must be of shape ({self.schema.element_count},), got {update.shape}"
-            )
-        return self._inner.encode(
-            np.concatenate([update[place] for place in self._places]), seed=seed
-        )
-
-    def check_layout(self, payload: Payload) -> None:
-        """Check a payload; see ``UpdateFormat``."""
-        self._inner.check_layout(payload)
-
-    def decode(self, payload: Payload) -> FlatVector:
-        """Return a payload's update in memory of its own; see ``UpdateFormat``."""
-        sent = self._inner.decode(payload)
-        update = np.zeros(self.schema.element_count, np.float32)
+        if self._places is None:
+            return update
+        whole = np.zeros(self.schema.element_count, np.float32)
         start = 0
         for place in self._places:
             end = start + place.stop - place.start
-            update[place] = sent[start:end]
+            whole[place] = update[start:end]
             start = end
-        return update
+        return whole
+
+    def _told(self, payload: memoryview) -> FlatVector:
+        return np.frombuffer(payload, "<f4", count=self._told_count, offset=_HEADER.SIZE)
 
 
 class UpdateFormats:
@@ -264,42 +206,35 @@ class UpdateFormats:
     Attributes:
         schema: What an update holds in every round.
         payload_bytes: Size of the largest payload of any round.
-        least_bytes: Size of the smallest one: the same where none varies.
+        least_bytes: Size of the smallest payload of any round.
     """
 
     def __init__(self, formats: Sequence[UpdateFormat]) -> None:
-        """Take the formats that rounds have in turn; at least one, all of one schema."""
+        """Take the formats that rounds use in turn: at least one, all of one schema."""
         self.schema = formats[0].schema
         self.payload_bytes = max(one.payload_bytes for one in formats)
         self.least_bytes = min(one.least_bytes for one in formats)
         self._formats = formats
 
     def of_round(self, round_number: int) -> UpdateFormat:
-        """Return how the updates of a round travel.
-
-        Args:
-            round_number: Round, from 1.
-        """
+        """Return the format of a round, counted from 1."""
         return self._formats[(round_number - 1) % len(self._formats)]
 
 
 def update_formats(plan: Plan) -> UpdateFormats:
-    """Return how the updates of a plan travel, round by round."""
+    """Return the formats of a plan's updates, round by round."""
     schema, settings = upload_schema(plan), plan.compression
     if settings is None or plan.kind != "train":
         return UpdateFormats([PlainFormat(schema)])
     trained = plan_schema(plan).with_roles(*SENT)
     told_count = schema.element_count - trained.element_count
-    if settings.layer_groups is None:
-        return UpdateFormats([CompressedFormat(schema, settings, told_count=told_count)])
+    count = settings.layer_groups
+    groups = [None] if count is None else layer_groups(trained, count)
     return UpdateFormats(
-        [
-            LayerGroupFormat(schema, group, settings, told_count=told_count)
-            for group in layer_groups(trained, settings.layer_groups)
-        ]
+        [CompressedFormat(schema, settings, told_count=told_count, group=group) for group in groups]
     )
 
 
 def update_format(plan: Plan, round_number: int) -> UpdateFormat:
-    """Return how the updates of a plan travel in a round, from 1."""
+    """Return the format of a plan's updates in a round, counted from 1."""
     return update_formats(plan).of_round(round_number)

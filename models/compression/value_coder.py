@@ -1,7 +1,8 @@
 """Write the values of an update in fewer bytes, and read them back without trusting them.
 
 A coder knows no schema and no file: it turns a float32 vector into a number of bytes that follows
-from its length alone. What it reads may come from anybody.
+from its length alone. The bytes that it reads may come from anybody; a ``CodecError`` refuses those
+that no ``encode`` writes.
 """
 
 from typing import Protocol
@@ -21,45 +22,26 @@ class ValueCoder(Protocol):
     """A coder that turns values into bytes and back."""
 
     def byte_count(self, element_count: int) -> int:
-        """Return the bytes that so many values take."""
-        ...
+        """Return the coded size of so many values in bytes."""
 
     def encode(self, values: FlatVector, into: memoryview, draws: "Draws | None") -> None:
-        """Write values.
+        """Write finite float32 values, shape ``(elements,)``, as ``byte_count(elements)`` bytes.
 
-        Args:
-            values: Finite float32, shape ``(elements,)``; not changed.
-            into: Writable memory of ``byte_count(elements)`` bytes.
-            draws: Rounds at random with these; None rounds to the nearest.
-
-        Raises:
-            CodecError: If a value cannot be written in this form.
+        ``draws`` rounds at random; None rounds to the nearest.
         """
-        ...
 
     def decode(self, coded: memoryview, into: FlatVector) -> None:
-        """Read values.
+        """Read values into a float32 vector of shape ``(elements,)``.
 
-        Args:
-            coded: ``byte_count(elements)`` bytes.
-            into: Takes the values, float32, shape ``(elements,)``. They may be NaN or infinite
-                where the form has such values, which the reader must check.
-
-        Raises:
-            CodecError: If no ``encode`` writes such bytes.
+        They may be NaN or infinite if the form has such values; the reader must check.
         """
-        ...
 
 
 class Draws:
     """A stream of numbers of 16 bits, the same for the same seed on every machine."""
 
     def __init__(self, seed: int) -> None:
-        """Start a stream.
-
-        Args:
-            seed: At least 0; ``models.vector.seeds.client_seed`` with the purpose ``rounding``.
-        """
+        """Start a stream from ``client_seed(..., "rounding")`` of ``models.vector.seeds``."""
         self._bits = np.random.SFC64(seed)
 
     def take(self, count: int) -> NDArray[np.uint16]:

@@ -1,4 +1,5 @@
 """The shipped list of English words and the program that made it.
 
-Begin with ``make_english_10k``; README.md beside it tells sources and licences.
+Begin with ``make_english_10k``, which imports ``text`` alone; README.md beside it gives sources and
+licences.
 """

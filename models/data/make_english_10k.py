@@ -1,10 +1,10 @@
 """Make ``english-10k.txt`` from sources whose licences allow it; README.md beside it lists them.
 
-    python -P models/data/make_english_10k.py --irc messages.jsonl.gz --plays roles.jsonl.gz \
-        --readings metadata.csv --scowl /usr/share/dict/scowl --out models/data/english-10k.txt
+    python -P models/data/make_english_10k.py --irc messages.jsonl.gz --plays roles.jsonl.gz
+    --readings metadata.csv --scowl /usr/share/dict/scowl --out models/data/english-10k.txt
 
-The same sources always give the same list. ``--measure FILE`` prints which share of another
-text's words the list has; such a text has no influence on the list.
+The same sources always give the same list. ``--measure FILE`` prints which share of another text's
+words the list has; such a text has no influence on the list.
 """
 
 import argparse
@@ -48,7 +48,7 @@ _ADDRESSEE = re.compile(r"\s*(\S+?)[:,]\s*")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write the list and tell what it covers."""
+    """Write the list and print what it covers."""
     options = _parser().parse_args(argv)
     listed, names = read_scowl(options.scowl)
     afar = {

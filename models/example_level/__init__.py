@@ -1,4 +1,5 @@
-"""Clipped sums of per-example gradients that are never made one by one.
+"""Clipped sums of per-example gradients, computed without making any single gradient.
 
-Begin with ``clipped_sums``. Stands on the networks and their layers; needs torch.
+Begin with ``clipped_sums``. Imports networks, their layers and the tasks' text streams; needs
+torch. A layer whose per-example gradients are not known to be right is refused by ``recording``.
 """

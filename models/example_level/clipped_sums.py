@@ -1,12 +1,12 @@
 """Sum the gradients of a batch of examples, each clipped by its own norm.
 
-The loss of an example is the mean cross-entropy over its own tokens. Its gradient is a function of
-that example and the parameters alone, so adding or removing an example moves the sum by at most
-the clipping norm.
+The loss of an example is the mean cross-entropy over its own tokens. Its gradient depends on that
+example and the parameters alone, so adding or removing an example moves the sum by at most the
+clipping norm.
 
 Rounding. A norm is clipped by an upper bound of it: products of float32 can cancel, so the squared
-norm gets ``ROUNDING`` times the square of the sum of its terms' sizes on top. What stays is the
-rounding of the sum over the batch itself, some 1e-6 of it, which the noise is not scaled to.
+norm gets ``ROUNDING`` times the square of the sum of its terms' sizes on top. The noise is not
+scaled to the rounding of the sum over the batch itself, some 1e-6 of it.
 """
 
 from collections.abc import Sequence
@@ -31,26 +31,17 @@ class ExampleGradients:
     """The gradients of one network's examples, clipped and summed."""
 
     def __init__(self, network: WordNetwork) -> None:
-        """Take a network.
-
-        Raises:
-            ValueError: If a layer of it is not known to give right gradients of each example.
-        """
+        """Take a network; refuse a layer whose gradients of each example are not known."""
         check_recordable(network)
         self._network = network
         tied = network.output.weight is None
         self._output_weight = "embedding.weight" if tied else "output.weight"
 
     def add_clipped(self, window: Window, clipping_norm: float, sums: Sums) -> Tensor:
-        """Add every example's gradient, shortened to the clipping norm.
+        """Add every example's gradient, shortened to the clipping norm over all parameters.
 
-        Args:
-            window: One example a row, from a fresh state; on the CPU.
-            clipping_norm: Largest L2 norm over all parameters together.
-            sums: One tensor for each parameter, by name; changed in place.
-
-        Returns:
-            Loss of each example in nats, shape ``(batch,)``.
+        ``window`` holds one example a row, from a fresh state, on the CPU; ``sums`` changes in
+        place. Returns the loss of each example in nats, shape ``(batch,)``.
         """
         losses, uses = self.record(window)
         norms = norm_bounds(uses)
@@ -59,14 +50,7 @@ class ExampleGradients:
         return losses
 
     def record(self, window: Window) -> tuple[Tensor, Sequence[ParameterUse]]:
-        """Run both passes.
-
-        Args:
-            window: As for ``add_clipped``.
-
-        Returns:
-            Loss of each example in nats, shape ``(batch,)``, and every use of a parameter.
-        """
+        """Run both passes; return each example's loss, ``(batch,)``, and all uses of parameters."""
         network = self._network
         device = network.output_bias.device
         with recording(network, *window.inputs.shape) as uses:
@@ -101,13 +85,9 @@ class ExampleGradients:
 
 
 def norm_bounds(uses: Sequence[ParameterUse]) -> Tensor:
-    """Return an upper bound of each example's gradient norm over all parameters.
+    """Return an upper bound of each example's gradient norm over all parameters, ``(batch,)``.
 
-    Args:
-        uses: Every use of a parameter in one pass, at least one.
-
-    Returns:
-        Shape ``(batch,)``; above the norm by about 1e-4 of it where terms do not cancel.
+    It is above the norm by about 1e-4 of it where terms do not cancel.
     """
     squares, sizes = uses[0].squared_norms(), uses[0].sizes().square()
     for use in uses[1:]:

@@ -1,17 +1,14 @@
-"""Tell how long each example's gradient is, and sum gradients shortened, without making any.
+"""Compute each example's gradient norm, and sum shortened gradients, without making any.
 
 Where a parameter is used on a row of inputs ``a_t`` and the loss answers with a row of gradients
 ``g_t``, one example's gradient is ``sum_t g_t a_t^T``. Its norm needs two small matrices of inner
-products, and the sum over the batch with a factor for each example is the one matrix product that
-the plain backward pass makes too. A gradient for each example, with a vocabulary of 10,000 words,
-would be megabytes times the batch.
+products. The sum over the batch with a factor for each example is one matrix product, as in the
+plain backward pass. Separate gradients would take megabytes times the batch.
 
 References:
     [Goodfellow] "Efficient Per-Example Gradient Computations", 2015, arXiv:1510.01799 (norms).
-    [Li] "Large Language Models Can Be Strong Differentially Private Learners", ICLR 2022,
-        arXiv:2110.05679 (norms over time steps).
-    [Bu] "Differentially Private Optimization on Large Foundation Models", ICML 2023,
-        arXiv:2210.00038 (the clipped sum from what the one backward pass left).
+    [Li] ICLR 2022, arXiv:2110.05679 (norms over time steps).
+    [Bu] ICML 2023, arXiv:2210.00038 (the clipped sum from what the one backward pass left).
 """
 
 from collections.abc import MutableMapping
@@ -31,23 +28,15 @@ class ParameterUse(Protocol):
 
     def squared_norms(self) -> Tensor:
         """Return the squared L2 norm of each example's gradient, shape ``(batch,)``."""
-        ...
 
     def sizes(self) -> Tensor:
         """Return the sum of the norms of each example's terms, shape ``(batch,)``.
 
         Terms can cancel, and the rounding errors in their sum are in proportion to this.
         """
-        ...
 
     def add_weighted(self, factors: Tensor, sums: Sums) -> None:
-        """Add every example's gradient times its factor.
-
-        Args:
-            factors: Shape ``(batch,)``.
-            sums: Changed in place.
-        """
-        ...
+        """Add every example's gradient times its factor, ``(batch,)``, to ``sums`` in place."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +145,7 @@ class OutputUse:
     The gradient by the logits of token t is ``scale_t * differences_t``.
 
     Attributes:
-        weight: Name of the matrix, shape ``(vocab, embed)``; the embedding's where it is tied.
+        weight: Name of the matrix, shape ``(vocab, embed)``; the embedding's if it is tied.
         bias: Name of the bias, shape ``(vocab,)``.
         features: Shape ``(batch, time, embed)``.
         differences: Probability minus 1 for the right word, shape ``(batch, time, vocab)``.

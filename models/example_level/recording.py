@@ -1,9 +1,8 @@
 """Record, in one forward and backward pass, what every example's gradient is made of.
 
-Only layers that are listed here are known, by exact type: a layer that mixes examples (a batch
-norm), puts time before the batch (Opacus' own attention with ``batch_first``), or uses a parameter
-without a batch dimension (a table of positions added to all) gives gradients that look right and
-are not. All of them are refused.
+Only the layers listed here are accepted, by exact type. A layer that mixes examples (a batch norm),
+puts time before the batch (Opacus' own attention with ``batch_first``), or uses a parameter without
+a batch dimension (a table of positions added to all) would give plausible but wrong gradients.
 """
 
 from collections import Counter
@@ -20,23 +19,19 @@ from models.layers.attention import SelfAttention
 from models.layers.dropout import Dropout
 from models.layers.output import OutputLayer
 from models.layers.recurrence import Gru
+from models.layers.transformer import PreNormBlock
 from models.networks.gru_lm import GruLm
-from models.networks.transformer_lm import Block, TransformerLm
+from models.networks.transformer_lm import TransformerLm
 
 # Modules that only pass on what is theirs: their parameters belong to the layers inside them.
 _PASSING = (
-    *(GruLm, TransformerLm, Block, SelfAttention),
+    *(GruLm, TransformerLm, PreNormBlock, SelfAttention),
     *(Dropout, nn.GELU, nn.ModuleList, nn.Sequential),
 )
 
 
 def check_recordable(network: nn.Module) -> None:
-    """Check that every example's gradient of a network can be known.
-
-    Raises:
-        ValueError: If a layer is unknown, has a parameter without a layer or shares one, or if a
-            parameter is frozen; says which.
-    """
+    """Raise ``ValueError`` unless every example's gradient of a network can be known."""
     for name, module in network.named_modules():
         _check_module(name or "the network", module)
     holders = Counter(id(held) for _, held in network.named_parameters(remove_duplicate=False))
@@ -54,12 +49,8 @@ def check_recordable(network: nn.Module) -> None:
 def recording(network: nn.Module, batch: int, time: int) -> Iterator[list[ParameterUse]]:
     """Collect the uses of all parameters but the output layer's, in one pass over a batch.
 
-    The list fills as gradients come back to the layers: it is complete after the backward pass.
-    The parameters themselves get no gradient.
-
-    Args:
-        network: Accepted by ``check_recordable``; every example starts from a fresh state.
-        time: Tokens of each, padding included.
+    The list is complete after the backward pass. The parameters themselves get no gradient.
+    ``time`` counts tokens with padding; ``check_recordable`` must have accepted the network.
 
     Raises:
         ValueError: From the pass, if a layer is given anything but one row for each token of each
@@ -82,7 +73,7 @@ class _Recorder:
         self._seen: set[str] = set()
 
     def watch(self, name: str, module: nn.Module) -> list[RemovableHandle]:
-        """Listen to a layer; modules without parameters of their own are let be."""
+        """Listen to a layer; leave modules without parameters of their own alone."""
         match module:
             case nn.Linear():
                 return [module.register_forward_hook(self._affine(name, module))]
@@ -186,7 +177,7 @@ class _Recorder:
 
 
 def _when_returned(output: Tensor, use: Callable[[Tensor], None]) -> None:
-    """Call with the gradient by an output, when the backward pass has come to it."""
+    """Call ``use`` with the gradient by an output, once the backward pass has reached it."""
     output.register_hook(use)  # type: ignore[no-untyped-call]  # torch leaves it untyped
 
 

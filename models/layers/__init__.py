@@ -1,5 +1,5 @@
-"""What networks are built of: attention, recurrences, convolutions, dropout.
+"""Building blocks of networks: attention, recurrences, convolutions, dropout, initialisation.
 
-Begin with ``attention``. Needs torch; knows settings, and no family of networks. Random numbers
-come from the generator that the caller holds, so that runs repeat to the bit.
+Begin with ``attention``. Needs torch; imports ``settings``, and no family of networks. Random
+numbers come from the caller's generator, so that runs repeat to the bit.
 """

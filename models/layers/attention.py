@@ -1,9 +1,8 @@
 """Multi-head attention of linear layers, for every Transformer here.
 
 Attention is made of ``nn.Linear`` and ``scaled_dot_product_attention``, so that per-sample
-gradients and graph export both see it, and its query-key-value projection is one matrix without a
-bias, so that a hypernetwork can make it. Where queries come from another sequence than keys and
-values, each has a matrix of its own.
+gradients and graph export both see it. Its query-key-value projection is one matrix without a bias,
+so that a hypernetwork can make it; cross-attention has a matrix for each.
 
 References:
     [Vaswani] "Attention Is All You Need", NeurIPS 2017, arXiv:1706.03762.
@@ -41,15 +40,10 @@ class SelfAttention(nn.Module):
         self.to_out = linear(inner, model_size, bias=out_bias)
 
     def forward(self, values: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return attended values.
+        """Return attended values, shape ``(batch, time, embed)`` as given.
 
-        Args:
-            values: Shape ``(batch, time, embed)``.
-            mask: True where a key may be looked at, bool, broadcast to
-                ``(batch, heads, time, time)``; of an attention that is not causal.
-
-        Returns:
-            Shape ``(batch, time, embed)``.
+        ``mask`` is bool, True where a key may be looked at, and broadcasts to ``(batch, heads,
+        time, time)``; only for attention that is not causal.
         """
         query, key, value = self._projected(values)
         attended = functional.scaled_dot_product_attention(
@@ -58,14 +52,9 @@ class SelfAttention(nn.Module):
         return self.to_out(_side_by_side(attended))  # type: ignore[no-any-return]  # returns Any
 
     def step(self, values: Tensor, past: KeysValues | None) -> tuple[Tensor, KeysValues]:
-        """Return attended values of one more position, as ``forward`` of all would.
+        """Attend from one more position, ``(batch, 1, embed)``, as ``forward`` of all would.
 
-        Args:
-            values: The new position, shape ``(batch, 1, embed)``.
-            past: What the call for the position before returned; None at the first.
-
-        Returns:
-            Shape ``(batch, 1, embed)``; keys and values of all positions so far.
+        Returns its values and the keys and values so far, which the next call takes as ``past``.
         """
         query, key, value = self._projected(values)
         if past is not None:
@@ -74,13 +63,9 @@ class SelfAttention(nn.Module):
         return self.to_out(_side_by_side(attended)), (key, value)
 
     def weights(self, values: Tensor) -> Tensor:
-        """Return how much each position takes from each other one, which ``forward`` never holds.
+        """Return attention weights, rows adding up to 1, shape ``(batch, heads, time, time)``.
 
-        Args:
-            values: Shape ``(batch, time, embed)``, nothing masked but what comes later.
-
-        Returns:
-            Rows of positions that look, each adding up to 1: shape ``(batch, heads, time, time)``.
+        ``values`` has shape ``(batch, time, embed)``; nothing is masked but later positions.
         """
         query, key, _ = self._projected(values)
         scores: Tensor = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
@@ -117,16 +102,10 @@ class CrossAttention(nn.Module):
         self.to_out = linear(inner, model_size, bias=out_bias)
 
     def forward(self, values: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
-        """Return what each position takes from the other sequence.
+        """Return what each position takes from the other sequence, shape ``(batch, time, embed)``.
 
-        Args:
-            values: The positions that look, shape ``(batch, time, embed)``.
-            memory: What they look at, shape ``(batch, memory time, embed)``.
-            mask: True where it may be looked at, bool, broadcast to
-                ``(batch, heads, time, memory time)``.
-
-        Returns:
-            Shape ``(batch, time, embed)``.
+        ``memory`` has shape ``(batch, memory time, embed)``; ``mask`` is bool, True where it may be
+        looked at, and broadcasts to ``(batch, heads, time, memory time)``.
         """
         keys, held = self.keys_values(memory)
         attended = functional.scaled_dot_product_attention(
@@ -135,21 +114,11 @@ class CrossAttention(nn.Module):
         return self.to_out(_side_by_side(attended))  # type: ignore[no-any-return]  # returns Any
 
     def keys_values(self, memory: Tensor) -> KeysValues:
-        """Return what ``look`` needs of the other sequence, which it need not be given again."""
+        """Return the keys and values of the other sequence, for ``look``."""
         return self._heads(self.to_k(memory)), self._heads(self.to_v(memory))
 
     def look(self, values: Tensor, memory: KeysValues, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what ``forward`` does, and where each position looks.
-
-        Args:
-            values: As for ``forward``.
-            memory: The other sequence, as ``keys_values`` returns it.
-            mask: As for ``forward``.
-
-        Returns:
-            Shape ``(batch, time, embed)``; rows that add up to 1, ``(batch, heads, time, memory
-            time)``.
-        """
+        """Return what ``forward`` does, and the weights: ``(batch, heads, time, memory time)``."""
         keys, held = memory
         query = self._heads(self.to_q(values))
         scores = query @ keys.transpose(-2, -1) / math.sqrt(query.shape[-1])

@@ -15,8 +15,8 @@ MOMENTUM = 0.1
 class BatchNorm(nn.Module):
     """A norm of each channel over a batch in training, by running statistics in evaluation.
 
-    A batch of one image says nothing of how images vary, so it is normalised by the running
-    statistics, as in evaluation, and leaves them as they are: a client with one image can train.
+    A batch of one image says nothing of how images vary. It is normalised by the running statistics
+    and leaves them as they are, so a client with one image can train.
 
     Attributes:
         weight: Scale of each channel, shape ``(channels,)``.
@@ -24,7 +24,7 @@ class BatchNorm(nn.Module):
         running_mean: Shape ``(channels,)``; a buffer.
         running_var: Unbiased, shape ``(channels,)``; a buffer.
         batch_count: Batches that the running statistics have seen, float32, shape ``(1,)``; a
-            buffer. It counts, so in a clipped update it would outweigh everything that was learnt.
+            buffer. In a clipped update it would outweigh everything that was learnt.
     """
 
     running_mean: Tensor
@@ -40,11 +40,7 @@ class BatchNorm(nn.Module):
         self.register_buffer("batch_count", torch.empty(1))
 
     def forward(self, values: Tensor) -> Tensor:
-        """Return normalised values.
-
-        Args:
-            values: Shape ``(batch, channels)`` or ``(batch, channels, height, width)``.
-        """
+        """Return ``(batch, channels)`` or ``(batch, channels, height, width)``, normalised."""
         learns = self.training and len(values) > 1
         if learns:
             self.batch_count.add_(1)

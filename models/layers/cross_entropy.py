@@ -1,9 +1,8 @@
 """Linear layer and cross-entropy in one step, a chunk of tokens at a time.
 
-Logits over a vocabulary of 10,000 words are thirty times larger than the features they come from.
-Here each chunk of them is made, turned into its gradient and dropped, so memory holds one chunk
-and never the whole ``(tokens, vocab)`` matrix, in the forward pass or the backward one. It also
-runs faster: each chunk is still in the processor's cache when it is read again.
+Logits over a vocabulary of 10,000 words are thirty times larger than the features. Here each chunk
+of them is turned into its gradient and dropped, so memory never holds the whole ``(tokens, vocab)``
+matrix, and each chunk is still in the processor's cache when it is read again.
 
 In float32 the arithmetic is that of ``torch.nn.functional.cross_entropy``, deterministic on one
 thread. Under bfloat16 autocast the three matrix products run in bfloat16 and sums in float32.
@@ -21,21 +20,12 @@ CHUNK_ELEMENTS = 1 << 22
 
 
 def linear_cross_entropy(features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
-    """Return the mean cross-entropy of ``softmax(features @ weight.T + bias)``.
+    """Return the mean cross-entropy of ``softmax(features @ weight.T + bias)`` in nats.
 
-    Gradients are made in the forward pass, so backward may be called once.
-
-    Args:
-        features: Float32 or the autocast type, shape ``(tokens, embed)``.
-        weight: Float32, shape ``(vocab, embed)``.
-        bias: Float32, shape ``(vocab,)``.
-        targets: Right answers, int64 in [0, vocab), shape ``(tokens,)``.
-
-    Returns:
-        Mean over the tokens in nats, float32, shape ``()``.
-
-    Raises:
-        ValueError: If there is no token, or the shapes do not fit.
+    Gradients are made in the forward pass, so backward may be called once. ``features``, float32 or
+    the autocast type, are ``(tokens, embed)`` with a token at least; ``weight`` is ``(vocab,
+    embed)``, ``bias`` ``(vocab,)``, both float32; ``targets`` are int64 in [0, vocab),
+    ``(tokens,)``.
     """
     tokens = features.shape[0]
     if tokens < 1 or targets.shape != (tokens,) or features.shape[1] != weight.shape[1]:
@@ -126,8 +116,7 @@ class _Layer:
 def vocabulary_chunks(tokens: int, vocab: int) -> list[slice]:
     """Split the tokens into near-equal ranges of at most ``CHUNK_ELEMENTS`` logits each.
 
-    Args:
-        vocab: Logits of one token; a vocabulary larger than a chunk is taken token by token.
+    A vocabulary larger than a chunk is taken token by token.
     """
     most = max(1, CHUNK_ELEMENTS // vocab)
     count = -(-tokens // most)

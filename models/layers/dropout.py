@@ -12,7 +12,7 @@ class Dropout(nn.Module):
     Attributes:
         probability: Probability in [0, 1) that an element becomes zero while training.
         generator: Source of the draws, on the device of the input; ``use_generator`` sets it.
-        masks: Masks that are used in turn instead of draws; ``use_masks`` sets it.
+        masks: Masks used in turn instead of draws; ``use_masks`` sets it.
     """
 
     def __init__(self, probability: float) -> None:
@@ -22,14 +22,7 @@ class Dropout(nn.Module):
         self.masks: Iterator[Tensor] | None = None
 
     def forward(self, values: Tensor) -> Tensor:
-        """Return the values with some elements dropped and the rest scaled up to match.
-
-        Args:
-            values: Any shape.
-
-        Raises:
-            ValueError: If the network trains with dropout and has no generator.
-        """
+        """Return the values, of any shape, with some dropped and the rest scaled up to match."""
         if not self.training or self.probability == 0:
             return values
         if self.masks is not None:
@@ -37,11 +30,7 @@ class Dropout(nn.Module):
         return values * draw_mask(torch.empty_like(values), self.probability, self.source())
 
     def source(self) -> torch.Generator:
-        """Return the generator.
-
-        Raises:
-            ValueError: If the network trains and has none.
-        """
+        """Return the generator; raise ``ValueError`` if there is none."""
         if self.generator is None:
             raise ValueError("dropout must be given a generator before training: use_generator")
         return self.generator
@@ -54,12 +43,7 @@ def draw_mask(mask: Tensor, probability: float, generator: torch.Generator) -> T
 
 
 def use_masks(network: nn.Module, masks: Iterator[Tensor]) -> None:
-    """Let every dropout of a network take its masks from here, in the order of the calls.
-
-    Args:
-        network: Its dropouts draw nothing from now on.
-        masks: Each in the shape of what is dropped, made by ``draw_mask``.
-    """
+    """Let every dropout of a network use these masks of ``draw_mask``, in the order of calls."""
     for module in network.modules():
         if isinstance(module, Dropout):
             module.masks = masks

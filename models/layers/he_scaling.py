@@ -1,17 +1,16 @@
 """Let every layer learn at the same speed: He's initialisation as a scale at run time.
 
 A scaled layer computes with the effective weight ŵ = w·sqrt(2 / fan-in), where the optimiser steps
-the raw weight w, which is drawn from N(0, 1). All raw weights then have one size, so one learning
-rate fits wide and narrow layers, and a layer that is added later is no louder than the others.
+the raw weight w, drawn from N(0, 1). All raw weights then have one size, so one learning rate fits
+wide and narrow layers, and a layer that is added later is no louder than the others.
 
-The parameter that a network holds here is ŵ, and `edge_client.descent.optimisers` steps it as if it
-held w:
-a raw step of Δ moves ŵ by Δ·sqrt(2 / fan-in). That is the same training without a multiplication in
-every pass, and whatever is sent, clipped, weighed, noised, averaged or exported is effective.
+Networks here hold ŵ, and `edge_client.descent.optimisers` turns a raw step Δ into Δ·sqrt(2 /
+fan-in). That is the same training without a multiplication in every pass, and whatever is sent,
+clipped, noised, averaged or exported is effective.
 
 References:
-    [FedDT-TTS] arXiv:2107.08795, section 2.1: ŵ = w/z with z from He's initialiser; read as
-        z = sqrt(fan-in / 2), since dividing by He's standard deviation would explode.
+    [FedDT-TTS] arXiv:2107.08795, section 2.1: ŵ = w/z with z from He's initialiser; read as z =
+        sqrt(fan-in / 2), since dividing by He's standard deviation would explode.
     [ProGAN] Karras et al., ICLR 2018, arXiv:1710.10196, section 4.1: the same as here.
     [He] He et al., ICCV 2015, arXiv:1502.01852.
 """
@@ -31,11 +30,7 @@ class HeConvolution(nn.Conv1d):
 
 
 def runtime_scale(weight: Tensor) -> float:
-    """Return sqrt(2 / fan-in), the effective weight over the raw one.
-
-    Args:
-        weight: Of a linear layer or a convolution, one row an output, shape ``(out, *in)``.
-    """
+    """Return sqrt(2 / fan-in), effective over raw, of a weight of shape ``(out, *in)``."""
     return math.sqrt(2 / weight[0].numel())
 
 
@@ -50,12 +45,10 @@ def runtime_scales(network: nn.Module) -> dict[str, float]:
 
 @torch.no_grad()
 def draw_scaled(network: nn.Module, generator: torch.Generator) -> None:
-    """Draw every parameter anew, in module order.
+    """Draw every parameter anew, in module order and in place.
 
     Raw weights of scaled layers and tables are from N(0, 1), their biases 0; norms scale by 1.
-
-    Args:
-        network: Its parameters of other kinds stay as they are; changed in place.
+    Parameters of other kinds stay as they are.
     """
     for module in network.modules():
         match module:

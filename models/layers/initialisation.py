@@ -12,9 +12,6 @@ def draw_layers(network: nn.Module, generator: torch.Generator) -> None:
 
     Linear layers and convolutions, biases too, are drawn from U(-1/sqrt(n), 1/sqrt(n)) where n
     inputs go into one output, and tables from N(0, 1). Other parameters stay as they are.
-
-    Args:
-        network: Changed in place.
     """
     for module in network.modules():
         match module:
@@ -30,11 +27,7 @@ def draw_layers(network: nn.Module, generator: torch.Generator) -> None:
 
 @torch.no_grad()
 def draw_glorot(network: nn.Module, generator: torch.Generator) -> None:
-    """Draw every matrix from U(-b, b), b = sqrt(6 / (rows + columns)); biases 0, norms 1.
-
-    Args:
-        network: Its matrices are linear layers and tables; changed in place.
-    """
+    """Draw every matrix from U(-b, b), b = sqrt(6 / (rows + columns)); biases 0, norms 1."""
     for name, parameter in network.named_parameters():
         if parameter.ndim > 1:
             bound = math.sqrt(6 / sum(parameter.shape))

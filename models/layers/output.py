@@ -5,10 +5,10 @@ from torch import nn
 
 
 class OutputLayer(nn.Module):
-    """The output layer's parameters: a bias, and a matrix unless the embedding's is used.
+    """The output layer of a next-word model: a bias, and a matrix unless the embedding's is used.
 
     Attributes:
-        weight: Shape ``(vocab, embed)``, or None where the embedding's matrix is used.
+        weight: Shape ``(vocab, embed)``; None if the embedding's matrix is used.
         bias: Shape ``(vocab,)``.
     """
 

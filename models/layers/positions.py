@@ -1,4 +1,4 @@
-"""Tell a Transformer where in a sequence a token stands, by sines of many wavelengths.
+"""Sinusoidal positions.
 
 References:
     [Vaswani] "Attention Is All You Need", NeurIPS 2017, arXiv:1706.03762, section 3.5.
@@ -11,16 +11,9 @@ LONGEST_WAVE = 10_000.0
 
 
 def sinusoids(length: int, width: int) -> Tensor:
-    """Return a table of positions: even columns are sines, odd ones cosines of the same angle.
+    """Return a table of positions, float32, shape ``(length, width)``; ``width`` is even.
 
-    The angle of position p in columns 2i and 2i + 1 is p / 10000^(2i / width).
-
-    Args:
-        length: Positions, from 0.
-        width: Columns, even.
-
-    Returns:
-        Float32, shape ``(length, width)``.
+    Position p in columns 2i and 2i + 1 is the sine and cosine of p / 10000^(2i / width).
     """
     places = torch.arange(length, dtype=torch.float64).unsqueeze(1)
     pairs = torch.arange(0, width, 2, dtype=torch.float64)

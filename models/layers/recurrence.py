@@ -1,9 +1,9 @@
 """A GRU layer for processors: the framework's arithmetic, with few and large operations.
 
 ``nn.GRU`` on a CPU records some thirty small operations a token and runs each backwards. Here a
-token costs six forwards and four backwards, and everything that does not depend on the token
-before (the input's product, the gates' slopes, the gradients of all weights) is one operation for
-the whole window. On CUDA the framework's own kernel is better, and is used.
+token costs six forwards and four backwards, and everything that does not depend on the token before
+(the input's product, the gates' slopes, the gradients of all weights) is one operation for the
+whole window. On CUDA the framework's own kernel is better, and is used.
 
 Gates, as in ``nn.GRU`` (r, z, n in this order):
 
@@ -54,8 +54,7 @@ def run_gru(
             gives it the gradients by ``W_i x + b_i`` and by ``W_h h + b_h`` of every token.
 
     Returns:
-        Hidden states after each token, float32, shape ``(batch, time, hidden)``, and the last
-        one, shape ``(1, batch, hidden)``.
+        Hidden states after each token, float32, shape ``(batch, time, hidden)``; the last state.
     """
     if values.is_cuda and probe is None:
         hidden, state = nn.GRU.forward(gru, values, state)
@@ -82,12 +81,8 @@ class _Recurrence(torch.autograd.Function):
     ) -> Tensor:
         """Return the states after each token, shape ``(time, batch, hidden)``.
 
-        Args:
-            inputs: W_i x + b_i, shape ``(time, batch, 3 * hidden)``.
-            first: State before the window, shape ``(batch, hidden)``.
-            weight: W_h, shape ``(3 * hidden, hidden)``.
-            bias: b_h, shape ``(3 * hidden,)``.
-            probe: Only its gradient matters, shape ``(2, time, batch, 3 * hidden)``.
+        ``inputs`` is W_i x + b_i, shape ``(time, batch, 3 * hidden)``; ``weight`` and ``bias`` are
+        W_h, ``(3 * hidden, hidden)``, and b_h; ``first`` is the state before, ``(batch, hidden)``.
         """
         time, batch, width = inputs.shape
         hidden = width // 3

@@ -1,12 +1,11 @@
 """Divide a matrix by its largest singular value, and pull a gradient back through that.
 
-The singular pair is found exactly, from the smaller of the two products of the matrix with itself,
-not by a power iteration that carries vectors from step to step: it follows from the matrix alone,
-so nothing more is to be kept, and a run that starts again goes on to the bit.
+The singular pair is found exactly, from the smaller of the two products of the matrix with itself.
+A power iteration would carry vectors from step to step; here nothing needs to be stored, and a
+restarted run continues to the bit.
 
 References:
-    Miyato et al., "Spectral Normalization for Generative Adversarial Networks", ICLR 2018,
-        arXiv:1802.05957, Eq. 8 and 12.
+    Miyato et al., "Spectral Normalization for GANs", ICLR 2018, arXiv:1802.05957, Eq. 8 and 12.
 """
 
 from dataclasses import dataclass
@@ -38,11 +37,7 @@ class NormedMatrix:
 
 
 def normed(matrix: Tensor) -> NormedMatrix:
-    """Return a matrix divided by its largest singular value.
-
-    Args:
-        matrix: Float32, shape ``(rows, columns)``; not changed.
-    """
+    """Return a float32 matrix, ``(rows, columns)``, divided by its largest singular value."""
     rows, columns = matrix.shape
     is_wide = columns > rows
     product = matrix @ matrix.t() if is_wide else matrix.t() @ matrix

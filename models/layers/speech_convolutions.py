@@ -1,8 +1,8 @@
 """Convolutions over time that padding does not reach: a voice's text pre-net and its post-net.
 
-Sequences of a batch are filled up at the end. What lies there is zero before every convolution, as
-what lies beyond the end of the longest is, and takes no part in a batch norm's statistics: a
-sequence comes out the same whatever it is batched with, but for a batch norm that learns.
+Sequences of a batch are padded at the end. Padding is zero before every convolution, like what lies
+beyond the longest sequence, and stays out of a batch norm's statistics. So a sequence comes out the
+same whatever it is batched with, except from a batch norm that learns.
 
 References:
     [Li] Li et al., AAAI 2019, arXiv:1809.08895, sections 3.2 and 3.7.
@@ -30,7 +30,7 @@ Activation = Literal["relu", "tanh", "none"]
 
 
 class Convolution(nn.Module):
-    """A convolution, its norm, tanh and dropout; zero where there is padding."""
+    """A convolution, its norm, activation and dropout; zero where there is padding."""
 
     def __init__(
         self,
@@ -49,11 +49,9 @@ class Convolution(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, values: Tensor, mask: Tensor) -> Tensor:
-        """Return what the layer makes of a sequence.
+        """Return the layer's output, ``(batch, time, channels)``; values are zero at padding.
 
-        Args:
-            values: Zero where there is padding, shape ``(batch, time, channels)``.
-            mask: False where there is padding, bool, shape ``(batch, time)``.
+        ``mask`` is False at padding, bool, shape ``(batch, time)``.
         """
         values = self.convolution(values.transpose(1, 2)).transpose(1, 2)
         if self.batch_norm is not None:
@@ -89,14 +87,9 @@ class TextPrenet(nn.Module):
         self.projection = HeLinear(channels, settings.hidden_size)
 
     def forward(self, texts: Tensor, mask: Tensor) -> Tensor:
-        """Return what the encoder reads of each character.
+        """Return the encoder's input, ``(batch, text, hidden)``.
 
-        Args:
-            texts: Characters, int64, shape ``(batch, text)``.
-            mask: False where there is padding, bool, shape ``(batch, text)``.
-
-        Returns:
-            Shape ``(batch, text, hidden)``.
+        ``texts`` are characters, int64, and ``mask`` is False at padding; both ``(batch, text)``.
         """
         values = self.embedding(texts) * mask.unsqueeze(2)
         for layer in self.convolutions:
@@ -105,7 +98,7 @@ class TextPrenet(nn.Module):
 
 
 class Postnet(nn.Module):
-    """Convolutions that see both sides of a frame and say what it lacks."""
+    """Convolutions that see both sides of a frame and add what it lacks."""
 
     def __init__(self, settings: TransformerTtsSettings) -> None:
         super().__init__()
@@ -123,12 +116,7 @@ class Postnet(nn.Module):
         )
 
     def forward(self, frames: Tensor, mask: Tensor) -> Tensor:
-        """Return the frames with what they lack added.
-
-        Args:
-            frames: Shape ``(batch, frames, mel)``.
-            mask: False where there is padding, bool, shape ``(batch, frames)``.
-        """
+        """Return the corrected frames, ``(batch, frames, mel)``; ``mask`` as above."""
         values = frames * mask.unsqueeze(2)
         # Cast: a module list is typed as one of modules of any kind.
         for layer in cast("Iterable[Convolution]", self.convolutions):

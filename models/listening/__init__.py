@@ -1,4 +1,5 @@
-"""A voice judged without listeners: distances, recognised letters, pitch.
+"""Measures of a voice that need no listeners: distances, recognised letters, pitch.
 
-Begin with ``recogniser``. Used by simulations; no device loads it.
+Begin with ``recogniser`` for intelligibility and ``mel_cepstrum`` for distances. Imports networks,
+layers and ``text``; needs torch. Simulations use it; no device loads it.
 """

@@ -1,7 +1,7 @@
-"""Say how well a voice's attention reads its text from start to end.
+"""Measure how well a voice's attention reads its text from start to end.
 
-A voice that speaks looks at the text from left to right, at nearly the same speed throughout: as a
-picture, its attention is a diagonal line. Measured is how much of it lies near the diagonal.
+A voice looks at the text from left to right, at nearly the same speed throughout, so its attention
+is a diagonal line; measured is how much of it lies near the diagonal.
 
 References:
     [GuidedAttention] Tachibana, Uenoyama, Aihara, ICASSP 2018, arXiv:1710.08969: the diagonal.
@@ -17,22 +17,18 @@ _LEAST = 3
 
 
 def diagonality(attention: Tensor) -> float:
-    """Return how much more of the attention is near the diagonal than if it looked everywhere.
+    """Return how much more of the attention is near the diagonal than if it were uniform.
 
-    Step t of T looks at character n of N. The pair is near the diagonal where
-    |(n + ½)/N - (t + ½)/T| <= 0.2, both counted from 0. With M the mean over steps of the attention
-    that is near, and U the share of all pairs that are, diagonality is (M - U)/(1 - U): 1 where
-    nothing lies far off, 0 for attention that is everywhere the same, negative where it is worse.
+    Step t of T looks at character n of N. The pair is near the diagonal where |(n + ½)/N - (t +
+    ½)/T| <= 0.2, both counted from 0. With M the mean over steps of the attention that is near, and
+    U the share of all pairs that are, diagonality is (M - U)/(1 - U): 1 where nothing lies far off,
+    0 for uniform attention, negative where it is worse.
 
     By hand: 4 steps over 4 characters have their four equal places near, U = 4/16. Looking at
     character t in step t gives (1 - ¼)/(1 - ¼) = 1, looking alike at all four (¼ - ¼)/¾ = 0, and
     reading backwards (0 - ¼)/¾ = -⅓.
 
-    Args:
-        attention: Rows add up to 1, shape ``(steps, text)``, three or more of each.
-
-    Raises:
-        ValueError: If it is smaller, or a row is no distribution.
+    ``attention`` has rows that add up to 1, shape ``(steps, text)``, three or more of each.
     """
     near = _near(attention)
     for_all = float(near.double().mean())
@@ -41,14 +37,7 @@ def diagonality(attention: Tensor) -> float:
 
 
 def straightest(attentions: Tensor) -> int:
-    """Return which head's attention is most diagonal: not every head reads the text.
-
-    Args:
-        attentions: Shape ``(heads, steps, text)``.
-
-    Raises:
-        ValueError: If there is no head; else as `diagonality`.
-    """
+    """Return which head's attention, ``(heads, steps, text)``, is most diagonal."""
     if not len(attentions):
         raise ValueError("attention must have a head, got none")
     return max(range(len(attentions)), key=lambda head: diagonality(attentions[head]))

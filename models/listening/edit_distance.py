@@ -1,4 +1,4 @@
-"""Count what a reading got wrong: the least edits that turn what was written into what was read.
+"""Count reading errors: the fewest edits that turn the written text into what was read.
 
 References:
     Levenshtein, "Binary codes capable of correcting deletions, insertions, and reversals", 1966.
@@ -27,11 +27,7 @@ class ReadingErrors(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rate(self) -> float:
-        """Return edits per character; 0 is perfect, and 1 may be passed.
-
-        Raises:
-            ValueError: If there was nothing to read.
-        """
+        """Return edits per character; 0 is perfect, and 1 may be passed."""
         if self.characters < 1:
             raise ValueError("an error rate needs at least one character to be read, got 0")
         return self.edits / self.characters

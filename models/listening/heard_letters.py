@@ -1,6 +1,6 @@
 """The characters that a recogniser hears: what a text keeps once it is sound. No torch.
 
-Pauses are heard, but not which mark made them; so marks are blanks here, and a text is compared
+Pauses are heard, but not which mark made them. So marks are blanks here, and a text is compared
 with what was heard in this form on both sides.
 """
 
@@ -27,11 +27,7 @@ def heard_letters(text: str) -> str:
 
 
 def encode_heard(text: str) -> list[int]:
-    """Return the number of each character, in [1, `SYMBOL_COUNT`).
-
-    Raises:
-        ValueError: If a character is none that is heard; names it.
-    """
+    """Return the number of each character, in [1, `SYMBOL_COUNT`); refuse one that is not heard."""
     for character in text:
         if character not in _NUMBERS:
             raise ValueError(
@@ -42,11 +38,7 @@ def encode_heard(text: str) -> list[int]:
 
 
 def collapse(numbers: Iterable[int]) -> str:
-    """Return the text of one number a step: repeats count once, then `NOTHING` is left out.
-
-    Raises:
-        ValueError: If a number is not in [0, `SYMBOL_COUNT`).
-    """
+    """Return the text of one number a step: repeats count once, then `NOTHING` is left out."""
     text, before = [], NOTHING
     for number in numbers:
         if not 0 <= number < SYMBOL_COUNT:

@@ -1,8 +1,7 @@
 """Measure how far one voice's sound is from another's saying the same: mel-cepstral distortion.
 
 References:
-    [MCD] Kubichek, "Mel-cepstral distance measure for objective speech quality assessment", IEEE
-        Pacific Rim Conference on Communications, Computers and Signal Processing, 1993.
+    [MCD] Kubichek, "Mel-cepstral distance measure for objective speech quality assessment", 1993.
 """
 
 import math
@@ -30,20 +29,12 @@ class Distortion(NamedTuple):
 
 
 def mel_cepstrum(mel: Tensor) -> Tensor:
-    """Return the first coefficients of each frame's cosine series, without the level.
+    """Return the first 13 coefficients of each frame's cosine series, float64, ``(13, frames)``.
 
     With K channels, a frame is m[k] = sum over d of c[d] cos(πd(k + ½)/K), d from 0 to K - 1; so
     c[d] = (2/K) sum over k of m[k] cos(πd(k + ½)/K) for d >= 1. c[0], the frame's mean, says how
-    loud it is and is left out; c[1] to c[13] are the shape of the spectrum.
-
-    Args:
-        mel: Natural logarithms, shape ``(mel, frames)``.
-
-    Returns:
-        Float64, shape ``(13, frames)``.
-
-    Raises:
-        ValueError: If there are not more than 13 channels, no frame, or a value is not finite.
+    loud it is and is left out; c[1] to c[13] are the shape of the spectrum. ``mel`` holds finite
+    natural logarithms, shape ``(mel, frames)``, of more than 13 channels.
     """
     if mel.ndim != 2 or mel.shape[0] <= COEFFICIENT_COUNT or not mel.shape[1]:
         raise ValueError(
@@ -60,21 +51,13 @@ def mel_cepstrum(mel: Tensor) -> Tensor:
 
 
 def mel_cepstral_distortion(reference: Tensor, spoken: Tensor) -> Distortion:
-    """Compare two spectrograms that may differ in speed.
+    """Compare two spectrograms, natural logarithms, ``(mel, frames)``, that may differ in speed.
 
-    Frames are paired by `models.listening.time_warping.warp` on the Euclidean distance of their
-    coefficients
-    c[1] to c[13]; the distortion is the mean over the P pairs of the path (not over frames) of
-    (10/ln 10) sqrt(2 sum of (c[d] - c'[d])^2), in decibels. Were all coefficients taken, that would
-    be the root mean square, over channels, of the difference in decibels of amplitude, level left
-    out. Silence counts like everything else.
-
-    Args:
-        reference: Natural logarithms, shape ``(mel, frames)``.
-        spoken: The same channels, as many frames as it has.
-
-    Raises:
-        ValueError: As `mel_cepstrum`; also if the channels are not as many.
+    Frames are paired by `models.listening.time_warping.warp` on the Euclidean distance of c[1] to
+    c[13]. The distortion is the mean over the P pairs of the path (not over frames) of (10/ln 10)
+    sqrt(2 sum of (c[d] - c'[d])^2), in decibels. With all coefficients that would be the root mean
+    square, over channels, of the difference in decibels of amplitude, level left out. Silence
+    counts like everything else.
     """
     if len(reference) != len(spoken):
         raise ValueError(

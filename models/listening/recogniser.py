@@ -1,13 +1,12 @@
 """A small recogniser that writes down what it hears in a log-mel spectrogram.
 
 Two convolutions halve the frames, a GRU reads them in both directions, and a linear layer gives
-each step a distribution over characters and over nothing (CTC). It measures voices; it is no
-dictation: what it is trained on is a handful of speakers.
+each step a distribution over characters and over nothing (CTC). It measures voices and is no
+dictation, since it is trained on a handful of speakers.
 
 References:
     [CTC] Graves et al., "Connectionist Temporal Classification", ICML 2006.
-    [DeepSpeech2] Amodei et al., ICML 2016, arXiv:1512.02595: convolutions, then recurrence, then
-        CTC.
+    [DeepSpeech2] Amodei et al., ICML 2016, arXiv:1512.02595: convolutions, recurrence, CTC.
 """
 
 import math
@@ -21,7 +20,7 @@ from torch.nn import functional
 
 from models.layers.recurrence import Gru
 from models.listening.heard_letters import NOTHING, SYMBOL_COUNT, collapse
-from models.vector.tensor_lists import check_at_least
+from models.settings.bounds import check_at_least
 
 STRIDE = 2
 """Frames that become one step: 43 steps a second at the usual hop, twice what fast speech needs."""
@@ -45,8 +44,7 @@ class RecogniserSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     hidden_size: int = 96
 
     def __post_init__(self) -> None:
-        for name in ("mel_count", "channels", "hidden_size"):
-            check_at_least(name, getattr(self, name), 1)
+        check_at_least(self, 1, "mel_count", "channels", "hidden_size")
 
 
 class MelBatch(NamedTuple):
@@ -78,11 +76,9 @@ class SpeechRecogniser(nn.Module):
         self.head = nn.Linear(2 * hidden, SYMBOL_COUNT)
 
     def forward(self, batch: MelBatch) -> tuple[Tensor, Tensor]:
-        """Return what is heard at each step; a clip's does not depend on what it is batched with.
+        """Return log-probabilities, ``(batch, steps, symbols)``, and the real steps, ``(batch,)``.
 
-        Returns:
-            Natural logarithms of probabilities, shape ``(batch, steps, symbols)``, and the real
-            steps, int64, shape ``(batch,)``.
+        A clip's result does not depend on what it is batched with.
         """
         values, mask = _centred(batch)
         values = functional.relu(self.first(values))
@@ -99,9 +95,7 @@ class SpeechRecogniser(nn.Module):
     def loss(self, batch: MelBatch, texts: Sequence[Sequence[int]]) -> Tensor:
         """Return the CTC loss per character, the mean over clips, in nats.
 
-        Args:
-            batch: Spectrograms with enough steps for their texts.
-            texts: Numbers from `models.listening.heard_letters`, none of them empty.
+        Texts are numbers of `models.listening.heard_letters`, none empty nor longer than its steps.
         """
         heard, steps = self(batch)
         lengths = torch.tensor([len(text) for text in texts])
@@ -112,14 +106,7 @@ class SpeechRecogniser(nn.Module):
 
     @torch.inference_mode()
     def read(self, mel: Tensor) -> str:
-        """Write down what is heard: at each step the likeliest character, no language model.
-
-        Args:
-            mel: Natural logarithms, shape ``(mel, frames)``, at least one frame, finite.
-
-        Raises:
-            ValueError: If the shape is another, or a value is NaN or infinite.
-        """
+        """Return the likeliest character of each step, for finite log-mels ``(mel, frames)``."""
         check_mel(mel, self.settings.mel_count)
         counts = torch.tensor([mel.shape[1]])
         heard, _ = self(MelBatch(mel.float().unsqueeze(0), counts))
@@ -141,11 +128,7 @@ class SpeechRecogniser(nn.Module):
 
 
 def check_mel(mel: Tensor, mel_count: int) -> None:
-    """Check that a spectrogram can be listened to.
-
-    Raises:
-        ValueError: If it has no frame, not that many channels, or a value that is not finite.
-    """
+    """Raise ``ValueError`` unless a spectrogram is finite, ``(mel_count, frames >= 1)``."""
     if mel.ndim != 2 or mel.shape[0] != mel_count or not mel.shape[1]:
         raise ValueError(
             f"a spectrogram must have shape ({mel_count}, frames) with a frame at least, got "
@@ -162,7 +145,7 @@ def step_count(frame_counts: Tensor) -> Tensor:
 
 
 def stack_mels(mels: Sequence[Tensor]) -> MelBatch:
-    """Put spectrograms of shape ``(mel, frames)`` into one batch, zeros where they are shorter."""
+    """Put spectrograms of shape ``(mel, frames)`` into one batch, padded with zeros."""
     counts = [mel.shape[1] for mel in mels]
     longest = max(counts)
     padded = [functional.pad(mel.float(), (0, longest - mel.shape[1])) for mel in mels]
@@ -182,7 +165,7 @@ def _centred(batch: MelBatch) -> tuple[Tensor, Tensor]:
 
 
 def _turn(values: Tensor, steps: Tensor) -> Tensor:
-    """Turn each sequence of ``(batch, steps, width)`` round within its real steps."""
+    """Reverse each sequence of ``(batch, steps, width)`` within its real steps."""
     places = torch.arange(values.shape[1], device=values.device).expand(len(values), -1)
     turned = torch.where(places < steps[:, None], steps[:, None] - 1 - places, places)
     return values.gather(1, turned.unsqueeze(2).expand_as(values))

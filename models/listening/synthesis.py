@@ -1,13 +1,12 @@
 """Let a voice speak: one step after another, each from the last frame of the one before.
 
-Keys and values of earlier steps are kept, so a step costs the same wherever it is; what comes out
-is what all steps at once would give. The post-net, which sees both sides of a frame, runs once at
-the end.
+Keys and values of earlier steps are kept, so every step costs the same, and the result is that of
+all steps at once. The post-net, which sees both sides of a frame, runs once at the end.
 
 References:
     [Li] Li et al., AAAI 2019, arXiv:1809.08895.
-    [Tacotron2] Shen et al., ICASSP 2018, arXiv:1712.05884: dropout of the pre-net stays on, so
-        that a voice does not lean on its own frames more than it learnt to.
+    [Tacotron2] Shen et al., ICASSP 2018, arXiv:1712.05884: dropout of the pre-net stays on, so that
+        a voice does not lean on its own frames more than it learnt to.
 """
 
 from collections.abc import Iterator
@@ -52,15 +51,11 @@ def synthesise(
     Args:
         network: Left in evaluation mode.
         symbols: Characters, int64, shape ``(text,)``, at least one.
-        generator: Draws the dropout of the mel pre-net, on the network's device; None leaves it
-            out, and then nothing is drawn.
-        longest_steps: Steps after which a voice that does not stop is cut off; None for the
-            settings' most.
+        generator: Draws the mel pre-net's dropout, on the network's device; None switches it off.
+        longest_steps: Steps after which the voice is cut off; None for the settings' most.
 
     Raises:
-        TooLongError: If the text is longer than the network's longest, or more steps are asked for
-            than it can take.
-        ValueError: If there is no character, or no step.
+        TooLongError: If the text or the steps are more than the network can take.
     """
     most = network.settings.longest_steps if longest_steps is None else longest_steps
     if not len(symbols) or most < 1:
@@ -98,7 +93,6 @@ class _Step(NamedTuple):
 
 
 def _steps(network: TransformerTts, memory: Memory, most: int) -> Iterator[_Step]:
-    """Yield steps until the voice stops, or has taken the most."""
     blocks = network.decoder_blocks
     held = [block.cross_attention.keys_values(memory.values) for block in blocks]
     past: list[KeysValues | None] = [None] * len(blocks)
@@ -119,7 +113,7 @@ def _steps(network: TransformerTts, memory: Memory, most: int) -> Iterator[_Step
 
 @contextmanager
 def _drawing(network: TransformerTts, generator: torch.Generator | None) -> Iterator[None]:
-    """Let the mel pre-net drop as in training, with these draws; None lets it not."""
+    """Let the mel pre-net drop as in training, with these draws; None switches its dropout off."""
     if generator is None:
         yield
         return

@@ -1,8 +1,7 @@
 """Align two sequences that say the same at different speeds (dynamic time warping).
 
 References:
-    Sakoe and Chiba, "Dynamic Programming Algorithm Optimization for Spoken Word Recognition", IEEE
-        Transactions on Acoustics, Speech, and Signal Processing, 1978.
+    Sakoe and Chiba, "Dynamic Programming Algorithm Optimization for Spoken Word Recognition", 1978.
 """
 
 from typing import NamedTuple
@@ -14,11 +13,11 @@ from torch import Tensor
 
 
 class WarpingPath(NamedTuple):
-    """Pairs of places, both rising by 0 or 1 from one pair to the next and never both by 0.
+    """Pairs of places; each rises by 0 or 1 from one pair to the next, and never both by 0.
 
     Attributes:
         first: Places in the first sequence, from its first to its last, int64, shape ``(pairs,)``.
-        second: Those in the second.
+        second: Places in the second sequence, likewise.
     """
 
     first: Tensor
@@ -28,14 +27,9 @@ class WarpingPath(NamedTuple):
 def warp(costs: Tensor) -> WarpingPath:
     """Return a path of the least total cost from the first pair to the last.
 
-    No slope is forbidden and every pair counts once. Of paths with equal totals, the one that
-    ends in more steps of both sequences at once is taken.
-
-    Args:
-        costs: Cost of each pair, at least 0, shape ``(first, second)``.
-
-    Raises:
-        ValueError: If there is no pair, or a cost is negative or not finite.
+    No slope is forbidden and every pair counts once. Among paths with equal totals, the one that
+    ends in more steps of both sequences at once is taken. ``costs``, ``(first, second)``, are
+    finite and at least 0.
     """
     if costs.ndim != 2 or not costs.numel():
         raise ValueError(f"costs must be of one pair at least, got shape {tuple(costs.shape)}")
@@ -46,15 +40,9 @@ def warp(costs: Tensor) -> WarpingPath:
 
 
 def warped(values: Tensor, path: WarpingPath) -> Tensor:
-    """Return the second sequence at the speed of the first.
+    """Return the second sequence, ``(width, second)``, at the speed of the first.
 
-    Args:
-        values: The second sequence, shape ``(width, second)``.
-        path: From `warp`.
-
-    Returns:
-        For each place of the first sequence the mean of what is paired with it, shape
-        ``(width, first)``.
+    Each place of the first sequence gets the mean of what is paired with it.
     """
     count = int(path.first[-1]) + 1
     sums = values.new_zeros(len(values), count).index_add_(1, path.first, values[:, path.second])
@@ -62,7 +50,7 @@ def warped(values: Tensor, path: WarpingPath) -> Tensor:
 
 
 def _totals(costs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the least cost of reaching each pair; a border of infinity stands around them."""
+    """Return the least cost of reaching each pair, with a border of infinity around them."""
     rows, columns = costs.shape
     totals = np.full((rows + 1, columns + 1), np.inf)
     totals[0, 0] = 0

@@ -1,5 +1,6 @@
 """The families of networks, one file each.
 
 Begin with ``registry``, which builds a network from its settings, and ``flat_parameters``, which
-ties it to the flat vector. Needs torch; knows no task, no client and no file.
+ties it to the flat vector. Needs torch; imports ``layers``, ``plan`` and ``sound``, and knows no
+task, no client and no file.
 """

@@ -1,17 +1,15 @@
-"""Tell which parts of an image a ViT's class token takes in, by attention rollout.
+"""Show which parts of an image a ViT's class token takes in, by attention rollout.
 
-Attention of one block says where a token looks, not what it holds: what it looks at was mixed by
-the blocks before. Rollout multiplies the blocks' attentions, each with the residual beside it, from
-the first block up, and reads off what reaches the class token.
+Attention of one block says where a token looks, but that token was already mixed by the blocks
+before. Rollout multiplies the blocks' attentions, each with the residual beside it, from the first
+block up, and reads off what reaches the class token.
 
 FedTP fuses heads by their maximum and drops the weakest three tenths of the entries. The published
-tool that its figures follow divides A[i, j] by the sum of row j, which no longer makes each token's
-shares add up; here every row is divided by its own sum. It also drops nine tenths unless told
-otherwise.
+tool that its figures follow divides A[i, j] by the sum of row j, after which a token's shares do
+not add up to 1; here every row is divided by its own sum. That tool's default drops nine tenths.
 
 References:
-    [Rollout] Abnar and Zuidema, "Quantifying Attention Flow in Transformers", ACL 2020,
-        arXiv:2005.00928, section 3.
+    [Rollout] Abnar and Zuidema, ACL 2020, arXiv:2005.00928, section 3.
     [FedTP] Li et al., TNNLS 2023, arXiv:2211.01572, section IV-C.5.
 """
 
@@ -28,16 +26,10 @@ DROPPED_SHARE = 0.3
 
 @torch.no_grad()
 def attention_maps(network: Vit, pixels: Tensor, *, dropped_share: float = DROPPED_SHARE) -> Tensor:
-    """Return how much each patch of an image contributes to its class token.
+    """Return each patch's share of an image's class token, float32, ``(batch, rows, columns)``.
 
-    Args:
-        network: Left in evaluation mode.
-        pixels: Images, uint8, shape ``(batch, height, width, channels)``.
-        dropped_share: Share of each block's entries that is left out, in [0, 1).
-
-    Returns:
-        Shares of the class token's whole, float32, shape ``(batch, rows, columns)``; what is
-        missing to 1 is its own.
+    Shares that are missing to 1 are the class token's own. ``pixels`` are uint8, shape ``(batch,
+    height, width, channels)``; the network is left in evaluation mode.
     """
     shares = roll_out(network.eval().attentions(pixels), dropped_share=dropped_share)
     size = network.pixels.shape[0] // network.patch_size
@@ -45,19 +37,13 @@ def attention_maps(network: Vit, pixels: Tensor, *, dropped_share: float = DROPP
 
 
 def roll_out(attentions: Sequence[Tensor], *, dropped_share: float = DROPPED_SHARE) -> Tensor:
-    """Multiply attentions up to the last block, and return the class token's row over patches.
+    """Multiply attentions up to the last block; return the class token's row over patches.
 
     Args:
-        attentions: Of each block, the first one first: ``(batch, heads, tokens, tokens)``, rows
+        attentions: One a block, the first one first: ``(batch, heads, tokens, tokens)``, rows
             adding up to 1; token 0 is the class token.
-        dropped_share: Share of the entries, counted after heads are fused, that is set to zero:
+        dropped_share: Share of the entries, in [0, 1), that is set to zero after heads are fused:
             the weakest, but never what the class token takes from itself.
-
-    Returns:
-        Shape ``(batch, tokens - 1)``.
-
-    Raises:
-        ValueError: If there is no block, or the share is not in [0, 1).
     """
     if not attentions:
         raise ValueError("rollout needs the attention of at least one block, got none")
@@ -70,12 +56,7 @@ def roll_out(attentions: Sequence[Tensor], *, dropped_share: float = DROPPED_SHA
 
 
 def _flow(fused: Tensor, dropped_share: float) -> Tensor:
-    """Return a block's attention without its weakest entries and with the residual, rows to 1.
-
-    Args:
-        fused: Shape ``(batch, tokens, tokens)``.
-        dropped_share: As for ``roll_out``.
-    """
+    """Return a block's attention without its weakest entries and with the residual, rows to 1."""
     entries = fused.flatten(1)
     # A stable sort: entries alike are dropped in a fixed order.
     weakest = entries.argsort(dim=1, stable=True)[:, : int(dropped_share * entries.shape[1])]

@@ -30,16 +30,9 @@ class CharLstm(nn.Module):
         self.head = nn.Linear(settings.hidden_size, len(ALPHABET))
 
     def features(self, characters: Tensor) -> Tensor:
-        """Return the last layer's state after each character.
+        """Return the last layer's state after each character, ``(batch, time, hidden)``.
 
-        Args:
-            characters: Numbers of the alphabet, int64, shape ``(batch, time)``.
-
-        Returns:
-            Shape ``(batch, time, hidden)``.
-
-        Raises:
-            ValueError: If there are more than ``context_size``.
+        ``characters`` are int64, ``(batch, time)``, at most ``context_size`` or a ``ValueError``.
         """
         check_fits(characters, self.context_size)
         states, _ = self.lstm(self.embedding(characters))

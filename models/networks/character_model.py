@@ -4,11 +4,7 @@ from torch import Tensor
 
 
 def check_fits(characters: Tensor, context_size: int) -> None:
-    """Check that a call holds no more characters than the model's context.
-
-    Raises:
-        ValueError: If it does.
-    """
+    """Raise ``ValueError`` if a call holds more characters than the model's context."""
     if characters.shape[1] > context_size:
         raise ValueError(
             f"a text must have at most {context_size} characters, got {characters.shape[1]}"

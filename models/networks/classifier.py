@@ -25,9 +25,8 @@ class Pixels(nn.Module):
         self.register_buffer("std", torch.tensor(std), persistent=False)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """Return normalised images, shape ``(batch, channels, height, width)``.
+        """Return images normalised, ``(batch, channels, height, width)``.
 
-        Args:
-            pixels: Uint8, shape ``(batch, height, width, channels)``.
+        ``pixels`` are uint8, shape ``(batch, height, width, channels)``.
         """
         return ((pixels.float() / LARGEST_PIXEL - self.mean) / self.std).permute(0, 3, 1, 2)

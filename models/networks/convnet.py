@@ -18,7 +18,7 @@ from models.settings.image import ConvNetSettings
 class ConvNet(nn.Module):
     """(convolution -> norm -> ReLU -> halving) twice, (linear -> norm -> ReLU) twice, head.
 
-    Norms are there with ``batch_norm`` only.
+    Norms exist with ``batch_norm`` only.
     """
 
     def __init__(self, settings: ConvNetSettings) -> None:
@@ -39,14 +39,7 @@ class ConvNet(nn.Module):
         self.head = nn.Linear(fourth, settings.class_count)
 
     def features(self, pixels: Tensor) -> Tensor:
-        """Return the last hidden layer.
-
-        Args:
-            pixels: Images, uint8, shape ``(batch, height, width, channels)``.
-
-        Returns:
-            Float32, shape ``(batch, embed)``.
-        """
+        """Return the last hidden layer, float32, ``(batch, embed)``, of ``Pixels``' input."""
         values = self.pixels(pixels)
         values = self.batch_norm1(self.convolution1(values)).relu()
         values = functional.max_pool2d(values, 2)

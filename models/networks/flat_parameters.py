@@ -3,6 +3,7 @@
 One flat contiguous float32 vector, shape ``(elements,)``, holds every tensor of a schema in the
 schema's order. A client update has the same layout. Buffers that a schema names, such as the
 running statistics of a batch norm, travel like parameters: only the optimiser tells them apart.
+Every function here raises ``ValueError`` if network, vector and schema do not fit.
 """
 
 import hashlib
@@ -18,33 +19,14 @@ from models.vector.schema import Role, Schema
 
 
 def initial_parameters(settings: ModelSettings, seed: int) -> Tensor:
-    """Return the parameters that a run starts from: the same for the same settings and seed.
-
-    Args:
-        settings: The model's settings.
-        seed: Seed of the draw, at least 0.
-
-    Returns:
-        Flat float32, shape ``(elements,)``, in the order of ``schema_of(settings)``.
-    """
+    """Return a run's first parameters, flat, the same for the same settings and seed."""
     network = build_network(settings)
     network.initialise(torch.Generator().manual_seed(seed))
     return read_parameters(network, schema_of(settings))
 
 
 def read_parameters(network: nn.Module, schema: Schema) -> Tensor:
-    """Return a copy of the schema's tensors as one flat vector on the CPU.
-
-    Args:
-        network: Holds a parameter of each name and shape in the schema.
-        schema: Names and order of the tensors.
-
-    Returns:
-        Flat float32, shape ``(elements,)``.
-
-    Raises:
-        ValueError: If the network lacks a tensor or has it in another shape.
-    """
+    """Return a copy of the schema's tensors as one flat vector, ``(elements,)``, on the CPU."""
     tensors = _tensors(network, schema)
     if not tensors:
         return torch.empty(0)
@@ -53,37 +35,19 @@ def read_parameters(network: nn.Module, schema: Schema) -> Tensor:
 
 @torch.no_grad()
 def read_update(network: nn.Module, schema: Schema, received: Tensor) -> Tensor:
-    """Return the client update: the network's parameters minus the received ones.
-
-    Args:
-        network: Holds a parameter of each name and shape in the schema.
-        schema: Names and order of the tensors.
-        received: What training started from, flat float32, shape ``(elements,)``, on the CPU.
-
-    Raises:
-        ValueError: If the vector's shape or dtype is wrong, or the network does not fit.
-    """
+    """Return the client update: the network's parameters minus the received ones, on the CPU."""
     check_flat(received, schema)
     return read_parameters(network, schema).sub_(received)
 
 
 class LaidParameters:
-    """One flat vector after another whose views are a network's tensors, each with its values.
+    """A network's tensors as views of one flat vector after another.
 
     Training the network then changes the vector, and nothing is copied to read it back.
     """
 
     def __init__(self, network: nn.Module, schema: Schema) -> None:
-        """Find the tensors, once for all vectors.
-
-        Args:
-            network: On the CPU; holds a tensor of each name and shape in the schema. Tensors
-                outside the schema stay where they are.
-            schema: Names and order of the tensors.
-
-        Raises:
-            ValueError: If the network does not fit.
-        """
+        """Find the schema's tensors in a network on the CPU; other tensors stay where they are."""
         self._schema = schema
         self._tensors = list(_tensors(network, schema).values())
         self._lengths = [spec.element_count for spec in schema.tensors]
@@ -91,14 +55,7 @@ class LaidParameters:
 
     @torch.no_grad()
     def lay(self, flat: Tensor) -> None:
-        """Let the tensors lie in a vector from now on.
-
-        Args:
-            flat: Float32, shape ``(elements,)``; kept by the network.
-
-        Raises:
-            ValueError: If its shape or dtype is wrong.
-        """
+        """Let the tensors lie in a vector from now on, which the network keeps."""
         check_flat(flat, self._schema)
         parts = torch.split(flat, self._lengths)
         for tensor, part, shape in zip(self._tensors, parts, self._shapes, strict=True):
@@ -107,27 +64,14 @@ class LaidParameters:
 
 @torch.no_grad()
 def load_parameters(network: nn.Module, schema: Schema, flat: Tensor) -> None:
-    """Copy a flat vector into the network; tensors outside the schema stay as they are.
-
-    Args:
-        network: Holds a parameter of each name and shape in the schema; changed in place.
-        schema: Names and order of the tensors.
-        flat: Float32, shape ``(elements,)``; not kept.
-
-    Raises:
-        ValueError: If the vector's shape or dtype is wrong, or the network does not fit.
-    """
+    """Copy a flat vector into the network; tensors outside the schema stay as they are."""
     check_flat(flat, schema)
     for name, tensor in _tensors(network, schema).items():
         tensor.copy_(flat[schema.slices[name]].view(tensor.shape))
 
 
 def parameters_sha256(flat: Tensor) -> bytes:
-    """Return the 32-byte digest of the vector's little-endian float32 bytes.
-
-    Args:
-        flat: Float32, shape ``(elements,)``.
-    """
+    """Return the 32-byte digest of a flat vector's little-endian float32 bytes."""
     values = flat.detach().cpu().contiguous().numpy()
     if sys.byteorder == "big":
         values = values.astype("<f4")
@@ -135,11 +79,7 @@ def parameters_sha256(flat: Tensor) -> bytes:
 
 
 def check_flat(flat: Tensor, schema: Schema) -> None:
-    """Check that a vector can hold the schema's tensors.
-
-    Raises:
-        ValueError: If its shape or dtype is another.
-    """
+    """Raise ``ValueError`` unless a vector is float32 of shape ``(elements,)``."""
     if flat.shape != (schema.element_count,) or flat.dtype is not torch.float32:
         raise ValueError(
             f"parameters must be float32 of shape ({schema.element_count},), "
@@ -148,15 +88,7 @@ def check_flat(flat: Tensor, schema: Schema) -> None:
 
 
 def trained_schema(network: nn.Module, schema: Schema) -> Schema:
-    """Return the tensors that a gradient moves: all but buffers and frozen ones, in the same order.
-
-    Args:
-        network: Holds a tensor of each name and shape in the schema.
-        schema: Names and order of the tensors.
-
-    Raises:
-        ValueError: If the network lacks a tensor or has it in another shape.
-    """
+    """Return the tensors that a gradient moves, in the same order: no buffers, no frozen ones."""
     tensors = _tensors(network, schema)
     return Schema(
         tuple(

@@ -1,8 +1,7 @@
 """Give a model its next layers: the same ones wherever they are made.
 
-What a stage adds follows from the plan alone, its seed and the stage, so the coordinator, a
-simulation and a device that was away for many rounds all come to the same numbers, and none of
-them is sent.
+The layers of a stage follow from the plan, its seed and the stage. So coordinator, simulation and a
+device that was away for many rounds compute the same numbers, and none of them is sent.
 
 References:
     [FedDT-TTS] arXiv:2107.08795, section 3.2: new layers on top, old ones kept.
@@ -28,12 +27,9 @@ PlanPart = Callable[[Plan], Schema]
 
 
 def first_parameters(plan: Plan) -> Tensor:
-    """Return the whole model of a plan as it is before anybody has trained.
+    """Return a plan's whole model before training, flat, in the order of its schema.
 
     In a later stage of growth it is the first stage's, grown.
-
-    Returns:
-        Flat float32, shape ``(elements,)``, in the order of ``schema_of(plan.model)``.
     """
     if plan.growth is None:
         return initial_parameters(plan.model, plan.seed)
@@ -44,13 +40,9 @@ def first_parameters(plan: Plan) -> Tensor:
 def grow(values: Tensor, before: Plan, after: Plan, part: PlanPart) -> Tensor:
     """Return tensors of an earlier stage with those of the layers that came since.
 
-    Args:
-        values: Flat float32 in the layout of ``part(before)``; not changed.
-        after: The plan of the same run at the same or a later stage.
-        part: Which tensors they are; a tensor is in it at every stage or at none.
-
-    Returns:
-        Flat float32 in the layout of ``part(after)``; ``values`` itself within a stage.
+    ``values`` are flat float32 in the layout of ``part(before)``, the result is in that of
+    ``part(after)``: ``values`` itself within a stage. Both plans are of one run, and a tensor is in
+    ``part`` at every stage or at none.
 
     Raises:
         ValueError: If ``after`` is of an earlier stage, or the values do not fit.
@@ -70,12 +62,9 @@ def grow(values: Tensor, before: Plan, after: Plan, part: PlanPart) -> Tensor:
 
 
 def fresh_model(plan: Plan) -> Tensor:
-    """Return a whole model in which the layers that the plan's stage adds are as they start.
+    """Return a whole model, flat, with the layers that the plan's stage adds as they start.
 
-    Its other tensors mean nothing. Flat float32, in the order of ``schema_of(plan.model)``.
-
-    Raises:
-        ValueError: If the plan is of the first stage, which adds none.
+    Its other tensors mean nothing. The plan must be of a later stage than the first.
     """
     if plan.growth is None or plan.growth_stage == 1:
         raise ValueError("growth_stage must be >= 2 for layers to be new, got 1")

@@ -1,8 +1,8 @@
 """The keyboard's recurrent model: embedding, one GRU layer, linear output.
 
 References:
-    [FedAtt] Ji et al., "Learning Private Neural Language Modeling with Attentive Aggregation",
-        IJCNN 2019, arXiv:1812.07108, section IV: widths 300, 650 and 1500, tied and untied.
+    [FedAtt] Ji et al., IJCNN 2019, arXiv:1812.07108, section IV: widths 300, 650 and 1500, tied and
+        untied.
 """
 
 import math
@@ -43,24 +43,19 @@ class GruLm(nn.Module):
 
     @property
     def output_weight(self) -> Tensor:
-        """Return the output matrix, shape ``(vocab, embed)``."""
+        """Return the output matrix."""
         return self.embedding.weight if self.output.weight is None else self.output.weight
 
     @property
     def output_bias(self) -> Tensor:
-        """Return the output bias, shape ``(vocab,)``."""
+        """Return the output bias."""
         return self.output.bias
 
     def features(self, tokens: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Return what the GRU says after each token, and its last state.
+        """Return the GRU's states, ``(batch, time, hidden)``, and its last one, ``(1, batch,
+        hidden)``.
 
-        Args:
-            tokens: Word numbers, int64, shape ``(batch, time)``.
-            state: Hidden state, shape ``(1, batch, hidden)``, or None for zeros.
-
-        Returns:
-            Features, shape ``(batch, time, hidden)``, and the state, shape
-            ``(1, batch, hidden)``.
+        See ``LanguageModel``; a state of None is zeros.
         """
         hidden, state = self.gru(self.dropout(self.embedding(tokens)), state)
         return self.dropout(hidden), state

@@ -1,7 +1,7 @@
 """The protocol of a next-word model.
 
-A network ends in features; the loss and the metrics multiply them with the output matrix
-themselves, in chunks, because logits over a whole vocabulary are the largest tensor of a step.
+A network ends in features. The loss and the metrics multiply them with the output matrix in chunks,
+because logits over a whole vocabulary are the largest tensor of a step.
 """
 
 from typing import Protocol, runtime_checkable
@@ -23,29 +23,21 @@ class LanguageModel(Protocol):
     @property
     def output_weight(self) -> Tensor:
         """Return the output matrix, shape ``(vocab, embed)``; tied or not."""
-        ...
 
     @property
     def output_bias(self) -> Tensor:
         """Return the output bias, shape ``(vocab,)``."""
-        ...
 
     def features(self, tokens: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Read tokens from left to right; no feature depends on a later token.
+        """Return features, ``(batch, time, embed)``, and the state after the last token.
 
-        Args:
-            tokens: Word numbers, int64, shape ``(batch, time)``.
-            state: What an earlier call returned for the text just before, or None at its start.
-
-        Returns:
-            Features, shape ``(batch, time, embed)``, and the state after the last token; None
-            from a family that carries nothing.
+        ``tokens`` are word numbers, int64, ``(batch, time)``, read from left to right; no feature
+        depends on a later one. ``state`` is that after the text just before, or None at its start;
+        a family that carries nothing returns None.
 
         Raises:
             ValueError: If the sequence is longer than ``context_size``.
         """
-        ...
 
     def initialise(self, generator: torch.Generator) -> None:
         """Draw every parameter anew, in schema order."""
-        ...

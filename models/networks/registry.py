@@ -49,66 +49,42 @@ class WrongFamilyError(ValueError):
 
 
 def word_network(network: Network) -> WordNetwork:
-    """Return the network, which predicts words.
-
-    Raises:
-        WrongFamilyError: If it does not.
-    """
+    """Return the network, or raise ``WrongFamilyError`` if it does not predict words."""
     if isinstance(network, WordNetwork):
         return network
     raise _wrong_family(network, "next words", "gru_lm or transformer_lm")
 
 
 def image_network(network: Network) -> ImageNetwork:
-    """Return the network, which classifies images.
-
-    Raises:
-        WrongFamilyError: If it does not.
-    """
+    """Return the network, or raise ``WrongFamilyError`` if it does not classify images."""
     if isinstance(network, ImageNetwork):
         return network
     raise _wrong_family(network, "classes of images", "vit or convnet")
 
 
 def character_network(network: Network) -> CharacterNetwork:
-    """Return the network, which predicts characters.
-
-    Raises:
-        WrongFamilyError: If it does not.
-    """
+    """Return the network, or raise ``WrongFamilyError`` if it does not predict characters."""
     if isinstance(network, CharacterNetwork):
         return network
     raise _wrong_family(network, "next characters", "char_lstm or char_transformer")
 
 
 def sequence_network(network: Network) -> Seq2Seq:
-    """Return the network, which turns sequences into sequences.
-
-    Raises:
-        WrongFamilyError: If it does not.
-    """
+    """Return the network, or raise ``WrongFamilyError`` if it does not write sequences."""
     if isinstance(network, Seq2Seq):
         return network
     raise _wrong_family(network, "sequences", "seq2seq")
 
 
 def voice_network(network: Network) -> TransformerTts:
-    """Return the network, which speaks.
-
-    Raises:
-        WrongFamilyError: If it does not.
-    """
+    """Return the network, or raise ``WrongFamilyError`` if it does not speak."""
     if isinstance(network, TransformerTts):
         return network
     raise _wrong_family(network, "speech", "transformer_tts")
 
 
 def vocoder_network(network: Network) -> Vocoder:
-    """Return the network, which makes sound of spectrograms.
-
-    Raises:
-        WrongFamilyError: If it does not.
-    """
+    """Return the network, or raise ``WrongFamilyError`` if it is no vocoder."""
     if isinstance(network, Vocoder):
         return network
     raise _wrong_family(network, "sound", "vocoder")
@@ -136,9 +112,6 @@ def build_network(settings: ModelSettings, device: torch.device | str = "cpu") -
 
     Parameters come from ``models.networks.flat_parameters``: drawn once by ``initial_parameters``,
     or received. Nothing is drawn here, from the global generator least of all.
-
-    Args:
-        settings: The model's settings.
     """
     with torch.device(device), _Undrawn():
         network = _network(settings)
@@ -149,10 +122,9 @@ def build_network(settings: ModelSettings, device: torch.device | str = "cpu") -
 
 
 class _Undrawn(TorchFunctionMode):
-    """A stretch of time in which new parameters stay as memory has them.
+    """A context in which new parameters keep whatever memory holds.
 
-    The device ``meta`` would do so too, but draws there by Python code that takes a second of
-    processor time to import.
+    The device ``meta`` would do so too, but its drawing code takes a second to import.
     """
 
     # Any: whatever torch's functions take and give.

@@ -1,7 +1,7 @@
-"""Take the tensors of some roles out of a flat vector, and put them together again.
+"""Take some tensors out of a flat vector, and put them back.
 
-A flat vector holds the tensors of a schema one after the other. Another schema that names some of
-them, in whatever order, has a flat vector too; these functions copy between the two.
+The part is a schema of some tensors of the whole, in any order, perhaps of none. Both functions
+raise ``ValueError`` if a vector does not fit or the whole lacks a tensor of the part.
 """
 
 import torch
@@ -12,19 +12,7 @@ from models.vector.schema import Schema
 
 
 def part_of(flat: Tensor, whole: Schema, part: Schema) -> Tensor:
-    """Return a part's tensors as a flat vector of their own, a copy.
-
-    Args:
-        flat: Tensors of ``whole``, float32, shape ``(elements of whole,)``.
-        whole: What ``flat`` holds.
-        part: Some of the tensors of ``whole``; there may be none.
-
-    Returns:
-        Float32, shape ``(elements of part,)``.
-
-    Raises:
-        ValueError: If the vector does not fit, or ``whole`` lacks a tensor of the part.
-    """
+    """Return a part's tensors as a flat vector of their own, a copy."""
     check_flat(flat, whole)
     taken = flat.new_empty(part.element_count)
     for name, where in part.slices.items():
@@ -33,17 +21,7 @@ def part_of(flat: Tensor, whole: Schema, part: Schema) -> Tensor:
 
 
 def put_part(flat: Tensor, whole: Schema, part: Schema, values: Tensor) -> None:
-    """Write a part's tensors to their places in a flat vector.
-
-    Args:
-        flat: Tensors of ``whole``, float32, shape ``(elements of whole,)``; changed in place.
-        whole: What ``flat`` holds.
-        part: Some of the tensors of ``whole``; there may be none.
-        values: Their values, float32, shape ``(elements of part,)``.
-
-    Raises:
-        ValueError: If a vector does not fit, or ``whole`` lacks a tensor of the part.
-    """
+    """Write a part's tensors to their places in ``flat``, which holds the whole."""
     check_flat(flat, whole)
     check_flat(values, part)
     with torch.no_grad():

@@ -19,35 +19,12 @@ from models.layers.attention import CrossAttention, SelfAttention
 from models.layers.dropout import Dropout
 from models.layers.initialisation import draw_glorot
 from models.layers.positions import sinusoids
+from models.layers.transformer import PostNormBlock, plain_feedforward
 from models.settings.seq2seq import Seq2SeqSettings
 
 PADDING = 0
 BEGIN = 1
 END = 2
-
-
-class EncoderLayer(nn.Module):
-    """Self-attention over the source, then a feed-forward network."""
-
-    def __init__(self, settings: Seq2SeqSettings) -> None:
-        super().__init__()
-        self.attention = _self_attention(settings, causal=False)
-        self.attention_norm = nn.LayerNorm(settings.model_size)
-        self.feedforward = _feedforward(settings)
-        self.feedforward_norm = nn.LayerNorm(settings.model_size)
-        self.dropout = Dropout(settings.dropout)
-
-    def forward(self, values: Tensor, mask: Tensor) -> Tensor:
-        """Return the stream after the layer.
-
-        Args:
-            values: Shape ``(batch, source time, embed)``.
-            mask: False at padding, bool, shape ``(batch, 1, 1, source time)``.
-        """
-        values = self.attention_norm(values + self.dropout(self.attention(values, mask)))
-        return self.feedforward_norm(  # type: ignore[no-any-return]  # modules return Any
-            values + self.dropout(self.feedforward(values))
-        )
 
 
 class DecoderLayer(nn.Module):
@@ -60,17 +37,15 @@ class DecoderLayer(nn.Module):
         self.attention_norm = nn.LayerNorm(width)
         self.cross_attention = CrossAttention(width, heads, width // heads, out_bias=False)
         self.cross_attention_norm = nn.LayerNorm(width)
-        self.feedforward = _feedforward(settings)
+        self.feedforward = plain_feedforward(width, settings.feedforward_size, nn.ReLU())
         self.feedforward_norm = nn.LayerNorm(width)
         self.dropout = Dropout(settings.dropout)
 
     def forward(self, values: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
-        """Return the stream after the layer.
+        """Return the stream after the layer, ``(batch, target time, embed)``.
 
-        Args:
-            values: Shape ``(batch, target time, embed)``.
-            memory: The encoder's output, shape ``(batch, source time, embed)``.
-            mask: False at the source's padding, bool, shape ``(batch, 1, 1, source time)``.
+        ``memory`` is the encoder's output; ``mask`` is False at its padding, bool, shape
+        ``(batch, 1, 1, source time)``.
         """
         values = self.attention_norm(values + self.dropout(self.attention(values)))
         taken = self.cross_attention(values, memory, mask)
@@ -94,7 +69,10 @@ class Seq2Seq(nn.Module):
         self.target = nn.Embedding(symbols, width)
         self.register_buffer("position", sinusoids(settings.context_size, width), persistent=False)
         self.encoder = nn.ModuleList(
-            EncoderLayer(settings) for _ in range(settings.encoder_layer_count)
+            PostNormBlock(
+                _self_attention(settings, causal=False), settings.feedforward_size, settings.dropout
+            )
+            for _ in range(settings.encoder_layer_count)
         )
         self.decoder = nn.ModuleList(
             DecoderLayer(settings) for _ in range(settings.decoder_layer_count)
@@ -103,27 +81,18 @@ class Seq2Seq(nn.Module):
         self.dropout = Dropout(settings.dropout)
 
     def features(self, sources: Tensor, written: Tensor) -> Tensor:
-        """Return what the head reads after each written symbol; none sees a later one.
+        """Return the head's input after each written symbol, ``(batch, target time, embed)``.
 
-        Args:
-            sources: Symbols, padded at the end, int64, shape ``(batch, source time)``; none is
-                padding alone.
-            written: ``BEGIN`` and the target so far, int64, shape ``(batch, target time)``.
-
-        Returns:
-            Shape ``(batch, target time, embed)``.
-
-        Raises:
-            ValueError: If either is longer than ``context_size``.
+        No symbol sees a later one. ``sources``, ``(batch, source time)``, are padded at the end,
+        none is
+        padding alone; ``written``, ``(batch, target time)``, is ``BEGIN`` and the target so far.
+        Both are
+        int64, and more than ``context_size`` is a ``ValueError``.
         """
         return self.decode(*self.encode(sources), written)
 
     def encode(self, sources: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the encoder's output, ``(batch, source time, embed)``, and its padding's mask.
-
-        Args:
-            sources: As for ``features``.
-        """
+        """Return the encoder's output, ``(batch, source time, embed)``, and its padding's mask."""
         mask = (sources != PADDING)[:, None, None, :]
         values = self._placed(self.source, sources)
         for layer in self.encoder:
@@ -157,11 +126,3 @@ class Seq2Seq(nn.Module):
 def _self_attention(settings: Seq2SeqSettings, *, causal: bool) -> SelfAttention:
     width, heads = settings.model_size, settings.head_count
     return SelfAttention(width, heads, width // heads, causal=causal, out_bias=False)
-
-
-def _feedforward(settings: Seq2SeqSettings) -> nn.Sequential:
-    return nn.Sequential(
-        nn.Linear(settings.model_size, settings.feedforward_size),
-        nn.ReLU(),
-        nn.Linear(settings.feedforward_size, settings.model_size),
-    )

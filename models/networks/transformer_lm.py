@@ -1,8 +1,7 @@
 """A small causal Transformer for next words: pre-LN blocks and learnt positions.
 
 References:
-    [GPT-2] Radford et al., "Language Models are Unsupervised Multitask Learners", 2019: the block
-        and its initialisation.
+    [GPT-2] Radford et al., 2019: the block and its initialisation.
 """
 
 import math
@@ -13,35 +12,10 @@ from torch import Tensor, nn
 from models.layers.attention import SelfAttention
 from models.layers.dropout import Dropout
 from models.layers.output import OutputLayer
+from models.layers.transformer import PreNormBlock, plain_feedforward
 from models.settings.model import TransformerLmSettings
 
 INITIAL_STD = 0.02
-
-
-class Block(nn.Module):
-    """Attention, then a feed-forward network, each behind a norm and beside a residual."""
-
-    def __init__(self, settings: TransformerLmSettings) -> None:
-        super().__init__()
-        width = settings.model_size
-        self.attention_norm = nn.LayerNorm(width)
-        self.attention = SelfAttention(
-            width, settings.head_count, width // settings.head_count, causal=True
-        )
-        self.feedforward_norm = nn.LayerNorm(width)
-        self.feedforward = nn.Sequential(
-            nn.Linear(width, settings.feedforward_size),
-            nn.GELU(),
-            nn.Linear(settings.feedforward_size, width),
-        )
-        self.dropout = Dropout(settings.dropout)
-
-    def forward(self, values: Tensor) -> Tensor:
-        """Return the residual stream after the block, shape ``(batch, time, embed)``."""
-        values = values + self.dropout(self.attention(self.attention_norm(values)))
-        return values + self.dropout(  # type: ignore[no-any-return]  # modules return Any
-            self.feedforward(self.feedforward_norm(values))
-        )
 
 
 class TransformerLm(nn.Module):
@@ -52,34 +26,23 @@ class TransformerLm(nn.Module):
         self.context_size: int | None = settings.context_size
         self.embedding = nn.Embedding(settings.vocabulary_size, settings.model_size)
         self.position = nn.Embedding(settings.context_size, settings.model_size)
-        self.blocks = nn.ModuleList(Block(settings) for _ in range(settings.layer_count))
+        self.blocks = nn.ModuleList(_block(settings) for _ in range(settings.layer_count))
         self.norm = nn.LayerNorm(settings.model_size)
         self.output = OutputLayer(settings.vocabulary_size, settings.model_size, tied=settings.tied)
         self.dropout = Dropout(settings.dropout)
 
     @property
     def output_weight(self) -> Tensor:
-        """Return the output matrix, shape ``(vocab, embed)``; tied or not."""
+        """Return the output matrix."""
         return self.embedding.weight if self.output.weight is None else self.output.weight
 
     @property
     def output_bias(self) -> Tensor:
-        """Return the output bias, shape ``(vocab,)``."""
+        """Return the output bias."""
         return self.output.bias
 
     def features(self, tokens: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Return the features after each token; no state is carried from call to call.
-
-        Args:
-            tokens: Word numbers, int64, shape ``(batch, time)``.
-            state: Not read: each call is a text of its own.
-
-        Returns:
-            Features, shape ``(batch, time, embed)``, and None.
-
-        Raises:
-            ValueError: If there are more tokens than positions.
-        """
+        """Return the features after each token, and None: each call is a text of its own."""
         time = tokens.shape[1]
         if time > self.position.num_embeddings:
             raise ValueError(
@@ -104,3 +67,10 @@ class TransformerLm(nn.Module):
             else:
                 writes = name.endswith(("attention.to_out.weight", "feedforward.2.weight"))
                 parameter.normal_(0, residual_std if writes else INITIAL_STD, generator=generator)
+
+
+def _block(settings: TransformerLmSettings) -> PreNormBlock:
+    width, heads = settings.model_size, settings.head_count
+    attention = SelfAttention(width, heads, width // heads, causal=True)
+    feedforward = plain_feedforward(width, settings.feedforward_size, nn.GELU())
+    return PreNormBlock(attention, feedforward, settings.dropout)

@@ -14,47 +14,14 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from models.layers.attention import SelfAttention
 from models.layers.dropout import Dropout
 from models.layers.initialisation import draw_layers
+from models.layers.transformer import FeedForward, PreNormBlock
 from models.networks.classifier import Pixels
 from models.settings.image import VitSettings
-
-
-class FeedForward(nn.Module):
-    """A feed-forward block: widen, GELU, narrow, with dropout after both."""
-
-    def __init__(self, settings: VitSettings) -> None:
-        super().__init__()
-        self.to_hidden = nn.Linear(settings.model_size, settings.feedforward_size)
-        self.to_out = nn.Linear(settings.feedforward_size, settings.model_size)
-        self.dropout = Dropout(settings.dropout)
-
-    def forward(self, values: Tensor) -> Tensor:
-        """Return what the block adds, shape ``(batch, time, embed)`` as given."""
-        hidden = self.dropout(nn.functional.gelu(self.to_hidden(values)))
-        return self.dropout(self.to_out(hidden))  # type: ignore[no-any-return]  # modules return Any
-
-
-class Block(nn.Module):
-    """Attention, then a feed-forward network, each behind a norm and beside a residual."""
-
-    def __init__(self, settings: VitSettings) -> None:
-        super().__init__()
-        width = settings.model_size
-        self.attention_norm = nn.LayerNorm(width)
-        self.attention = SelfAttention(width, settings.head_count, settings.head_size, causal=False)
-        self.feedforward_norm = nn.LayerNorm(width)
-        self.feedforward = FeedForward(settings)
-        self.dropout = Dropout(settings.dropout)
-
-    def forward(self, values: Tensor) -> Tensor:
-        """Return the residual stream after the block, shape ``(batch, time, embed)``."""
-        values = values + self.dropout(self.attention(self.attention_norm(values)))
-        return values + self.feedforward(  # type: ignore[no-any-return]  # modules return Any
-            self.feedforward_norm(values)
-        )
 
 
 class Vit(nn.Module):
@@ -68,45 +35,33 @@ class Vit(nn.Module):
         self.pixels = Pixels(settings.image_size, settings.pixel_mean, settings.pixel_std)
         self.patches = nn.Linear(settings.patch_elements, width)
         self.position = nn.Embedding(settings.patch_count + 1, width)
-        self.blocks = nn.ModuleList(Block(settings) for _ in range(settings.layer_count))
+        self.blocks = nn.ModuleList(_block(settings) for _ in range(settings.layer_count))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, settings.class_count)
         self.dropout = Dropout(settings.dropout)
 
     def features(self, pixels: Tensor) -> Tensor:
-        """Return the class token after the last block, normed.
-
-        Args:
-            pixels: Images, uint8, shape ``(batch, height, width, channels)``.
-
-        Returns:
-            Float32, shape ``(batch, embed)``.
-        """
+        """Return the class token after the last block, normed, float32, ``(batch, embed)``."""
         values = self._tokens(pixels)
         for block in self.blocks:
             values = block(values)
         return self.norm(values[:, 0])  # type: ignore[no-any-return]  # modules return Any
 
     def attentions(self, pixels: Tensor) -> list[Tensor]:
-        """Return what every block's heads look at, the first block first.
+        """Return each block's attention weights in order: ``(batch, heads, tokens, tokens)``.
 
-        Args:
-            pixels: As for ``features``.
-
-        Returns:
-            For each block ``(batch, heads, tokens, tokens)``; token 0 is the class token, the
-            others are the patches, row by row.
+        Token 0 is the class token, the others are the patches, row by row.
         """
         values = self._tokens(pixels)
         attentions = []
         # Cast: a module list is typed as one of modules of any kind.
-        for block in cast("Iterable[Block]", self.blocks):
+        for block in cast("Iterable[PreNormBlock]", self.blocks):
             attentions.append(block.attention.weights(block.attention_norm(values)))
             values = block(values)
         return attentions
 
     def _tokens(self, pixels: Tensor) -> Tensor:
-        """Return what the first block reads, shape ``(batch, tokens, embed)``."""
+        """Return the first block's input, shape ``(batch, tokens, embed)``."""
         patches = self.patches(cut_patches(self.pixels(pixels), self.patch_size))
         token = self.class_token.expand(len(patches), 1, -1)
         return self.dropout(  # type: ignore[no-any-return]  # modules return Any
@@ -120,15 +75,18 @@ class Vit(nn.Module):
         draw_layers(self, generator)
 
 
+def _block(settings: VitSettings) -> PreNormBlock:
+    width, hidden, dropout = settings.model_size, settings.feedforward_size, settings.dropout
+    attention = SelfAttention(width, settings.head_count, settings.head_size, causal=False)
+    feedforward = FeedForward(width, hidden, dropout, activation=functional.gelu)
+    return PreNormBlock(attention, feedforward, dropout)
+
+
 def cut_patches(images: Tensor, patch_size: int) -> Tensor:
     """Cut images into squares, row by row, and flatten each: rows, columns, then channels.
 
-    Args:
-        images: Shape ``(batch, channels, height, width)``.
-        patch_size: Height and width of a square; divides those of an image.
-
-    Returns:
-        Shape ``(batch, patches, patch_size * patch_size * channels)``.
+    ``images`` have shape ``(batch, channels, height, width)``; ``patch_size`` divides both sides.
+    The result has shape ``(batch, patches, patch_size * patch_size * channels)``.
     """
     batch, channels, height, width = images.shape
     rows, columns = height // patch_size, width // patch_size

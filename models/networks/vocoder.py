@@ -1,14 +1,13 @@
 """A small neural vocoder: log-mel spectrograms in, sound out, in one pass.
 
-ConvNeXt blocks read the mel frames and keep their number; a linear head gives each frame's
-amplitudes and phases, and the inverse transform makes sound of them.
+ConvNeXt blocks read the mel frames and keep their number. A linear head gives each frame's
+amplitudes and phases, which the inverse transform turns into sound.
 
-One departure from the paper, for training within minutes on few recordings: the head's logarithms
-of amplitude are added to those that the mel channels spell out themselves.
+One departure from the paper, for training within minutes on few recordings: the head's log
+amplitudes are added to those that follow from the mel channels themselves.
 
 References:
-    [Vocos] Siuzdak, "Vocos: Closing the gap between time-domain and Fourier-based neural vocoders
-        for high-quality audio synthesis", ICLR 2024, arXiv:2306.00814.
+    [Vocos] Siuzdak, ICLR 2024, arXiv:2306.00814.
     [ConvNeXt] Liu et al., "A ConvNet for the 2020s", CVPR 2022, arXiv:2201.03545.
 """
 
@@ -32,7 +31,7 @@ from models.sound.mel_filters import mean_spread
 
 
 class ConvNextBlock(nn.Module):
-    """A look along time channel by channel, then a mix of the channels of each frame."""
+    """A convolution along time for each channel, then a mix of the channels of each frame."""
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
@@ -43,11 +42,7 @@ class ConvNextBlock(nn.Module):
         self.narrow = nn.Linear(hidden, width)
 
     def forward(self, stream: Tensor) -> Tensor:
-        """Return the stream with what the block makes of it added.
-
-        Args:
-            stream: Shape ``(batch, frames, width)``.
-        """
+        """Return the stream with the block's output added, ``(batch, frames, width)``."""
         seen = self.over_time(stream.transpose(1, 2)).transpose(1, 2)
         mixed: Tensor = self.narrow(functional.gelu(self.widen(self.norm(seen))))
         return stream + self.scale * mixed
@@ -57,7 +52,7 @@ class Vocoder(nn.Module):
     """A network that turns log-mel spectrograms of any length into sound.
 
     Attributes:
-        settings: What it was built from.
+        settings: The settings it was built from.
     """
 
     _spread: Tensor
@@ -87,16 +82,9 @@ class Vocoder(nn.Module):
                 nn.init.constant_(parameter, 1 / self.settings.block_count)
 
     def forward(self, mel: Tensor) -> Tensor:
-        """Return sound with about the given log-mel spectrograms.
+        """Return sound, ``(batch, (frames - 1) * hop_size)``, with about the given log-mels.
 
-        Args:
-            mel: Natural logarithms, shape ``(batch, mel, frames)``, at least two frames.
-
-        Returns:
-            Shape ``(batch, (frames - 1) * hop_size)``, as `models.sound.griffin_lim.sound_of_mel`.
-
-        Raises:
-            ValueError: If the shape is another.
+        ``mel`` holds natural logarithms, shape ``(batch, mel, frames >= 2)``.
         """
         channels = self.settings.mel.mel_count
         if mel.ndim != 3 or mel.shape[1] != channels or mel.shape[2] < 2:
@@ -115,7 +103,7 @@ class Vocoder(nn.Module):
         return sound
 
     def _spelt_out(self, mel: Tensor) -> Tensor:
-        """Return logarithms of what the channels say of amplitudes, ``(batch, frames, bins)``."""
+        """Return the log amplitudes that the channels imply, ``(batch, frames, bins)``."""
         channels = mel.float().clamp(max=math.log(LARGEST_AMPLITUDE)).exp()
         spread = channels.transpose(1, 2) @ self._spread
         return spread.clamp(min=SMALLEST_AMPLITUDE).log()

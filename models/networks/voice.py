@@ -1,9 +1,9 @@
 """The voice: a Transformer that reads characters and writes a log-mel spectrogram.
 
-Text pre-net, scaled positions and encoder make a memory of the text; the decoder steps through the
-spectrogram, each step fed the last frame of the step before, and makes ``reduction_factor`` frames
-and a logit that says whether they are the last; a post-net corrects the whole. Inside, log-mels
-are normalised by the settings' mean and deviation; nothing here is in those units but what says so.
+Text pre-net, scaled positions and encoder make a memory of the text. Each step of the decoder is
+fed the last frame of the step before, and makes ``reduction_factor`` frames and a logit that says
+whether they are the last; a post-net corrects the whole. Log-mels are normalised by the settings'
+mean and deviation, except where a name says otherwise.
 
 References:
     [FedDT-TTS] arXiv:2107.08795, section 2.1 and figure 1.
@@ -23,7 +23,7 @@ from models.layers.dropout import Dropout
 from models.layers.he_scaling import HeLinear, draw_scaled
 from models.layers.positions import sinusoids
 from models.layers.speech_convolutions import Postnet, TextPrenet
-from models.networks.voice_blocks import DecoderBlock, EncoderBlock
+from models.networks.voice_blocks import DecoderBlock, encoder_block
 from models.settings.voice import TransformerTtsSettings
 
 
@@ -65,27 +65,19 @@ class ScaledPositions(nn.Module):
 
     Attributes:
         scale: α of [Li] section 3.3, shape ``(1,)``.
+        what: Name of a sequence's elements, for an error.
     """
 
     table: Tensor
 
     def __init__(self, longest: int, width: int, *, what: str) -> None:
-        """Take the longest sequence, and what an error calls its elements."""
         super().__init__()
         self.what = what
         self.scale = nn.Parameter(torch.empty(1))
         self.register_buffer("table", sinusoids(longest, width), persistent=False)
 
     def forward(self, values: Tensor, first: int = 0) -> Tensor:
-        """Return values that know their places.
-
-        Args:
-            values: Shape ``(batch, time, hidden)``.
-            first: Place of the first of them.
-
-        Raises:
-            TooLongError: If there are more places than the longest sequence has.
-        """
+        """Return ``(batch, time, hidden)`` with positions added, or raise ``TooLongError``."""
         end = first + values.shape[1]
         if end > len(self.table):
             raise TooLongError(f"a voice takes at most {len(self.table)} {self.what}, got {end}")
@@ -105,7 +97,7 @@ class Speaker(nn.Module):
         self.projection = HeLinear(settings.speaker_size, settings.hidden_size, bias=False)
 
     def forward(self, values: Tensor) -> Tensor:
-        """Return what the encoder reads, shape ``(batch, text, hidden)``, in this voice."""
+        """Return the encoder's input, shape ``(batch, text, hidden)``, in this voice."""
         return values + self.projection(self.vector)  # type: ignore[no-any-return]  # Any
 
 
@@ -121,7 +113,7 @@ class MelPrenet(nn.Module):
         self.dropout = Dropout(settings.prenet_dropout)
 
     def forward(self, frames: Tensor) -> Tensor:
-        """Return what the decoder is fed: ``(batch, steps, hidden)`` of ``(batch, steps, mel)``."""
+        """Return the decoder's input, ``(batch, steps, hidden)``, from ``(batch, steps, mel)``."""
         values = self.dropout(functional.relu(self.first(frames)))
         values = self.dropout(functional.relu(self.second(values)))
         return self.projection(values)  # type: ignore[no-any-return]  # modules return Any
@@ -137,15 +129,7 @@ class Head(nn.Module):
         self.stop = HeLinear(settings.hidden_size, 1)
 
     def forward(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what each step makes.
-
-        Args:
-            values: Shape ``(batch, steps, hidden)``.
-
-        Returns:
-            Normalised log-mels, a step's frames side by side, shape ``(batch, steps, frames of a
-            step * mel)``; logits, ``(batch, steps)``.
-        """
+        """Return a step's frames side by side, ``(batch, steps, r * mel)``, and stop logits."""
         return self.mel(values), self.stop(values).squeeze(2)
 
 
@@ -159,7 +143,7 @@ class TransformerTts(nn.Module):
         self.text_prenet = TextPrenet(settings)
         self.speaker = Speaker(settings) if settings.speaker_size else None
         self.encoder_position = ScaledPositions(settings.longest_text, width, what="characters")
-        self.encoder = nn.ModuleList(EncoderBlock(settings) for _ in blocks)
+        self.encoder = nn.ModuleList(encoder_block(settings) for _ in blocks)
         self.encoder_norm = nn.LayerNorm(width)
         self.mel_prenet = MelPrenet(settings)
         self.decoder_position = ScaledPositions(settings.longest_steps, width, what="steps")
@@ -181,7 +165,7 @@ class TransformerTts(nn.Module):
         return list(cast("Iterable[DecoderBlock]", self.decoder))
 
     def forward(self, texts: Tensor, frames: Tensor, frame_mask: Tensor) -> Prediction:
-        """Return what is said after the right frames of all steps before.
+        """Return the prediction from the true frames of all steps before.
 
         Args:
             texts: Characters, padded with 0 at the end, int64, shape ``(batch, text)``.
@@ -200,9 +184,9 @@ class TransformerTts(nn.Module):
 
     @torch.no_grad()
     def _partly_own(self, memory: Memory, frames: Tensor) -> Tensor:
-        """Replace some steps' frames by what the network makes of all right ones before them.
+        """Replace some steps' frames by the network's own, made from the true ones before them.
 
-        One pass of [Duckworth]: no gradient goes through what is made.
+        One pass of [Duckworth]: no gradient flows through them.
         """
         values, _ = self.decode(memory, self.fed(frames))
         made, _ = self.made(values)
@@ -232,26 +216,14 @@ class TransformerTts(nn.Module):
         return Memory(self.encoder_norm(values), attended)
 
     def fed(self, frames: Tensor) -> Tensor:
-        """Return what each step is fed: a frame of zeros, then the last of each step before.
-
-        Args:
-            frames: Normalised, of whole steps, shape ``(batch, frames, mel)``.
-
-        Returns:
-            Shape ``(batch, steps, mel)``.
-        """
+        """Return each step's input, ``(batch, steps, mel)``: zeros, then the last frame before."""
         last = frames[:, self.settings.reduction_factor - 1 :: self.settings.reduction_factor]
         return functional.pad(last[:, :-1], (0, 0, 1, 0))
 
     def decode(self, memory: Memory, fed: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Take all steps at once, none of which sees what a later one is fed.
+        """Take all steps at once, causally; arguments from ``encode`` and ``fed``.
 
-        Args:
-            memory: From ``encode``.
-            fed: From ``fed``.
-
-        Returns:
-            What the head reads, shape ``(batch, steps, hidden)``, and where each block looks.
+        Returns the head's input, shape ``(batch, steps, hidden)``, and where each block looks.
         """
         values = self.dropout(self.decoder_position(self.mel_prenet(fed)))
         attentions = []
@@ -261,20 +233,13 @@ class TransformerTts(nn.Module):
         return self.decoder_norm(values), tuple(attentions)
 
     def made(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the frames of each step and the logit that it is the last.
-
-        Args:
-            values: From ``decode``.
-
-        Returns:
-            Normalised log-mels, shape ``(batch, frames, mel)``; logits, ``(batch, steps)``.
-        """
+        """Return normalised frames, ``(batch, frames, mel)``, and stop logits of decoded values."""
         frames, stop = self.head(values)
         return frames.reshape(len(values), -1, self.settings.mel.mel_count), stop
 
     @torch.no_grad()
     def initialise(self, generator: torch.Generator) -> None:
-        """Draw raw weights from N(0, 1); positions count once, and nobody in particular speaks."""
+        """Draw raw weights from N(0, 1); positions scale by 1, and the speaker's vector is zero."""
         draw_scaled(self, generator)
         for module in self.modules():
             match module:

@@ -5,8 +5,7 @@ adds nothing, so a stack can grow without a change of what it computes.
 
 References:
     [FedDT-TTS] arXiv:2107.08795, section 2.1: Front-LN.
-    [Xiong] Xiong et al., "On Layer Normalization in the Transformer Architecture", ICML 2020,
-        arXiv:2002.04745.
+    [Xiong] Xiong et al., ICML 2020, arXiv:2002.04745: layer norms in the Transformer.
 """
 
 from typing import NamedTuple
@@ -17,6 +16,7 @@ from torch.nn import functional
 from models.layers.attention import CrossAttention, KeysValues, SelfAttention
 from models.layers.dropout import Dropout
 from models.layers.he_scaling import HeLinear
+from models.layers.transformer import FeedForward, PreNormBlock
 from models.settings.voice import TransformerTtsSettings
 
 
@@ -34,45 +34,6 @@ class Step(NamedTuple):
     attention: Tensor
 
 
-class FeedForward(nn.Module):
-    """A feed-forward block: widen, ReLU, narrow."""
-
-    def __init__(self, settings: TransformerTtsSettings) -> None:
-        super().__init__()
-        self.to_hidden = HeLinear(settings.hidden_size, settings.feedforward_size)
-        self.to_out = HeLinear(settings.feedforward_size, settings.hidden_size)
-        self.dropout = Dropout(settings.dropout)
-
-    def forward(self, values: Tensor) -> Tensor:
-        """Return what the block adds, shape ``(batch, time, hidden)`` as given."""
-        hidden = self.dropout(functional.relu(self.to_hidden(values)))
-        return self.to_out(hidden)  # type: ignore[no-any-return]  # modules return Any
-
-
-class EncoderBlock(nn.Module):
-    """Self-attention over the text, then a feed-forward network."""
-
-    def __init__(self, settings: TransformerTtsSettings) -> None:
-        super().__init__()
-        self.attention_norm = nn.LayerNorm(settings.hidden_size)
-        self.attention = _self_attention(settings, causal=False)
-        self.feedforward_norm = nn.LayerNorm(settings.hidden_size)
-        self.feedforward = FeedForward(settings)
-        self.dropout = Dropout(settings.dropout)
-
-    def forward(self, values: Tensor, mask: Tensor) -> Tensor:
-        """Return the stream after the block.
-
-        Args:
-            values: Shape ``(batch, text, hidden)``.
-            mask: False at padding, bool, shape ``(batch, 1, 1, text)``.
-        """
-        values = values + self.dropout(self.attention(self.attention_norm(values), mask))
-        return values + self.dropout(  # type: ignore[no-any-return]  # modules return Any
-            self.feedforward(self.feedforward_norm(values))
-        )
-
-
 class DecoderBlock(nn.Module):
     """Causal self-attention over the steps, attention to the text, a feed-forward network."""
 
@@ -84,19 +45,14 @@ class DecoderBlock(nn.Module):
         self.cross_attention_norm = nn.LayerNorm(width)
         self.cross_attention = CrossAttention(width, heads, width // heads, linear=HeLinear)
         self.feedforward_norm = nn.LayerNorm(width)
-        self.feedforward = FeedForward(settings)
+        self.feedforward = _feedforward(settings)
         self.dropout = Dropout(settings.dropout)
 
     def forward(self, values: Tensor, memory: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the stream after the block, and where each step looks.
+        """Return the stream, ``(batch, steps, hidden)``, and attention over the text by head.
 
-        Args:
-            values: Shape ``(batch, steps, hidden)``.
-            memory: The encoder's output, shape ``(batch, text, hidden)``.
-            mask: False at the text's padding, bool, shape ``(batch, 1, 1, text)``.
-
-        Returns:
-            Shape ``(batch, steps, hidden)``; ``(batch, heads, steps, text)``.
+        ``memory`` is the encoder's output, ``(batch, text, hidden)``; ``mask`` is False at its
+        padding, bool, shape ``(batch, 1, 1, text)``.
         """
         values = values + self.dropout(self.attention(self.attention_norm(values)))
         return self._read_on(values, self.cross_attention.keys_values(memory), mask)
@@ -104,13 +60,9 @@ class DecoderBlock(nn.Module):
     def step(
         self, values: Tensor, memory: KeysValues, mask: Tensor, past: KeysValues | None
     ) -> Step:
-        """Take one more step, as ``forward`` of all steps would.
+        """Take one more step, ``(batch, 1, hidden)``, as ``forward`` of all steps would.
 
-        Args:
-            values: The new step, shape ``(batch, 1, hidden)``.
-            memory: Keys and values of the encoder's output, from ``cross_attention.keys_values``.
-            mask: As for ``forward``.
-            past: What the step before returned; None at the first.
+        ``memory`` comes from ``cross_attention.keys_values``, ``past`` from the step before.
         """
         attended, past = self.attention.step(self.attention_norm(values), past)
         values, attention = self._read_on(values + self.dropout(attended), memory, mask)
@@ -128,3 +80,19 @@ class DecoderBlock(nn.Module):
 def _self_attention(settings: TransformerTtsSettings, *, causal: bool) -> SelfAttention:
     width, heads = settings.hidden_size, settings.head_count
     return SelfAttention(width, heads, width // heads, causal=causal, linear=HeLinear)
+
+
+def _feedforward(settings: TransformerTtsSettings) -> FeedForward:
+    return FeedForward(
+        settings.hidden_size,
+        settings.feedforward_size,
+        settings.dropout,
+        activation=functional.relu,
+        linear=HeLinear,
+    )
+
+
+def encoder_block(settings: TransformerTtsSettings) -> PreNormBlock:
+    """Return self-attention over the text, then a feed-forward network."""
+    attention = _self_attention(settings, causal=False)
+    return PreNormBlock(attention, _feedforward(settings), settings.dropout)

@@ -1,16 +1,16 @@
 """Give a client that never took part a model of its own: fit its embedding, and nothing else.
 
 Hypernetwork φ and shared parameters ξ stay as they are. The client generates its tensors from z,
-trains them on its own examples, and pulls what training did back to z by the same vector-Jacobian
-product as the server's: 32 numbers are learnt, so a few examples are enough, and nothing is sent.
+trains them on its own examples, and pulls the change back to z by the server's vector-Jacobian
+product. Only 32 numbers are learnt, so a few examples are enough, and nothing is sent.
 
-Which way z can go in one pass depends on where it starts. So several embeddings are drawn from
-N(0, 1), as those of the clients that were trained on once were, and the fit starts from the one
-whose tensors lose least. The embeddings of other clients would be starts too, but are theirs.
+The result of one pass depends on where z starts. So several embeddings are drawn from N(0, 1), like
+those of the trained clients, and the fit starts from the one whose tensors have the lowest loss.
+Other clients' embeddings would be starts too, but are private to them.
 
-What training does to the tensors is larger or smaller with its own step size, and so is what is
-pulled back. The embedding steps by Adam, which knows no such scale: its step size is in the units
-of an embedding, whose numbers are drawn from N(0, 1), and one default serves any local training.
+The size of the pulled-back change depends on the local step size. The embedding steps by Adam,
+which is free of such a scale: its step size is in units of an embedding, whose numbers are drawn
+from N(0, 1), and one default serves any local training.
 
 References:
     [FedTP] Li et al., TNNLS 2023, arXiv:2211.01572, section IV (generalisation to novel clients).
@@ -39,13 +39,10 @@ class DivergedFitError(ValueError):
 def best_start(
     hypernetwork: Hypernetwork, starts: Sequence[Tensor], loss: Callable[[Tensor], float]
 ) -> Tensor:
-    """Return the embedding whose tensors lose least, the first of those that lose alike.
+    """Return the embedding whose tensors have the lowest loss, the first among equals.
 
-    Args:
-        hypernetwork: φ; not changed.
-        starts: Embeddings, at least one, float32, shape ``(embedding_size,)`` each.
-        loss: Says what a client's tensors, flat float32 of shape ``(generated elements,)``, lose on
-            its own examples; asked only where there is a choice.
+    Embeddings are float32, ``(embedding_size,)``; ``loss`` takes a client's flat tensors, and is
+    called only if there is a choice.
     """
     if len(starts) == 1:
         return starts[0]
@@ -64,16 +61,16 @@ def fit_embedding(
 
     Args:
         hypernetwork: φ; not changed.
-        start: Where the embedding starts, float32, shape ``(embedding_size,)``; not changed.
-        trainings: Called with each epoch's number, from 1, for the trainings that make up one
-            pass over the examples: a single one over all of them steps as a round of the server's
-            does, one a batch descends through the hypernetwork batch by batch.
-        after_epoch: Called with the epoch's number and the client's tensors after it, flat
-            float32, shape ``(generated elements,)``: to record an accuracy.
+        start: First embedding, float32, shape ``(embedding_size,)``; not changed.
+        trainings: Called with each epoch's number, from 1, for the trainings that make up one pass
+            over the examples: one over all of them steps as a server's round does, one a batch
+            descends through the hypernetwork batch by batch.
+        settings: Epochs and step size.
+        after_epoch: Called with the epoch's number and the client's tensors after it, flat float32,
+            shape ``(generated elements,)``: to record an accuracy.
 
     Raises:
         DivergedFitError: If a value is no longer finite.
-        ValueError: If an update or the embedding does not fit.
     """
     embedding = start.clone()
     step = _AdamStep(embedding, settings.learning_rate)

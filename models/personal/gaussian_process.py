@@ -1,18 +1,16 @@
 """Classify two sides with a Gaussian process over features (pFedGP's node).
 
 The likelihood is logistic. Given Pólya-Gamma variables ω, one for each known point, it is Gaussian
-and everything is in closed form; ω is drawn by Gibbs sampling, in chains side by side. What is
-predicted is differentiable in the features, ω counts as constant.
+and everything is in closed form; ω is drawn by Gibbs sampling, in chains side by side. Predictions
+are differentiable in the features, with ω held constant.
 
 Every matrix that is factorised anew is I + Ω^½ K Ω^½, whose eigenvalues are at least 1, and no 1/ω
 is ever formed; K itself is factorised once, with its jitter. All of it is in float64.
 
 References:
-    [pFedGP] Achituve, Shamsian, Navon, Chechik, Fetaya, "Personalized Federated Learning with
-        Gaussian Processes", NeurIPS 2021, arXiv:2106.15482.
+    [pFedGP] Achituve et al., NeurIPS 2021, arXiv:2106.15482.
     [GPML] Rasmussen and Williams, "Gaussian Processes for Machine Learning", 2006, section 3.4.
-    [Matheron] Wilson et al., "Efficiently Sampling Functions from Gaussian Process Posteriors",
-        ICML 2020, arXiv:2002.09309, equation 11.
+    [Matheron] Wilson et al., ICML 2020, arXiv:2002.09309, equation 11.
 """
 
 import math
@@ -50,14 +48,10 @@ class KnownPoints:
 def known_points(
     features: Tensor, is_left: Tensor, settings: GaussianProcessSettings
 ) -> KnownPoints:
-    """Return the points that a process conditions on.
+    """Return the points that a process conditions on, one at least.
 
-    Args:
-        features: Of any length and float type, shape ``(known, embed)``; gradients flow through.
-        is_left: Bool, shape ``(known,)``.
-
-    Raises:
-        ValueError: If there is no point, or the shapes differ.
+    Features have shape ``(known, embed)``, any length and float type, and carry gradients;
+    ``is_left`` is bool, shape ``(known,)``.
     """
     if features.ndim != 2 or len(features) < 1 or is_left.shape != (len(features),):
         raise ValueError(
@@ -73,12 +67,7 @@ def known_points(
 def rbf_kernel(left: Tensor, right: Tensor, settings: GaussianProcessSettings) -> Tensor:
     """Return ``output_scale`` e^{-d^2 / (2 ``length_scale``^2)} for every pair.
 
-    Args:
-        left: Shape ``(m, embed)``.
-        right: Shape ``(n, embed)``.
-
-    Returns:
-        Shape ``(m, n)``.
+    ``left`` is ``(m, embed)``, ``right`` is ``(n, embed)``; the result is ``(m, n)``.
     """
     squares = left.square().sum(1).unsqueeze(1) + right.square().sum(1)
     distances = (squares - 2 * left @ right.t()).clamp(min=0)
@@ -89,16 +78,10 @@ def rbf_kernel(left: Tensor, right: Tensor, settings: GaussianProcessSettings) -
 def draw_precisions(
     known: KnownPoints, *, chain_count: int, step_count: int, generator: torch.Generator
 ) -> Tensor:
-    """Draw the Pólya-Gamma variables ω by Gibbs sampling, starting from the prior.
+    """Draw the Pólya-Gamma variables ω by Gibbs sampling: float64, ``(chain_count, known)``.
 
-    One step draws the latent values f given ω, then ω given f.
-
-    Args:
-        step_count: Steps of each.
-        generator: Source of the draws, on the device of the points.
-
-    Returns:
-        Float64, shape ``(chain_count, known)``; no gradient flows into it.
+    Chains start from the prior. One step draws the latent values f given ω, then ω given f. The
+    generator is on the points' device, and no gradient flows into the result.
 
     Raises:
         ValueError: If the kernel is not positive definite.
@@ -122,17 +105,11 @@ def draw_precisions(
 def side_probabilities(
     known: KnownPoints, precisions: Tensor, queries: Tensor, settings: GaussianProcessSettings
 ) -> Tensor:
-    """Return the probabilities that each query is on the left and the right side.
+    """Return the probabilities of each query's left and right side, float64, ``(queries, 2)``.
 
     A chain's probability of the left side is e^{E[log σ(f)]}, a lower bound of E[σ(f)] (Jensen),
-    and the right side has the rest, as in the authors' code; then chains are averaged.
-
-    Args:
-        precisions: From ``draw_precisions``, shape ``(chains, known)``.
-        queries: Features, shape ``(queries, embed)``; gradients flow through.
-
-    Returns:
-        Float64 in (0, 1), shape ``(queries, 2)``; rows sum to 1.
+    and the right side has the rest, as in the authors' code; then chains are averaged. Gradients
+    flow through ``queries``, shape ``(queries, embed)``.
     """
     directions = _directions(queries)
     total = directions.new_zeros(len(directions), 2)
@@ -168,8 +145,8 @@ def _latent_given(
 ) -> Tensor:
     """Draw f given ω and the sides: a draw of the prior, moved by what it gets wrong ([Matheron]).
 
-    With κ the half signs, B = I + Ω^½ K Ω^½ and ε standard normal, it is
-    f_prior + K (κ - Ω^½ B^-1 (Ω^½ (K κ + f_prior) + ε)).
+    With κ the half signs, B = I + Ω^½ K Ω^½ and ε standard normal, it is f_prior + K (κ - Ω^½ B^-1
+    (Ω^½ (K κ + f_prior) + ε)).
     """
     kernel, roots = known.kernel, precisions.sqrt()
     noise = torch.randn(prior.shape, dtype=prior.dtype, device=prior.device, generator=generator)
@@ -185,7 +162,7 @@ def _latent_given(
 
 
 def _mean_weights(known: KnownPoints, roots: Tensor, factor: Tensor) -> Tensor:
-    """Return what the posterior mean multiplies the covariances with ([GPML] Eq. 3.27)."""
+    """Return the weights of the covariances in the posterior mean ([GPML] Eq. 3.27)."""
     right = roots * (known.kernel @ known.half_signs)
     solved = torch.cholesky_solve(right.unsqueeze(2), factor).squeeze(2)
     return known.half_signs - roots * solved

@@ -1,13 +1,12 @@
 """Classify one client's examples by a tree of binary Gaussian processes (pFedGP).
 
 Only the network that makes the features is shared. A client's classifier is made from its own
-examples whenever it is needed, and has no parameters: classes whose mean features lie together
-stay together as long as possible, each fork of the tree is one process, and a class's probability
-is the product along its path.
+examples whenever it is needed, and has no parameters. Each fork of the tree is one process, classes
+whose mean features lie close stay together as long as possible, and a class's probability is the
+product along its path.
 
 References:
-    [pFedGP] Achituve, Shamsian, Navon, Chechik, Fetaya, "Personalized Federated Learning with
-        Gaussian Processes", NeurIPS 2021, arXiv:2106.15482; and its authors' code.
+    [pFedGP] Achituve et al., NeurIPS 2021, arXiv:2106.15482; and its authors' code.
 """
 
 from collections import deque
@@ -46,12 +45,7 @@ class Fork:
 def class_tree(features: Tensor, labels: Tensor) -> list[Fork]:
     """Split a client's classes in two, again and again, by 2-means over their mean features.
 
-    Args:
-        features: Shape ``(examples, embed)``.
-        labels: Class numbers, int64, shape ``(examples,)``.
-
-    Returns:
-        Forks from the root down, level by level: one less than there are classes.
+    Returns forks from the root down, level by level: one less than there are classes.
     """
     classes = torch.unique(labels)
     means = torch.stack([features[labels == c].double().mean(0) for c in classes])
@@ -70,14 +64,10 @@ def class_tree(features: Tensor, labels: Tensor) -> list[Fork]:
 
 
 def two_means(points: Tensor) -> Tensor:
-    """Split points in two so that they lie near the means of their sides (Lloyd, 50 starts).
+    """Split two or more points, ``(points, embed)``, by 2-means (Lloyd, 50 starts).
 
-    Args:
-        points: Shape ``(points, embed)``, at least two.
-
-    Returns:
-        Bool, shape ``(points,)``: whether a point is on the side of the first one. Neither side is
-        empty: where all points are one, the first stands alone.
+    Returns whether each is on the side of the first one. Neither side is empty: where all points
+    are one, the first stands alone.
     """
     starts = _starting_pairs(len(points)).to(points.device)
     centres = points[starts]  # (starts, 2, embed)
@@ -100,12 +90,7 @@ def two_means(points: Tensor) -> Tensor:
 def held_out_half(labels: Tensor, generator: torch.Generator) -> Tensor:
     """Draw half of each class, rounded down, to be predicted from the rest.
 
-    Args:
-        labels: Class numbers, int64, shape ``(examples,)``.
-        generator: Source of the draws, on the device of the labels.
-
-    Returns:
-        Bool, shape ``(examples,)``: False everywhere where each class has one example.
+    Returns bool, shape ``(examples,)``: False everywhere if each class has one example.
     """
     is_held_out = torch.zeros_like(labels, dtype=torch.bool)
     for number in torch.unique(labels):
@@ -118,20 +103,15 @@ def held_out_half(labels: Tensor, generator: torch.Generator) -> Tensor:
 def predictive_loss(
     features: Tensor, labels: Tensor, settings: GaussianProcessSettings, generator: torch.Generator
 ) -> Tensor:
-    """Return how badly half of a client's examples are told from the other half, tree and all.
+    """Return the loss of half of a client's examples, predicted from the other half.
 
     Each fork adds the mean negative log-probability of the right side over the held-out examples
-    that reach it. A fork that none reaches adds nothing, and neither does a client with one class:
-    it has nothing to tell apart, and its gradient is zero.
+    that reach it. A fork that none reaches adds nothing, and a client with one class has no fork,
+    so its gradient is zero.
 
-    Args:
-        features: Of the whole client, shape ``(examples, embed)``; gradients flow through.
-        labels: Class numbers, int64, shape ``(examples,)``.
-        settings: Of every process.
-        generator: Source of the halves and of the Gibbs chains, on the device of the features.
-
-    Returns:
-        Float64 in nats, shape ``()``.
+    ``features`` of the whole client, ``(examples, embed)``, carry gradients; ``labels`` are class
+    numbers, int64, ``(examples,)``. The generator, on their device, makes the halves and the Gibbs
+    chains. The loss is float64 in nats, shape ``()``.
 
     Raises:
         ValueError: If features and labels do not fit, or features are not finite.
@@ -168,17 +148,7 @@ class GaussianProcessTree:
         settings: GaussianProcessSettings,
         generator: torch.Generator,
     ) -> None:
-        """Build the tree and sample every process.
-
-        Args:
-            features: Of the whole client, shape ``(examples, embed)``.
-            labels: Class numbers, int64, shape ``(examples,)``.
-            settings: Of every process.
-            generator: Source of the Gibbs chains, on the device of the features.
-
-        Raises:
-            ValueError: If features and labels do not fit, or features are not finite.
-        """
+        """Build the tree and sample every process; arguments as for ``predictive_loss``."""
         _check(features, labels)
         self._settings = settings
         self._classes = torch.unique(labels)
@@ -196,24 +166,15 @@ class GaussianProcessTree:
             self._processes.append((fork, known, precisions))
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled: between processes, a tree is made anew from the examples.
-
-        Raises:
-            TypeError: Always.
-        """
+        """Refuse to be pickled: another process makes its tree anew from the examples."""
         raise TypeError("a tree of processes is a client's data and never leaves its process")
 
     @torch.no_grad()
     def class_probabilities(self, queries: Tensor, class_count: int) -> Tensor:
-        """Return the product of the sides' probabilities along the path to each class.
+        """Return each class's probability, float64, ``(queries, class_count)``.
 
-        Args:
-            queries: Features, shape ``(queries, embed)``.
-            class_count: Classes of the task, more than any of the client's.
-
-        Returns:
-            Float64, shape ``(queries, class_count)``; rows sum to 1, and a class that the client
-            does not have is 0.
+        It is the product of the sides' probabilities along the path to the class; a class that the
+        client does not have is 0.
         """
         probabilities = torch.zeros(
             len(queries), class_count, dtype=torch.float64, device=queries.device
@@ -234,7 +195,7 @@ def _sides(fork: Fork, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _starting_pairs(point_count: int) -> Tensor:
-    """Return pairs of different places: every pair where they are few, else 50 drawn ones."""
+    """Return pairs of different places: every pair if there are few, else 50 drawn ones."""
     pairs = torch.combinations(torch.arange(point_count))
     if len(pairs) <= _START_COUNT:
         return pairs
@@ -243,7 +204,7 @@ def _starting_pairs(point_count: int) -> Tensor:
 
 
 def _side_means(points: Tensor, sides: Tensor, centres: Tensor) -> Tensor:
-    """Return the mean of both sides for every start; that of an empty side stays where it was."""
+    """Return the mean of both sides for every start; an empty side keeps its old one."""
     members = torch.stack([~sides, sides], 1).to(points.dtype)  # (starts, 2, points)
     counts = members.sum(2, keepdim=True)
     return torch.where(counts > 0, members @ points / counts.clamp(min=1), centres)

@@ -1,11 +1,11 @@
-"""Make a client's tensors from its embedding, and pull what it trained back through the making.
+"""Make a client's tensors from its embedding, and pull its training back through the making.
 
-One embedding z_i a client goes through an MLP, and each generated tensor has an output layer of
+Each client's embedding z_i goes through an MLP, and each generated tensor has an output layer of
 its own: to_qkv of every block under FedTP, every weight and bias under pFedHN. The client trains
-what it was given and sends D_i = trained - given. [FedTP] Eq. 7 and 8 chain the local gradient
-into the hypernetwork φ and into z_i by one vector-Jacobian product. A step *against* the gradient
-must move the output *along* D_i, so the output's gradient is -D_i: the paper prints D_i itself,
-which ascends; the authors' code has the sign that is used here.
+these tensors and sends D_i = trained - given. [FedTP] Eq. 7 and 8 chain the local gradient into the
+hypernetwork φ and into z_i by one vector-Jacobian product. A step *against* the gradient must move
+the output *along* D_i, so the output's gradient is -D_i. The paper prints D_i itself, which
+ascends; the authors' code has the sign that is used here.
 
 Output layers. ``literal`` is the paper's: Linear(150, elements) for each tensor, started as the
 framework starts any linear layer. ``mixture`` writes the tensor as base + Σ_k a_k(h) U_k with few
@@ -54,8 +54,8 @@ class PulledBack:
     """The gradients that one client's update gives.
 
     Attributes:
-        phi: Of the hypernetwork's own parameters, flat float32, shape ``(elements of φ,)``.
-        embedding: Of the client's embedding, float32, shape ``(embedding_size,)``.
+        phi: Gradient by the hypernetwork's own parameters, flat float32, ``(elements of φ,)``.
+        embedding: Gradient by the client's embedding, float32, shape ``(embedding_size,)``.
     """
 
     phi: Tensor
@@ -65,22 +65,17 @@ class PulledBack:
 class Hypernetwork:
     """h(φ; z): an MLP, and an output layer for each generated tensor.
 
+    Every method raises ``ValueError`` if a tensor has another shape or dtype than its schema says.
+
     Attributes:
         settings: Widths and kind of output.
-        generated: What is generated, in order.
+        generated: The generated tensors, in order.
         schema: Its own tensors, φ, in the order of ``phi``.
         phi: Their values, flat float32, shape ``(elements of φ,)``; step them in place.
     """
 
     def __init__(self, settings: HypernetworkSettings, generated: Schema) -> None:
-        """Make a hypernetwork with every parameter zero.
-
-        Args:
-            generated: Tensors to generate, at least one.
-
-        Raises:
-            ValueError: If there is nothing to generate.
-        """
+        """Make a hypernetwork with every parameter zero; refuse one that generates nothing."""
         if not generated.tensors:
             raise ValueError("a hypernetwork must generate at least one tensor, got none")
         self.settings = settings
@@ -97,14 +92,9 @@ class Hypernetwork:
         return torch.cat([tensor.flatten() for tensor in self._used().values()])
 
     def initialise(self, generator: torch.Generator, initial: Tensor) -> None:
-        """Draw every parameter.
+        """Draw every parameter; the bases of ``mixture`` start as ``initial``.
 
-        Args:
-            initial: What the generated tensors would start as in one model for everyone, flat
-                float32, shape ``(generated elements,)``: the bases of ``mixture``.
-
-        Raises:
-            ValueError: If ``initial`` has another shape or dtype.
+        ``initial`` is how one model for everyone would start, flat, ``(generated elements,)``.
         """
         check_flat(initial, self.generated)
         views = self._views(self.phi)
@@ -121,16 +111,10 @@ class Hypernetwork:
     ) -> "Hypernetwork":
         """Return a hypernetwork with an output layer for each tensor of a model that has grown.
 
-        What is there already stays as it is. A new tensor that starts as zeros is made as zeros for
+        Existing layers stay as they are. A new tensor that starts as zeros is made as zeros for
         every client, so that a layer that starts by adding nothing does so under ``literal`` too.
-
-        Args:
-            generated: Tensors to generate; those generated so far are among them.
-            initial: What they start as in one model for everyone, flat float32, shape
-                ``(generated elements,)``; only the new ones are looked at.
-
-        Raises:
-            ValueError: If a tensor is missing or of another shape, or ``initial`` does not fit.
+        ``generated`` includes the tensors generated so far; ``initial`` is as for ``initialise``,
+        and only its new tensors are read.
         """
         grown = Hypernetwork(self.settings, generated)
         check_flat(initial, generated)
@@ -146,15 +130,10 @@ class Hypernetwork:
         return grown
 
     def carried(self, values: Tensor, grown: "Hypernetwork", into: Tensor) -> Tensor:
-        """Write what belongs to φ, such as φ or its momentum, to its places in a grown φ.
+        """Write φ, or its momentum, in the order of this ``schema``, to its places in a grown φ.
 
-        Args:
-            values: Flat float32 in the order of this ``schema``; not changed.
-            grown: What ``grown`` returned.
-            into: Flat float32 in the order of ``grown.schema``; changed, and returned.
-
-        Raises:
-            ValueError: If a vector does not fit, or ``grown`` lacks a tensor of this one.
+        ``into`` is in the order of ``grown.schema``; it is changed and returned. Raises
+        ``ValueError`` if ``grown`` lacks a tensor.
         """
         check_flat(values, self.schema)
         check_flat(into, grown.schema)
@@ -174,14 +153,7 @@ class Hypernetwork:
 
     @torch.no_grad()
     def generate(self, embedding: Tensor) -> Tensor:
-        """Return a client's tensors, flat float32 in schema order, shape ``(generated elements,)``.
-
-        Args:
-            embedding: z_i, float32, shape ``(embedding_size,)``.
-
-        Raises:
-            ValueError: If the embedding has another shape or dtype.
-        """
+        """Return a client's tensors, flat float32, ``(generated elements,)``."""
         self._check_embedding(embedding)
         return self._forward(self._used(), embedding)
 
@@ -193,12 +165,8 @@ class Hypernetwork:
 
         Args:
             embedding: z_i, from which the client's tensors were generated by this very φ.
-            generated_update: D_i, trained minus given, flat float32, shape
-                ``(generated elements,)``.
+            generated_update: D_i, trained minus given, flat float32, ``(generated elements,)``.
             into: Memory for φ's gradient, of the shape and dtype of ``phi``; None makes it.
-
-        Raises:
-            ValueError: If a shape or dtype is wrong.
         """
         phi = torch.empty_like(self.phi) if into is None else into
         check_flat(phi, self.schema)
@@ -210,10 +178,10 @@ class Hypernetwork:
         return self._backward(embedding, generated_update, None)
 
     def _backward(self, embedding: Tensor, update: Tensor, gradients: _Named | None) -> Tensor:
-        """Return the embedding's gradient; φ's is written to ``gradients`` where it is wanted.
+        """Return the embedding's gradient, and write φ's to ``gradients`` unless it is None.
 
-        Written out, since each large part of φ's gradient is one outer product: it is written once,
-        to where it belongs.
+        Written out, since each large part of φ's gradient is one outer product that is written
+        once.
         """
         self._check_embedding(embedding)
         check_flat(update, self.generated)
@@ -239,7 +207,7 @@ class Hypernetwork:
         return torch.cat([make(phi, f"outputs.{index}", hidden) for index in range(count)])
 
     def _body(self, phi: _Named, embedding: Tensor) -> list[Tensor]:
-        """Return what goes into each linear layer of the MLP, and what comes out of the last."""
+        """Return the input of each linear layer of the MLP, and the output of the last."""
         inputs = [embedding]
         for index in range(HIDDEN_LAYER_COUNT):
             inputs.append(_linear(phi, f"body.{2 * index}", inputs[-1]).relu())
@@ -253,7 +221,7 @@ class Hypernetwork:
         return views
 
     def _normed(self) -> dict[str, NormedMatrix]:
-        """Return every linear layer's divided matrix; found anew when φ has changed."""
+        """Return every linear layer's divided matrix; recomputed after φ has changed."""
         kept = self._kept
         if kept is None or kept[0] is not self.phi or kept[1] != self.phi._version:
             views = self._views(self.phi)
@@ -275,15 +243,15 @@ class Hypernetwork:
 
 
 def draw_embedding(size: int, *, run_seed: int, client_name: str) -> Tensor:
-    """Return the embedding a client starts from, drawn from N(0, 1), shape ``(size,)``.
+    """Return a client's first embedding, drawn from N(0, 1), shape ``(size,)``.
 
-    It depends on the run and the client's name alone, not on who came before.
+    It depends on the run and the client's name alone, not on earlier clients.
     """
     return draw_embeddings(size, 1, run_seed=run_seed, client_name=client_name)[0]
 
 
 def draw_embeddings(size: int, count: int, *, run_seed: int, client_name: str) -> list[Tensor]:
-    """Return so many embeddings for a client to choose from; the first is ``draw_embedding``'s."""
+    """Return embeddings for a client to choose from; the first is ``draw_embedding``'s."""
     # Drawn once a run: the round plays no part.
     seed = client_seed(run_seed, 1, client_name, purpose="embedding")
     generator = torch.Generator().manual_seed(seed)
@@ -307,7 +275,7 @@ def _mixture(phi: _Named, name: str, hidden: Tensor) -> Tensor:
 def _linear_backward(
     phi: _Named, name: str, values: Tensor, above: Tensor, gradients: _Named | None
 ) -> Tensor:
-    """Return the gradient of what went in, given that of what came out."""
+    """Return the gradient of the input, given that of the output."""
     if gradients is not None:
         torch.outer(above, values, out=gradients[f"{name}.weight"])
         gradients[f"{name}.bias"].copy_(above)

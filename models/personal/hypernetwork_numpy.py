@@ -1,7 +1,6 @@
-"""Make a client's tensors from its embedding with numpy alone, for where people are served.
+"""Make a client's tensors from its embedding with numpy alone, for serving.
 
-The arithmetic is that of `models.personal.hypernetwork`, which trains; tests hold the two to each
-other.
+The arithmetic is that of `models.personal.hypernetwork`, which trains; tests compare the two.
 """
 
 from collections.abc import Mapping
@@ -23,10 +22,9 @@ def generate(
 ) -> _Array:
     """Return a client's tensors, flat float32 in schema order, shape ``(generated elements,)``.
 
-    Args:
-        phi: The hypernetwork's own tensors by name, in the shapes of ``hypernetwork_schema`` and as
-            its layers use them (``Hypernetwork.used_phi``).
-        embedding: z_i, float32, shape ``(embedding_size,)``.
+    ``phi`` holds the hypernetwork's tensors by name, in the shapes of ``hypernetwork_schema`` and
+    as its layers use them (``Hypernetwork.used_phi``); the embedding is float32,
+    ``(embedding_size,)``.
     """
     hidden = embedding
     for index in range(HIDDEN_LAYER_COUNT):

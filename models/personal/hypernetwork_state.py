@@ -1,8 +1,7 @@
-"""Hold what a hypernetwork has learnt, as named tensors that are checked before they are taken up.
+"""A hypernetwork's learnt state, as named tensors that are checked before they are used.
 
-The server writes them with each release, and whoever exports a person's model reads them. A tensor
-of digits says which model and which hypernetwork they belong to, so a model that grew or changed is
-refused instead of being filled with numbers that meant something else.
+The server writes them with each release, and the export of a person's model reads them. A tensor of
+digits identifies model and hypernetwork, so the state of another one is refused.
 """
 
 import hashlib
@@ -21,7 +20,7 @@ _CLIENT = "client/"
 
 
 class UnknownClientError(LookupError):
-    """Raised when the model of a client is asked for that never took part."""
+    """Raised when the model is asked for of a client that never took part."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +62,7 @@ class HypernetworkState:
         return tensors
 
     def row(self, client_name: str) -> Row:
-        """Return a client's row.
-
-        Raises:
-            UnknownClientError: If it has none.
-        """
+        """Return a client's row; raise ``UnknownClientError`` if it has none."""
         if client_name not in self.rows:
             raise UnknownClientError(
                 f'no embedding is known of client "{client_name}"; it has one after its first '
@@ -82,8 +77,8 @@ def state_of_tensors(
     """Return the state that ``to_tensors`` wrote for these settings and this schema.
 
     Raises:
-        ValueError: If it belongs to another model or hypernetwork, or a tensor is missing,
-            unknown, not finite, or of another shape or dtype.
+        ValueError: If it belongs to another model or hypernetwork, or a tensor is missing, unknown,
+            not finite, or of another shape or dtype.
     """
     rest = dict(tensors)
     _check_digest(rest.pop(_DIGEST, None), _digest(settings, generated))
@@ -105,14 +100,7 @@ def generated_for(
     settings: HypernetworkSettings,
     generated: Schema,
 ) -> Tensor:
-    """Return the tensors of a client that took part, to export them.
-
-    Returns:
-        Flat float32 in schema order, shape ``(generated elements,)``.
-
-    Raises:
-        UnknownClientError: If the client never took part: nothing was learnt for it.
-    """
+    """Return the tensors, flat, of a client that took part, or raise ``UnknownClientError``."""
     hypernetwork = Hypernetwork(settings, generated)
     hypernetwork.phi = state.phi
     return hypernetwork.generate(state.row(client_name).embedding)

@@ -5,10 +5,8 @@ evaluation uses it. It is the client's data in another form: it lives as long as
 made it, and nothing here can write it, send it or read one back.
 
 References:
-    [kNN-Per] Marfoq, Neglia, Kameni, Vidal, "Personalized Federated Learning through Local
-        Memorization", ICML 2022, arXiv:2111.09360; and its authors' code for the kernel.
-    [kNN-LM] Khandelwal et al., "Generalization through Memorization: Nearest Neighbor Language
-        Models", ICLR 2020, arXiv:1911.00172: the same for next words.
+    [kNN-Per] Marfoq et al., ICML 2022, arXiv:2111.09360; and its authors' code for the kernel.
+    [kNN-LM] Khandelwal et al., ICLR 2020, arXiv:1911.00172: the same for next words.
     [FedTP] Li et al., arXiv:2211.01572, section IV-G: k = 10, vote's share 0.6, every example.
 """
 
@@ -30,24 +28,15 @@ class MissingFaissError(ValueError):
 
 
 def require_faiss() -> None:
-    """Check that FAISS is there, without loading it: before training, not at its end.
-
-    Raises:
-        MissingFaissError: If it is not.
-    """
+    """Raise ``MissingFaissError`` if FAISS is not installed; nothing is loaded."""
     if importlib.util.find_spec("faiss") is None:
         raise MissingFaissError("FAISS is missing; install sotto[neighbours]")
 
 
 def stored_places(example_count: int, capacity: float, generator: torch.Generator) -> Tensor:
-    """Draw which of a client's examples are stored, in rising order.
+    """Draw which of a client's examples are stored: int64, rising, shape ``(stored,)``.
 
-    Args:
-        capacity: Share of them that is stored, rounded up, in (0, 1].
-        generator: Source of the draw; not used where everything is stored.
-
-    Returns:
-        Int64, shape ``(stored,)``.
+    ``capacity`` is their share, rounded up, in (0, 1]; if everything is stored, nothing is drawn.
     """
     stored = math.ceil(capacity * example_count)
     if stored == example_count:
@@ -56,15 +45,10 @@ def stored_places(example_count: int, capacity: float, generator: torch.Generato
 
 
 class NeighbourStore:
-    """One client's training features with their labels, and let the nearest ones vote."""
+    """One client's training features with their labels, the nearest of which vote."""
 
     def __init__(self, features: Tensor, labels: Tensor, settings: NeighbourSettings) -> None:
-        """Store every feature that is given.
-
-        Args:
-            features: Of the client's training examples, finite, shape ``(stored, embed)``.
-            labels: Their classes or next words, int64, shape ``(stored,)``.
-            settings: How many vote, and what their vote weighs.
+        """Store features, ``(stored, embed)``, with int64 classes or next words, ``(stored,)``.
 
         Raises:
             MissingFaissError: If FAISS is not installed.
@@ -89,23 +73,14 @@ class NeighbourStore:
         self._index.add(self._features.numpy())
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled: between processes, a store is made anew from the examples.
-
-        Raises:
-            TypeError: Always.
-        """
+        """Refuse to be pickled: another process makes its store anew from the examples."""
         raise TypeError("a store of neighbours is a client's data and never leaves its process")
 
     def mix(self, logits: Tensor, queries: Tensor) -> Tensor:
-        """Return the logarithm of ``share`` vote + (1 - ``share``) softmax.
+        """Return the logarithm of ``share`` vote + (1 - ``share``) softmax, float32.
 
-        Args:
-            logits: The network's, shape ``(queries, classes)``.
-            queries: The features they come from, shape ``(queries, embed)``.
-
-        Returns:
-            Log-probabilities, float32, shape ``(queries, classes)``; -inf where neither gives a
-            class anything.
+        ``logits`` and the result have shape ``(queries, classes)``, features ``(queries, embed)``.
+        -inf stands where neither gives a class anything.
         """
         votes, labels = self._votes(queries)
         share = self._settings.share
@@ -116,8 +91,7 @@ class NeighbourStore:
     def _votes(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """Return the weight and the label of each query's neighbours, shapes ``(queries, k)``.
 
-        Weights are e^{-d²/embed}, divided by their sum. As a softmax of -d²/embed, they stay
-        numbers where every one of them would underflow.
+        Weights are e^{-d²/embed}, divided by their sum, as a softmax so that none underflows.
         """
         queries = queries.detach().to("cpu", torch.float32).contiguous()
         squares, places = self._nearest(queries)
@@ -127,9 +101,9 @@ class NeighbourStore:
     def _nearest(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         """Return squared distances, float64, and places of the nearest, shapes ``(queries, k)``.
 
-        FAISS finds candidates with rounding that depends on how many queries are asked at once.
-        Their distances are computed again from differences, and ties go to the earlier example, so
-        that a vote depends on its own query.
+        FAISS's rounding depends on how many queries are asked at once. So the candidates' distances
+        are computed again from differences, and ties go to the earlier example: a vote depends on
+        its own query alone.
         """
         count = min(self._settings.count, len(self._labels))
         fetched = min(count + _SPARE_CANDIDATES, len(self._labels))

@@ -1,13 +1,12 @@
-"""Draw Pólya-Gamma variables exactly: what makes a logistic likelihood Gaussian.
+"""Draw Pólya-Gamma variables exactly; they make a logistic likelihood Gaussian.
 
 PG(1, c) is a quarter of Devroye's J*(1, c/2). A proposal is an inverse Gaussian below
 ``_MEETING_POINT`` and an exponential above it; it is kept with the probability that an alternating
-series gives. The series' terms fall so fast that at most 6 proposals in 1,000 are refused, and
-its partial sums close in from both sides, so nothing is cut off: the draws are exact up to float64.
+series gives. The series' terms fall so fast that at most 6 proposals in 1,000 are refused. Its
+partial sums close in from both sides, so nothing is cut off: the draws are exact up to float64.
 
 References:
-    [Polson] Polson, Scott, Windle, "Bayesian Inference for Logistic Models Using Pólya-Gamma
-        Latent Variables", JASA 108, 2013, arXiv:1205.0310, section 4 and its appendix.
+    [Polson] Polson, Scott, Windle, JASA 108, 2013, arXiv:1205.0310, section 4 and its appendix.
     [Devroye] Devroye, "On exact simulation algorithms for some distributions related to Jacobi
         theta functions", Statistics and Probability Letters 79, 2009.
 """
@@ -22,17 +21,9 @@ _MEETING_POINT = 0.64
 
 
 def sample_polya_gamma(tilt: Tensor, generator: torch.Generator) -> Tensor:
-    """Draw one PG(1, c) for every c.
+    """Draw one PG(1, c) > 0 for every finite c of any shape, float64, on the generator's device.
 
-    Args:
-        tilt: The values of c, finite, any sign, any shape, on the generator's device.
-        generator: Source of the draws; how many it gives depends on what is refused.
-
-    Returns:
-        Float64, the shape of ``tilt``, every value > 0. The mean is tanh(c/2) / (2c), 1/4 at 0.
-
-    Raises:
-        ValueError: If a tilt is NaN or infinite.
+    The mean is tanh(c/2) / (2c), 1/4 at 0. How many draws the generator gives depends on refusals.
     """
     if not bool(torch.isfinite(tilt).all()):
         raise ValueError("every tilt of a Pólya-Gamma variable must be finite")

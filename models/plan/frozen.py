@@ -1,9 +1,8 @@
 """Leave tensors as the run started: received with the model, never trained, sent or noised.
 
 Fewer trained parameters need less noise: its length grows with the square root of their number,
-while the clipping norm need only fit what is still trained. Frozen tensors are worth something
-where the run starts from a model learned on public text (``start_from``); no torch here, since the
-resting device agent compares schemas too.
+while the clipping norm need only fit what is still trained. Freezing is useful if the run starts
+from a model learnt on public text (``start_from``). No torch.
 """
 
 from collections.abc import Collection
@@ -15,15 +14,7 @@ from models.vector.schema import Role, Schema
 
 
 def check_frozen(settings: PersonalisationSettings, schema: Schema, names: Collection[str]) -> None:
-    """Check that tensors can be frozen.
-
-    Args:
-        schema: Every tensor of a model.
-        names: As ``freeze``.
-
-    Raises:
-        ValueError: If the method is another than ``global``, or as ``freeze``.
-    """
+    """Check as ``freeze`` does, and that names are given to method ``global`` alone."""
     if names and not isinstance(settings, GlobalSettings):
         raise ValueError(
             f'training.frozen goes with personalisation.method = "global" alone, got '
@@ -33,11 +24,7 @@ def check_frozen(settings: PersonalisationSettings, schema: Schema, names: Colle
 
 
 def freeze(schema: Schema, names: Collection[str]) -> Schema:
-    """Return the schema with some tensors ``frozen``.
-
-    Args:
-        schema: Every tensor of a model.
-        names: Tensors, or layers of which every tensor is meant.
+    """Return a model's schema with some tensors, or all tensors of some layers, ``frozen``.
 
     Raises:
         ValueError: If a name is neither, or nothing is left to train.

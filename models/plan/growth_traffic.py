@@ -1,4 +1,4 @@
-"""What layer-wise growth saves in bytes moved, as exact fractions and in words. No torch.
+"""The bytes that layer-wise growth saves, as exact fractions and in words. No torch.
 
 References:
     [FedDT-TTS] arXiv:2107.08795, section 3.2. Its printed sum counts one stage instead of c; the
@@ -16,10 +16,7 @@ from models.vector.schema import RECEIVED, SENT, Schema
 
 
 def traffic_share(settings: GrowthSettings) -> Fraction:
-    """Return the growing layers' traffic over that without growth, (c+1)/(2c) where c divides T.
-
-    The saving is one minus this, (c-1)/(2c).
-    """
+    """Return the growing layers' traffic over that without growth, (c+1)/(2c) if c divides T."""
     return Fraction(layer_rounds(settings), settings.target_layer_count * settings.round_count)
 
 
@@ -28,12 +25,7 @@ def traffic_share_of_model(
 ) -> Fraction:
     """Return a whole model's traffic over that without growth.
 
-    Args:
-        growing_bytes: Parameters of all L layers.
-        fixed_bytes: Parameters that are there from the first round.
-
-    Raises:
-        ValueError: If a size is negative, or both are zero.
+    ``growing_bytes`` are parameters of all L layers, ``fixed_bytes`` those from the first round on.
     """
     if min(growing_bytes, fixed_bytes) < 0 or growing_bytes + fixed_bytes == 0:
         raise ValueError(
@@ -45,15 +37,7 @@ def traffic_share_of_model(
 
 
 def growing_and_fixed_bytes(model: msgspec.Struct, schema: Schema) -> tuple[int, int]:
-    """Return the bytes of a schema's tensors that are of layers, and of all others.
-
-    Args:
-        model: Settings of the whole model, as it is after the last stage.
-        schema: Tensors of that model.
-
-    Raises:
-        ValueError: If the family's layers cannot grow.
-    """
+    """Return the bytes of the layers' tensors, and of all others, in a whole model's schema."""
     layers = growing_layers(model)
     of_layers = tuple(spec for spec in schema.tensors if layers.layer_of(spec.name) is not None)
     growing_bytes = Schema(of_layers).payload_bytes
@@ -61,15 +45,7 @@ def growing_and_fixed_bytes(model: msgspec.Struct, schema: Schema) -> tuple[int,
 
 
 def describe_growth(settings: GrowthSettings, model: msgspec.Struct, schema: Schema) -> str:
-    """Return the stages in words, and the bytes that they save a device.
-
-    Args:
-        model: Settings of the whole model, as it is after the last stage.
-        schema: Every tensor of that model, with its role.
-
-    Raises:
-        ValueError: If the family's layers cannot grow.
-    """
+    """Return the stages in words, and the bytes that they save a device of the whole model."""
     told = (
         f"{settings.target_layer_count} layers in {settings.stage_count} stages over "
         f"{settings.round_count} rounds"

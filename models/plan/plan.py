@@ -1,10 +1,9 @@
-"""The plan of a round: what the coordinator asks of a device, decoded by both ends.
+"""The plan of a round: the coordinator's request to a device, decoded by both ends.
 
 A plan travels as JSON bytes inside the work order. Decoding is strict: an unknown key or a float
-for an integer is refused with its path, so two versions never half-understand each other.
+for an integer is refused with its path, so two versions never misread each other.
 """
 
-import math
 from typing import Literal
 
 import msgspec
@@ -12,6 +11,12 @@ import msgspec
 from models.plan.frozen import check_frozen, freeze
 from models.plan.roles import assign_roles, check_local_epochs, check_task
 from models.plan.word_rules import check_words
+from models.settings.bounds import (
+    check_at_least,
+    check_below_one,
+    check_not_negative,
+    check_positive,
+)
 from models.settings.compression import CompressionSettings, check_compression
 from models.settings.growing_layers import check_growth, check_stage, model_at_stage
 from models.settings.growth import GrowthSettings
@@ -38,7 +43,7 @@ from protos.version import PLAN_VERSION
 PlanKind = Literal["train", "evaluate", "fit_embedding", "fit_personal"]
 
 FITS: tuple[PlanKind, ...] = ("fit_embedding", "fit_personal")
-"""What a device does that took part in no round, to get a model of its own."""
+"""Kinds for a device that took part in no round, to get a model of its own."""
 
 
 class PlanError(ValueError):
@@ -69,18 +74,18 @@ class TrainingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             fine-tuning have the first round's step size throughout.
         momentum: SGD's momentum in [0, 1); not used by Adam.
         weight_decay: L2 penalty's coefficient.
-        gradient_clipping_norm: Largest L2 norm of a gradient step over all parameters; absent
-            means none.
+        gradient_clipping_norm: Largest L2 norm of a gradient step over all parameters; absent means
+            none.
         local_epochs: Passes over the device's own data; E.
         batch_size: Parallel text streams; B.
         bptt_steps: Words in one back-propagation window.
         optimiser_state: ``fresh`` each round, or ``kept`` on the device between rounds.
-        precision: ``float32`` (bit-identical between simulation and deployment), or
-            ``bfloat16`` autocast where the device gains from it.
+        precision: ``float32`` (bit-identical between simulation and deployment), or ``bfloat16``
+            autocast if the device gains from it.
         example_cap: Largest example count (target tokens) a client is weighted by.
-        example_privacy: Hides each sentence of a person in their own update (DP-SGD); absent
-            means off. Then an epoch draws sentences instead of windows, and the noised sum of a
-            step's gradients is divided by ``batch_size``.
+        example_privacy: Hides each sentence of a person in their own update (DP-SGD); absent means
+            off. Then an epoch draws sentences instead of windows, and the noised sum of a step's
+            gradients is divided by ``batch_size``.
         frozen: Tensors, or layers of which every tensor is meant, that stay as the run started:
             never trained, sent, clipped or noised.
     """
@@ -101,18 +106,10 @@ class TrainingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     frozen: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("local_epochs", "batch_size", "bptt_steps", "example_cap"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
-        if not 0 < self.learning_rate < math.inf:
-            raise ValueError(f"learning_rate must be > 0 and finite, got {self.learning_rate}")
-        if not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum must be in [0, 1), got {self.momentum}")
-        if not 0 <= self.weight_decay < math.inf:
-            raise ValueError(f"weight_decay must be >= 0 and finite, got {self.weight_decay}")
-        clip = self.gradient_clipping_norm
-        if clip is not None and not 0 < clip < math.inf:
-            raise ValueError(f"gradient_clipping_norm must be > 0 and finite, got {clip}")
+        check_at_least(self, 1, "local_epochs", "batch_size", "bptt_steps", "example_cap")
+        check_positive(self, "learning_rate", "gradient_clipping_norm")
+        check_below_one(self, "momentum")
+        check_not_negative(self, "weight_decay")
         if self.example_privacy is not None:
             self._check_private_steps()
 
@@ -147,13 +144,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     Attributes:
         version: Version of this struct; both ends must know it.
         run: Identifier of the run, 32 hex digits.
-        kind: ``train`` sends back an update, ``evaluate`` sends back counts, ``fit_embedding``
-            sends back the embedding of a device that took part in no round, and ``fit_personal``
-            nothing: such a device trains the tensors that it keeps to itself.
+        kind: ``train`` sends back an update, ``evaluate`` sends back counts. A device that took
+            part in no round gets ``fit_embedding``, which sends back its embedding, or
+            ``fit_personal``, which sends nothing: the device trains the tensors that it keeps to
+            itself.
         task: Name in the task registry, such as ``next_word``.
         model: The model's settings; its schema follows from them.
-        schema_sha256: Hex digest of ``plan_schema``, roles included, as the coordinator computed
-            it.
+        schema_sha256: Hex digest of ``plan_schema``, roles included, from the coordinator.
         vocabulary: The word list; None for a task without words.
         training: Local training.
         personalisation: Roles of the tensors, and what else the method does.
@@ -162,7 +159,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         seed: Seed of the run; with round and client name it seeds the order of local data.
         embedding_fit: How to fit; only for ``fit_embedding`` and ``fit_personal``.
         growth: When the model gets which layers; absent for one that does not grow.
-        growth_stage: The stage that ``model`` is of, from 1; absent without growth.
+        growth_stage: The stage of ``model``, from 1; absent without growth.
         compression: In which form updates travel; absent for float32 as they are.
         evaluation_noise: How the coordinator limits and noises counts; only for ``evaluate``.
     """
@@ -248,11 +245,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def decode_plan(encoded: bytes) -> Plan:
-    """Decode a plan, strictly.
-
-    Raises:
-        PlanError: If the bytes are no plan of this version; says which side is older.
-    """
+    """Decode a plan, strictly; a ``PlanError`` of another version says which side is older."""
     try:
         version = msgspec.json.decode(encoded, type=_Versioned).version
     except msgspec.DecodeError as error:
@@ -284,11 +277,7 @@ def download_schema(plan: Plan) -> Schema:
 
 
 def hypernetwork_of(plan: Plan) -> HypernetworkSettings:
-    """Return the hypernetwork that makes each client's tensors.
-
-    Raises:
-        ValueError: If the plan's method has none.
-    """
+    """Return the hypernetwork's settings, or raise ``ValueError`` if the method has none."""
     if not isinstance(plan.personalisation, FedTpSettings | PFedHnSettings):
         raise ValueError(f'method "{plan.personalisation.method}" has no hypernetwork')
     return plan.personalisation.hypernetwork
@@ -297,10 +286,10 @@ def hypernetwork_of(plan: Plan) -> HypernetworkSettings:
 def upload_schema(plan: Plan) -> Schema:
     """Return the tensors a client sends back.
 
-    They are those it trained; mode ``paper`` with ``score = "clean"`` adds ``clean_norms``, the L2
-    norm of each of them before noise, and adaptive clipping adds ``fitted``: 1 if nothing had to be
-    clipped, else 0. Of kind ``fit_embedding`` they are the embedding alone, of kind
-    ``fit_personal`` there are none.
+    They are the trained ones. Mode ``paper`` with ``score = "clean"`` adds ``clean_norms``, the L2
+    norm of each before noise, and adaptive clipping adds ``fitted``: 1 if nothing had to be
+    clipped, else 0. Kind ``fit_embedding`` sends the embedding alone, kind ``fit_personal``
+    nothing.
     """
     if plan.kind == "fit_embedding":
         return embedding_schema(hypernetwork_of(plan))

@@ -1,9 +1,8 @@
-"""Hold what a device's owner publishes: the personal tensors of the device's model, signed by it.
+"""The file of a device's published personal tensors, signed by the device.
 
-A personal part never leaves its device by itself (`edge_client.child.publishing` writes this file
-when
-its owner says so, and the owner hands it over). The device's signing key signs it, so whoever makes
-a keyboard of it knows whose it is::
+A personal part never leaves its device by itself: `edge_client.child.publishing` writes this file
+when the owner asks for it, and the owner hands it over. The device's signing key signs it, so the
+person who makes a keyboard from it knows its origin::
 
     magic "SOTTOPUB" | version, uint32 | sizes of body, signature and certificate, uint32 each |
     body (`models.vector.tensor_file`, its metadata says what it is) | signature | certificate,
@@ -34,15 +33,15 @@ _LARGEST_CERTIFICATE_BYTES = 1 << 14
 
 
 class PublishedPartError(ValueError):
-    """Raised when bytes are no published part, or not one to be trusted; the text says why."""
+    """Raised when bytes are no published part, or an untrusted one; the text says why."""
 
 
 class PublishedRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The origin of a published part: run, client, method and schema.
+    """The origin of a published part.
 
     Attributes:
         run: Identifier of the run, 32 hex digits.
-        client: Whose it is: the device's name at enrolment.
+        client: The device's name at enrolment.
         method: Personalisation method.
         schema_sha256: Hex digest of the schema of all the model's tensors, roles included.
     """
@@ -55,10 +54,10 @@ class PublishedRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 @dataclass(frozen=True)
 class PublishedPart:
-    """A published part whose signature fits.
+    """A published part whose signature is valid.
 
     Attributes:
-        record: What it is.
+        record: Its origin.
         tensors: The personal tensors by state-dict name, float32.
     """
 
@@ -69,14 +68,7 @@ class PublishedPart:
 def encode_published(
     record: PublishedRecord, tensors: Mapping[str, NDArray[np.float32]], device: Identity
 ) -> bytes:
-    """Return the file's bytes.
-
-    Args:
-        tensors: The personal tensors by state-dict name, finite.
-
-    Raises:
-        TensorFileError: If a tensor is not finite float32.
-    """
+    """Return the file's bytes; tensors are finite float32 by state-dict name."""
     metadata = {_METADATA: msgspec.json.encode(record, order="deterministic").decode()}
     body = bytes(encode_tensors(tensors, metadata))
     signature = device.sign(body, purpose=Purpose.PUBLISHED_PART)
@@ -86,11 +78,7 @@ def encode_published(
 
 
 def decode_published(encoded: bytes, *, authority: bytes) -> PublishedPart:
-    """Return what a device of this federation published.
-
-    Args:
-        encoded: The file's bytes.
-        authority: Certificate of the federation's authority, DER.
+    """Return what a device of this federation, whose CA certificate is given in DER, published.
 
     Raises:
         PublishedPartError: If the bytes are damaged or of another version, were not signed by the

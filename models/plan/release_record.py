@@ -1,11 +1,10 @@
-"""Describe one release: the model that a round ended in, as ``release.json`` holds it.
+"""The record of one release: the model that a round ended in, as ``release.json`` holds it.
 
 A release is a folder ``releases/<round>/`` with ``parameters.bin`` (`models.vector.codec`),
-``plan.json``,
-``vocabulary.txt`` where the task has words, ``release.json`` and, from a coordinator,
+``plan.json``, ``vocabulary.txt`` if the task has words, ``release.json`` and, from a coordinator,
 ``release.sig`` (a signature over the bytes of ``release.json``) with ``signer.der`` (the
-certificate of its key). The record holds the digests of parameters, plan and vocabulary, so the
-one signature covers them all. No torch: the export reads this.
+certificate of its key). The record holds the digests of parameters, plan and vocabulary, so the one
+signature covers them all. No torch: the export reads this.
 """
 
 import hashlib
@@ -42,8 +41,8 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         schema_sha256: Hex digest of the schema.
         previous_sha256: Hex digest of the parameters the round started from; zeros for round 0.
         metrics: Figures of the model and its round.
-        guarantee: What the noise mode promises, in words.
-        files: Hex SHA-256 of plan and, where there is one, vocabulary, by file name.
+        guarantee: The noise mode's promise, in words.
+        files: Hex SHA-256 of plan and, if there is one, vocabulary, by file name.
         ledger_sha256: Hex head of the privacy ledger with this release in it; empty for round 0.
     """
 
@@ -59,16 +58,12 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     ledger_sha256: str = ""
 
     def encode(self) -> bytes:
-        """Return the record as JSON bytes for ``release.json``, equal for equal records."""
+        """Return the record as JSON bytes, equal for equal records."""
         return msgspec.json.encode(self, order="deterministic")
 
 
 def decode_release_record(encoded: bytes) -> ReleaseRecord:
-    """Decode ``release.json``, strictly.
-
-    Raises:
-        ReleaseError: If the bytes are no record of this version; says which side is older.
-    """
+    """Decode ``release.json``, strictly, or raise ``ReleaseError``; says which side is older."""
     try:
         version = msgspec.json.decode(encoded, type=_Versioned).format_version
         if version != RELEASE_VERSION:
@@ -87,11 +82,7 @@ def digests_of(contents: Mapping[str, bytes | bytearray | memoryview]) -> dict[s
 
 
 def check_release_files(folder: Path, record: ReleaseRecord) -> None:
-    """Compare the files of a release with the digests in its record.
-
-    Raises:
-        ReleaseError: If one is missing or differs; names it.
-    """
+    """Raise ``ReleaseError`` unless a release's files have the digests in its record."""
     for name, expected in record.files.items():
         try:
             with (folder / name).open("rb") as file:

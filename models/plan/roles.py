@@ -1,9 +1,9 @@
-"""Say which tensors of a model are everyone's, which are made for a person, which are their own.
+"""Assign roles: which tensors are everyone's, generated for a person, or personal.
 
-A personalisation method chooses a role for each tensor. What else it needs stands where that
-runs: its client half in ``edge_client/personalisation/``, its server half in
-``server/personalisation/``. Shared and generated tensors *travel*, as one flat vector in schema
-order; personal ones never leave the device. No torch: the resting agent asks too.
+A personalisation method chooses a role for each tensor. Its client half is in
+``edge_client/personalisation/``, its server half in ``server/personalisation/``. Shared and
+generated tensors *travel*, as one flat vector in schema order; personal ones never leave the
+device. No torch: the resting agent asks too.
 """
 
 import msgspec
@@ -29,12 +29,9 @@ _TASKS_WITH_FEATURES = ("next_word", *_TASKS_OF_FEW_CLASSES)
 
 
 def assign_roles(settings: PersonalisationSettings, schema: Schema) -> Schema:
-    """Return the schema with the roles that the method gives.
+    """Return a model's schema with the roles that the method gives.
 
-    Who speaks is personal under every method: a voice's speaker is its client.
-
-    Args:
-        schema: A model's tensors, every one ``shared``.
+    A voice's speaker is personal under every method, since the speaker is the client.
 
     Raises:
         MissingPartError: If the model lacks a part that the method needs.
@@ -61,11 +58,7 @@ def has_balanced_head(settings: PersonalisationSettings) -> bool:
 
 
 def check_local_epochs(settings: PersonalisationSettings, local_epochs: int) -> None:
-    """Check that there are as many local epochs as the method has phases.
-
-    Raises:
-        ValueError: If method ``fedrep`` has fewer than two.
-    """
+    """Raise ``ValueError`` if method ``fedrep`` has fewer than two local epochs, one a phase."""
     if isinstance(settings, FedRepSettings) and local_epochs < 2:
         raise ValueError(
             f'local_epochs must be >= 2 with method "{settings.method}", got {local_epochs}: the '
@@ -74,11 +67,7 @@ def check_local_epochs(settings: PersonalisationSettings, local_epochs: int) -> 
 
 
 def check_task(settings: PersonalisationSettings, task: str) -> None:
-    """Check that the method can predict what the task asks for.
-
-    Raises:
-        ValueError: If it cannot; says why.
-    """
+    """Raise ``ValueError`` if the method cannot predict what the task asks for."""
     if isinstance(settings, PFedGpSettings) and task != _ONE_CLASS_TASK:
         raise ValueError(
             f'method "{settings.method}" needs task = "{_ONE_CLASS_TASK}", got "{task}": each '

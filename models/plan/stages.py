@@ -1,7 +1,7 @@
 """Turn a run's plan into that of one of its stages of growth. No torch.
 
-A plan carries the model as its round trains it, so whoever reads one, a device, an export or a
-release, needs to know nothing of growth. Both ends derive the plans of other stages from it.
+A plan carries the model as its round trains it, so its readers (a device, an export, a release)
+need to know nothing of growth. Both ends derive the plans of other stages from it.
 """
 
 from collections.abc import Iterator
@@ -14,15 +14,7 @@ from models.settings.growth import GrowthSettings, growth_stage, layer_count_of_
 
 
 def plan_at_stage(plan: Plan, stage: int) -> Plan:
-    """Return the plan with the model and the schema of another stage.
-
-    Args:
-        plan: Of a model that grows, at any stage.
-        stage: In [1, c].
-
-    Raises:
-        ValueError: If the plan's model does not grow, or there is no such stage.
-    """
+    """Return a growing plan with the model and the schema of another stage in [1, c]."""
     if plan.growth is None:
         raise ValueError(f"growth must be set for a plan of stage {stage}, it is not")
     model = model_at_stage(plan.model, plan.growth, stage)
@@ -33,20 +25,16 @@ def plan_at_stage(plan: Plan, stage: int) -> Plan:
 
 
 def plan_of_round(plan: Plan, round_number: int) -> Plan:
-    """Return the plan of a round of the run, from 1; the plan itself where nothing grows."""
+    """Return the plan of a round of the run, from 1; the plan itself if nothing grows."""
     if plan.growth is None:
         return plan
     return plan_at_stage(plan, growth_stage(plan.growth, round_number))
 
 
 def next_stage(plan: Plan, round_number: int) -> Plan | None:
-    """Return the plan of the stage after a plan's own, if a round is of a later one; else None.
+    """Return the plan of the next stage if the round to come is of a later one; else None.
 
-    Args:
-        round_number: Round that is to be held next, from 1.
-
-    Raises:
-        ValueError: If the round is of an earlier stage: the schedule was changed.
+    A round of an earlier stage is a ``ValueError``: the schedule was changed.
     """
     if plan.growth is None or plan.growth_stage is None:
         return None

@@ -1,4 +1,4 @@
-"""Say in one line what travels between coordinator and devices under a personalisation method.
+"""Describe in one line what travels between coordinator and devices under a method.
 
 Both ends show the same line, so that an operator and a device's owner know what leaves the device
 before anything does. No torch: the resting agent shows it too.
@@ -14,12 +14,7 @@ def describe_travel(
     schema: Schema,
     compression: CompressionSettings | None = None,
 ) -> str:
-    """Return the method, what of the model is shared, generated and personal, and updates' form.
-
-    Args:
-        schema: Every tensor of the model, with its role.
-        compression: In which form updates travel; None for float32.
-    """
+    """Return the method, the sizes of shared, generated and personal parts, and updates' form."""
     parts = (
         ("parameters of everyone", schema.with_roles(*RELEASED)),
         ("generated for each device and sealed for it alone", schema.with_roles(Role.GENERATED)),

@@ -1,7 +1,7 @@
-"""Say which tasks need a list of words, and hold task, model and list to each other.
+"""Which tasks need a list of words, and that task, model and list agree. No torch.
 
-Images, characters, voices and vocoders have no words: their federations have no list, and neither
-have their plans and releases. No torch: the resting agent checks plans with this.
+Images, characters, voices and vocoders have no words: their federations, plans and releases have no
+list.
 """
 
 from collections.abc import Mapping
@@ -30,14 +30,7 @@ def word_count(model: msgspec.Struct) -> int | None:
 
 
 def check_words(task: str, model: msgspec.Struct, size: int | None) -> None:
-    """Check that a task which needs words has a model and a list of them, and no other has.
-
-    Args:
-        size: Words of the list; None where there is none.
-
-    Raises:
-        ValueError: If something is missing or too much, or model and list differ in size.
-    """
+    """Check that a task which needs words has a model and a list of one size, and no other has."""
     if task not in TASKS_NEED_WORDS:
         return
     count, family = word_count(model), model.__struct_config__.tag

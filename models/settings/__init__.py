@@ -1,5 +1,6 @@
-"""What each family of networks can be told, with bounds and units.
+"""Settings of each family of networks, of personalisation, growth and compression.
 
-Begin with ``model``. Loads no torch; a value out of its bounds is refused with its name, rule and
-remedy.
+Begin with ``model``, the union of all families with the schema that each implies. Imports ``text``
+and ``vector``; loads no torch, because the resting device agent reads these settings. A value out
+of bounds is refused with its name, its rule and what arrived.
 """

@@ -4,6 +4,8 @@ import math
 
 import msgspec
 
+from models.settings.bounds import check_at_least, check_not_negative, check_positive
+
 
 class MelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How sound becomes a log-mel spectrogram; the defaults are MelGAN's and HiFi-GAN's.
@@ -29,9 +31,8 @@ class MelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     floor: float = 1e-5
 
     def __post_init__(self) -> None:
-        for name in ("sample_rate_hz", "fft_size", "window_size", "hop_size", "mel_count"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
+        check_at_least(self, 1, "sample_rate_hz", "fft_size", "window_size", "hop_size")
+        check_at_least(self, 1, "mel_count")
         if self.fft_size % 2:
             raise ValueError(f"fft_size must be even, got {self.fft_size}")
         if self.window_size > self.fft_size:
@@ -49,8 +50,7 @@ class MelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
                 f"{self.sample_rate_hz / 2:g}, half the sampling rate, got {self.lowest_hz:g} and "
                 f"{self.highest_hz:g}"
             )
-        if not 0 < self.floor < math.inf:
-            raise ValueError(f"floor must be > 0 and finite, got {self.floor}")
+        check_positive(self, "floor")
 
     @property
     def bin_count(self) -> int:
@@ -81,9 +81,7 @@ class ClipSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                 f"shortest_s must be > 0 and < longest_s, got {self.shortest_s} and "
                 f"{self.longest_s}"
             )
-        if not 0 < self.silence_db < math.inf:
-            raise ValueError(f"silence_db must be > 0 and finite, got {self.silence_db}")
-        if not 0 <= self.margin_s < math.inf:
-            raise ValueError(f"margin_s must be >= 0 and finite, got {self.margin_s}")
+        check_positive(self, "silence_db")
+        check_not_negative(self, "margin_s")
         if not -math.inf < self.loudness_db < 0:
             raise ValueError(f"loudness_db must be < 0 and finite, got {self.loudness_db}")

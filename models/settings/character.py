@@ -7,25 +7,24 @@ References:
 
 from typing import ClassVar
 
-import msgspec
-
+from models.settings.bounds import check_at_least, check_below_one
+from models.settings.family import Family
 from models.settings.growing_layers import GrowingLayers, LayerStack
 from models.text.alphabet import ALPHABET
 from models.vector.schema import Schema, TensorSpec
 from models.vector.tensor_lists import (
+    SEQUENTIAL,
     attention_tensors,
-    check_at_least,
-    check_dropout,
+    feedforward_tensors,
     linear_tensors,
     norm_tensors,
+    stacked,
     tensor,
 )
 
 
-class _CharacterFamily(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="family"
-):
-    """The settings that every next-character model has.
+class _CharacterFamily(Family, frozen=True, kw_only=True):
+    """The setting that every next-character model has.
 
     Attributes:
         context_size: Most characters that a prediction is made from.
@@ -34,7 +33,7 @@ class _CharacterFamily(
     context_size: int = 80
 
     def __post_init__(self) -> None:
-        check_at_least("context_size", self.context_size, 1)
+        check_at_least(self, 1, "context_size")
 
 
 class CharLstmSettings(_CharacterFamily, frozen=True, kw_only=True, tag="char_lstm"):
@@ -52,12 +51,23 @@ class CharLstmSettings(_CharacterFamily, frozen=True, kw_only=True, tag="char_ls
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("embedding_size", "hidden_size", "layer_count"):
-            check_at_least(name, getattr(self, name), 1)
+        check_at_least(self, 1, "embedding_size", "hidden_size", "layer_count")
 
     def schema(self) -> Schema:
-        """Return the tensors of the network, in state-dict order, every one ``shared``."""
-        return _char_lstm_schema(self)
+        """Return the tensors in state-dict order, every one ``shared``."""
+        hidden = self.hidden_size
+        layers = [
+            TensorSpec(name=f"lstm.{entry}_l{layer}", shape=shape, layer=f"lstm.l{layer}")
+            for layer in range(self.layer_count)
+            for entry, shape in (
+                ("weight_ih", (4 * hidden, hidden if layer else self.embedding_size)),
+                ("weight_hh", (4 * hidden, hidden)),
+                ("bias_ih", (4 * hidden,)),
+                ("bias_hh", (4 * hidden,)),
+            )
+        ]
+        embedding = tensor("embedding", "weight", len(ALPHABET), self.embedding_size)
+        return Schema((embedding, *layers, *linear_tensors("head", len(ALPHABET), hidden)))
 
 
 class CharTransformerSettings(_CharacterFamily, frozen=True, kw_only=True, tag="char_transformer"):
@@ -87,65 +97,30 @@ class CharTransformerSettings(_CharacterFamily, frozen=True, kw_only=True, tag="
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("model_size", "head_count", "head_size", "layer_count", "feedforward_size"):
-            check_at_least(name, getattr(self, name), 1)
+        check_at_least(self, 1, "model_size", "head_count", "head_size", "layer_count")
+        check_at_least(self, 1, "feedforward_size")
         if self.model_size % 2:
             raise ValueError(f"model_size must be even, got {self.model_size}")
-        check_dropout(self.dropout)
+        check_below_one(self, "dropout")
 
     def schema(self) -> Schema:
-        """Return the tensors of the network, in state-dict order, every one ``shared``."""
-        return _char_transformer_schema(self)
-
-
-def _char_lstm_schema(settings: CharLstmSettings) -> Schema:
-    """Return the schema of a stacked LSTM."""
-    hidden = settings.hidden_size
-    layers = [
-        TensorSpec(name=f"lstm.{entry}_l{layer}", shape=shape, layer=f"lstm.l{layer}")
-        for layer in range(settings.layer_count)
-        for entry, shape in (
-            ("weight_ih", (4 * hidden, hidden if layer else settings.embedding_size)),
-            ("weight_hh", (4 * hidden, hidden)),
-            ("bias_ih", (4 * hidden,)),
-            ("bias_hh", (4 * hidden,)),
+        """Return the tensors in state-dict order, every one ``shared``."""
+        width = self.model_size
+        return Schema(
+            (
+                tensor("embedding", "weight", len(ALPHABET), width),
+                *norm_tensors("norm", width),
+                *stacked("blocks", self.layer_count, self._block),
+                tensor("head", "weight", len(ALPHABET), width),
+            )
         )
-    ]
-    return Schema(
-        (
-            tensor("embedding", "weight", len(ALPHABET), settings.embedding_size),
-            *layers,
-            *linear_tensors("head", len(ALPHABET), hidden),
-        )
-    )
 
-
-def _char_transformer_schema(settings: CharTransformerSettings) -> Schema:
-    """Return the schema of a character Transformer."""
-    width = settings.model_size
-    blocks = [
-        spec
-        for block in range(settings.layer_count)
-        for spec in _block_tensors(f"blocks.{block}", settings)
-    ]
-    return Schema(
-        (
-            tensor("embedding", "weight", len(ALPHABET), width),
-            *norm_tensors("norm", width),
-            *blocks,
-            tensor("head", "weight", len(ALPHABET), width),
-        )
-    )
-
-
-def _block_tensors(block: str, settings: CharTransformerSettings) -> list[TensorSpec]:
-    width, inner = settings.model_size, settings.head_count * settings.head_size
-    return [
-        *attention_tensors(
-            f"{block}.attention", model_size=width, inner_size=inner, out_bias=False
-        ),
-        *norm_tensors(f"{block}.attention_norm", width),
-        *linear_tensors(f"{block}.feedforward.0", settings.feedforward_size, width),
-        *linear_tensors(f"{block}.feedforward.2", width, settings.feedforward_size),
-        *norm_tensors(f"{block}.feedforward_norm", width),
-    ]
+    def _block(self, block: str) -> list[TensorSpec]:
+        width, inner = self.model_size, self.head_count * self.head_size
+        attention = f"{block}.attention"
+        return [
+            *attention_tensors(attention, model_size=width, inner_size=inner, out_bias=False),
+            *norm_tensors(f"{block}.attention_norm", width),
+            *feedforward_tensors(f"{block}.feedforward", width, self.feedforward_size, SEQUENTIAL),
+            *norm_tensors(f"{block}.feedforward_norm", width),
+        ]

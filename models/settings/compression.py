@@ -16,34 +16,34 @@ MOST_RELEASES = 16
 class CompressionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The form in which a device sends its update.
 
-    ``float16``, ``random`` and ``rank`` were removed. Plans of releases made before have them and
-    are still read; no update travels so any more (``privacy.foundation.removed_settings``).
+    ``float16``, ``random`` and ``rank`` were removed. Plans of older releases that have them can
+    still be read, but no update travels in these forms (``privacy.foundation.removed_settings``).
 
     Attributes:
         uplink: Form of a value: ``none`` is float32; ``bfloat16`` is half of it; ``int8`` and
             ``int4`` are whole numbers of 8 and 4 bits with a scale for each block.
         block_size: Values that share a scale, for ``int8`` and ``int4``: a power of two from 16 to
             65,536. A scale takes 4 bytes.
-        error_feedback: Whether the device keeps what its last update lost on the way and adds it
-            to the next one. Values are then rounded to the nearest, which never loses more than
-            there is; without it at random, so that the mean of many clients is right.
-        entropy: ``zstd`` squeezes what is sent, without loss; needs the extra ``zstd``. The size
-            of an update then follows its content, rounded up to a size that many share
-            (``models.compression.entropy``); with ``none`` every update of a plan has the same.
+        error_feedback: Whether the device keeps what compression took from its last update and adds
+            it to the next one. Values are then rounded to the nearest, which loses least; otherwise
+            at random, so that the mean over many clients is unbiased.
+        entropy: ``zstd`` squeezes what is sent, without loss; needs the extra ``zstd``. The size of
+            an update then follows its content, rounded up to a size that many share
+            (``models.compression.entropy``); with ``none`` all updates of a plan have one size.
         keep: Which values are sent: ``all``, or the ``top`` ones by magnitude; the others arrive as
             0, and reach the coordinator later by ``error_feedback``, which must be set.
-        keep_fraction: Part of the values that is sent with ``top``, in (0, 1).
+        keep_fraction: Fraction of the values that is sent with ``top``, in (0, 1).
         rank: Always absent. It stays in the digest that begins every update.
-        layer_groups: Groups that the layers are shared out into, at least 2: a round trains and
-            sends one of them, in turn, and the others stay as they are
-            (``models.settings.layer_groups``). Absent trains all of them.
-        downlink: ``whole`` sends releases as float32; ``delta`` squeezes them, for a device that
-            holds one of the last releases as what changed since (needs the extra ``zstd``).
+        layer_groups: Groups that the layers are divided into, at least 2: each round trains and
+            sends one group in turn, and the others stay as they are
+            (``models.settings.layer_groups``). Absent trains all layers.
+        downlink: ``whole`` sends releases as float32; ``delta`` squeezes them, and sends only the
+            change to a device that holds a recent release (needs the extra ``zstd``).
         downlink_step: Releases are multiples of it, a power of two from 2^-24 to 1 in parameter
             units, rounded at random after all noise; absent leaves them as they are. Only with
             ``delta``, which saves little without it.
-        downlink_releases: Releases back from which a device may go on, from 1 to 16; the
-            coordinator holds and seals as many.
+        downlink_releases: How many releases back a device may start from, 1 to 16; the coordinator
+            keeps and seals as many.
     """
 
     uplink: Literal["none", "bfloat16", "float16", "int8", "int4"]
@@ -126,7 +126,7 @@ class CompressionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
 
 
 def release_step(settings: CompressionSettings | None) -> float | None:
-    """Return what released parameters are multiples of; None where they are as they came out."""
+    """Return the step that released parameters are multiples of; None if they are not rounded."""
     return None if settings is None else settings.downlink_step
 
 
@@ -136,13 +136,13 @@ def is_power_of_two(step: float) -> bool:
 
 
 def check_compression(settings: CompressionSettings, privacy: PrivacySettings) -> None:
-    """Check that updates may travel so under a noise mode.
+    """Check that a noise mode allows this compression.
 
-    Rounding is none of a guarantee's business: it comes after a device's own noise, and before the
-    coordinator's clip and noise. A size is: everybody on the way sees it.
+    Rounding does not weaken a guarantee: it comes after a device's own noise, and before the
+    coordinator's clip and noise. The size of an update can, since everybody on the way sees it.
 
     Raises:
-        ValueError: If the size of an update would tell what the noise is to hide.
+        ValueError: If the size of an update would reveal what the noise is to hide.
     """
     hides_later = privacy.guarantees_privacy and not isinstance(privacy, LocalNoise)
     if settings.layer_groups is not None and privacy.guarantees_privacy:

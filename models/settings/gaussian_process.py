@@ -1,8 +1,10 @@
-"""Say what kernel a client's Gaussian processes have and how long they are sampled. No torch."""
+"""Settings of a client's Gaussian processes: kernel and sampling. No torch."""
 
 import math
 
 import msgspec
+
+from models.settings.bounds import check_at_least, check_positive
 
 
 class GaussianProcessSettings(
@@ -12,8 +14,8 @@ class GaussianProcessSettings(
 
     Attributes:
         output_scale: Prior variance of the latent function, > 0.
-        length_scale: Of the RBF kernel, at least 0.01; features have length 1, so no two are more
-            than 2 apart.
+        length_scale: Length scale of the RBF kernel, at least 0.01; features have length 1, so no
+            two are more than 2 apart.
         jitter: Added to the variance of each known point, > 0.
         chain_count: Gibbs chains side by side while training.
         evaluation_chain_count: The same while predicting.
@@ -28,12 +30,7 @@ class GaussianProcessSettings(
     step_count: int = 5
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
-        for name in ("output_scale", "jitter"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be > 0 and finite, got {getattr(self, name)}")
+        check_positive(self, "output_scale", "jitter")
         if not 0.01 <= self.length_scale < math.inf:
             raise ValueError(f"length_scale must be >= 0.01 and finite, got {self.length_scale}")
-        for name in ("chain_count", "evaluation_chain_count", "step_count"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
+        check_at_least(self, 1, "chain_count", "evaluation_chain_count", "step_count")

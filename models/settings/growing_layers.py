@@ -1,8 +1,8 @@
-"""Say which tensors of a family are its stacks of layers, so that a model can get more of them.
+"""Name a family's stacks of layers, so that a model can grow by more of them. No torch.
 
-A family that can grow declares ``growing`` beside its settings, and nothing else: a layer is the
-tensors that ``STACK.NUMBER.`` begin, the highest number on top, and all that is named otherwise is
-there from the first round. No torch: the resting agent compares schemas of every stage.
+A family that can grow declares ``growing`` in its settings. A layer is the tensors whose names
+begin ``STACK.NUMBER.``, with the highest number on top; all other tensors exist from the first
+round.
 
 References:
     [FedDT-TTS] arXiv:2107.08795, section 3.2: layers are added on top, under the last norm.
@@ -35,11 +35,11 @@ class GrowingLayers:
     """How a family's layers are named.
 
     Attributes:
-        stacks: All of them grow together, to the same number of layers.
+        stacks: Stacks that grow together, to the same number of layers.
         residual_outputs: Linear layers inside a layer that write to the residual stream. With all
             of them zero a layer adds nothing.
-        norms_first: Whether every norm stands before a sub-layer. Norms behind the residual change
-            what passes, also where nothing was added to it.
+        norms_first: Whether every norm stands before a sub-layer. A norm behind the residual
+            changes the stream even if the layer adds nothing.
     """
 
     stacks: tuple[LayerStack, ...]
@@ -47,7 +47,7 @@ class GrowingLayers:
     norms_first: bool
 
     def layer_of(self, name: str) -> int | None:
-        """Return the number of the layer that a tensor is of, from 0; None if of none."""
+        """Return the number of the layer that holds a tensor, from 0; None for other tensors."""
         found = re.match(
             rf"(?:{'|'.join(re.escape(stack.name) for stack in self.stacks)})\.(\d+)\.", name
         )
@@ -72,11 +72,7 @@ Family = TypeVar("Family", bound=msgspec.Struct)
 
 
 def growing_layers(model: msgspec.Struct) -> GrowingLayers:
-    """Return how the layers of a family are named.
-
-    Raises:
-        ValueError: If its layers cannot grow.
-    """
+    """Return how the layers of a family are named; raise ``ValueError`` if they cannot grow."""
     if isinstance(model, Growing):
         return model.growing
     raise ValueError(
@@ -86,15 +82,7 @@ def growing_layers(model: msgspec.Struct) -> GrowingLayers:
 
 
 def check_growth(model: msgspec.Struct, growth: GrowthSettings) -> None:
-    """Check that a model can grow as it is asked to.
-
-    Args:
-        model: Settings of the whole model, as it is after the last stage.
-        growth: When it gets which layers.
-
-    Raises:
-        ValueError: If it cannot; says why.
-    """
+    """Raise ``ValueError`` if a whole model, as after the last stage, cannot grow as planned."""
     layers = growing_layers(model)
     for stack in layers.stacks:
         count = getattr(model, stack.setting)
@@ -111,11 +99,7 @@ def check_growth(model: msgspec.Struct, growth: GrowthSettings) -> None:
 
 
 def check_stage(model: msgspec.Struct, growth: GrowthSettings, stage: int) -> None:
-    """Check that a model has the layers of a stage, and no more.
-
-    Raises:
-        ValueError: If it has not, or there is no such stage.
-    """
+    """Raise ``ValueError`` unless a model has exactly the layers of a stage."""
     expected = layer_count_of_stage(growth, stage)
     for stack in growing_layers(model).stacks:
         count = getattr(model, stack.setting)
@@ -126,16 +110,7 @@ def check_stage(model: msgspec.Struct, growth: GrowthSettings, stage: int) -> No
 
 
 def model_at_stage(model: Family, growth: GrowthSettings, stage: int) -> Family:
-    """Return the settings of a model as it is in a stage.
-
-    Args:
-        model: Settings of the model in any stage.
-        growth: When it gets which layers.
-        stage: In [1, c].
-
-    Raises:
-        ValueError: If there is no such stage, or the family cannot grow.
-    """
+    """Return the settings of a model, given in any stage, as they are in a stage in [1, c]."""
     count = layer_count_of_stage(growth, stage)
     stacks = growing_layers(model).stacks
     return msgspec.structs.replace(model, **{stack.setting: count for stack in stacks})

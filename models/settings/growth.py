@@ -12,6 +12,8 @@ from typing import Literal
 
 import msgspec
 
+from models.settings.bounds import check_at_least
+
 
 class GrowthSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How many layers there are in the end, and in how many stages they come.
@@ -19,10 +21,11 @@ class GrowthSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     Attributes:
         target_layer_count: Layers of each stack after the last stage; L.
         stage_count: Stages of equal numbers of layers; c. 1 is no growth.
-        round_count: Rounds that the stages share out; T. Later rounds stay at the target.
-        start: How new layers start. ``zero`` sets what they write to the residual stream to zero,
-            so that the model predicts what it did before; ``random`` draws all of them as at the
-            run's start, as the paper does.
+        round_count: Rounds that the stages divide among themselves; T. Later rounds stay at the
+            target.
+        start: How new layers start. ``zero`` zeroes their outputs to the residual stream, so that
+            the model's predictions do not change; ``random`` draws all of them as at the run's
+            start, as the paper does.
     """
 
     target_layer_count: int
@@ -31,9 +34,7 @@ class GrowthSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     start: Literal["zero", "random"] = "zero"
 
     def __post_init__(self) -> None:
-        for name in ("target_layer_count", "stage_count", "round_count"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
+        check_at_least(self, 1, "target_layer_count", "stage_count", "round_count")
         if self.target_layer_count % self.stage_count:
             raise ValueError(
                 f"target_layer_count must be a multiple of stage_count {self.stage_count}, got "
@@ -47,15 +48,9 @@ class GrowthSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 def growth_stage(settings: GrowthSettings, round_number: int) -> int:
-    """Return the stage of a round, in [1, c].
+    """Return the stage in [1, c] of a round, counted from 1; rounds beyond T are in the last.
 
     Where c does not divide T, stages differ in length by one round at most.
-
-    Args:
-        round_number: Counted from 1; beyond T it is the last stage's.
-
-    Raises:
-        ValueError: If ``round_number`` is below 1.
     """
     if round_number < 1:
         raise ValueError(f"round_number must be >= 1, got {round_number}")
@@ -65,22 +60,14 @@ def growth_stage(settings: GrowthSettings, round_number: int) -> int:
 
 
 def layer_count_of_stage(settings: GrowthSettings, stage: int) -> int:
-    """Return the layers of each stack in a stage: (L/c) times the stage.
-
-    Raises:
-        ValueError: If ``stage`` is not in [1, c].
-    """
+    """Return the layers of each stack in a stage in [1, c]: (L/c) times the stage."""
     if not 1 <= stage <= settings.stage_count:
         raise ValueError(f"growth_stage must be in [1, {settings.stage_count}], got {stage}")
     return settings.target_layer_count // settings.stage_count * stage
 
 
 def layer_count(settings: GrowthSettings, round_number: int) -> int:
-    """Return l_t = (L/c)(1 + floor((t-1)/(T/c))), the layers of each stack in a round.
-
-    Raises:
-        ValueError: If ``round_number`` is below 1.
-    """
+    """Return l_t = (L/c)(1 + floor((t-1)/(T/c))), the layers of each stack in a round."""
     return layer_count_of_stage(settings, growth_stage(settings, round_number))
 
 
@@ -92,7 +79,7 @@ def growth_rounds(settings: GrowthSettings) -> Iterator[int]:
 
 
 def layer_rounds(settings: GrowthSettings) -> int:
-    """Return the sum of l_t over the T rounds: what training and traffic of a stack grow with."""
+    """Return the sum of l_t over the T rounds, in proportion to a stack's training and traffic."""
     return sum(
         layer_count(settings, round_number) for round_number in range(1, settings.round_count + 1)
     )

@@ -1,21 +1,23 @@
-"""Settings of the hypernetwork, and the schema of its own parameters that they imply.
-
-Nothing here imports torch: a plan holds these settings, and the size of a hypernetwork is known
-without making one. A test holds the schema against the network.
+"""Settings of the hypernetwork, and the schema of its own parameters that they imply. No torch.
 
 References:
-    [FedTP] Li et al., "FedTP: Federated Learning by Transformer Personalization", TNNLS 2023,
-        arXiv:2211.01572, section III-C; what the paper leaves open is the authors' code's.
-    [pFedHN] Shamsian et al., "Personalized Federated Learning using Hypernetworks", ICML 2021,
-        arXiv:2103.04628.
+    [FedTP] Li et al., TNNLS 2023, arXiv:2211.01572, section III-C; the authors' code settles what
+        the paper leaves open.
+    [pFedHN] Shamsian et al., ICML 2021, arXiv:2103.04628.
 """
 
-import math
 from typing import Literal
 
 import msgspec
 
+from models.settings.bounds import (
+    check_at_least,
+    check_below_one,
+    check_not_negative,
+    check_positive,
+)
 from models.vector.schema import Schema, TensorSpec
+from models.vector.tensor_lists import linear_tensors, tensor
 
 HIDDEN_LAYER_COUNT = 3
 """Hidden layers after the first, each behind a ReLU."""
@@ -27,8 +29,8 @@ class HypernetworkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
     Attributes:
         embedding_size: Length of a client's embedding z_i; D in [FedTP].
         hidden_size: Width of every hidden layer; 150 in [FedTP], 100 in [pFedHN].
-        output: What makes each generated tensor of the last hidden layer: ``mixture``, a base and
-            ``basis_size`` directions of its own that the client mixes; or ``literal``, one full
+        output: How each generated tensor is made from the last hidden layer: ``mixture``, a base
+            and ``basis_size`` directions of its own that the client mixes; or ``literal``, one full
             linear layer as published: 237.6 million parameters for the paper's ViT of depth 8.
         basis_size: Directions of each tensor under ``mixture``. 14 at a width of 150 make a tenth
             of the literal output's parameters.
@@ -36,16 +38,16 @@ class HypernetworkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
             an option of the authors' code; base and directions of ``mixture`` are not.
         embeddings: ``learned`` with the hypernetwork, or ``fixed`` as they were drawn.
         learning_rate: Step size β of hypernetwork and embeddings.
-        embedding_learning_rate: That of the embeddings alone; absent means ``learning_rate``. An
-            embedding gets its own client's share of the gradient, so among many clients it moves
-            that much less than the hypernetwork; a larger step makes up for it.
-        momentum: Their momentum in [0, 1).
+        embedding_learning_rate: Step size of the embeddings alone; absent means ``learning_rate``.
+            An embedding gets only its own client's share of the gradient; with many clients a
+            larger step makes up for that.
+        momentum: Momentum of both, in [0, 1).
         weight_decay: L2 penalty's coefficient; an embedding decays only in its client's rounds.
         gradient_clipping_norm: Largest L2 norm of the hypernetwork's gradient in one step, and of
             each embedding's by itself; 50 in [pFedHN]; absent means none.
-        client_gradient_norm: Largest L2 norm of what one client adds to the hypernetwork's
-            gradient before the average. Decides the noise of mode ``central``, which needs it;
-            absent means no limit.
+        client_gradient_norm: Largest L2 norm of what one client adds to the hypernetwork's gradient
+            before the average. Decides the noise of mode ``central``, which needs it; absent means
+            no limit.
     """
 
     embedding_size: int = 32
@@ -62,21 +64,11 @@ class HypernetworkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
     client_gradient_norm: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("embedding_size", "hidden_size", "basis_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
-        for name in ("learning_rate", "embedding_learning_rate"):
-            rate = getattr(self, name)
-            if rate is not None and not 0 < rate < math.inf:
-                raise ValueError(f"{name} must be > 0 and finite, got {rate}")
-        if not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum must be in [0, 1), got {self.momentum}")
-        if not 0 <= self.weight_decay < math.inf:
-            raise ValueError(f"weight_decay must be >= 0 and finite, got {self.weight_decay}")
-        for name in ("gradient_clipping_norm", "client_gradient_norm"):
-            norm = getattr(self, name)
-            if norm is not None and not 0 < norm < math.inf:
-                raise ValueError(f"{name} must be > 0 and finite, got {norm}")
+        check_at_least(self, 1, "embedding_size", "hidden_size", "basis_size")
+        check_positive(self, "learning_rate", "embedding_learning_rate")
+        check_below_one(self, "momentum")
+        check_not_negative(self, "weight_decay")
+        check_positive(self, "gradient_clipping_norm", "client_gradient_norm")
 
     @property
     def embedding_step(self) -> float:
@@ -84,22 +76,18 @@ class HypernetworkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
         rate = self.embedding_learning_rate
         return self.learning_rate if rate is None else rate
 
-    def basis_size_of(self, tensor: TensorSpec) -> int:
-        """Return how many directions a tensor has; never more than it has elements."""
-        return min(self.basis_size, tensor.element_count)
-
 
 class EmbeddingFitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How an embedding is fitted.
 
     Attributes:
-        start_count: Embeddings that are drawn; the fit starts from the one whose tensors lose least
-            on the client's own examples, which costs a forward pass over them each.
+        start_count: Embeddings that are drawn; the fit starts from the one with the lowest loss on
+            the client's own examples, which costs a forward pass over them each.
         epochs: Passes over the client's own examples.
-        batch_size: Examples of one step, or parallel texts; few, so that one pass over few examples
-            is many steps.
-        learning_rate: How far each number of the embedding moves in the first step, and at most
-            about so far in every other.
+        batch_size: Examples, or parallel texts, of one step; few, so that one pass over few
+            examples is many steps.
+        learning_rate: How far each number of the embedding moves in the first step, and about the
+            most that it moves in any other.
     """
 
     start_count: int = 32
@@ -108,18 +96,14 @@ class EmbeddingFitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
     learning_rate: float = 0.1
 
     def __post_init__(self) -> None:
-        for name in ("start_count", "epochs", "batch_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
-        if not 0 < self.learning_rate < math.inf:
-            raise ValueError(f"learning_rate must be > 0 and finite, got {self.learning_rate}")
+        check_at_least(self, 1, "start_count", "epochs", "batch_size")
+        check_positive(self, "learning_rate")
 
 
 def embedding_schema(settings: HypernetworkSettings) -> Schema:
-    """Return what a device sends that has fitted its embedding: z_i alone."""
-    return Schema(
-        (TensorSpec(name="embedding", shape=(settings.embedding_size,), layer="embedding"),)
-    )
+    """Return the schema of what a device with a fitted embedding sends: z_i alone."""
+    size = settings.embedding_size
+    return Schema((TensorSpec(name="embedding", shape=(size,), layer="embedding"),))
 
 
 def hypernetwork_schema(settings: HypernetworkSettings, generated: Schema) -> Schema:
@@ -128,32 +112,25 @@ def hypernetwork_schema(settings: HypernetworkSettings, generated: Schema) -> Sc
     layers = [(width, settings.embedding_size), *[(width, width)] * HIDDEN_LAYER_COUNT]
     # ReLUs stand between: every other place of the sequence.
     body = [
-        tensor
+        spec
         for index, (rows, columns) in enumerate(layers)
-        for tensor in _linear(f"body.{2 * index}", rows, columns)
+        for spec in linear_tensors(f"body.{2 * index}", rows, columns)
     ]
     outputs = [
-        tensor
-        for index, spec in enumerate(generated.tensors)
-        for tensor in _output(settings, f"outputs.{index}", spec)
+        spec
+        for index, made in enumerate(generated.tensors)
+        for spec in _output(settings, f"outputs.{index}", made.element_count)
     ]
     return Schema((*body, *outputs))
 
 
-def _output(settings: HypernetworkSettings, name: str, spec: TensorSpec) -> list[TensorSpec]:
-    count = spec.element_count
+def _output(settings: HypernetworkSettings, name: str, count: int) -> list[TensorSpec]:
     if settings.output == "literal":
-        return _linear(name, count, settings.hidden_size)
-    basis_size = settings.basis_size_of(spec)
+        return linear_tensors(name, count, settings.hidden_size)
+    # A tensor never has more directions than elements.
+    basis_size = min(settings.basis_size, count)
     return [
-        TensorSpec(name=f"{name}.base", shape=(count,), layer=name),
-        TensorSpec(name=f"{name}.basis", shape=(basis_size, count), layer=name),
-        *_linear(f"{name}.mixing", basis_size, settings.hidden_size),
-    ]
-
-
-def _linear(name: str, out_size: int, in_size: int) -> list[TensorSpec]:
-    return [
-        TensorSpec(name=f"{name}.weight", shape=(out_size, in_size), layer=name),
-        TensorSpec(name=f"{name}.bias", shape=(out_size,), layer=name),
+        tensor(name, "base", count),
+        tensor(name, "basis", basis_size, count),
+        *linear_tensors(f"{name}.mixing", basis_size, settings.hidden_size),
     ]

@@ -1,25 +1,24 @@
 """Settings of the image classifiers, and the schemas they imply. No torch.
 
 References:
-    [FedTP] Li et al., "FedTP: Federated Learning by Transformer Personalization", TNNLS 2023,
-        arXiv:2211.01572, section IV-A: the tiny ViT and the ConvNet.
+    [FedTP] Li et al., TNNLS 2023, arXiv:2211.01572, section IV-A: the tiny ViT and the ConvNet.
     [FedBN] Li et al., ICLR 2021, arXiv:2102.07623: a batch norm after each layer but the last.
 """
 
 import math
 from typing import ClassVar
 
-import msgspec
-
+from models.settings.bounds import check_at_least, check_below_one
+from models.settings.family import Family
 from models.settings.growing_layers import GrowingLayers, LayerStack
 from models.vector.schema import Schema, TensorSpec
 from models.vector.tensor_lists import (
     attention_tensors,
     batch_norm_tensors,
-    check_at_least,
-    check_dropout,
+    feedforward_tensors,
     linear_tensors,
     norm_tensors,
+    stacked,
     tensor,
 )
 
@@ -28,16 +27,14 @@ CIFAR_STD = (0.2470, 0.2435, 0.2616)
 """Mean and standard deviation of CIFAR-10's training pixels, each channel in [0, 1]."""
 
 
-class _ImageFamily(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="family"
-):
+class _ImageFamily(Family, frozen=True, kw_only=True):
     """The settings that every image classifier has.
 
     Attributes:
         class_count: Classes it tells apart; labels are in [0, class_count).
         image_size: Height and width in pixels.
         channel_count: Colours of a pixel.
-        pixel_mean: Taken off each channel, pixels scaled to [0, 1]; one value a channel.
+        pixel_mean: Subtracted from each channel, pixels scaled to [0, 1]; one value a channel.
         pixel_std: Each channel is divided by it, as above.
     """
 
@@ -48,9 +45,8 @@ class _ImageFamily(
     pixel_std: tuple[float, ...] = CIFAR_STD
 
     def __post_init__(self) -> None:
-        check_at_least("class_count", self.class_count, 2)
-        check_at_least("image_size", self.image_size, 1)
-        check_at_least("channel_count", self.channel_count, 1)
+        check_at_least(self, 2, "class_count")
+        check_at_least(self, 1, "image_size", "channel_count")
         for name in ("pixel_mean", "pixel_std"):
             values = getattr(self, name)
             if len(values) != self.channel_count or not all(map(math.isfinite, values)):
@@ -91,14 +87,13 @@ class VitSettings(_ImageFamily, frozen=True, kw_only=True, tag="vit"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("patch_size", "model_size", "head_count", "head_size", "layer_count"):
-            check_at_least(name, getattr(self, name), 1)
-        check_at_least("feedforward_size", self.feedforward_size, 1)
+        check_at_least(self, 1, "patch_size", "model_size", "head_count", "head_size")
+        check_at_least(self, 1, "layer_count", "feedforward_size")
         if self.image_size % self.patch_size:
             raise ValueError(
                 f"patch_size must divide image_size {self.image_size}, got {self.patch_size}"
             )
-        check_dropout(self.dropout)
+        check_below_one(self, "dropout")
 
     @property
     def patch_count(self) -> int:
@@ -111,8 +106,27 @@ class VitSettings(_ImageFamily, frozen=True, kw_only=True, tag="vit"):
         return self.patch_size**2 * self.channel_count
 
     def schema(self) -> Schema:
-        """Return the tensors of the network, in state-dict order, every one ``shared``."""
-        return _vit_schema(self)
+        """Return the tensors in state-dict order, every one ``shared``."""
+        width = self.model_size
+        return Schema(
+            (
+                TensorSpec(name="class_token", shape=(width,), layer="class_token"),
+                *linear_tensors("patches", width, self.patch_elements),
+                tensor("position", "weight", self.patch_count + 1, width),
+                *stacked("blocks", self.layer_count, self._block),
+                *norm_tensors("norm", width),
+                *linear_tensors("head", self.class_count, width),
+            )
+        )
+
+    def _block(self, block: str) -> list[TensorSpec]:
+        width, inner = self.model_size, self.head_count * self.head_size
+        return [
+            *norm_tensors(f"{block}.attention_norm", width),
+            *attention_tensors(f"{block}.attention", model_size=width, inner_size=inner),
+            *norm_tensors(f"{block}.feedforward_norm", width),
+            *feedforward_tensors(f"{block}.feedforward", width, self.feedforward_size),
+        ]
 
 
 class ConvNetSettings(_ImageFamily, frozen=True, kw_only=True, tag="convnet"):
@@ -134,12 +148,11 @@ class ConvNetSettings(_ImageFamily, frozen=True, kw_only=True, tag="convnet"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for count in self.kernel_counts:
-            check_at_least("kernel_counts", count, 1)
-        for size in self.hidden_sizes:
-            check_at_least("hidden_sizes", size, 1)
-        check_at_least("kernel_size", self.kernel_size, 1)
-        check_at_least("padding", self.padding, 0)
+        for name in ("kernel_counts", "hidden_sizes"):
+            if min(getattr(self, name)) < 1:
+                raise ValueError(f"{name} must be >= 1, got {min(getattr(self, name))}")
+        check_at_least(self, 1, "kernel_size")
+        check_at_least(self, 0, "padding")
         if self._halved(self.image_size) < 1 or self.last_size < 1:
             raise ValueError(
                 f"image_size must leave a pixel after two convolutions of {self.kernel_size} and "
@@ -160,62 +173,26 @@ class ConvNetSettings(_ImageFamily, frozen=True, kw_only=True, tag="convnet"):
         return (size + 2 * self.padding - self.kernel_size + 1) // 2
 
     def schema(self) -> Schema:
-        """Return the tensors of the network, in state-dict order, every one ``shared``."""
-        return _convnet_schema(self)
+        """Return the tensors in state-dict order, every one ``shared``."""
+        first, second = self.kernel_counts
+        third, fourth = self.hidden_sizes
+        kernel = (self.kernel_size, self.kernel_size)
 
+        def norm(number: int, width: int) -> list[TensorSpec]:
+            return batch_norm_tensors(f"batch_norm{number}", width) if self.batch_norm else []
 
-def _convnet_schema(settings: ConvNetSettings) -> Schema:
-    """Return the schema of a ConvNet."""
-    first, second = settings.kernel_counts
-    third, fourth = settings.hidden_sizes
-    kernel = (settings.kernel_size, settings.kernel_size)
-
-    def norm(number: int, width: int) -> list[TensorSpec]:
-        return batch_norm_tensors(f"batch_norm{number}", width) if settings.batch_norm else []
-
-    return Schema(
-        (
-            tensor("convolution1", "weight", first, settings.channel_count, *kernel),
-            tensor("convolution1", "bias", first),
-            *norm(1, first),
-            tensor("convolution2", "weight", second, first, *kernel),
-            tensor("convolution2", "bias", second),
-            *norm(2, second),
-            *linear_tensors("hidden1", third, settings.flat_size),
-            *norm(3, third),
-            *linear_tensors("hidden2", fourth, third),
-            *norm(4, fourth),
-            *linear_tensors("head", settings.class_count, fourth),
+        return Schema(
+            (
+                tensor("convolution1", "weight", first, self.channel_count, *kernel),
+                tensor("convolution1", "bias", first),
+                *norm(1, first),
+                tensor("convolution2", "weight", second, first, *kernel),
+                tensor("convolution2", "bias", second),
+                *norm(2, second),
+                *linear_tensors("hidden1", third, self.flat_size),
+                *norm(3, third),
+                *linear_tensors("hidden2", fourth, third),
+                *norm(4, fourth),
+                *linear_tensors("head", self.class_count, fourth),
+            )
         )
-    )
-
-
-def _vit_schema(settings: VitSettings) -> Schema:
-    """Return the schema of a ViT."""
-    width = settings.model_size
-    blocks = [
-        spec
-        for block in range(settings.layer_count)
-        for spec in _vit_block(f"blocks.{block}", settings)
-    ]
-    return Schema(
-        (
-            TensorSpec(name="class_token", shape=(width,), layer="class_token"),
-            *linear_tensors("patches", width, settings.patch_elements),
-            tensor("position", "weight", settings.patch_count + 1, width),
-            *blocks,
-            *norm_tensors("norm", width),
-            *linear_tensors("head", settings.class_count, width),
-        )
-    )
-
-
-def _vit_block(block: str, settings: VitSettings) -> list[TensorSpec]:
-    width, inner = settings.model_size, settings.head_count * settings.head_size
-    return [
-        *norm_tensors(f"{block}.attention_norm", width),
-        *attention_tensors(f"{block}.attention", model_size=width, inner_size=inner),
-        *norm_tensors(f"{block}.feedforward_norm", width),
-        *linear_tensors(f"{block}.feedforward.to_hidden", settings.feedforward_size, width),
-        *linear_tensors(f"{block}.feedforward.to_out", width, settings.feedforward_size),
-    ]

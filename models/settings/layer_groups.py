@@ -1,12 +1,10 @@
-"""Share a model's layers out into groups, one of which is trained and sent in each round. No torch.
+"""Divide a model's layers into groups, one of which is trained and sent in each round. No torch.
 
-Devices then compute the gradients of a part of the model and send as much less; the coordinator
-sees whole layers of everybody in every round, so it averages what belongs together.
+A device computes gradients for part of the model and sends less. All devices of a round send the
+same layers, so the coordinator averages parameters that were trained together.
 
 References:
-    [FedPart] Wang et al., "Why Go Full? Elevating Federated Learning Through Partial Network
-        Updates", NeurIPS 2024, arXiv:2410.11559: layers in turn, the rest held still, so that what
-        is sent was trained beside what others have too.
+    [FedPart] Wang et al., NeurIPS 2024, arXiv:2410.11559: layers in turn, the rest frozen.
 """
 
 from itertools import accumulate
@@ -26,17 +24,7 @@ def check_layer_groups(
     keeps_optimiser: bool,
     hides_examples: bool,
 ) -> None:
-    """Check that layers can be trained in turn.
-
-    Args:
-        schema: The tensors that are trained.
-        privacy: Noise mode and clipping.
-        keeps_optimiser: Whether devices keep their optimiser's state between rounds.
-        hides_examples: Whether ``training.example_privacy`` is set.
-
-    Raises:
-        ValueError: If they cannot; names the setting that is in the way.
-    """
+    """Raise ``ValueError`` if layers cannot be trained in turn; names the setting in the way."""
     if settings.layer_groups is None:
         return
     layer_groups(schema, settings.layer_groups)
@@ -54,10 +42,7 @@ def check_layer_groups(
 
 
 def layer_groups(schema: Schema, count: int) -> tuple[Schema, ...]:
-    """Return the groups in their order: neighbouring layers, about as many elements in each.
-
-    Args:
-        schema: The tensors that are trained.
+    """Return the groups in order: neighbouring layers, with about as many elements in each.
 
     Raises:
         ValueError: If there are fewer layers than groups.
@@ -87,13 +72,5 @@ def layer_groups(schema: Schema, count: int) -> tuple[Schema, ...]:
 
 
 def group_of_round(schema: Schema, count: int, round_number: int) -> Schema:
-    """Return the tensors that are trained and sent in a round.
-
-    Args:
-        schema: The tensors that are trained.
-        round_number: Round, from 1; groups take turns in their order.
-
-    Raises:
-        ValueError: If there are fewer layers than groups.
-    """
+    """Return the tensors of a round, counted from 1; the groups take turns."""
     return layer_groups(schema, count)[(round_number - 1) % count]

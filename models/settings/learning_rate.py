@@ -6,8 +6,7 @@ import msgspec
 class LearningRateDecay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A step size that shrinks by the same factor every round, until it is a share of the first.
 
-    With a constant step a network trembles around what it has learnt, and a release is one moment
-    of that.
+    With a constant step the parameters jitter around a minimum, and a release is one such point.
 
     Attributes:
         last_round: Round that first has the smallest step size, at least 2; later ones have it too.

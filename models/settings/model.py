@@ -1,17 +1,15 @@
-"""Settings of the word models, the union of all families, and the schema each one implies.
+"""Settings of the word models, the union of all families, and their schemas. No torch.
 
-A new family is a settings struct (images, characters, sequences, voices and vocoders have files of
-their own), one member of ``ModelSettings``, one network in its own file, and one case in
-``models/networks/registry.py``.
-Nothing here imports torch: the resting device agent checks a plan's schema with this, and a test
-holds each schema against the network it describes.
+A new family is a settings struct in a file of this district, one member of ``ModelSettings``, one
+network in its own file, and one case in ``models/networks/registry.py``. A test compares each
+schema with the network that it describes.
 """
 
 from typing import ClassVar
 
-import msgspec
-
+from models.settings.bounds import check_at_least, check_below_one
 from models.settings.character import CharLstmSettings, CharTransformerSettings
+from models.settings.family import Family
 from models.settings.growing_layers import GrowingLayers, LayerStack
 from models.settings.image import ConvNetSettings, VitSettings
 from models.settings.seq2seq import Seq2SeqSettings
@@ -19,19 +17,18 @@ from models.settings.vocoder import VocoderSettings
 from models.settings.voice import TransformerTtsSettings
 from models.vector.schema import Schema, TensorSpec
 from models.vector.tensor_lists import (
+    SEQUENTIAL,
     attention_tensors,
-    check_at_least,
-    check_dropout,
+    feedforward_tensors,
     linear_tensors,
     norm_tensors,
+    stacked,
     tensor,
 )
 
 
-class _WordFamily(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="family"
-):
-    """The settings that every next-word model has.
+class _WordFamily(Family, frozen=True, kw_only=True):
+    """The setting that every next-word model has.
 
     Attributes:
         vocabulary_size: Number of words the model can predict, ``<unk>`` and ``<eos>`` included.
@@ -40,15 +37,15 @@ class _WordFamily(
     vocabulary_size: int
 
     def __post_init__(self) -> None:
-        check_at_least("vocabulary_size", self.vocabulary_size, 3)
+        check_at_least(self, 3, "vocabulary_size")
 
 
 class GruLmSettings(_WordFamily, frozen=True, kw_only=True, tag="gru_lm"):
     """Embedding, one GRU layer, linear output ([FedAtt] section IV).
 
     Attributes:
-        hidden_size: Width of the GRU state and of the embedding: small 300, medium 650, large
-            1500 in the paper.
+        hidden_size: Width of the GRU state and of the embedding: small 300, medium 650, large 1500
+            in the paper.
         tied: Whether the output layer shares the embedding's matrix (its bias is its own).
         dropout: Probability in [0, 1) of dropping an element of the embedding and of the GRU's
             output.
@@ -60,12 +57,23 @@ class GruLmSettings(_WordFamily, frozen=True, kw_only=True, tag="gru_lm"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_at_least("hidden_size", self.hidden_size, 1)
-        check_dropout(self.dropout)
+        check_at_least(self, 1, "hidden_size")
+        check_below_one(self, "dropout")
 
     def schema(self) -> Schema:
-        """Return the tensors of the network, in state-dict order, every one ``shared``."""
-        return _gru_lm_schema(self)
+        """Return the tensors in state-dict order, every one ``shared``."""
+        vocab, hidden = self.vocabulary_size, self.hidden_size
+        output = linear_tensors("output", vocab, hidden)
+        return Schema(
+            (
+                tensor("embedding", "weight", vocab, hidden),
+                tensor("gru", "weight_ih_l0", 3 * hidden, hidden),
+                tensor("gru", "weight_hh_l0", 3 * hidden, hidden),
+                tensor("gru", "bias_ih_l0", 3 * hidden),
+                tensor("gru", "bias_hh_l0", 3 * hidden),
+                *(output[1:] if self.tied else output),
+            )
+        )
 
 
 class TransformerLmSettings(_WordFamily, frozen=True, kw_only=True, tag="transformer_lm"):
@@ -97,18 +105,37 @@ class TransformerLmSettings(_WordFamily, frozen=True, kw_only=True, tag="transfo
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("model_size", "head_count", "layer_count", "feedforward_size", "context_size"):
-            check_at_least(name, getattr(self, name), 1)
+        check_at_least(self, 1, "model_size", "head_count", "layer_count")
+        check_at_least(self, 1, "feedforward_size", "context_size")
         if self.model_size % self.head_count:
             raise ValueError(
                 f"model_size must be a multiple of head_count {self.head_count}, "
                 f"got {self.model_size}"
             )
-        check_dropout(self.dropout)
+        check_below_one(self, "dropout")
 
     def schema(self) -> Schema:
-        """Return the tensors of the network, in state-dict order, every one ``shared``."""
-        return _transformer_lm_schema(self)
+        """Return the tensors in state-dict order, every one ``shared``."""
+        vocab, width = self.vocabulary_size, self.model_size
+        output = linear_tensors("output", vocab, width)
+        return Schema(
+            (
+                tensor("embedding", "weight", vocab, width),
+                tensor("position", "weight", self.context_size, width),
+                *stacked("blocks", self.layer_count, self._block),
+                *norm_tensors("norm", width),
+                *(output[1:] if self.tied else output),
+            )
+        )
+
+    def _block(self, block: str) -> list[TensorSpec]:
+        width = self.model_size
+        return [
+            *norm_tensors(f"{block}.attention_norm", width),
+            *attention_tensors(f"{block}.attention", model_size=width, inner_size=width),
+            *norm_tensors(f"{block}.feedforward_norm", width),
+            *feedforward_tensors(f"{block}.feedforward", width, self.feedforward_size, SEQUENTIAL),
+        ]
 
 
 WordModelSettings = GruLmSettings | TransformerLmSettings
@@ -133,50 +160,3 @@ ModelSettings = (
 def schema_of(settings: ModelSettings) -> Schema:
     """Return the schema that the settings imply, every tensor ``shared``."""
     return settings.schema()
-
-
-def _gru_lm_schema(settings: GruLmSettings) -> Schema:
-    vocab, hidden = settings.vocabulary_size, settings.hidden_size
-    tensors = [
-        TensorSpec(name="embedding.weight", shape=(vocab, hidden), layer="embedding"),
-        TensorSpec(name="gru.weight_ih_l0", shape=(3 * hidden, hidden), layer="gru"),
-        TensorSpec(name="gru.weight_hh_l0", shape=(3 * hidden, hidden), layer="gru"),
-        TensorSpec(name="gru.bias_ih_l0", shape=(3 * hidden,), layer="gru"),
-        TensorSpec(name="gru.bias_hh_l0", shape=(3 * hidden,), layer="gru"),
-    ]
-    if not settings.tied:
-        tensors.append(TensorSpec(name="output.weight", shape=(vocab, hidden), layer="output"))
-    bias = TensorSpec(name="output.bias", shape=(vocab,), layer="output")
-    return Schema((*tensors, bias))
-
-
-def _transformer_lm_schema(settings: TransformerLmSettings) -> Schema:
-    vocab, width = settings.vocabulary_size, settings.model_size
-    output = linear_tensors("output", vocab, width)
-    if settings.tied:
-        del output[0]
-    blocks = [
-        spec
-        for block in range(settings.layer_count)
-        for spec in _block_tensors(f"blocks.{block}", width, settings.feedforward_size)
-    ]
-    return Schema(
-        (
-            tensor("embedding", "weight", vocab, width),
-            tensor("position", "weight", settings.context_size, width),
-            *blocks,
-            *norm_tensors("norm", width),
-            *output,
-        )
-    )
-
-
-def _block_tensors(block: str, width: int, feedforward: int) -> list[TensorSpec]:
-    """List one block in state-dict order."""
-    return [
-        *norm_tensors(f"{block}.attention_norm", width),
-        *attention_tensors(f"{block}.attention", model_size=width, inner_size=width),
-        *norm_tensors(f"{block}.feedforward_norm", width),
-        *linear_tensors(f"{block}.feedforward.0", feedforward, width),
-        *linear_tensors(f"{block}.feedforward.2", width, feedforward),
-    ]

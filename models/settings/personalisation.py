@@ -1,8 +1,6 @@
-"""Name the ways in which a device's model can differ from everyone's, with what each can be told.
+"""The ways in which a device's model can differ from everyone's, with the settings of each.
 
-``method`` picks the kind: a tagged union, one struct a method. A method that needs nothing but
-roles, or whose published values are the usual ones, has few options; what a paper fixes is the
-default here and is said so.
+``method`` picks the kind: a tagged union, one struct a method. Defaults are the papers' values.
 
 References:
     [FedProx] Li et al., MLSys 2020, arXiv:1812.06127.
@@ -18,21 +16,18 @@ References:
     [Ditto] Li et al., ICML 2021, arXiv:2012.04221.
 """
 
-import math
 from typing import Literal
 
 import msgspec
 
+from models.settings.bounds import check_at_least, check_positive
 from models.settings.gaussian_process import GaussianProcessSettings
 from models.settings.hypernetwork import HypernetworkSettings
-from models.vector.tensor_lists import check_at_least
 
 
 class _Method(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="method"
 ):
-    """The setting that every method has: its name."""
-
     @property
     def method(self) -> str:
         """Return the method's name, as it stands in a file."""
@@ -57,7 +52,7 @@ class FedProxSettings(_Method, frozen=True, kw_only=True, tag="fedprox"):
     proximal_strength: float = 0.01
 
     def __post_init__(self) -> None:
-        _check_positive("proximal_strength", self.proximal_strength)
+        check_positive(self, "proximal_strength")
 
 
 class FedPerSettings(_Method, frozen=True, kw_only=True, tag="fedper"):
@@ -65,7 +60,7 @@ class FedPerSettings(_Method, frozen=True, kw_only=True, tag="fedper"):
 
 
 class FedRepSettings(_Method, frozen=True, kw_only=True, tag="fedrep"):
-    """The head is personal: the last local epoch trains the body, the others it ([FedRep])."""
+    """The head is personal: the last local epoch trains the body, the rest the head ([FedRep])."""
 
 
 class FedBnSettings(_Method, frozen=True, kw_only=True, tag="fedbn"):
@@ -88,9 +83,8 @@ class PFedMeSettings(_Method, frozen=True, kw_only=True, tag="pfedme"):
     inner_learning_rate: float = 0.01
 
     def __post_init__(self) -> None:
-        _check_positive("attraction", self.attraction)
-        _check_positive("inner_learning_rate", self.inner_learning_rate)
-        check_at_least("inner_steps", self.inner_steps, 1)
+        check_positive(self, "attraction", "inner_learning_rate")
+        check_at_least(self, 1, "inner_steps")
 
 
 class PFedHnSettings(_Method, frozen=True, kw_only=True, tag="pfedhn"):
@@ -117,7 +111,7 @@ class PFedGpSettings(_Method, frozen=True, kw_only=True, tag="pfedgp"):
     inner_steps: int = 1
 
     def __post_init__(self) -> None:
-        check_at_least("inner_steps", self.inner_steps, 1)
+        check_at_least(self, 1, "inner_steps")
 
 
 class FedRodSettings(_Method, frozen=True, kw_only=True, tag="fedrod"):
@@ -131,8 +125,7 @@ class FedRodSettings(_Method, frozen=True, kw_only=True, tag="fedrod"):
     personal_learning_rate: float | None = None
 
     def __post_init__(self) -> None:
-        if self.personal_learning_rate is not None:
-            _check_positive("personal_learning_rate", self.personal_learning_rate)
+        check_positive(self, "personal_learning_rate")
 
 
 class VanillaSettings(_Method, frozen=True, kw_only=True, tag="vanilla"):
@@ -153,7 +146,7 @@ class NeighbourSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     capacity: float = 1.0
 
     def __post_init__(self) -> None:
-        check_at_least("count", self.count, 1)
+        check_at_least(self, 1, "count")
         if not 0 <= self.share <= 1:
             raise ValueError(f"share must be in [0, 1], got {self.share}")
         if not 0 < self.capacity <= 1:
@@ -176,8 +169,7 @@ class FedTpSettings(_Method, frozen=True, kw_only=True, tag="fedtp"):
     personal_learning_rate: float | None = None
 
     def __post_init__(self) -> None:
-        if self.personal_learning_rate is not None:
-            _check_positive("personal_learning_rate", self.personal_learning_rate)
+        check_positive(self, "personal_learning_rate")
         if self.neighbours is not None and self.head == "balanced":
             raise ValueError(
                 'neighbours vote beside one head; set head = "shared" or "personal", got "balanced"'
@@ -194,7 +186,7 @@ class DittoSettings(_Method, frozen=True, kw_only=True, tag="ditto"):
     proximal_strength: float = 0.1
 
     def __post_init__(self) -> None:
-        _check_positive("proximal_strength", self.proximal_strength)
+        check_positive(self, "proximal_strength")
 
 
 PersonalisationSettings = (
@@ -212,8 +204,3 @@ PersonalisationSettings = (
     | FedTpSettings
     | DittoSettings
 )
-
-
-def _check_positive(name: str, value: float) -> None:
-    if not 0 < value < math.inf:
-        raise ValueError(f"{name} must be > 0 and finite, got {value}")

@@ -2,16 +2,18 @@
 
 from typing import ClassVar
 
-import msgspec
-
+from models.settings.bounds import check_at_least, check_below_one
+from models.settings.family import Family
 from models.settings.growing_layers import GrowingLayers, LayerStack
 from models.vector.schema import Schema, TensorSpec
 from models.vector.tensor_lists import (
+    SEQUENTIAL,
     attention_tensors,
-    check_at_least,
-    check_dropout,
+    cross_attention_tensors,
+    feedforward_tensors,
     linear_tensors,
     norm_tensors,
+    stacked,
     tensor,
 )
 
@@ -19,14 +21,7 @@ SPECIAL_COUNT = 3
 """Symbols that are no content: padding 0, begin 1, end 2."""
 
 
-class Seq2SeqSettings(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-    tag_field="family",
-    tag="seq2seq",
-):
+class Seq2SeqSettings(Family, frozen=True, kw_only=True, tag="seq2seq"):
     """Full Transformer: encoder, decoder with cross-attention, post-LN, sinusoidal positions.
 
     Attributes:
@@ -59,75 +54,52 @@ class Seq2SeqSettings(
     dropout: float = 0.1
 
     def __post_init__(self) -> None:
-        check_at_least("symbol_count", self.symbol_count, SPECIAL_COUNT + 1)
-        check_at_least("context_size", self.context_size, 2)
-        for name in ("model_size", "head_count", "encoder_layer_count", "decoder_layer_count"):
-            check_at_least(name, getattr(self, name), 1)
-        check_at_least("feedforward_size", self.feedforward_size, 1)
+        check_at_least(self, SPECIAL_COUNT + 1, "symbol_count")
+        check_at_least(self, 2, "context_size")
+        check_at_least(self, 1, "model_size", "head_count", "feedforward_size")
+        check_at_least(self, 1, "encoder_layer_count", "decoder_layer_count")
         if self.model_size % self.head_count or self.model_size % 2:
             raise ValueError(
                 f"model_size must be even and a multiple of head_count {self.head_count}, "
                 f"got {self.model_size}"
             )
-        check_dropout(self.dropout)
+        check_below_one(self, "dropout")
 
     def schema(self) -> Schema:
-        """Return the tensors of the network, in state-dict order, every one ``shared``."""
-        return _seq2seq_schema(self)
-
-
-def _seq2seq_schema(settings: Seq2SeqSettings) -> Schema:
-    """Return the schema of an encoder-decoder Transformer."""
-    symbols, width = settings.symbol_count, settings.model_size
-    encoder = [
-        spec
-        for layer in range(settings.encoder_layer_count)
-        for spec in (
-            *_attention(f"encoder.{layer}", width),
-            *_feedforward(f"encoder.{layer}", settings),
+        """Return the tensors in state-dict order, every one ``shared``."""
+        symbols, width = self.symbol_count, self.model_size
+        return Schema(
+            (
+                tensor("source", "weight", symbols, width),
+                tensor("target", "weight", symbols, width),
+                *stacked("encoder", self.encoder_layer_count, self._encoder),
+                *stacked("decoder", self.decoder_layer_count, self._decoder),
+                *linear_tensors("head", symbols, width),
+            )
         )
-    ]
-    decoder = [
-        spec
-        for layer in range(settings.decoder_layer_count)
-        for spec in (
-            *_attention(f"decoder.{layer}", width),
-            *_cross_attention(f"decoder.{layer}", width),
-            *_feedforward(f"decoder.{layer}", settings),
-        )
-    ]
-    return Schema(
-        (
-            tensor("source", "weight", symbols, width),
-            tensor("target", "weight", symbols, width),
-            *encoder,
-            *decoder,
-            *linear_tensors("head", symbols, width),
-        )
-    )
 
+    def _encoder(self, layer: str) -> list[TensorSpec]:
+        return [*self._attention(layer), *self._feedforward(layer)]
 
-def _attention(layer: str, width: int) -> list[TensorSpec]:
-    return [
-        *attention_tensors(
-            f"{layer}.attention", model_size=width, inner_size=width, out_bias=False
-        ),
-        *norm_tensors(f"{layer}.attention_norm", width),
-    ]
+    def _decoder(self, layer: str) -> list[TensorSpec]:
+        across, width = f"{layer}.cross_attention", self.model_size
+        return [
+            *self._attention(layer),
+            *cross_attention_tensors(across, width, out_bias=False),
+            *norm_tensors(f"{across}_norm", width),
+            *self._feedforward(layer),
+        ]
 
+    def _attention(self, layer: str) -> list[TensorSpec]:
+        name, width = f"{layer}.attention", self.model_size
+        return [
+            *attention_tensors(name, model_size=width, inner_size=width, out_bias=False),
+            *norm_tensors(f"{name}_norm", width),
+        ]
 
-def _cross_attention(layer: str, width: int) -> list[TensorSpec]:
-    matrices = ("to_q", "to_k", "to_v", "to_out")
-    return [
-        *(tensor(f"{layer}.cross_attention.{name}", "weight", width, width) for name in matrices),
-        *norm_tensors(f"{layer}.cross_attention_norm", width),
-    ]
-
-
-def _feedforward(layer: str, settings: Seq2SeqSettings) -> list[TensorSpec]:
-    width, hidden = settings.model_size, settings.feedforward_size
-    return [
-        *linear_tensors(f"{layer}.feedforward.0", hidden, width),
-        *linear_tensors(f"{layer}.feedforward.2", width, hidden),
-        *norm_tensors(f"{layer}.feedforward_norm", width),
-    ]
+    def _feedforward(self, layer: str) -> list[TensorSpec]:
+        name, width = f"{layer}.feedforward", self.model_size
+        return [
+            *feedforward_tensors(name, width, self.feedforward_size, SEQUENTIAL),
+            *norm_tensors(f"{name}_norm", width),
+        ]

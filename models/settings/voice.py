@@ -10,19 +10,25 @@ References:
 import math
 from typing import ClassVar, Literal
 
-import msgspec
-
 from models.settings.audio import ClipSettings, MelSettings
+from models.settings.bounds import (
+    check_at_least,
+    check_below_one,
+    check_not_negative,
+    check_positive,
+)
+from models.settings.family import Family
 from models.settings.growing_layers import GrowingLayers, LayerStack
 from models.text.speech_alphabet import SpeechTextSettings
 from models.vector.schema import Schema, TensorSpec
 from models.vector.tensor_lists import (
     attention_tensors,
     batch_norm_tensors,
-    check_at_least,
-    check_dropout,
+    cross_attention_tensors,
+    feedforward_tensors,
     linear_tensors,
     norm_tensors,
+    stacked,
     tensor,
 )
 
@@ -36,14 +42,7 @@ _SIZES = (
 )
 
 
-class TransformerTtsSettings(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-    tag_field="family",
-    tag="transformer_tts",
-):
+class TransformerTtsSettings(Family, frozen=True, kw_only=True, tag="transformer_tts"):
     """Transformer that turns characters into a log-mel spectrogram; defaults are [FedDT-TTS]'s.
 
     Attributes:
@@ -51,34 +50,34 @@ class TransformerTtsSettings(
         head_count: Attention heads in each block.
         layer_count: Blocks of the encoder, and as many of the decoder.
         feedforward_size: Hidden width of each block's feed-forward network.
-        reduction_factor: Frames that one step of the decoder makes; r. A step is fed the last
+        reduction_factor: Frames that one step of the decoder makes; r. Each step is fed the last
             frame of the step before.
         embedding_size: Width of a character's embedding.
         text_channels: Channels of the text pre-net's three convolutions.
         mel_prenet_size: Width of the mel pre-net's first two layers.
         postnet_channels: Channels of the post-net's convolutions.
         postnet_layer_count: Convolutions of the post-net.
-        norm: What follows a convolution: ``batch`` as published, over real positions only, or
+        norm: Norm after a convolution: ``batch`` as published, over real positions only, or
             ``layer``, which has no running statistics that clients would have to average.
         dropout: Probability in [0, 1) of dropping an element after each sub-layer, in training.
         prenet_dropout: The same in the mel pre-net, which keeps a voice from copying the frame
             before instead of reading on.
         convolution_dropout: The same in the text pre-net and the post-net.
-        own_frame_share: Probability in [0, 1] that a step of training is fed with what the network
-            makes for the step before, instead of the right frame, so that a voice learns to go on
-            from its own sound; costs another pass of the decoder. 0 is as published.
-        speaker_size: Length of the vector that says who speaks, which is a client's own and never
-            leaves it; 0 for one voice.
+        own_frame_share: Probability in [0, 1] that a training step is fed the network's own output
+            for the step before instead of the true frame, so that a voice learns to continue its
+            own sound; costs another pass of the decoder. 0 is as published.
+        speaker_size: Length of the speaker's vector, which is a client's own and never leaves it; 0
+            for one voice.
         longest_text: Longest text in characters.
         guided_layer_count: Last blocks of the decoder, at most, whose attention to the text is
             drawn to the diagonal in training.
         guided_head_count: Heads of each of them, at most.
         guide_strength: Weight of that in the loss; 0 for none.
-        mel_mean: Taken off every log-mel value before the network sees it.
+        mel_mean: Subtracted from every log-mel value before the network sees it.
         mel_std: Divides what is left; a loss of 1 is so many natural logarithms.
         text: Characters that are read.
         mel: The spectrogram.
-        clips: Which recordings are trained on; the longest is the longest that is spoken too.
+        clips: Which recordings are trained on; their longest length also bounds what is spoken.
     """
 
     growing: ClassVar[GrowingLayers] = GrowingLayers(
@@ -117,27 +116,20 @@ class TransformerTtsSettings(
     clips: ClipSettings = ClipSettings()
 
     def __post_init__(self) -> None:
-        for name in _SIZES:
-            check_at_least(name, getattr(self, name), 1)
-        for name in ("speaker_size", "guided_layer_count", "guided_head_count"):
-            check_at_least(name, getattr(self, name), 0)
+        check_at_least(self, 1, *_SIZES)
+        check_at_least(self, 0, "speaker_size", "guided_layer_count", "guided_head_count")
         if self.hidden_size % self.head_count or self.hidden_size % 2:
             raise ValueError(
                 f"hidden_size must be even and a multiple of head_count {self.head_count}, "
                 f"got {self.hidden_size}"
             )
-        check_dropout(self.dropout)
-        for name in ("prenet_dropout", "convolution_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
+        check_below_one(self, "dropout", "prenet_dropout", "convolution_dropout")
         if not 0 <= self.own_frame_share <= 1:
             raise ValueError(f"own_frame_share must be in [0, 1], got {self.own_frame_share}")
-        if not 0 <= self.guide_strength < math.inf:
-            raise ValueError(f"guide_strength must be >= 0 and finite, got {self.guide_strength}")
+        check_not_negative(self, "guide_strength")
         if not math.isfinite(self.mel_mean):
             raise ValueError(f"mel_mean must be finite, got {self.mel_mean}")
-        if not 0 < self.mel_std < math.inf:
-            raise ValueError(f"mel_std must be > 0 and finite, got {self.mel_std}")
+        check_positive(self, "mel_std")
 
     @property
     def longest_steps(self) -> int:
@@ -150,22 +142,51 @@ class TransformerTtsSettings(
         return -(-frame_count // self.reduction_factor)
 
     def schema(self) -> Schema:
-        """Return the tensors of the network, in state-dict order, every one ``shared``."""
+        """Return the tensors in state-dict order, every one ``shared``."""
         return Schema(
             (
                 *_text_prenet(self),
                 *_speaker(self),
                 tensor("encoder_position", "scale", 1),
-                *(spec for place in range(self.layer_count) for spec in _encoder(self, place)),
+                *stacked("encoder", self.layer_count, self._encoder),
                 *norm_tensors("encoder_norm", self.hidden_size),
                 *_mel_prenet(self),
                 tensor("decoder_position", "scale", 1),
-                *(spec for place in range(self.layer_count) for spec in _decoder(self, place)),
+                *stacked("decoder", self.layer_count, self._decoder),
                 *norm_tensors("decoder_norm", self.hidden_size),
-                *_head(self),
+                *linear_tensors(
+                    "head.mel", self.reduction_factor * self.mel.mel_count, self.hidden_size
+                ),
+                *linear_tensors("head.stop", 1, self.hidden_size),
                 *_postnet(self),
             )
         )
+
+    def _encoder(self, block: str) -> list[TensorSpec]:
+        return [*self._attention(block), *self._feedforward(block)]
+
+    def _decoder(self, block: str) -> list[TensorSpec]:
+        across, width = f"{block}.cross_attention", self.hidden_size
+        return [
+            *self._attention(block),
+            *norm_tensors(f"{across}_norm", width),
+            *cross_attention_tensors(across, width),
+            *self._feedforward(block),
+        ]
+
+    def _attention(self, block: str) -> list[TensorSpec]:
+        name, width = f"{block}.attention", self.hidden_size
+        return [
+            *norm_tensors(f"{name}_norm", width),
+            *attention_tensors(name, model_size=width, inner_size=width),
+        ]
+
+    def _feedforward(self, block: str) -> list[TensorSpec]:
+        name, width = f"{block}.feedforward", self.hidden_size
+        return [
+            *norm_tensors(f"{name}_norm", width),
+            *feedforward_tensors(name, width, self.feedforward_size),
+        ]
 
 
 def _text_prenet(settings: TransformerTtsSettings) -> list[TensorSpec]:
@@ -202,48 +223,6 @@ def _mel_prenet(settings: TransformerTtsSettings) -> list[TensorSpec]:
         *linear_tensors("mel_prenet.first", width, settings.mel.mel_count),
         *linear_tensors("mel_prenet.second", width, width),
         *linear_tensors("mel_prenet.projection", settings.hidden_size, width),
-    ]
-
-
-def _encoder(settings: TransformerTtsSettings, place: int) -> list[TensorSpec]:
-    block = f"encoder.{place}"
-    return [*_attention(settings, block), *_feedforward(settings, block)]
-
-
-def _decoder(settings: TransformerTtsSettings, place: int) -> list[TensorSpec]:
-    block, width = f"decoder.{place}", settings.hidden_size
-    across = f"{block}.cross_attention"
-    return [
-        *_attention(settings, block),
-        *norm_tensors(f"{across}_norm", width),
-        *(tensor(f"{across}.{name}", "weight", width, width) for name in ("to_q", "to_k", "to_v")),
-        *linear_tensors(f"{across}.to_out", width, width),
-        *_feedforward(settings, block),
-    ]
-
-
-def _attention(settings: TransformerTtsSettings, block: str) -> list[TensorSpec]:
-    width = settings.hidden_size
-    return [
-        *norm_tensors(f"{block}.attention_norm", width),
-        *attention_tensors(f"{block}.attention", model_size=width, inner_size=width),
-    ]
-
-
-def _feedforward(settings: TransformerTtsSettings, block: str) -> list[TensorSpec]:
-    width, hidden = settings.hidden_size, settings.feedforward_size
-    return [
-        *norm_tensors(f"{block}.feedforward_norm", width),
-        *linear_tensors(f"{block}.feedforward.to_hidden", hidden, width),
-        *linear_tensors(f"{block}.feedforward.to_out", width, hidden),
-    ]
-
-
-def _head(settings: TransformerTtsSettings) -> list[TensorSpec]:
-    made = settings.reduction_factor * settings.mel.mel_count
-    return [
-        *linear_tensors("head.mel", made, settings.hidden_size),
-        *linear_tensors("head.stop", 1, settings.hidden_size),
     ]
 
 

@@ -1,4 +1,5 @@
-"""Samples, spectra and mels, and the way back by Griffin-Lim.
+"""Samples, spectra and mels, and the way back to sound by Griffin-Lim.
 
-Begin with ``mel``. Training uses torch; what a device or a bundle needs is numpy alone.
+Begin with ``mel``. Imports ``settings``. ``mel_filters`` and ``griffin_lim`` are numpy alone, for
+devices and bundles; training uses torch.
 """

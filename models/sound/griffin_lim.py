@@ -1,8 +1,8 @@
 """Make sound of log-mels without a vocoder, in numpy: amplitudes, then phases that fit them.
 
-The transform of any sound obeys strict relations between overlapping frames. The search goes back
-and forth between spectra with the wanted amplitudes and spectra that some sound has; momentum
-carries each step on in its direction, which finds better phases in fewer steps.
+The transform of a real sound obeys strict relations between overlapping frames. The search goes
+back and forth between spectra with the wanted amplitudes and spectra that some sound has; momentum
+finds better phases in fewer steps.
 
 References:
     Griffin and Lim, "Signal Estimation from Modified Short-Time Fourier Transform", 1984.
@@ -37,15 +37,10 @@ def sound_of_mel(
     draws: np.random.Generator,
     iterations: int = ITERATIONS,
 ) -> Real:
-    """Return sound with nearly the given log-mel spectrogram.
+    """Return sound, ``((frames - 1) * hop_size,)``, with nearly the given log-mels.
 
-    Args:
-        log_mels: Natural logarithms, shape ``(frames, mel)``, at least two frames.
-        draws: Draws the first phases.
-        iterations: Steps of the search for phases; 0 leaves the drawn ones.
-
-    Returns:
-        In the dtype of ``log_mels``, shape ``((frames - 1) * hop_size,)``.
+    ``log_mels`` are natural logarithms, shape ``(frames, mel)``, at least two frames, and decide
+    the dtype. ``draws`` makes the first phases; ``iterations`` of 0 leaves them.
     """
     amplitudes = magnitudes_of_mel(log_mels, settings)
     turns = draws.random(amplitudes.shape, dtype=amplitudes.dtype)
@@ -68,18 +63,10 @@ def magnitudes_of_mel(log_mels: Real, settings: MelSettings) -> Real:
 def griffin_lim(
     amplitudes: Real, turns: Real, settings: MelSettings, *, iterations: int = ITERATIONS
 ) -> Real:
-    """Return sound whose transform has nearly the given amplitudes.
+    """Return sound, ``((frames - 1) * hop_size,)``, with nearly these transform amplitudes.
 
-    Args:
-        amplitudes: Shape ``(frames, bins)``, at least two frames.
-        turns: First phases, in whole turns, of the same shape.
-        iterations: Steps of the search; 0 leaves the first phases.
-
-    Returns:
-        Shape ``((frames - 1) * hop_size,)``.
-
-    Raises:
-        ValueError: If a setting or the shape is out of range.
+    ``amplitudes`` have shape ``(frames, bins)``, at least two frames; ``turns`` are the first
+    phases in whole turns, of the same shape, and ``iterations`` of 0 leaves them.
     """
     if iterations < 0:
         raise ValueError(f"iterations must be >= 0, got {iterations}")

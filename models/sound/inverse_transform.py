@@ -16,7 +16,6 @@ class InverseTransform(nn.Module):
     window: Tensor
 
     def __init__(self, settings: MelSettings) -> None:
-        """Prepare the window."""
         super().__init__()
         self._fft_size = settings.fft_size
         self._hop_size = settings.hop_size
@@ -24,14 +23,10 @@ class InverseTransform(nn.Module):
         self.register_buffer("window", window.float(), persistent=False)
 
     def forward(self, real: Tensor, imaginary: Tensor) -> Tensor:
-        """Return the sound whose overlapping frames come closest to the spectra's.
+        """Return the sound whose frames come closest: ``(batch, (frames - 1) * hop_size)``.
 
-        Args:
-            real: Shape ``(batch, frames, bins)``.
-            imaginary: The same shape; of the lowest and the highest frequency it is not used.
-
-        Returns:
-            Shape ``(batch, (frames - 1) * hop_size)``.
+        Both parts have shape ``(batch, frames, bins)``; the imaginary part of the lowest and the
+        highest frequency is not used.
         """
         spectra = torch.complex(real, imaginary)
         windowed = torch.fft.irfft(spectra, self._fft_size) * self.window
@@ -43,14 +38,7 @@ class InverseTransform(nn.Module):
         return self._overlapped(windowed)[:, samples] / self._overlapped(energy)[:, samples]
 
     def _overlapped(self, frames: Tensor) -> Tensor:
-        """Add up frames ``hop_size`` apart.
-
-        Args:
-            frames: Shape ``(batch, frames, fft_size)``.
-
-        Returns:
-            Shape ``(batch, samples)``, at least ``(frames - 1) * hop_size + fft_size`` of them.
-        """
+        """Add up frames, ``(batch, frames, fft_size)``, that lie ``hop_size`` apart."""
         hops = math.ceil(self._fft_size / self._hop_size)
         missing = hops * self._hop_size - self._fft_size
         pieces = functional.pad(frames, (0, missing)).reshape(

@@ -19,13 +19,7 @@ class SoundError(ValueError):
 
 
 def magnitudes(samples: Tensor, settings: MelSettings) -> Tensor:
-    """Return amplitudes of a short-time Fourier transform.
-
-    Args:
-        samples: Mono sound, shape ``(*batch, samples)``; floating point.
-
-    Returns:
-        Shape ``(*batch, bins, frames)`` with ``1 + samples // hop_size`` frames.
+    """Return transform amplitudes, ``(*batch, bins, 1 + samples // hop_size)``, of samples.
 
     Raises:
         SoundError: If there are not more samples than half a transform: reflection needs them.
@@ -40,7 +34,7 @@ def magnitudes(samples: Tensor, settings: MelSettings) -> Tensor:
 
 
 def transform(samples: Tensor, settings: MelSettings) -> Tensor:
-    """Return the complex transform that `magnitudes` measures, same shapes."""
+    """Return the complex transform whose absolute values are `magnitudes`."""
     return torch.stft(
         samples,
         settings.fft_size,
@@ -54,16 +48,9 @@ def transform(samples: Tensor, settings: MelSettings) -> Tensor:
 
 
 def log_mel(samples: Tensor, settings: MelSettings) -> Tensor:
-    """Return the log-mel spectrogram, computed in the samples' own precision.
+    """Return the log-mel spectrogram, ``(*batch, mel, frames)``, in the samples' own precision.
 
-    Args:
-        samples: Mono sound in [-1, 1], shape ``(*batch, samples)``.
-
-    Returns:
-        Natural logarithms, at least ln(floor), shape ``(*batch, mel, frames)``.
-
-    Raises:
-        SoundError: As `magnitudes`.
+    Samples are mono in [-1, 1]; the result is natural logarithms, at least ln(floor).
     """
     filters = torch.from_numpy(mel_filters(settings)).to(samples)
     return (filters @ magnitudes(samples, settings)).clamp(min=settings.floor).log()

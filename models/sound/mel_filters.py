@@ -32,10 +32,10 @@ def mel_filters(settings: MelSettings) -> NDArray[np.float64]:
 
 
 def mean_spread(settings: MelSettings) -> NDArray[np.float64]:
-    """Return the matrix that makes amplitudes of channels, shape ``(mel, bins)``.
+    """Return the matrix that turns channels into amplitudes, shape ``(mel, bins)``.
 
-    A channel over the sum of its triangle is the mean amplitude under it. A frequency gets the
-    mean of its channels, weighted by their triangles there; none where no triangle reaches.
+    A channel over the sum of its triangle is the mean amplitude under it. A frequency gets the mean
+    of its channels, weighted by their triangles there; 0 where no triangle reaches.
     """
     filters = mel_filters(settings)
     at_frequency, of_channel = filters.sum(0), filters.sum(1, keepdims=True)

@@ -1,4 +1,4 @@
-"""Say how different two sounds are, by their amplitudes at several resolutions.
+"""Measure how different two sounds are, by their amplitudes at several resolutions.
 
 References:
     [PWG] Yamamoto, Song, Kim, "Parallel WaveGAN", ICASSP 2020, arXiv:1910.11480, section 2.2:
@@ -43,16 +43,11 @@ class SpectralDistance(NamedTuple):
 
 
 def spectral_distance(made: Tensor, right: Tensor, settings: MelSettings) -> SpectralDistance:
-    """Return how far sounds are from the right ones.
-
-    Args:
-        made: Shape ``(batch, samples)``.
-        right: The same shape, more than 1,024 samples.
-        settings: Of the mel spectrogram that is compared.
+    """Return how far sounds, ``(batch, samples)``, are from the right ones of the same shape.
 
     Raises:
         SoundError: If the sounds are shorter than half a transform of the settings.
-        ValueError: If the shapes differ, or the sounds are too short for the longest transform.
+        ValueError: If the shapes differ, or the sounds have at most 1,024 samples.
     """
     least = max(FFT_SIZES) // 2 + 1
     if made.shape != right.shape or made.ndim != 2 or made.shape[1] < least:

@@ -1,4 +1,7 @@
-"""Make recordings alike: one channel, one sampling rate, no silence around, one loudness."""
+"""Make recordings alike: one channel, one sampling rate, no silence around, one loudness.
+
+Sound without samples, with other than finite ones or with silence alone is a ``SoundError``.
+"""
 
 import torch
 from torch import Tensor
@@ -11,17 +14,7 @@ _HIGHEST_PEAK = 0.98
 
 
 def mono(channels: Tensor) -> Tensor:
-    """Return the mean of the channels.
-
-    Args:
-        channels: Shape ``(samples, channels)``.
-
-    Returns:
-        Shape ``(samples,)``.
-
-    Raises:
-        SoundError: If there is no sample, or one is NaN or infinite.
-    """
+    """Return the mean of the channels, ``(samples,)``, of sound ``(samples, channels)``."""
     if not channels.numel():
         raise SoundError("it must have samples, got none")
     if not torch.isfinite(channels).all():
@@ -31,17 +24,7 @@ def mono(channels: Tensor) -> Tensor:
 
 
 def resample(samples: Tensor, from_hz: int, to_hz: int) -> Tensor:
-    """Return the same sound at another sampling rate (SoX's resampler, high quality).
-
-    Args:
-        samples: Shape ``(samples,)``, float32.
-
-    Returns:
-        Shape ``(samples * to_hz / from_hz, to the nearest,)``.
-
-    Raises:
-        SoundError: If the rates differ and soxr is missing.
-    """
+    """Return float32 sound, ``(samples,)``, at another rate (SoX's resampler, high quality)."""
     if from_hz == to_hz:
         return samples
     try:
@@ -53,16 +36,9 @@ def resample(samples: Tensor, from_hz: int, to_hz: int) -> Tensor:
 
 
 def trim_silence(samples: Tensor, sample_rate_hz: int, settings: ClipSettings) -> Tensor:
-    """Return the sound without the silence at its two ends, but for a margin.
+    """Return the sound, ``(samples,)``, without the silence at its two ends, but for a margin.
 
     A frame of 10 ms is silent if its RMS is ``silence_db`` or more below that of the loudest.
-
-    Args:
-        samples: Shape ``(samples,)``.
-        settings: What silence is, and the margin.
-
-    Raises:
-        SoundError: If everything is zero.
     """
     frame = max(1, round(_FRAME_S * sample_rate_hz))
     sounding = _sounding(samples, frame, settings).nonzero().flatten()
@@ -72,17 +48,10 @@ def trim_silence(samples: Tensor, sample_rate_hz: int, settings: ClipSettings) -
 
 
 def set_loudness(samples: Tensor, sample_rate_hz: int, settings: ClipSettings) -> Tensor:
-    """Return the sound with its frames that are not silent at ``loudness_db`` RMS.
+    """Return the sound, ``(samples,)``, with its sounding frames at ``loudness_db`` RMS.
 
-    Where that would bring a peak above 0.98, the sound stays that much quieter: clipped peaks
-    would be noise in every channel.
-
-    Args:
-        samples: Shape ``(samples,)``.
-        settings: What silence is, and the level.
-
-    Raises:
-        SoundError: If everything is zero.
+    If that would bring a peak above 0.98, the sound stays that much quieter: clipped peaks would be
+    noise in every channel.
     """
     frame = max(1, round(_FRAME_S * sample_rate_hz))
     frames = _frames(samples, frame)[_sounding(samples, frame, settings)]
@@ -101,6 +70,6 @@ def _sounding(samples: Tensor, frame: int, settings: ClipSettings) -> Tensor:
 
 
 def _frames(samples: Tensor, frame: int) -> Tensor:
-    """Return frames without overlap, the last filled up with zeros: ``(frames, samples)``."""
+    """Return frames without overlap, ``(frames, samples)``, the last padded with zeros."""
     padding = -len(samples) % frame
     return torch.nn.functional.pad(samples, (0, padding)).view(-1, frame)

@@ -1,4 +1,5 @@
-"""What is learnt: batches, losses and figures of words, characters, images and speech.
+"""Tasks: batches, losses and figures for words, characters, images, sequences and speech.
 
-Begin with ``registry``. A task knows its networks, and neither clients nor rounds.
+Begin with ``registry``, which has the protocol and the table of tasks. Imports networks, ``plan``
+and ``sound``; needs torch. A task knows its networks, and neither clients nor rounds.
 """

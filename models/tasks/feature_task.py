@@ -1,7 +1,7 @@
 """The protocol of a task whose answers are classes that one last layer reads from features.
 
-Methods that put something of their own beside that layer (a personal head, neighbours, Gaussian
-processes) are written against it.
+Methods that add something beside that layer (a personal head, neighbours, Gaussian processes) are
+written against it.
 """
 
 from collections.abc import Iterator
@@ -23,44 +23,24 @@ class FeatureTask(Task[ExamplesT_contra, BatchT], Protocol[ExamplesT_contra, Bat
 
     def targets(self, examples: ExamplesT_contra) -> Tensor:
         """Return the class of every target, int64, shape ``(targets,)``, in the examples' order."""
-        ...
 
     def features(self, network: Network, batch: BatchT) -> tuple[Tensor, Tensor]:
-        """Return what the head reads before each target, shape ``(targets, embed)``, and the class.
+        """Return the head's input before each target, ``(targets, embed)``, and the targets.
 
-        Both lie on the network's device.
+        Both lie on the network's device; targets have shape ``(targets,)``.
         """
-        ...
 
     def scored_batches(
         self, network: Network, examples: ExamplesT_contra, *, batch_size: int
     ) -> Iterator[BatchT]:
-        """Yield batches that hold every scored target once, in the examples' order.
-
-        Args:
-            network: Says how much one batch may hold; in evaluation mode.
-        """
-        ...
+        """Yield batches that hold every scored target once, in the examples' order."""
 
     def count(self, logits: Tensor, targets: Tensor) -> Counts:
-        """Count what scores make of the right classes.
-
-        Args:
-            logits: Float32, shape ``(targets, classes)``; may be changed.
-            targets: Right classes, int64, shape ``(targets,)``.
-        """
-        ...
+        """Count hits of float32 scores, ``(targets, classes)``, which may be overwritten."""
 
 
 def feature_task(task: Task[Any, Any], method: str) -> FeatureTask[Any, Any]:
-    """Return the task, which gives features and classes.
-
-    Args:
-        method: The personalisation method that needs it; named in the refusal.
-
-    Raises:
-        ValueError: If the task does not.
-    """
+    """Return the task, or raise ``ValueError`` naming the method if it has no features."""
     if not isinstance(task, FeatureTask):
         raise ValueError(
             f'method "{method}" needs a task of few classes, such as image_classification, got '
@@ -70,11 +50,7 @@ def feature_task(task: Task[Any, Any], method: str) -> FeatureTask[Any, Any]:
 
 
 def head_of(network: Network) -> nn.Linear:
-    """Return the last layer of a network that classifies.
-
-    Raises:
-        ValueError: If it has none.
-    """
+    """Return the last layer of a network that classifies, or raise ``ValueError``."""
     head = getattr(network, "head", None)
     if not isinstance(head, nn.Linear):
         raise ValueError(f"the network must have a linear head, {type(network).__name__} has none")

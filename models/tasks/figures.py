@@ -1,4 +1,4 @@
-"""Say of the figures by which models are judged whether more or less of each is better."""
+"""Tell for each figure that judges a model whether more or less of it is better."""
 
 import re
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ class Quality:
 
     Attributes:
         more_is_better: Whether a larger figure is a better one.
-        is_share: Whether it is a share of something, so that a change of it is told in points.
+        is_share: Whether it is a share of something, whose changes are given in points.
     """
 
     more_is_better: bool
@@ -48,11 +48,10 @@ _NAME = re.compile(r"(?:valid_|test_)?(\w+?)(?:_clients_mean|_clients_worst_deci
 
 
 def quality_of(name: str) -> Quality | None:
-    """Return how a figure tells good from bad; None if it does not, as a round's number or bytes.
+    """Return how a figure tells good from bad; None for others, such as a round's number or bytes.
 
-    Args:
-        name: The figure's, with or without the split before it and whom it is counted over behind
-            it: ``perplexity``, ``valid_perplexity``, ``perplexity_clients_mean``.
+    Names may carry the split before them and the clients counted behind them: ``perplexity``,
+    ``valid_perplexity``, ``perplexity_clients_mean``.
     """
     found = _NAME.fullmatch(name)
     return None if found is None else _QUALITIES.get(found[1])

@@ -1,4 +1,4 @@
-"""Tell what an image shows: CIFAR, handwritten digits, or a person's own labelled pictures.
+"""Classify images: CIFAR, handwritten digits, or a person's own labelled pictures.
 
 Images are trained on as they are, without augmentation, and normalised by the network.
 
@@ -47,12 +47,7 @@ class ImageClassification:
         return len(examples)
 
     def check(self, examples: LabelledImages, network: Network) -> None:
-        """Check that there is an image, and that images and labels are the network's.
-
-        Raises:
-            UnusableExamplesError: If there is none, or they are not.
-            WrongFamilyError: If the network does not classify images.
-        """
+        """Check that there is an image, and that images and labels fit the network."""
         if not len(examples.labels) or not len(examples.pixels):
             raise UnusableExamplesError("there must be at least 1 image to train on, got 0")
         _check_images(examples, network)
@@ -81,10 +76,7 @@ class ImageClassification:
         return functional.cross_entropy(logits.float(), labels), len(batch), None
 
     def features(self, network: Network, batch: LabelledImages) -> tuple[Tensor, Tensor]:
-        """Return what the head reads of a batch, shape ``(images, embed)``, and the labels.
-
-        Both lie on the network's device; labels have shape ``(images,)``.
-        """
+        """See ``FeatureTask``."""
         network = image_network(network)
         device = network.head.bias.device
         return network.features(batch.pixels.to(device)), batch.labels.to(device)
@@ -93,12 +85,7 @@ class ImageClassification:
     def evaluate(
         self, network: Network, users: Sequence[LabelledImages], *, batch_size: int = 64
     ) -> Counts:
-        """Score every image once, in float32, batch norms by their running statistics.
-
-        Raises:
-            UnusableExamplesError: If images or labels are not the network's.
-            WrongFamilyError: If the network does not classify images.
-        """
+        """Score every image once, in float32, batch norms by their running statistics."""
         network.eval()
         counts = Counts()
         for user in users:
@@ -127,13 +114,7 @@ class ImageClassification:
 def batch_places(
     image_count: int, batch_size: int, generator: torch.Generator
 ) -> tuple[Tensor, ...]:
-    """Return the images of each batch of one pass, int64, shape ``(images of the batch,)``.
-
-    Args:
-        image_count: How many there are, at least 1.
-        batch_size: Largest batch; sizes differ by at most 1.
-        generator: Draws the order.
-    """
+    """Return the images of each batch of one pass, in drawn order; sizes differ by at most 1."""
     order = torch.randperm(image_count, generator=generator)
     return order.tensor_split(-(-image_count // batch_size))
 

@@ -1,12 +1,11 @@
 """Measure how many keys a keyboard with three suggestions saves its user.
 
-How keys are counted. Without suggestions a word costs its letters and one space. With them, three
-words are on show before every letter: the best ones that begin with what is typed of this word.
-As soon as the right word is among them the user picks it, for one key that types the rest of the
-word and the space. So a word picked after j letters costs j + 1 keys, and one that is never on show
-costs what it costs without. ``<unk>`` and ``<eos>`` are never suggested; the end of a sentence
-costs no key; the context of a word is the text before it as the model reads it, rare words as
-``<unk>``.
+Without suggestions a word costs its letters and one space. With them, three words are on show
+before every letter: the best ones that begin with the letters typed so far. As soon as the right
+word is among them the user picks it, for one key that types the rest of the word and the space. So
+a word picked after j letters costs j + 1 keys, and one that is never on show costs what it costs
+without. ``<unk>`` and ``<eos>`` are never suggested; the end of a sentence costs no key; the
+context of a word is the text before it as the model reads it, rare words as ``<unk>``.
 
 References:
     [Trnka] Trnka & McCoy, "Evaluating Word Prediction: Framing Keystroke Savings", ACL 2008: the
@@ -56,11 +55,7 @@ class KeystrokeCounts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def savings(self) -> float:
-        """Return 1 - keys with / keys without, in [0, ceiling].
-
-        Raises:
-            ValueError: If no word was typed.
-        """
+        """Return 1 - keys with / keys without, in [0, ceiling]; refused if no word was typed."""
         return 1 - self.keys_with / self._checked_keys()
 
     @property
@@ -86,12 +81,8 @@ def keystroke_savings(
     """Type every word of every user's text once and count the keys.
 
     A ``<unk>`` in the text itself hides a word of unknown length: it is read and not counted.
-
-    Args:
-        network: Left in evaluation mode.
-        users: Sentences of one person each, in words.
-        scores: What ranks the words; the network's own output layer if absent.
-        batch_size: Texts read side by side; changes the speed alone.
+    ``users`` are sentences of one person each, in words; ``scores`` ranks the words, by default
+    with the network's own output layer. The network is left in evaluation mode.
 
     Raises:
         ValueError: If the vocabulary and the network differ in size.

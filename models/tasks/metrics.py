@@ -1,10 +1,9 @@
-"""Count what a model gets right: perplexity, and recall of its suggestions or classes.
+"""Count right answers: perplexity, and recall of suggestions or classes.
 
 Counts add up, so a federation merges those of its devices and divides once at the end.
 
 References:
-    [Hard] Hard et al., "Federated Learning for Mobile Keyboard Prediction", 2018,
-        arXiv:1811.03604: top-1 and top-3 recall.
+    [Hard] Hard et al., 2018, arXiv:1811.03604: top-1 and top-3 recall.
 """
 
 import math
@@ -25,7 +24,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
             never a hit; ``<eos>`` is suggested like a word: the person ends the sentence.
         top3_hits: Targets among the first three suggestions.
         sequence_count: Sequences scored as wholes; 0 for a task that has none.
-        exact_matches: Those of them that would be written without a mistake.
+        exact_matches: Sequences that would be written without a mistake.
     """
 
     token_count: int = 0
@@ -47,11 +46,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def mean_log_loss(self) -> float:
-        """Return the mean cross-entropy, nats per target.
-
-        Raises:
-            ValueError: If no token was scored.
-        """
+        """Return the mean cross-entropy, nats per target; ``ValueError`` if nothing was scored."""
         return self.log_loss_sum / self._checked_count()
 
     @property
@@ -79,11 +74,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exact_match(self) -> float:
-        """Return the share of sequences that would be written without a mistake.
-
-        Raises:
-            ValueError: If no sequence was scored.
-        """
+        """Return the share of sequences that would be written without a mistake."""
         if self.sequence_count < 1:
             raise ValueError("exact_match needs at least one scored sequence, got 0")
         return self.exact_matches / self.sequence_count

@@ -1,10 +1,10 @@
 """Predict the next character of a person's text: Shakespeare's roles, as federations know them.
 
-Every character but a text's first is a target, once in a pass, whatever the model: windows are cut
+Every character but a text's first is a target, once in a pass, whatever the model. Windows are cut
 by the text and ``context_size`` alone, so all methods are scored on the same positions with the
-same context in sight. In training a window's targets see 1 to ``context_size`` characters. Scoring
-slides by half a window and counts only its second half, so a target sees more than half of
-``context_size`` and at most all of it, or the whole text before it where that is shorter.
+same context. In training a window's targets see 1 to ``context_size`` characters. Scoring slides by
+half a window and counts only its second half, so a target sees more than half of ``context_size``
+and at most all of it, or the whole text before it if that is shorter.
 
 References:
     [LEAF] Caldas et al., 2018, arXiv:1812.01097: 80 letters of context, texts split by time.
@@ -51,12 +51,7 @@ class NextCharacter:
         return max(len(examples) - 1, 0)
 
     def check(self, examples: Tensor, network: Network) -> None:
-        """Check that a stream holds at least two characters of the alphabet.
-
-        Raises:
-            UnusableExamplesError: If it does not.
-            WrongFamilyError: If the network does not predict characters.
-        """
+        """Check that a stream holds at least two characters of the alphabet."""
         _check_stream(examples, character_network(network))
         if len(examples) < LEAST_CHARACTERS:
             raise UnusableExamplesError(
@@ -91,10 +86,7 @@ class NextCharacter:
         return functional.cross_entropy(logits.float(), targets), len(targets), None
 
     def features(self, network: Network, batch: CharacterWindows) -> tuple[Tensor, Tensor]:
-        """Return what the head reads before each target, ``(targets, embed)``, and the targets.
-
-        Both lie on the network's device; targets have shape ``(targets,)``.
-        """
+        """See ``FeatureTask``."""
         network = character_network(network)
         device = network.head.weight.device
         used = (batch.targets != UNSCORED).to(device)
@@ -104,12 +96,7 @@ class NextCharacter:
     def evaluate(
         self, network: Network, users: Sequence[Tensor], *, batch_size: int = 64
     ) -> Counts:
-        """Score every character of every stream but its first, once, in float32.
-
-        Raises:
-            UnusableExamplesError: If a stream is no stream of characters.
-            WrongFamilyError: If the network does not predict characters.
-        """
+        """Score every character of every stream but its first, once, in float32."""
         network = character_network(network).eval()
         counts = Counts()
         for stream in users:
@@ -150,7 +137,7 @@ def _scored_edges(target_count: int, context: int) -> tuple[Tensor, Tensor, Tens
 
 
 def _windows(stream: Tensor, starts: Tensor, ends: Tensor, firsts: Tensor) -> CharacterWindows:
-    """Lay ranges of inputs side by side, padded at the end; targets before ``firsts`` are left out.
+    """Put ranges of inputs side by side, padded; targets before ``firsts`` are left out.
 
     A target is the character after its input. All edges are int64, shape ``(batch,)``.
     """

@@ -1,8 +1,8 @@
 """Predict the next word of a person's text: the keyboard's task.
 
-Training is truncated back-propagation through time: streams lie side by side, the state is
-carried from window to window, and gradients stop at the window's edge. Scoring reads the same
-streams and counts every token once, whatever the batch size.
+Training is truncated back-propagation through time: streams lie side by side, the state is carried
+from window to window, and gradients stop at the window's edge. Scoring reads the same streams and
+counts every token once, whatever the batch size.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,12 +35,7 @@ class NextWord:
         return len(examples)
 
     def check(self, examples: Tensor, network: Network) -> None:
-        """Check that a stream holds at least two tokens, one of them a known word.
-
-        Raises:
-            UnusableExamplesError: If it does not, or a word is outside the vocabulary.
-            ValueError: If it is no stream of word numbers.
-        """
+        """Check that a stream holds at least two tokens, one of them a known word."""
         _check_stream(examples, word_network(network))
         if len(examples) < LEAST_TOKENS:
             raise UnusableExamplesError(
@@ -56,7 +51,7 @@ class NextWord:
         network: Network,
         generator: torch.Generator,
     ) -> Iterator[Window]:
-        """Yield windows of ``bptt_steps`` tokens, or of the network's context where shorter."""
+        """Yield windows of ``bptt_steps`` tokens, or of the network's shorter context."""
         longest = word_network(network).context_size or training.bptt_steps
         return training_windows(
             examples,
@@ -86,11 +81,7 @@ class NextWord:
     def evaluate(
         self, network: Network, users: Sequence[Tensor], *, batch_size: int = 64
     ) -> Counts:
-        """Score every token of every stream once, each stream from ``<eos>`` on, in float32.
-
-        Raises:
-            ValueError: If a stream is no stream of word numbers.
-        """
+        """Score every token of every stream once, each stream from ``<eos>`` on, in float32."""
         network = word_network(network).eval()
         counts = Counts()
         streams = [stream for stream in users if len(stream)]

@@ -1,6 +1,6 @@
 """The protocol of a training task, and the registry that a plan's ``task`` is looked up in.
 
-A task says how one person's examples are batched, what is minimised, and what is counted. A new
+A task defines how one person's examples are batched, what is minimised, and what is counted. A new
 task is one file and one line here; local training and evaluation never ask which one it is.
 """
 
@@ -28,16 +28,15 @@ class Task(Protocol[ExamplesT_contra, BatchT]):
     """A task: one person's examples as batches, losses and counts."""
 
     def example_count(self, examples: ExamplesT_contra) -> int:
-        """Return the targets in one pass over the examples: what a client is weighted by."""
-        ...
+        """Return the targets in one pass over the examples, a client's weight."""
 
     def check(self, examples: ExamplesT_contra, network: Network) -> None:
         """Check that the network can train on the examples.
 
         Raises:
             UnusableExamplesError: If it cannot; says why and what to do.
+            WrongFamilyError: If the network is not for this task.
         """
-        ...
 
     def batches(
         self,
@@ -46,40 +45,27 @@ class Task(Protocol[ExamplesT_contra, BatchT]):
         network: Network,
         generator: torch.Generator,
     ) -> Iterator[BatchT]:
-        """Yield one pass over the examples, every target once.
+        """Yield one pass over a person's checked examples, every target once, in drawn order.
 
-        Args:
-            examples: One person's examples, checked.
-            network: Says how much one batch may hold.
-            generator: Draws the order.
+        The network's size bounds how much one batch may hold.
         """
-        ...
 
     def loss(
         self, network: Network, batch: BatchT, state: Tensor | None
     ) -> tuple[Tensor, int, Tensor | None]:
-        """Return the mean loss over a batch's targets, their number, and the state to carry on.
+        """Return the mean loss in nats, shape ``()``, the number of targets, and the state.
 
-        Args:
-            network: In training mode.
-            batch: From ``batches``.
-            state: What the call for the batch before returned, or None.
-
-        Returns:
-            The loss in nats, shape ``()``; the number of targets; the detached state.
+        ``state`` is that of the batch before, detached, or None; the network is in training mode.
         """
-        ...
 
     def evaluate(
         self, network: Network, users: Sequence[ExamplesT_contra], *, batch_size: int
     ) -> Counts:
         """Score every target of every user once; ``batch_size`` changes only the speed.
 
-        Args:
-            network: Left in evaluation mode.
-            users: Examples of one person each, never mixed.
+        Each user's examples are one person's, never mixed. The network is left in evaluation mode.
+        Errors are those of ``check``.
         """
-        ...
 
 
 # Any: tasks have examples of different types, and each is given its own kind only.
@@ -94,11 +80,7 @@ TASKS: dict[str, Task[Any, Any]] = {
 
 
 def task_named(name: str) -> Task[Any, Any]:
-    """Return the task that a plan names.
-
-    Raises:
-        ValueError: If no task has this name.
-    """
+    """Return the task that a plan names, or raise ``ValueError``."""
     if name not in TASKS:
         raise ValueError(f"task must be one of {sorted(TASKS)}, got {name!r}")
     return TASKS[name]

@@ -1,4 +1,4 @@
-"""Count hits and log-losses: of words a chunk of the vocabulary's scores at a time."""
+"""Count hits and log-losses; for words, a chunk of the vocabulary's scores at a time."""
 
 from collections.abc import Callable, Iterator
 
@@ -15,13 +15,7 @@ WordScores = Callable[[LanguageModel, Tensor], Iterator[tuple[slice, Tensor]]]
 
 
 def score(network: LanguageModel, features: Tensor, targets: Tensor) -> Counts:
-    """Count what the network makes of the right words.
-
-    Args:
-        network: Its output matrix and bias are read.
-        features: Float32, shape ``(tokens, embed)``.
-        targets: Right words, int64, shape ``(tokens,)``.
-    """
+    """Count hits among words, from float32 features, ``(tokens, embed)``, and right words."""
     counts = Counts()
     for chunk, logits in chunked_logits(network, features):
         # No keyboard can suggest <unk>.
@@ -30,12 +24,10 @@ def score(network: LanguageModel, features: Tensor, targets: Tensor) -> Counts:
 
 
 def count_hits(logits: Tensor, targets: Tensor, *, never_hit: int | None = None) -> Counts:
-    """Count what scores make of the right answers.
+    """Count hits of float32 scores, ``(targets, answers)``, against int64 right answers.
 
-    Args:
-        logits: Float32, shape ``(targets, answers)``; the column ``never_hit`` is overwritten.
-        targets: Right answers, int64, shape ``(targets,)``.
-        never_hit: An answer that is never given; as a target it is no hit.
+    ``never_hit`` is an answer that is never given: its column is overwritten, and as a target it is
+    no hit.
     """
     losses = torch.logsumexp(logits, 1) - logits.gather(1, targets.unsqueeze(1)).squeeze(1)
     if never_hit is not None:
@@ -52,31 +44,16 @@ def count_hits(logits: Tensor, targets: Tensor, *, never_hit: int | None = None)
 
 
 def chunked_logits(network: LanguageModel, features: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Yield the scores of every word for a range of tokens at a time.
-
-    Args:
-        network: Its output matrix and bias are read.
-        features: Float32, shape ``(tokens, embed)``.
-
-    Yields:
-        The range of tokens, and their logits, shape ``(tokens in range, vocab)``.
-    """
+    """Yield ranges of tokens with their logits, shape ``(tokens in range, vocab)``."""
     weight, bias = network.output_weight, network.output_bias
     for chunk in vocabulary_chunks(len(features), len(bias)):
         yield chunk, torch.addmm(bias, features[chunk], weight.t())
 
 
 def words_ahead(logits: Tensor, targets: Tensor) -> Tensor:
-    """Tell which words would be suggested before the right one.
+    """Return which words would be suggested before the right one, bool, ``(tokens, vocab)``.
 
     Equal scores rank by word number, so a model that knows nothing does not hit by luck.
-
-    Args:
-        logits: Shape ``(tokens, vocab)``.
-        targets: Right words, int64, shape ``(tokens,)``.
-
-    Returns:
-        Bool, shape ``(tokens, vocab)``.
     """
     right = targets.unsqueeze(1)
     own = logits.gather(1, right)

@@ -54,14 +54,8 @@ def draw_pairs(
 ) -> SequencePairs:
     """Draw sequences of uniform symbols and uniform lengths, with the targets of a rule.
 
-    Args:
-        rule: How targets follow from sources.
-        symbol_count: Symbols of the model, the three special ones included.
-        lengths: Shortest and longest source, in symbols.
-        dictionary_seed: Decides the dictionary of ``translate``.
-
-    Raises:
-        ValueError: If there is nothing to draw from.
+    ``symbol_count`` includes the three special ones; ``lengths`` are the shortest and the longest
+    source; ``dictionary_seed`` decides the dictionary of ``translate``.
     """
     shortest, longest = lengths
     content = symbol_count - SPECIAL_COUNT
@@ -102,12 +96,7 @@ class Sequences:
         return int((examples.targets != PADDING).sum()) + len(examples)
 
     def check(self, examples: SequencePairs, network: Network) -> None:
-        """Check that there is a pair, and that all of them are padded sequences of symbols.
-
-        Raises:
-            UnusableExamplesError: If not.
-            WrongFamilyError: If the network does not write sequences.
-        """
+        """Check that there is a pair, and that all of them are padded sequences of symbols."""
         network = sequence_network(network)
         if not len(examples):
             raise UnusableExamplesError("there must be at least 1 pair to train on, got 0")
@@ -134,10 +123,7 @@ class Sequences:
         return functional.cross_entropy(logits.float(), targets), len(targets), None
 
     def features(self, network: Network, batch: SequencePairs) -> tuple[Tensor, Tensor]:
-        """Return what the head reads before each target, ``(targets, embed)``, and the targets.
-
-        Both lie on the network's device; targets have shape ``(targets,)``.
-        """
+        """See ``FeatureTask``."""
         network = sequence_network(network)
         device = network.head.weight.device
         pairs, longest = len(batch), batch.targets.shape[1]
@@ -155,12 +141,8 @@ class Sequences:
     ) -> Counts:
         """Score every target of every pair once, given the right ones before it, in float32.
 
-        A pair of which every target is hit so is an exact match: what is written one by one goes
-        wrong at its first mistake, and up to there it had read the right ones.
-
-        Raises:
-            UnusableExamplesError: If pairs are no padded sequences of symbols.
-            WrongFamilyError: If the network does not write sequences.
+        A pair is an exact match if every target is hit. Writing one symbol after the other goes
+        wrong at the same first mistake, since up to there it has read the right ones.
         """
         network = sequence_network(network).eval()
         counts = Counts()
@@ -175,7 +157,7 @@ class Sequences:
 
 
 def _count_exact(batch: SequencePairs, logits: Tensor, targets: Tensor) -> Counts:
-    """Count the pairs whose every target is hit; scores and targets as ``features`` orders them."""
+    """Count the pairs whose targets are all hit; arguments in the order of ``features``."""
     lengths = (batch.targets != PADDING).sum(1) + 1
     pair_of_target = torch.arange(len(batch)).repeat_interleave(lengths)
     is_missed = words_ahead(logits, targets).any(1).cpu()

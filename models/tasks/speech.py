@@ -1,14 +1,14 @@
 """Learn to speak from recordings and their texts.
 
 Clips of about the same length are read side by side, so that little is computed on padding. In
-training and in scoring every step is fed the right frames before it; `models.listening.synthesis`
-lets the voice go on from its own.
+training and scoring every step is fed the true frames before it; `models.listening.synthesis` lets
+the voice continue its own.
 
-What is counted, so that the figures of many people add up (`models.tasks.metrics.Counts`):
+Counts, so that the figures of many people add up (`models.tasks.metrics.Counts`):
 
 * a *target* is a frame; ``log_loss_sum`` sums each frame's mean absolute difference over the mel
   channels after the post-net, in natural logarithms of amplitude: ``mean_log_loss`` is the mel L1,
-  and what a coordinator calls perplexity is e to it;
+  and ``perplexity`` is e to it;
 * a *hit* is a frame of a step whose stop logit has the right sign: ``accuracy`` is the stop's
   accuracy, ``top3_hits`` are the same;
 * a *sequence* is a clip; an exact match is one that would be ended at its last step and not before.
@@ -42,12 +42,7 @@ class Speech:
         return len(examples.frames)
 
     def check(self, examples: SpeechExamples, network: Network) -> None:
-        """Check that there is a clip, and that all are such as the network speaks.
-
-        Raises:
-            UnusableExamplesError: If not.
-            WrongFamilyError: If the network does not speak.
-        """
+        """Check that there is a clip, and that all of them fit the network."""
         settings = voice_network(network).settings
         if not len(examples):
             raise UnusableExamplesError("there must be at least 1 clip to train on, got 0")
@@ -62,8 +57,8 @@ class Speech:
     ) -> Iterator[SpeechBatch]:
         """Yield every clip once, clips of about the same length together, batches in drawn order.
 
-        Lengths are blurred by a tenth before they are sorted, so that a clip meets others in
-        another epoch; batches have near-equal numbers of clips.
+        Lengths are blurred by a tenth before they are sorted, so that a clip meets others in each
+        epoch; batches have near-equal numbers of clips.
         """
         lengths = examples.lengths[:, 0] * (
             1 + _LENGTH_JITTER * torch.rand(len(examples), generator=generator)
@@ -98,12 +93,7 @@ class Speech:
     def evaluate(
         self, network: Network, users: Sequence[SpeechExamples], *, batch_size: int = 64
     ) -> Counts:
-        """Score every frame of every clip once, given the right ones before it, in float32.
-
-        Raises:
-            UnusableExamplesError: If clips are not such as the network speaks.
-            WrongFamilyError: If the network does not speak.
-        """
+        """Score every frame of every clip once, given the right ones before it, in float32."""
         network = voice_network(network).eval()
         counts = Counts()
         for user in users:
@@ -116,7 +106,7 @@ class Speech:
 
 
 def _predicted(network: TransformerTts, batch: SpeechBatch) -> tuple[Prediction, Tensor, Tensor]:
-    """Return what is said, the right frames in the network's units, and the mask of real ones."""
+    """Return the prediction, the true frames in the network's units, and the mask of real ones."""
     mask = real_places(batch.frame_counts, batch.frames.shape[1])
     right = network.normalised(batch.frames)
     return network(batch.texts, right, mask), right, mask

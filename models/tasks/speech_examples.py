@@ -1,4 +1,4 @@
-"""What a voice is trained on: log-mel spectrograms with the characters that are said in them."""
+"""Examples of speech: log-mel spectrograms with the characters that are said in them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class SpeechClip(NamedTuple):
 
 @dataclass(frozen=True)
 class SpeechExamples:
-    """One person's clips one behind the other, so that nothing is stored for padding.
+    """One person's clips one after the other, so that nothing is stored for padding.
 
     Attributes:
         frames: Log-mels, natural logarithms, float32, shape ``(frames of all clips, mel)``.
@@ -39,11 +39,7 @@ class SpeechExamples:
 
     @classmethod
     def of(cls, clips: Iterable[SpeechClip]) -> Self:
-        """Put clips, at least one, one behind the other.
-
-        Raises:
-            ValueError: If there is none.
-        """
+        """Put clips one after the other; raise ``ValueError`` if there is none."""
         listed = list(clips)
         if not listed:
             raise ValueError("there must be at least 1 clip, got 0")
@@ -75,7 +71,6 @@ class SpeechExamples:
 
     @cached_property
     def _spans(self) -> list[tuple[slice, slice]]:
-        """Return where each clip's frames and characters lie."""
         columns = (self.lengths[:, column].tolist() for column in range(2))
         frames, symbols = (
             [slice(*edge) for edge in pairwise(accumulate(column, initial=0))] for column in columns
@@ -85,7 +80,7 @@ class SpeechExamples:
 
 @dataclass(frozen=True)
 class SpeechBatch:
-    """Some clips side by side, each filled up with zeros at its end.
+    """Some clips side by side, each padded with zeros at its end.
 
     Attributes:
         texts: Characters, int64, shape ``(batch, text)``.
@@ -101,7 +96,7 @@ class SpeechBatch:
 
     @classmethod
     def of(cls, examples: SpeechExamples, places: Sequence[int]) -> Self:
-        """Take these clips out of a person's, at least one."""
+        """Take these clips, at least one, out of a person's."""
         clips = [examples.clip(place) for place in places]
         lengths = examples.lengths[list(places)]
         return cls(

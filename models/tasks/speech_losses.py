@@ -1,11 +1,10 @@
-"""What a voice minimises: spectrograms, the stop, and attention that keeps to the diagonal.
+"""The losses of a voice: spectrograms, the stop, and attention that keeps to the diagonal.
 
-Every mean is over real frames, steps and characters: padding has no part in any of them.
+Every mean is over real frames, steps and characters, without padding.
 
 References:
     [Li] Li et al., AAAI 2019, arXiv:1809.08895, section 3.6: the stop's weight of 5 to 8.
-    [Guided] Tachibana et al., "Efficiently Trainable Text-to-Speech System Based on Deep
-        Convolutional Networks with Guided Attention", ICASSP 2018, arXiv:1710.08969, section 4.
+    [Guided] Tachibana et al., ICASSP 2018, arXiv:1710.08969, section 4: guided attention.
 """
 
 from collections.abc import Sequence
@@ -22,34 +21,22 @@ GUIDE_WIDTH = 0.4
 
 
 def real_places(counts: Tensor, longest: int) -> Tensor:
-    """Return which places of padded sequences are real, bool, shape ``(batch, longest)``.
-
-    Args:
-        counts: Length of each, shape ``(batch,)``.
-        longest: Places of the longest.
-    """
+    """Return which places are real, bool, ``(batch, longest)``, from counts ``(batch,)``."""
     return torch.arange(longest, device=counts.device) < counts.unsqueeze(1)
 
 
 def mel_loss(made: Tensor, right: Tensor, mask: Tensor) -> Tensor:
     """Return the mean absolute difference over all channels of real frames, shape ``()``.
 
-    Args:
-        made: Shape ``(batch, frames, mel)``.
-        right: The same shape.
-        mask: False at padding, bool, shape ``(batch, frames)``.
+    Frames have shape ``(batch, frames, mel)``; ``mask``, ``(batch, frames)``, is False at padding.
     """
     return (made - right).abs()[mask].mean()
 
 
 def stop_loss(logits: Tensor, step_counts: Tensor) -> Tensor:
-    """Return the mean cross-entropy of the stop in nats, shape ``()``.
+    """Return the mean cross-entropy of stop logits, ``(batch, steps)``, in nats, shape ``()``.
 
     The right answer is yes at each clip's last step, which weighs `STOP_WEIGHT`, and no before.
-
-    Args:
-        logits: Shape ``(batch, steps)``.
-        step_counts: Real steps of each clip, shape ``(batch,)``.
     """
     mask = real_places(step_counts, logits.shape[1])
     is_last = torch.zeros_like(logits)
@@ -60,16 +47,10 @@ def stop_loss(logits: Tensor, step_counts: Tensor) -> Tensor:
 
 
 def guide(step_counts: Tensor, text_counts: Tensor, *, steps: int, text: int) -> Tensor:
-    """Return what attention costs at each place: 1 - exp(-(n/N - t/T)² / (2·0.4²)) ([Guided]).
+    """Return the cost of attention at each place: 1 - exp(-(n/N - t/T)² / (2·0.4²)) ([Guided]).
 
-    Args:
-        step_counts: Real steps T of each clip, shape ``(batch,)``.
-        text_counts: Real characters N of each, shape ``(batch,)``.
-        steps: Of the longest clip.
-        text: Characters of the longest text.
-
-    Returns:
-        Shape ``(batch, steps, text)``; zero at padding.
+    ``step_counts`` are T and ``text_counts`` are N of each clip, shape ``(batch,)``. The result has
+    shape ``(batch, steps, text)``, zero at padding.
     """
     device = step_counts.device
     done = torch.arange(steps, device=device) / step_counts.unsqueeze(1)
@@ -80,7 +61,7 @@ def guide(step_counts: Tensor, text_counts: Tensor, *, steps: int, text: int) ->
 
 
 def real_cells(step_counts: Tensor, text_counts: Tensor, *, steps: int, text: int) -> Tensor:
-    """Return which cells of attention are of real steps and characters, arguments as `guide`."""
+    """Return which cells of attention are of real steps and characters, bool, as `guide`."""
     rows, columns = real_places(step_counts, steps), real_places(text_counts, text)
     return rows[:, :, None] & columns[:, None, :]
 
@@ -90,12 +71,8 @@ def guided_loss(
 ) -> Tensor:
     """Return the mean of `guide` times attention over real cells, blocks and heads, shape ``()``.
 
-    Args:
-        attentions: Of the blocks that are guided, at least one, shape
-            ``(batch, heads, steps, text)`` each.
-        step_counts: Real steps of each clip, shape ``(batch,)``.
-        text_counts: Real characters of each, shape ``(batch,)``.
-        head_count: The first heads of each block that are guided.
+    ``attentions`` are those of the guided blocks, at least one, ``(batch, heads, steps, text)``
+    each; their first ``head_count`` heads are guided.
     """
     steps, text = attentions[0].shape[2:]
     cost = guide(step_counts, text_counts, steps=steps, text=text)

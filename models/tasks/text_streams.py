@@ -1,8 +1,8 @@
-"""Lay one person's words out: streams side by side to train on, segments to score, sentences.
+"""Arrange one person's words: streams side by side to train on, segments to score, sentences.
 
-A person's text is one stream of word numbers, sentence after sentence, each ending with
-``<eos>``. Every token is a target exactly once in a pass; the first one is predicted from
-``<eos>``, as if a sentence had just ended.
+A person's text is one stream of word numbers, sentence after sentence, each ending with ``<eos>``.
+Every token is a target exactly once in a pass; the first one is predicted from ``<eos>``, as if a
+sentence had just ended.
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,12 +44,9 @@ def training_windows(
 ) -> Iterator[Window]:
     """Cut a stream into pieces of near-equal length, side by side, and yield them in windows.
 
-    The pass starts at a random place and wraps around, so that pieces and windows are cut
-    elsewhere in every pass. A text too short for ``batch_size`` pieces of two tokens gets fewer.
-
-    Args:
-        stream: Int64, shape ``(tokens,)``, at least two.
-        window_tokens: Columns of a window; the last one may be narrower.
+    The pass starts at a random place and wraps around, so that pieces and windows are cut elsewhere
+    in every pass. A text too short for ``batch_size`` pieces of two tokens gets fewer. The last
+    window may have fewer than ``window_tokens`` columns.
     """
     tokens = len(stream)
     pieces = min(batch_size, tokens // 2)
@@ -68,9 +65,6 @@ def sentence_edges(stream: Tensor, longest: int) -> Tensor:
     A sentence of more than ``longest`` tokens is several examples, cut from its own start. So an
     example depends on its sentence alone, whatever else the person typed or deleted.
 
-    Args:
-        stream: Int64, shape ``(tokens,)``.
-
     Returns:
         First and last-plus-one place, int64, shape ``(examples, 2)``.
     """
@@ -88,9 +82,7 @@ def sentence_edges(stream: Tensor, longest: int) -> Tensor:
 def sentence_window(stream: Tensor, edges: Tensor) -> Window:
     """Return examples side by side, each read from ``<eos>`` on, as if nothing came before.
 
-    Args:
-        stream: Int64, shape ``(tokens,)``.
-        edges: Rows of ``sentence_edges``, at least one.
+    ``edges`` are rows of ``sentence_edges``, at least one.
     """
     table = _table(*edges.unbind(1))
     window = _window(_tokens_before(stream), stream, table, starts_text=True)
@@ -105,11 +97,7 @@ def scored_features(
 
     A stream is read in segments that end with a sentence where one ends in reach, so that many of
     them run side by side; which tokens share a segment depends on the text alone, never on the
-    batch size.
-
-    Args:
-        network: In evaluation mode.
-        streams: One for each person, int64, each of shape ``(tokens,)``.
+    batch size. The network is in evaluation mode.
 
     Yields:
         Features, shape ``(tokens, embed)``, and the places of the tokens that they predict in the

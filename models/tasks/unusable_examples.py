@@ -2,4 +2,4 @@
 
 
 class UnusableExamplesError(ValueError):
-    """Raised when a person's examples cannot be trained on; tells nothing of what they say."""
+    """Raised when a person's examples cannot be trained on; reveals nothing of their content."""

@@ -1,8 +1,8 @@
-"""Learn to make sound of mel spectrograms, from recordings alone; no text is needed.
+"""Learn to make sound from mel spectrograms, from recordings alone; no text is needed.
 
 An example is a segment of sound; its spectrogram is computed when it is read. The objective is
-regression alone, without a discriminator that is trained against the vocoder: each federated round
-would have to move and average a second network, which is several times as large as this one.
+regression alone. A discriminator trained against the vocoder would be a second network, several
+times as large, for every federated round to move and average.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,16 +21,10 @@ from models.tasks.unusable_examples import UnusableExamplesError
 
 
 def cut_segments(samples: Tensor, segment_size: int) -> Tensor:
-    """Cut sound into segments that hold every sample of it.
+    """Cut sound, at least one sample, into ``(segments, segment_size)`` that hold all of it.
 
-    The last segment ends where the sound does, and so overlaps the one before; a sound shorter
-    than a segment is followed by silence.
-
-    Args:
-        samples: At least one, shape ``(samples,)``.
-
-    Returns:
-        Shape ``(segments, segment_size)``.
+    The last segment ends where the sound does, and so overlaps the one before; a sound shorter than
+    a segment is followed by silence.
     """
     missing = segment_size - len(samples)
     if missing >= 0:
@@ -49,12 +43,7 @@ class Vocoding:
         return len(examples)
 
     def check(self, examples: Tensor, network: Network) -> None:
-        """Check that there is sound to learn from, in segments of the network's size.
-
-        Raises:
-            UnusableExamplesError: If not.
-            WrongFamilyError: If the network is no vocoder.
-        """
+        """Check that there is sound to learn from, in segments of the network's size."""
         network = vocoder_network(network)
         if not len(examples):
             raise UnusableExamplesError("there must be at least 1 segment to train on, got 0")
@@ -86,12 +75,7 @@ class Vocoding:
     def evaluate(
         self, network: Network, users: Sequence[Tensor], *, batch_size: int = 64
     ) -> Counts:
-        """Score every segment once, in float32; ``log_loss_sum`` sums their spectral distances.
-
-        Raises:
-            UnusableExamplesError: If segments are not of the network's size.
-            WrongFamilyError: If the network is no vocoder.
-        """
+        """Score every segment once, in float32; ``log_loss_sum`` sums their spectral distances."""
         network = vocoder_network(network).eval()
         counts = Counts()
         for user in users:
@@ -103,7 +87,7 @@ class Vocoding:
         return counts
 
     def _distances(self, network: Vocoder, batch: Tensor) -> Tensor:
-        """Return how far each segment is from what is made of its mels, shape ``(segments,)``."""
+        """Return how far each segment is from the sound made of its mels, shape ``(segments,)``."""
         settings = network.settings.mel
         right = batch.to(network.head.weight.device)
         # Differences of logarithms are all there is to see: nothing here is rounded to bfloat16.

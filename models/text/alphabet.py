@@ -1,8 +1,7 @@
 """The alphabet of character models: the 100 printable characters of ASCII. No torch.
 
-The alphabet is fixed, so federations of characters have no list to agree on. What is not in it is
-read as ``UNKNOWN``: one accent in a person's text must not keep the rest from being used, and the
-model never writes it.
+The alphabet is fixed, so federations of characters have no list to agree on. Any other character is
+read as ``UNKNOWN``, so that one accent does not make a text unusable; the model never writes it.
 
 References:
     [FedTP] Li et al., arXiv:2211.01572: 100 printable characters for Shakespeare.

@@ -1,8 +1,8 @@
 """The characters that a voice reads, and their numbers. No torch; a plan carries the settings.
 
 The alphabet is part of the plan, so every device numbers the same character alike. A text is
-numbered only after `models.text.spoken_text` has put it into words: what has no number by then is
-an error, never a guess.
+numbered only after `models.text.spoken_text` has put it into words; a character without a number is
+then an error, never a guess.
 
 References:
     [FedDT-TTS] arXiv:2107.08795, section 3.1: lower case, a blank before, a period after.
@@ -25,8 +25,8 @@ class SpeechTextSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     """Which characters a voice reads, and what happens to a sign that has no reading.
 
     Attributes:
-        alphabet: Characters in order of their numbers, which start at 1 (0 pads); without ``.``
-            and the blank no text could begin or end.
+        alphabet: Characters in order of their numbers, which start at 1 (0 pads); without ``.`` and
+            the blank no text could begin or end.
         unknown: ``refuse`` a text with a sign nobody reads aloud (an emoji, an arrow), or ``drop``
             the sign and count it. Letters and digits of other scripts are refused either way:
             without them the text would no longer say what was spoken.
@@ -50,11 +50,7 @@ class SpeechTextSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
 
 def encode_speech(text: str, settings: SpeechTextSettings) -> list[int]:
-    """Return the number of each character, in [1, `symbol_count`).
-
-    Raises:
-        ValueError: If a character is not in the alphabet; names it.
-    """
+    """Return the number of each character, in [1, `symbol_count`); refuse others by name."""
     numbers = {character: place for place, character in enumerate(settings.alphabet, start=1)}
     for character in text:
         if character not in numbers:

@@ -1,7 +1,7 @@
 """Write English abbreviations out, as they are read aloud. No torch.
 
-Only what stands with its period is an abbreviation, and titles. The period of one that can end a
-sentence stays where a capital letter or nothing follows.
+An abbreviation stands with its period; titles may lack it. The period of one that can end a
+sentence stays if a capital letter or nothing follows.
 """
 
 import re

@@ -1,9 +1,9 @@
-"""Put what is written in digits into words: dates, times, money, measures, ordinals, the rest.
+"""Put digits into words: dates, times, money, measures, ordinals, the rest. No torch.
 
 English, read the American way. The rules run in a fixed order, the most particular first, since
-"3:30" is also two numbers, and a year also one. What they cannot know: a four-digit number from
+"3:30" is also two numbers, and a year also one. Some readings are guesses: a four-digit number from
 1100 to 2099 without a comma is read as a year, 4/5/2021 as April the fifth, and two digits of a
-year, as in 7/4/76, as one from 1969 to 2068. No torch.
+year, as in 7/4/76, as one from 1969 to 2068.
 """
 
 import re
@@ -99,11 +99,7 @@ _UNIT = "|".join(re.escape(unit) for unit in sorted(_UNITS, key=len, reverse=Tru
 
 
 def say_amounts(text: str) -> str:
-    """Return English text with every run of the digits 0 to 9 in words.
-
-    Raises:
-        MissingNum2wordsError: If there is a digit and num2words is missing.
-    """
+    """Return English text with every run of digits in words; needs num2words if there is one."""
     for pattern, say in _RULES:
         text = pattern.sub(say, text)
     return text

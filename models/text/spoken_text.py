@@ -1,12 +1,12 @@
 """Turn written English into the characters that a voice reads. No torch.
 
-Abbreviations, numbers, dates, times, money and measures become words; accents and typographic
-marks become plain ones; then lower case, a blank before and a period after. Roman numerals and
-words in capital letters without periods are read as they stand.
+Abbreviations, numbers, dates, times, money and measures become words; accents and typographic marks
+become plain ones; then lower case, a blank before and a period after. Roman numerals and words in
+capital letters without periods are read as they stand.
 
-What has no place in the alphabet by then is never passed over in silence: a sign without a reading
-is refused or dropped as the settings say, a letter or digit of another script is refused always,
-and the result counts every character that was replaced or dropped.
+No character is passed over in silence. A sign without a reading is refused or dropped as the
+settings say, a letter or digit of another script is always refused, and the result counts every
+character that was replaced or dropped.
 
 References:
     [FedDT-TTS] arXiv:2107.08795, section 3.1: "I am 10 years old" becomes " i am ten years old.".
@@ -75,7 +75,7 @@ class SpeechTextError(ValueError):
 
 @dataclass(frozen=True)
 class SpokenText:
-    """A text as a voice reads it, and what it took to get there.
+    """A text as a voice reads it, with the changes made to it.
 
     Attributes:
         text: Characters of the alphabet; begins with a blank, ends with a period.
@@ -92,8 +92,8 @@ def prepare_speech(text: str, settings: SpeechTextSettings) -> SpokenText:
     """Return a text as a voice reads it.
 
     Raises:
-        SpeechTextError: If there is nothing to say in it, a letter or digit of another script, or
-            a sign without a reading that the settings refuse.
+        SpeechTextError: If there is nothing to say in it, a letter or digit of another script, or a
+            sign without a reading that the settings refuse.
         MissingNum2wordsError: If it has a number to say and num2words is missing.
     """
     replaced: Counter[str] = Counter()

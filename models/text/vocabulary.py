@@ -1,8 +1,8 @@
 """Word lists: which word each row of a next-word model stands for.
 
 A list is text, one word a line, ``<unk>`` first and ``<eos>`` second, most frequent words next. A
-deployment uses a public list; the one shipped with sotto is ``data/english-10k.txt``. Counting
-words of a training split exists for simulation only: across real devices nobody could do it.
+deployment uses a public list, such as the shipped ``data/english-10k.txt``. Counting words of a
+training split is for simulation only: across real devices nobody could do it.
 """
 
 import functools
@@ -73,11 +73,7 @@ class Vocabulary:
         return stream
 
     def cut(self, size: int) -> "Vocabulary":
-        """Return the first ``size`` words.
-
-        Raises:
-            VocabularyError: If the list has fewer words.
-        """
+        """Return the first ``size`` words; raise ``VocabularyError`` if there are fewer."""
         if size > len(self.words):
             raise VocabularyError(f"size must be <= {len(self.words)}, got {size}")
         return self if size == len(self.words) else Vocabulary(self.words[:size])
@@ -100,11 +96,7 @@ class Vocabulary:
 
 
 def decode_vocabulary(encoded: bytes) -> Vocabulary:
-    """Return the list that `Vocabulary.to_bytes` wrote.
-
-    Raises:
-        VocabularyError: If the bytes are no UTF-8 text or break a rule of `Vocabulary`.
-    """
+    """Return the list that `Vocabulary.to_bytes` wrote, or raise ``VocabularyError``."""
     try:
         text = encoded.decode()
     except UnicodeDecodeError as error:
@@ -113,11 +105,7 @@ def decode_vocabulary(encoded: bytes) -> Vocabulary:
 
 
 def load_vocabulary(path: Path) -> Vocabulary:
-    """Read a word list from a file.
-
-    Raises:
-        VocabularyError: If the file is missing, is no UTF-8 text or breaks a rule.
-    """
+    """Read a word list from a file, or raise ``VocabularyError``."""
     try:
         return decode_vocabulary(path.read_bytes())
     except OSError as error:
@@ -128,26 +116,17 @@ def load_vocabulary(path: Path) -> Vocabulary:
 
 @functools.cache
 def shipped_vocabulary(size: int = SHIPPED_SIZE) -> Vocabulary:
-    """Return the ``size`` most frequent words of the English list shipped with sotto.
-
-    Raises:
-        VocabularyError: If ``size`` is below 3 or above 10,000.
-    """
+    """Return the ``size`` most frequent words, 3 to 10,000, of the shipped English list."""
     shipped = Path(__file__).parents[1] / "data" / f"{SHIPPED_NAME}.txt"
     return decode_vocabulary(shipped.read_bytes()).cut(size)
 
 
 def build_vocabulary(sentences: Iterable[Sequence[str]], size: int | None = None) -> Vocabulary:
-    """Count the words of a training split and return the most frequent as a list.
+    """Return the most frequent words of a training split as a list; None takes every word.
 
     For simulation only, in modes without a guarantee, and never from test text. Words of equal
-    count are in alphabetical order; words with digits and addresses are left out.
-
-    Args:
-        size: Largest number of words, ``<unk>`` and ``<eos>`` included; None takes every word.
-
-    Raises:
-        VocabularyError: If no word is left.
+    count are in alphabetical order; words with digits and addresses are left out. ``size`` counts
+    ``<unk>`` and ``<eos>``.
     """
     counts = Counter(word for sentence in sentences for word in sentence)
     ranked = sorted(counts, key=lambda word: (-counts[word], word))

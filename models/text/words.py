@@ -1,9 +1,9 @@
-"""Turn what people type into words, and keep out what must never become one.
+"""Turn typed text into words, and keep out what must never become one.
 
 Numbers, web and e-mail addresses, paths and masked names can identify a person, so each becomes
-``<unk>`` here, before any counting, training or vocabulary: the model may know that something
-stood there, never what. Punctuation is dropped; a sentence's end is kept as the end of a list.
-Nothing here imports torch: the resting device and the export runtime use this file.
+``<unk>`` here, before any counting, training or vocabulary: the model may know that something stood
+there, never what. Punctuation is dropped; the end of a sentence is the end of a list. No torch: the
+resting device and the export runtime use this file.
 
 References:
     Unicode Standard Annex #15, "Unicode Normalization Forms", section 13: Stream-Safe Text Format.
@@ -52,8 +52,8 @@ _MAYBE_MARKS = re.compile(rf"[^\w\s\x00-\x7f]{{{_MOST_MARKS + 1},}}")
 def compose(text: str) -> str:
     """Return a text with letter and accent as one character where there is such (NFC).
 
-    Of a run of more than 30 combining marks the rest is dropped: a run is put into order in time
-    that grows with its square, and no other thread runs meanwhile.
+    The surplus of a run of more than 30 combining marks is dropped: ordering a run takes time that
+    grows with its square, and no other thread runs meanwhile.
     """
     return unicodedata.normalize("NFC", _MAYBE_MARKS.sub(_without_surplus, text))
 

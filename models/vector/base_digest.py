@@ -1,7 +1,7 @@
-"""Name what a device started from by one digest, whatever parts it came in.
+"""Identify a device's starting point by one digest, whatever parts it came in. No torch.
 
-Every sealed update is bound to it: one that was trained from other shared parameters, or from
-another device's generated ones, does not open. No torch: both ends of the wire compute it.
+Every sealed update is bound to it: an update trained from other shared parameters, or from another
+device's generated ones, does not open.
 """
 
 import hashlib
@@ -10,12 +10,9 @@ _TAG = b"sotto base of two parts 1\0"
 
 
 def base_digest(shared_sha256: bytes, generated_sha256: bytes | None) -> bytes:
-    """Return the digest of a device's starting point, 32 bytes.
+    """Return the 32-byte digest of a starting point, from the digests of its two flat parts.
 
-    Args:
-        shared_sha256: Digest of the flat shared parameters, 32 bytes.
-        generated_sha256: Digest of the flat generated ones, 32 bytes; None where there are none,
-            and the starting point is the shared parameters alone.
+    Without generated parameters it is the shared parameters' digest itself.
     """
     if generated_sha256 is None:
         return shared_sha256

@@ -1,14 +1,12 @@
 """Write parameters as one checked block of bytes, and read them back without trusting it.
 
-A payload is a 48-byte header and then the flat vector in schema order, raw little-endian
-float32::
+A payload is a 48-byte header and then the flat vector in schema order, raw little-endian float32::
 
     magic "SOTTOPAR" | version, uint32 | zero, uint32 | schema SHA-256, 32 bytes | elements
 
-There is nothing to parse beyond that: names, order, shapes and size all follow from the schema,
-and the payload either has that schema's digest and exact size or is refused before its elements
-are looked at. The header is a multiple of 16 bytes, so the vector is read where it lies. numpy
-only: no torch, no pickle.
+Names, order, shapes and size all follow from the schema. A payload without that schema's digest and
+exact size is refused before its elements are looked at. The header is a multiple of 16 bytes, so
+the vector is read in place. numpy only: no torch, no pickle.
 """
 
 import struct
@@ -25,6 +23,7 @@ Payload: TypeAlias = bytes | bytearray | memoryview
 FlatVector: TypeAlias = NDArray[np.float32]
 
 CODEC_VERSION = 1
+OTHER_MODEL = "the payload belongs to another model"
 # Finiteness is checked block by block: a mask over a whole model would be a quarter of its size.
 _BLOCK_ELEMENTS = 1 << 18
 
@@ -38,7 +37,7 @@ class PayloadHeader:
     """The start of a kind of payload: magic, version, a form and a SHA-256, 48 bytes in all.
 
     Attributes:
-        what: What the payload is, for errors.
+        what: The payload's name in errors.
         magic: Eight bytes.
         version: Version of the layout behind the header.
     """
@@ -51,15 +50,11 @@ class PayloadHeader:
     SIZE: ClassVar = _LAYOUT.size
 
     def encode(self, sha256: bytes, form: int = 0) -> bytes:
-        """Return the header of a payload of a form that belongs to what has the digest."""
+        """Return the header of a payload of a form, with the digest of what it belongs to."""
         return self._LAYOUT.pack(self.magic, self.version, form, sha256)
 
     def decode(self, payload: memoryview) -> tuple[bytes, int]:
-        """Return the digest and the form of a payload of at least 48 bytes.
-
-        Raises:
-            CodecError: If the magic or the version is another; says which side is older.
-        """
+        """Return digest and form of a payload of 48 bytes or more; refuse another version."""
         magic, version, form, sha256 = self._LAYOUT.unpack_from(payload)
         if magic != self.magic:
             raise CodecError(f"{self.what} must start with {self.magic!r}, got {magic!r}")
@@ -72,11 +67,7 @@ class PayloadHeader:
         return sha256, form
 
     def decode_plain(self, payload: memoryview) -> bytes:
-        """Return the digest of a payload that has one form only.
-
-        Raises:
-            CodecError: If magic, version or form is another.
-        """
+        """Return the digest of a payload that has one form only."""
         sha256, form = self.decode(payload)
         if form:
             raise CodecError(f"reserved field must be 0, got {form}")
@@ -92,21 +83,14 @@ def payload_size(schema: Schema) -> int:
 
 
 def encode(schema: Schema, flat: FlatVector, *, into: memoryview | None = None) -> memoryview:
-    """Return the flat vector as a payload of ``payload_size(schema)`` bytes.
+    """Return the flat vector, float32, ``(elements,)``, as a payload of its schema.
 
-    Args:
-        flat: Parameters or a client update in schema order, float32, shape ``(elements,)``.
-        into: Writable memory of that size, for callers that write many payloads of one schema;
-            taken anew if absent.
+    ``into`` is writable memory of ``payload_size(schema)`` bytes, for callers that write many.
 
     Raises:
         CodecError: If the vector has another dtype or shape, or holds NaN or infinity.
-        ValueError: If ``into`` has another size.
     """
-    if flat.dtype != np.float32:
-        raise CodecError(f"parameters must be float32, got {flat.dtype}")
-    if flat.shape != (schema.element_count,):
-        raise CodecError(f"parameters must have shape ({schema.element_count},), got {flat.shape}")
+    check_flat("parameters", schema, flat)
     check_finite(schema, flat)
     payload = fresh_memory(payload_size(schema)) if into is None else into
     if payload.nbytes != payload_size(schema):
@@ -132,22 +116,33 @@ def decode(schema: Schema, payload: Payload) -> FlatVector:
 
 
 def check_layout(schema: Schema, payload: Payload) -> None:
-    """Check all that ``decode`` does but the elements, for who measures each of them anyway.
+    """Check all that ``decode`` does but the elements, which some callers measure anyway."""
+    view = memoryview(payload)
+    if not view.c_contiguous or view.nbytes != payload_size(schema):
+        raise CodecError(
+            f"payload must be {payload_size(schema)} contiguous bytes, got {view.nbytes}"
+        )
+    check_digest("schema", schema.sha256, _HEADER.decode_plain(view), OTHER_MODEL)
 
-    Raises:
-        CodecError: If the size, magic, version or schema is another.
-    """
-    _check_header(schema, memoryview(payload))
+
+def check_digest(what: str, expected: bytes, found: bytes, other: str) -> None:
+    """Raise ``CodecError`` if a payload's digest is that of something else, as ``other`` says."""
+    if found != expected:
+        raise CodecError(f"{what} must be {expected.hex()[:16]}…, got {found.hex()[:16]}…; {other}")
+
+
+def check_flat(what: str, schema: Schema, flat: FlatVector) -> None:
+    """Raise ``CodecError`` unless a vector is float32 of shape ``(elements,)``."""
+    if flat.dtype != np.float32 or flat.shape != (schema.element_count,):
+        raise CodecError(
+            f"{what} must be float32 of shape ({schema.element_count},), "
+            f"got {flat.dtype} of shape {flat.shape}"
+        )
 
 
 def named_tensors(schema: Schema, flat: FlatVector) -> dict[str, NDArray[np.float32]]:
-    """Return a view of each tensor in its own shape, by name and in schema order.
-
-    Raises:
-        CodecError: If the vector does not have shape ``(elements,)``.
-    """
-    if flat.shape != (schema.element_count,):
-        raise CodecError(f"parameters must have shape ({schema.element_count},), got {flat.shape}")
+    """Return a view of each tensor in its own shape, by name and in schema order."""
+    check_flat("parameters", schema, flat)
     return {
         tensor.name: flat[schema.slices[tensor.name]].reshape(tensor.shape)
         for tensor in schema.tensors
@@ -155,30 +150,12 @@ def named_tensors(schema: Schema, flat: FlatVector) -> dict[str, NDArray[np.floa
 
 
 def check_finite(schema: Schema, flat: FlatVector) -> None:
-    """Refuse NaN and infinity, naming the first tensor that holds one.
-
-    Raises:
-        CodecError: If a value is not finite.
-    """
+    """Raise ``CodecError`` if a value is NaN or infinite, naming the first such tensor."""
     for start in range(0, flat.size, _BLOCK_ELEMENTS):
         finite = np.isfinite(flat[start : start + _BLOCK_ELEMENTS])
         if not finite.all():
             name = _tensor_at(schema, start + int(finite.argmin()))
             raise CodecError(f"parameters must be finite, got NaN or infinity in {name}")
-
-
-def _check_header(schema: Schema, view: memoryview) -> None:
-    """Compare everything that is not an element, size first."""
-    if not view.c_contiguous or view.nbytes != payload_size(schema):
-        raise CodecError(
-            f"payload must be {payload_size(schema)} contiguous bytes, got {view.nbytes}"
-        )
-    schema_sha256 = _HEADER.decode_plain(view)
-    if schema_sha256 != schema.sha256:
-        raise CodecError(
-            f"schema must be {schema.sha256.hex()[:16]}…, got {schema_sha256.hex()[:16]}…; "
-            "the payload belongs to another model"
-        )
 
 
 def _tensor_at(schema: Schema, element: int) -> str:

@@ -1,7 +1,7 @@
-"""Find the parts of a model that personalisation methods speak of: projections, head, batch norms.
+"""Find the parts of a model that personalisation methods use: projections, head, batch norms.
 
-A part is known by the names of its tensors, so that every family has it under the same rule and
-the resting agent can tell roles without torch.
+A part is known by the names of its tensors, so that every family has it under the same rule and the
+resting agent can tell roles without torch.
 """
 
 import re
@@ -57,13 +57,9 @@ def is_statistic(name: str) -> bool:
 def part_names(schema: Schema, part: Part, *, method: str) -> tuple[str, ...]:
     """Return the names of a part's tensors, in schema order, at least one.
 
-    Args:
-        schema: A model's tensors.
-        method: Personalisation method that asks; named in the refusal.
-
     Raises:
         MissingPartError: If the model lacks the part, or its head is a bias alone because the
-            embedding's matrix is its weight.
+            embedding's matrix is its weight; names the method.
     """
     names = tuple(spec.name for spec in schema.tensors if belongs(spec.name, part))
     if not names:

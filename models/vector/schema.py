@@ -1,10 +1,8 @@
 """Describe every tensor of a model, so that both ends of the wire agree before a byte is read.
 
-A schema is the ordered list of a model's tensors. Parameters travel and are aggregated as one
-flat float32 vector in schema order; the schema says where each tensor lies in it. Its SHA-256 is
-compared at check-in and is bound into every sealed message.
-
-No torch here: the resting device agent compares schemas too.
+A schema is the ordered list of a model's tensors. Parameters travel and are aggregated as one flat
+float32 vector in schema order; the schema says where each tensor lies in it. Its SHA-256 is
+compared at check-in and is bound into every sealed message. No torch.
 """
 
 import hashlib
@@ -43,9 +41,9 @@ class TensorSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     Attributes:
         name: Name in the model's state dict, unique within a schema.
         shape: Extent of each axis; every extent is at least 1.
-        layer: Layer the tensor belongs to; attention in ``grouping = "layer"`` weighs the
-            tensors of one layer together.
-        role: Who owns the tensor.
+        layer: Layer the tensor belongs to; attention in ``grouping = "layer"`` weighs the tensors
+            of one layer together.
+        role: The tensor's owner.
     """
 
     name: str
@@ -67,7 +65,7 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True)
     """The tensors of a model, in the order in which they lie in the flat vector.
 
     Attributes:
-        tensors: Tensor specifications with unique names; none where nothing is shared or travels.
+        tensors: Tensor specifications with unique names; empty if nothing is shared or travels.
     """
 
     tensors: tuple[TensorSpec, ...]

@@ -1,7 +1,7 @@
-"""Derive the seed of one client's work in one round from the seed of the run.
+"""Derive the seed of one client's work in one round from the seed of the run. No torch.
 
 The seed depends on names and numbers only, so a simulated and a deployed client draw alike, and
-neither the order of clients nor the number of workers matters. No torch here.
+neither the order of clients nor the number of workers matters.
 """
 
 import hashlib
@@ -10,27 +10,16 @@ SEED_BITS = 63
 
 
 def growth_seed(run_seed: int, stage: int) -> int:
-    """Return the seed of the layers that a stage of growth adds, in [0, 2^63).
-
-    Args:
-        run_seed: Seed of the run, as the plan carries it.
-        stage: From 2: the first stage's layers are drawn with everything else.
-    """
+    """Return the seed of the layers that a stage of growth, from 2, adds, in [0, 2^63)."""
     return _seed_of(f"{run_seed}/growth/{stage}")
 
 
 def client_seed(
     run_seed: int, round_number: int, client_name: str, *, purpose: str = "data"
 ) -> int:
-    """Return the seed of one client in one round, in [0, 2^63).
+    """Return the seed of one client in one round, from 1, in [0, 2^63).
 
-    Args:
-        run_seed: Seed of the run, as the plan carries it.
-        round_number: Round, from 1.
-        purpose: What is drawn; two purposes never share a stream of numbers.
-
-    Raises:
-        ValueError: If the round number is below 1 or the name is empty.
+    Two purposes never share a stream of numbers.
     """
     if round_number < 1:
         raise ValueError(f"round_number must be >= 1, got {round_number}")

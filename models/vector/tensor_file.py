@@ -4,10 +4,10 @@ A file is an 8-byte size, a JSON header and the tensors' elements::
 
     size of the header, uint64 | {"name": {"dtype", "shape", "data_offsets"}, ...} | elements
 
-All integers and elements are little-endian. What this module writes, any safetensors reader reads.
-It reads less than the format allows: float32 and int64, in the order of the header and without
-gaps, every float finite, no name twice and no byte left over. Everything that a header says is held
-against the size of the file before an element is looked at. numpy only: no torch, no pickle.
+All integers and elements are little-endian. Any safetensors reader reads these files. This module
+reads less than the format allows: float32 and int64, in the order of the header and without gaps,
+every float finite, no name twice and no byte left over. The header is checked against the size of
+the file before an element is looked at. numpy only: no torch, no pickle.
 
 References:
     safetensors, https://huggingface.co/docs/safetensors (the format).
@@ -49,11 +49,9 @@ def encode_tensors(
     tensors: Mapping[str, NDArray[Any]],
     metadata: Mapping[str, str] | None = None,
 ) -> bytearray:
-    """Return tensors as one file, equal bytes for equal tensors in the same order.
+    """Return tensors and texts as one file, equal bytes for equal tensors in the same order.
 
-    Args:
-        tensors: Float32 or int64, by name, any shapes; one that is empty keeps its shape.
-        metadata: Texts to be kept beside them.
+    Tensors are float32 or int64 of any shape, empty ones included.
 
     Raises:
         TensorFileError: If a dtype is another, or a float is NaN or infinite.
@@ -109,7 +107,7 @@ def decode_tensors(file: bytes | bytearray | memoryview) -> tuple[NamedArrays, d
 
 
 def _header(view: memoryview) -> tuple[dict[str, _Entry], dict[str, str], int]:
-    """Return what the header says, and where the elements begin."""
+    """Return the header's entries and metadata, and where the elements begin."""
     if len(view) < _SIZE.size:
         raise TensorFileError(f"the file must have a header, got {len(view)} bytes")
     (size,) = _SIZE.unpack_from(view)

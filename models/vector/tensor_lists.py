@@ -1,10 +1,14 @@
 """List the tensors of common layers in state-dict order, for the schemas of model families.
 
-A layer's weight and bias share its name as their ``layer``. No torch: see
-``models/vector/schema.py``.
+A layer's weight and bias share its name as their ``layer``. No torch.
 """
 
+from collections.abc import Callable, Iterable
+
 from models.vector.schema import TensorSpec
+
+SEQUENTIAL = ("0", "2")
+"""Names of a feed-forward network's layers where an activation is a module between them."""
 
 
 def tensor(layer: str, entry: str, *shape: int) -> TensorSpec:
@@ -31,32 +35,32 @@ def linear_tensors(name: str, out_size: int, in_size: int) -> list[TensorSpec]:
 def attention_tensors(
     name: str, *, model_size: int, inner_size: int, out_bias: bool = True
 ) -> list[TensorSpec]:
-    """List a self-attention: QKV as one matrix without bias, as FedTP generates it.
-
-    Args:
-        model_size: Width of what comes in and goes out.
-        out_bias: Whether the output layer has a bias.
-    """
+    """List a self-attention: QKV as one matrix without bias, as FedTP generates it."""
     out = tensor(f"{name}.to_out", "weight", model_size, inner_size)
     bias = [tensor(f"{name}.to_out", "bias", model_size)] if out_bias else []
     return [tensor(f"{name}.to_qkv", "weight", 3 * inner_size, model_size), out, *bias]
 
 
-def check_at_least(name: str, value: int, least: int) -> None:
-    """Check a setting.
-
-    Raises:
-        ValueError: If it is below the least value.
-    """
-    if value < least:
-        raise ValueError(f"{name} must be >= {least}, got {value}")
+def cross_attention_tensors(name: str, width: int, *, out_bias: bool = True) -> list[TensorSpec]:
+    """List an attention to another sequence, with a matrix for queries, keys and values each."""
+    bias = [tensor(f"{name}.to_out", "bias", width)] if out_bias else []
+    matrices = ("to_q", "to_k", "to_v", "to_out")
+    return [*(tensor(f"{name}.{matrix}", "weight", width, width) for matrix in matrices), *bias]
 
 
-def check_dropout(dropout: float) -> None:
-    """Check a dropout probability.
+def feedforward_tensors(
+    name: str, width: int, hidden: int, layers: tuple[str, str] = ("to_hidden", "to_out")
+) -> list[TensorSpec]:
+    """List a feed-forward network: a layer that widens and one that narrows."""
+    first, second = layers
+    return [
+        *linear_tensors(f"{name}.{first}", hidden, width),
+        *linear_tensors(f"{name}.{second}", width, hidden),
+    ]
 
-    Raises:
-        ValueError: If it is not in [0, 1).
-    """
-    if not 0 <= dropout < 1:
-        raise ValueError(f"dropout must be in [0, 1), got {dropout}")
+
+def stacked(
+    name: str, count: int, layer: Callable[[str], Iterable[TensorSpec]]
+) -> list[TensorSpec]:
+    """List the tensors of a stack of layers, which are named ``NAME.0`` and so on."""
+    return [spec for place in range(count) for spec in layer(f"{name}.{place}")]

@@ -1,4 +1,4 @@
-"""Name what Python's ``zipfile`` raises where an archive, or an ``.npz``, is damaged."""
+"""Name the errors that Python's ``zipfile`` raises if an archive, or an ``.npz``, is damaged."""
 
 import zipfile
 import zlib

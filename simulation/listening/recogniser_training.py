@@ -25,7 +25,7 @@ from models.listening.recogniser import (
     stack_mels,
     step_count,
 )
-from models.vector.tensor_lists import check_at_least
+from models.settings.bounds import check_at_least
 from simulation.listening.defaults import RECOGNISER_EPOCHS
 
 _RISING = 0.15
@@ -52,8 +52,7 @@ class TrainingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size"):
-            check_at_least(name, getattr(self, name), 1)
+        check_at_least(self, 1, "epochs", "batch_size")
         if not 0 < self.learning_rate < 1:
             raise ValueError(f"learning_rate must be in (0, 1), got {self.learning_rate}")
 
