@@ -1,8 +1,8 @@
 """Keep a bundle's few files in a folder or in a .zip, and read them back without trusting names.
 
-Nothing is ever unpacked to disk. A file is read only under a name that a bundle may have, and a
-.zip only if its members are stored uncompressed: then nothing read can be larger than the file
-that arrived. Folders are made 0700 and files 0600, since a person's bundle is personal data.
+Nothing is unpacked to disk. A file is read only under a permitted name, and a .zip only if its
+members are stored uncompressed: then nothing read can be larger than the file that arrived. Folders
+are made 0700 and files 0600, since a person's bundle is personal data.
 """
 
 import io
@@ -26,26 +26,18 @@ class BundleFiles(Protocol):
 
     @property
     def names(self) -> frozenset[str]:
-        """Return the names that are there; each is one that was allowed."""
+        """Return the names that are there, all of them permitted."""
 
     def read(self, name: str, *, limit_bytes: int) -> bytes:
-        """Return the content of a file.
-
-        Raises:
-            BundleError: If it is missing, larger than the limit, or damaged.
-        """
+        """Return a file; raise BundleError if it is missing, larger than the limit, or damaged."""
 
 
 def write_files(target: Path, files: Mapping[str, bytes]) -> None:
-    """Write the files as a folder, or as one .zip if the name ends so: all of them or none.
-
-    Args:
-        target: A folder that does not exist yet, or a ``.zip``, which is replaced in one step.
+    """Write a new folder, or replace a ``.zip`` in one step: all files or none.
 
     Raises:
         BundleError: If the target cannot be made there.
-        FullDiskError: If the disk is full; what was there before is untouched.
-        OSError: If the disk refuses; the same.
+        OSError: If the disk refuses, FullDiskError if it is full; the old content is untouched.
     """
     from privacy.foundation.atomic_files import (
         write_atomically,  # A device that only reads goes without.
@@ -61,11 +53,7 @@ def write_files(target: Path, files: Mapping[str, bytes]) -> None:
 
 
 def check_target(target: Path) -> None:
-    """Check that a bundle can be written there, before any work is done for it.
-
-    Raises:
-        BundleError: If the parent folder is missing, or a folder of that name exists.
-    """
+    """Raise BundleError early if the parent folder is missing, or a folder of that name exists."""
     parent = target.absolute().parent
     if not parent.is_dir():
         raise BundleError(f"{parent} must be a folder; make it first")
@@ -75,10 +63,7 @@ def check_target(target: Path) -> None:
 
 
 def open_files(source: Path, allowed: Collection[str]) -> BundleFiles:
-    """Open a bundle's folder or ``.zip``.
-
-    Args:
-        allowed: Names a bundle may hold.
+    """Open a bundle's folder or ``.zip``, which may hold only the ``allowed`` names.
 
     Raises:
         BundleError: If nothing is there, or it holds another name, or one twice.
@@ -131,15 +116,7 @@ class _Zip:
 
 
 def write_folder(target: Path, files: Mapping[str, bytes]) -> None:
-    """Write a new folder of files, all of them or none.
-
-    Args:
-        target: Its place; folder and files are the owner's alone.
-        files: Contents by name; a name may have folders in it.
-
-    Raises:
-        OSError: If the disk refuses.
-    """
+    """Write a new folder of files, all or none, the owner's alone; names may have folders."""
     import tempfile
 
     from privacy.foundation.atomic_files import sync_folder, write_atomically

@@ -1,9 +1,9 @@
 """Read bundles: the graphs of a model, what lies beside them, and a manifest that pins every file.
 
 A bundle of a keyboard, a classifier or a voice is a folder or a .zip (`export.bundles.files`).
-Loading believes nothing that the manifest does not pin, and the coordinator may have signed the
-manifest. Where a model has learnt from one person's text the bundle is that person's data, so its
-files are the owner's alone.
+Loading believes only what the manifest pins, and the coordinator may have signed the manifest. A
+model that learnt from one person's text makes the bundle that person's data, so its files are the
+owner's alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,11 +44,7 @@ Files: TypeAlias = Mapping[str, bytes]
 
 @dataclass(frozen=True)
 class BundleOf(Generic[M]):
-    """A bundle whose digests fit.
-
-    Attributes:
-        signer: The signer; None if nobody did.
-    """
+    """A bundle whose digests fit; ``signer`` is None if nobody signed it."""
 
     manifest: M
     files: Files
@@ -62,11 +58,7 @@ class BundleOf(Generic[M]):
 
 @dataclass(frozen=True)
 class Bundle(BundleOf[Manifest]):
-    """A keyboard's bundle.
-
-    Attributes:
-        vocabulary: The word list of the model's rows.
-    """
+    """A keyboard's bundle, with the word list of the model's rows."""
 
     vocabulary: Vocabulary
 
@@ -83,16 +75,9 @@ def write_bundle(
     *,
     signed_with: "Identity | None" = None,
 ) -> None:
-    """Write a bundle, whole or not at all.
+    """Write a bundle, whole or not at all; the coordinator's signature covers every file.
 
-    Args:
-        target: New folder, or a ``.zip``, which is replaced in one step.
-        manifest: With the digests of the files.
-        signed_with: The coordinator, whose signature then covers every file.
-
-    Raises:
-        BundleError: If the target cannot be made there, or the manifest is not of these files.
-        OSError: If the disk is full or refuses.
+    Raise BundleError if the target cannot be made there, or the manifest is not of these files.
     """
     for name, content in files.items():
         check_digest(manifest.files, name, content)
@@ -108,9 +93,9 @@ def load_bundle(source: Path, *, authority: bytes | None = None) -> Bundle:
             signed by a coordinator that it certified.
 
     Raises:
-        BundleError: If a file is missing or more than there may be, or is not what the manifest
-            says; if the signature does not fit; or if the bundle is of another kind or format
-            version.
+        BundleError: If a file is missing, foreign or not what the manifest says, the signature does
+            not
+            fit, or the bundle is of another kind or format version.
     """
     found = _read(source, "keyboard", Manifest, CONTENT_FILES, authority)
     vocabulary = _checked_vocabulary(found.manifest, found.files[VOCABULARY_FILE])

@@ -1,7 +1,7 @@
 """Manifests of bundles: which model, from which round, under which guarantee, file by file.
 
-How a manifest is written and read is in `export.bundles.manifest_entries`. Keyboards and
-classifiers have the one here; a voice's (`export.bundles.speech_manifest`) has the same base.
+`export.bundles.manifest_entries` writes and reads them. Keyboards and classifiers have the one
+here; a voice's (`export.bundles.speech_manifest`) has the same base.
 """
 
 import math
@@ -39,9 +39,9 @@ class PrivacyStatement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     Attributes:
         mode: Name of the noise mode, such as ``none`` or ``paper``.
         guarantee: The promise for the whole run in words, as the release states it.
-        epsilon: ε at ``delta`` of all releases up to this one; None where nothing is promised, and
-            where the release or an older bundle does not say.
-        delta: δ, the chance that the bound on ε fails; None without one.
+        epsilon: ε at ``delta`` of all releases up to this one; None if nothing is promised, or the
+            release or an older bundle does not say.
+        delta: δ, the chance that the bound on ε fails.
     """
 
     mode: str
@@ -60,7 +60,7 @@ class PrivacyStatement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             raise ValueError(f"delta must be > 0 and < 1, got {self.delta}")
 
     def spent_after(self, round_number: int) -> str:
-        """Say what the releases up to that of a round have spent, for people."""
+        """Describe for people what the releases up to a round have spent."""
         if self.epsilon is not None:
             return f"epsilon {self.epsilon:.4g} at delta {self.delta:g}, after round {round_number}"
         return "none promised" if self.mode in PROMISING_NOTHING else "not said"
@@ -72,9 +72,9 @@ class ParityRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     Attributes:
         shapes: Shapes compared: of words ``(batch, time)``, of images ``(batch, height)``, of a
             voice texts, characters and steps, of a vocoder spectrograms and frames.
-        largest_difference: Largest difference of two log-probabilities, in nats; of two values of
-            speech, over the largest value if that is above 1. For rounded graphs it is that of
-            exact arithmetic with the rounded weights.
+        largest_difference: Largest difference of two log-probabilities, in nats; of speech, over
+            the
+            largest value if that is above 1. Rounded graphs are computed exactly for it.
         rounding_difference: The same as rounded graphs ship, their activations rounded too.
     """
 
@@ -84,7 +84,7 @@ class ParityRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class PersonalPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which tensors of the model are each person's own, and inputs of the graph.
+    """The tensors that are each person's own, and inputs of the graph.
 
     Attributes:
         method: Personalisation method of the run.
@@ -99,8 +99,8 @@ class BundleManifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_fie
     """The manifest of every bundle: what it says of its model.
 
     Attributes:
-        format_version: Version of the struct and of the files beside it; 1 knew no personal part of
-            a keyboard, no version before the present one what privacy was spent.
+        format_version: Version of the struct and of the files beside it; 1 lacked a keyboard's
+            personal part, and all before the present one the privacy that was spent.
         files: Digest of every content file, by name.
         model: Settings of the model; its schema follows from them.
         schema_sha256: Hex digest of that schema.
@@ -109,7 +109,7 @@ class BundleManifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_fie
         run: Identifier of the run, 32 hex digits.
         metrics: Figures of the release, by name.
         privacy: The promise of training, and what it has spent.
-        languages: BCP 47 tags of the words; empty if nobody said.
+        languages: BCP 47 tags of the words; empty if unknown.
         personal: The tensors that the graphs take of each person; None of a model that is whole.
         client: The person whose whole model it is; None if it is everyone's.
         precision: How the model's graphs store and multiply matrices.
@@ -154,11 +154,7 @@ class BundleManifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_fie
 
     @classmethod
     def decode(cls, encoded: bytes) -> Self:
-        """Decode a manifest, strictly.
-
-        Raises:
-            BundleError: If the bytes are no manifest of this version; says which side is older.
-        """
+        """Decode a manifest strictly; BundleError, saying which side is older, if it is none."""
         return decode_versioned(
             encoded,
             cls,
@@ -183,11 +179,7 @@ class BundleManifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_fie
         return held_schema(self.model, self.personal_schema.slices)
 
     def check_model(self) -> None:
-        """Check that the files and the schema are the model's, and a rounded one's origin is said.
-
-        Raises:
-            ValueError: If they are not, or it is not.
-        """
+        """Raise ValueError unless files, schema and a rounded model's origin are the model's."""
         if sorted(self.files) != sorted(self.content_files):
             raise ValueError(f"files must be {list(self.content_files)}, got {sorted(self.files)}")
         expected = schema_of(self.model).sha256.hex()
@@ -210,7 +202,7 @@ class BundleManifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_fie
             tables: Numbers beside them that follow from the settings.
 
         Raises:
-            ValueError: If it has not.
+            ValueError: If it has no room.
         """
         least = elements if is_rounded else elements * _NUMBER_BYTES
         most = (elements + tables) * _NUMBER_BYTES + _GRAPH_ALLOWANCE_BYTES
@@ -224,9 +216,8 @@ class BundleManifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_fie
 class Manifest(BundleManifest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Manifest of a keyboard or a classifier.
 
-    Attributes:
-        vocabulary_sha256: Hex digest of the word list, as the plan of the round gives it; empty
-            without words.
+    ``vocabulary_sha256`` is the hex digest of the word list in the round's plan; empty without
+    words.
     """
 
     newest_version: ClassVar[int] = 3
@@ -246,11 +237,7 @@ class Manifest(BundleManifest, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def personal_schema(model: ModelSettings, names: Collection[str]) -> Schema:
-    """Return some tensors of a model, in schema order and without roles.
-
-    Raises:
-        ValueError: If the model lacks one of them.
-    """
+    """Return tensors of a model in schema order, without roles; ValueError if it lacks one."""
     tensors = schema_of(model).tensors
     foreign = sorted(set(names) - {spec.name for spec in tensors})
     if foreign:

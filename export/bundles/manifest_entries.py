@@ -1,4 +1,4 @@
-"""The entries that all manifests have in common: how it pins files, is written and read.
+"""The entries that all manifests have in common: the pins of files, writing and reading.
 
 A manifest is JSON and is decoded strictly, its format version first. Everything else in a bundle or
 a file is believed only as far as its size and SHA-256 stand there.
@@ -18,12 +18,7 @@ class BundleError(ValueError):
 
 
 class FileDigest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The digest of one file.
-
-    Attributes:
-        sha256: Hex digest of the file.
-        size_bytes: Its exact size.
-    """
+    """The digest of one file: hex SHA-256 and its exact size."""
 
     sha256: str
     size_bytes: int
@@ -45,12 +40,12 @@ class ManifestBase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 def decode_versioned(
     encoded: bytes, kind: type[M], *, readable: Sequence[int], what: str, older: str
 ) -> M:
-    """Decode what a file says of itself, strictly, its format version first.
+    """Decode a manifest strictly, its format version first.
 
     Args:
         readable: Versions that can be read, rising.
         what: Name of the version, for the error.
-        older: The name of what is too old where its version is, for the error.
+        older: The name of what is too old, for the error.
 
     Raises:
         BundleError: If the bytes are none of such a version; says which side is older.

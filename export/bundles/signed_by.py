@@ -1,11 +1,9 @@
 """Check who signed a release or a bundle.
 
-The signature is over one small file that holds the digests of all others. Dates are not looked
-at: a release stays what it was when the certificate of its key has run out. Without the
-federation's authority a good signature only says that nothing changed since somebody signed.
-
-Cryptography, 10 MB, is loaded where there is a signature: a device may have got its bundle by a way
-that it trusts, and keeps the memory.
+The signature is over one small file that holds the digests of all others. Dates do not count: a
+release stays valid when the certificate of its key has expired. Without the federation's authority
+a good signature only says that nothing changed since somebody signed. Cryptography, 10 MB, is
+loaded only for a signature: a device may trust the way its bundle came, and keeps the memory.
 """
 
 from dataclasses import dataclass
@@ -29,7 +27,7 @@ class Signer:
 
     Attributes:
         certificate_sha256: Hex digest of the certificate.
-        is_trusted: Whether the certificate was checked against the federation's authority.
+        is_trusted: Whether the federation's authority certified it.
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""Keep files together under one manifest that pins each of them, and one signature that covers all.
+"""Keep files together under one manifest that pins each, and one signature that covers all.
 
-Every kind of bundle is made so: ``manifest.json`` with the size and SHA-256 of every other file,
+Every kind of bundle is ``manifest.json`` with the size and SHA-256 of every other file,
 ``manifest.sig`` over it and ``signer.der``, the certificate of the key.
 """
 
@@ -36,12 +36,7 @@ _LARGEST = {
 def signed_files(
     manifest: bytes, contents: Mapping[str, bytes], signed_with: "Identity | None"
 ) -> dict[str, bytes]:
-    """Return every file of a bundle by name.
-
-    Args:
-        manifest: The manifest's bytes.
-        signed_with: The coordinator, whose signature then covers every file.
-    """
+    """Return every file of a bundle by name; a coordinator's signature then covers them all."""
     files = {MANIFEST_FILE: manifest, **contents}
     if signed_with is not None:
         from privacy.identities.signatures import Purpose
@@ -59,7 +54,7 @@ def read_manifest(files: BundleFiles, *, authority: bytes | None) -> tuple[bytes
             signature by a coordinator that it certified.
 
     Raises:
-        BundleError: If a file is missing or larger than it may be, or the signature does not fit.
+        BundleError: If a file is missing or too large, or the signature does not fit.
     """
     manifest = files.read(MANIFEST_FILE, limit_bytes=LARGEST_MANIFEST_BYTES)
     if not files.names & {SIGNATURE_FILE, SIGNER_FILE}:
@@ -85,11 +80,7 @@ def read_manifest(files: BundleFiles, *, authority: bytes | None) -> tuple[bytes
 
 
 def read_signed(files: BundleFiles) -> dict[str, bytes]:
-    """Return the manifest by name, and what signs it where it is signed, as they lie there.
-
-    Raises:
-        BundleError: If one is larger than it may be.
-    """
+    """Return manifest and signature files as they lie there; BundleError if one is too large."""
     return {
         name: files.read(name, limit_bytes=limit)
         for name, limit in _LARGEST.items()
@@ -98,22 +89,14 @@ def read_signed(files: BundleFiles) -> dict[str, bytes]:
 
 
 def read_checked(files: BundleFiles, pinned: Mapping[str, FileDigest], name: str) -> bytes:
-    """Return the content of a file, which is what the manifest says.
-
-    Raises:
-        BundleError: If it is missing, larger, or another.
-    """
+    """Return a pinned file; raise BundleError if it is missing, larger, or another."""
     content = files.read(name, limit_bytes=pinned[name].size_bytes)
     check_digest(pinned, name, content)
     return content
 
 
 def check_digest(pinned: Mapping[str, FileDigest], name: str, content: bytes) -> None:
-    """Check that content is what a manifest pins.
-
-    Raises:
-        BundleError: If size or SHA-256 is another.
-    """
+    """Raise BundleError if size or SHA-256 is not the pinned one."""
     digest = pinned[name]
     if len(content) != digest.size_bytes:
         raise BundleError(f"{name} must have {digest.size_bytes} bytes, got {len(content)}")

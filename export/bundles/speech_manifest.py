@@ -1,7 +1,4 @@
-"""Say what a speech bundle holds: which voice, from which round, and which vocoder, file by file.
-
-The manifest is JSON and is decoded strictly, as a keyboard's (`export.bundles.manifest`).
-"""
+"""The manifest of a speech bundle: which voice, which round and which vocoder, file by file."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Literal
@@ -25,7 +22,7 @@ LANGUAGES = ("en",)
 
 
 class VocoderPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which vocoder makes the sound.
+    """The vocoder that makes the sound.
 
     Attributes:
         model: Its settings.
@@ -51,7 +48,7 @@ class SpeechManifest(BundleManifest, frozen=True, kw_only=True, forbid_unknown_f
 
     Attributes:
         growth_stage: Stage of a run that grows its layers; None without growth.
-        vocoder: The vocoder that makes the sound; None where Griffin-Lim does.
+        vocoder: The vocoder that makes the sound; None for Griffin-Lim.
     """
 
     newest_version: ClassVar[int] = 2
@@ -81,7 +78,7 @@ class SpeechManifest(BundleManifest, frozen=True, kw_only=True, forbid_unknown_f
         return voice if self.vocoder is None else (*voice, VOCODER_FILE)
 
     def _elements(self, name: str) -> int:
-        """Return the parameters in a file."""
+        """Count the parameters in a file."""
         if name == VOCODER_FILE:
             return 0 if self.vocoder is None else self.vocoder.model.schema().element_count
         return Schema(
@@ -89,7 +86,7 @@ class SpeechManifest(BundleManifest, frozen=True, kw_only=True, forbid_unknown_f
         ).element_count
 
     def _table_elements(self, name: str) -> int:
-        """Return the numbers in a file that follow from the settings."""
+        """Count the numbers in a file that follow from the settings."""
         mel, width = self.model.mel, self.model.hidden_size
         waves = (mel.mel_count + 2 * mel.bin_count) * mel.bin_count + mel.fft_size
         tables = {

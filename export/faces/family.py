@@ -1,4 +1,4 @@
-"""Declare what a model family must offer to be exported; `export.graphs.registry` finds it."""
+"""The interface that exports a model family; `export.graphs.registry` finds its implementation."""
 
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -30,13 +30,12 @@ class Exporter(Protocol):
         personal: Collection[str] = (),
         precision: Precision = "float32",
     ) -> "onnx.ModelProto":
-        """Return the graph, as ``export.faces.words`` or ``export.faces.images`` says it.
+        """Return the graph, with the inputs and outputs of ``export.faces.words`` or ``images``.
 
         Args:
-            tensors: Parameters that are not personal, by state-dict name, in the shapes of the
-                model's schema.
+            tensors: Parameters that are not personal, by state-dict name, in the schema's shapes.
             personal: Names of the others, which become inputs of the graph.
-            precision: How matrices are stored and multiplied; a person's own stay float32.
+            precision: How matrices are stored and multiplied; personal tensors stay float32.
 
         Raises:
             ExportError: If the tensors are not the model's.
@@ -45,11 +44,7 @@ class Exporter(Protocol):
     def recover(
         self, model: "onnx.ModelProto", *, personal: Collection[str] = ()
     ) -> Mapping[str, NDArray[np.float32]]:
-        """Return the parameters that a graph of ``build`` computes with, bit for bit.
-
-        Raises:
-            ExportError: If the graph is no graph of this family.
-        """
+        """Return what a graph of ``build`` computes with, exactly; ExportError if it is none."""
 
 
 def not_exportable(settings: ModelSettings) -> ExportError:

@@ -1,6 +1,6 @@
-"""Hold a GRU's parameters as the operator GRU takes them: gates in ONNX's order, biases joined.
+"""A GRU's parameters as ONNX's operator takes them: gates in ONNX's order, biases joined.
 
-numpy alone: a device that has no onnx puts a person's GRU into this order too.
+numpy alone, since a device without onnx orders a person's GRU, too.
 
 References:
     ONNX operator GRU, version 14: the order of the gates.

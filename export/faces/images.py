@@ -1,9 +1,8 @@
-"""Name what every exported image classifier takes and gives.
+"""Inputs and outputs of every exported image classifier.
 
 Input ``pixels``: images as bytes, uint8, shape ``(batch, height, width, channels)``, ``batch``
-free; the graph normalises them itself. ``personal.<name>``: a person's own tensors, as
-`export.faces.words` says. Output ``log_probabilities``: of every class in nats, float32, shape
-``(batch, classes)``.
+free; the graph normalises them. ``personal.<name>``: a person's own tensors, as in
+`export.faces.words`. Output ``log_probabilities``: nats, float32, shape ``(batch, classes)``.
 """
 
 PIXELS = "pixels"

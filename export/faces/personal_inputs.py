@@ -16,14 +16,9 @@ from models.settings.voice import TransformerTtsSettings
 def personal_inputs(
     settings: ModelSettings, tensors: Mapping[str, NDArray[np.float32]]
 ) -> dict[str, NDArray[np.float32]]:
-    """Return one person's tensors by the names of the graphs' inputs.
+    """Return a person's tensors by the names of the graphs' inputs.
 
-    Args:
-        settings: The model's.
-        tensors: The person's, by state-dict name.
-
-    Raises:
-        ExportError: If the family cannot be exported.
+    Raise ExportError if the family cannot be exported.
     """
     match settings:
         case GruLmSettings():

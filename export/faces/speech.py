@@ -1,26 +1,25 @@
-"""Name what the graphs of a voice take and give, and say which graph holds which tensor.
+"""Inputs and outputs of the graphs of a voice, and which graph holds which tensor.
 
-``encoder.onnx`` reads a text once. It takes ``characters``, int64, shape ``(batch, text)``, padded
-with 0 at the end, and gives what the decoder looks at in every step: ``mask``, 0 or minus infinity
-at padding, shape ``(batch, 1, 1, text)``, and for block N of the decoder ``memory_keys.N``, shape
+``encoder.onnx`` reads a text once. Input: ``characters``, int64, shape ``(batch, text)``, padded
+with 0 at the end. Outputs, which every step of the decoder reads: ``mask``, 0 or minus infinity at
+padding, shape ``(batch, 1, 1, text)``, and for block N of the decoder ``memory_keys.N``, shape
 ``(batch, heads, head size, text)``, and ``memory_values.N``, shape ``(batch, heads, text, head
 size)``.
 
-``decoder.onnx`` takes one step. It takes all that, ``frame``, the last frame of the step before,
-normalised (zeros at first), shape ``(batch, mel)``, ``kept``, what the two dropouts of the mel
-pre-net multiply with (ones for none), shape ``(2, batch, pre-net width)``, and its own past,
-``keys.N`` and ``values.N``, shape ``(batch, heads, past, head size)``, ``past`` 0 at first. It
-gives ``frames``, normalised, shape ``(batch, frames of a step, mel)``, ``stop``, the logit that
-they are the last, shape ``(batch,)``, and ``next_keys.N`` and ``next_values.N``.
+``decoder.onnx`` takes one step. Inputs: all of the above; ``frame``, the last frame of the step
+before, normalised (zeros at first), shape ``(batch, mel)``; ``kept``, the factors of the mel
+pre-net's two dropouts (ones for none), shape ``(2, batch, pre-net width)``; and its own past,
+``keys.N`` and ``values.N``, shape ``(batch, heads, past, head size)``, ``past`` 0 at first.
+Outputs: ``frames``, normalised, shape ``(batch, frames of a step, mel)``; ``stop``, the logit that
+they are the last, shape ``(batch,)``; ``next_keys.N`` and ``next_values.N``.
 
-``postnet.onnx`` takes ``frames`` of the whole, shape ``(batch, frames, mel)``, and gives
-``log_mels``, natural logarithms, of the same shape.
+``postnet.onnx``: ``frames`` of the whole, shape ``(batch, frames, mel)``, to ``log_mels``, natural
+logarithms, of the same shape. ``vocoder.onnx``: ``log_mels`` to ``sound``, shape ``(batch, (frames
+- 1) * hop size)``; its metadata ``context_frames`` is how many frames to either side influence a
+sample.
 
-``vocoder.onnx`` takes ``log_mels`` and gives ``sound``, shape ``(batch, (frames - 1) * hop size)``.
-Its metadata ``context_frames`` says how many frames to either side have a part in a sample.
-
-All is float32 but the characters, and every axis that a graph names is free. ``personal.<name>`` is
-a tensor that is one person's own, as `export.faces.words` says.
+All is float32 but the characters; every named axis is free; ``personal.<name>`` is a tensor that is
+one person's own, as in `export.faces.words`.
 """
 
 import re

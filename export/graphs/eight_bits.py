@@ -1,8 +1,8 @@
 """Round a matrix to 8 bits: 64 neighbours of a row share one scale, whose zero stays zero.
 
-The layout is that of onnxruntime's MatMulNBits, so what rests in a file and what a graph computes
-with are the same bytes. A value w becomes the whole number q nearest to w / s in [-127, 127], with
-s = max|w| / 127 over its block; rounding moves no value by more than s / 2.
+The layout is that of onnxruntime's MatMulNBits, so the file and the graph hold the same bytes. A
+value w becomes the whole number q nearest to w / s in [-127, 127], with s = max|w| / 127 over its
+block; rounding moves no value by more than s / 2.
 
 References:
     onnxruntime, operator com.microsoft.MatMulNBits: blocks along a row, the last one padded.
@@ -41,11 +41,7 @@ class Rounded(NamedTuple):
 
 
 def rounded(matrix: NDArray[np.float32]) -> Rounded:
-    """Round a matrix.
-
-    Args:
-        matrix: Finite, float32, shape ``(rows, columns)``.
-    """
+    """Round a matrix, finite, float32, shape ``(rows, columns)``."""
     rows, columns = matrix.shape
     padded = np.zeros((rows, -(-columns // BLOCK) * BLOCK), dtype=np.float32)
     padded[:, :columns] = matrix

@@ -3,8 +3,8 @@
 The matrix of a tied model is stored once, and a build takes a fraction of a second.
 
 References:
-    ONNX operator GRU, version 14 (the equations and the order of the gates).
-    torch.nn.GRU (the same equations; with ``linear_before_reset`` the two agree).
+    ONNX operator GRU, version 14: the equations and the order of the gates; with
+        ``linear_before_reset`` they are those of torch.nn.GRU.
 """
 
 from collections.abc import Collection, Mapping
@@ -48,13 +48,12 @@ class GruGraph:
         personal: Collection[str] = (),
         precision: Precision = "float32",
     ) -> onnx.ModelProto:
-        """Return the checked graph (``export.faces.words`` says what it takes and gives).
+        """Return the checked graph (``export.faces.words``); dropout is off.
 
-        Its state is ``state``, float32, shape ``(1, batch, hidden)``. Dropout is off.
+        Its state is ``state``, float32, shape ``(1, batch, hidden)``.
 
         Args:
-            tensors: Parameters that are not personal, by state-dict name, in the shapes of the
-                model's schema.
+            tensors: Parameters that are not personal, by state-dict name, in the schema's shapes.
             personal: Names of those that are inputs; the GRU's own go together.
 
         Raises:
@@ -89,7 +88,7 @@ class GruGraph:
         return writer.node("Squeeze", NEXT + _STATE, writer.integers(0))
 
     def _steps(self, writer: GraphWriter, embedded: str) -> str:
-        """Do what ``_operator`` does, with rounded matrices and torch's order of the gates."""
+        """Return the same with rounded matrices and torch's order of the gates."""
         hidden = self._settings.hidden_size
         projected = writer.rounded_product(embedded, "gru.weight_ih_l0", "gru.bias_ih_l0")
         step = writer.body("step.")
@@ -115,11 +114,7 @@ class GruGraph:
     def recover(
         self, model: onnx.ModelProto, *, personal: Collection[str] = ()
     ) -> dict[str, Array]:
-        """Return the parameters that a graph of ``build`` computes with, by state-dict name.
-
-        Raises:
-            ExportError: If a tensor is missing or does not have the shape the settings imply.
-        """
+        """Return a graph's parameters; ExportError if one is missing or of another shape."""
         held = {item.name: item for item in model.graph.initializer}
         inputs = self._personal_weights(personal)
         tensors: dict[str, Array] = {}
@@ -141,7 +136,7 @@ class GruGraph:
         return tensors
 
     def _personal_weights(self, personal: Collection[str]) -> set[str]:
-        """Return which of the graph's weights are made of personal tensors."""
+        """Return the graph's weights that are made of personal tensors."""
         known = {name for made_of in MADE_OF.values() for name in made_of} | self._shapes.keys()
         foreign = sorted(set(personal) - (known - MADE_OF.keys()))
         if foreign:

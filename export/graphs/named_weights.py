@@ -19,17 +19,12 @@ class NamedWeights:
     """The weights of a graph, read back, and the names of those that it takes of a person."""
 
     def __init__(self, schema: Schema) -> None:
-        """Take every tensor of the model."""
         self._shapes = {spec.name: spec.shape for spec in schema.tensors}
 
     def recover(
         self, model: onnx.ModelProto, *, personal: Collection[str] = ()
     ) -> dict[str, Array]:
-        """Return the parameters that a graph of ``build`` computes with, by state-dict name.
-
-        Raises:
-            ExportError: If a tensor is missing or does not have the shape the settings imply.
-        """
+        """Return a graph's parameters; ExportError if one is missing or of another shape."""
         held = {item.name: item for item in model.graph.initializer}
         return {
             name: held_tensor(held, name, shape)
@@ -41,8 +36,7 @@ class NamedWeights:
 def held_tensor(held: Mapping[str, onnx.TensorProto], name: str, shape: tuple[int, ...]) -> Array:
     """Return a weight that a graph holds: bit for bit, or what its rounded values stand for.
 
-    Raises:
-        ExportError: If it is missing, of another shape or dtype, or not in the graph itself.
+    Raise ExportError if it is missing, of another shape or dtype, or not in the graph itself.
     """
     if name + WHOLE not in held:
         return np.asarray(_initializer(held, name, shape, TensorProto.FLOAT), dtype=np.float32)

@@ -7,11 +7,7 @@ from export.graphs.writer import GraphWriter
 
 
 def write_ranking(writer: GraphWriter, logits: str, vocabulary_size: int) -> None:
-    """Write what follows the scores of the words after the last token: all three outputs.
-
-    Args:
-        logits: The value with the scores, shape ``(batch, vocab)``.
-    """
+    """Write all three outputs from ``logits``, the words' scores, shape ``(batch, vocab)``."""
     writer.input(TOP_K, [1], np.int64)
     writer.node("LogSoftmax", logits, named=DISTRIBUTION, axis=-1)
     writer.nodes("TopK", DISTRIBUTION, TOP_K, named=(LOG_PROBABILITIES, WORDS), axis=-1)

@@ -1,7 +1,6 @@
 """Find the writer of a model's graph by the model's settings, and parse graphs.
 
-A new family is one file with a class as `export.faces.family` describes it and one line in
-``exporter_for``.
+A new family is one class as in `export.faces.family` and one line in ``exporter_for``.
 """
 
 from typing import TYPE_CHECKING
@@ -15,11 +14,7 @@ if TYPE_CHECKING:
 
 
 def exporter_for(settings: ModelSettings) -> Exporter:
-    """Return the exporter of a model.
-
-    Raises:
-        ExportError: If the family cannot be exported, or the packages for it are missing.
-    """
+    """Return the exporter of a model; ExportError if there is none or its packages are missing."""
     try:
         match settings:
             case GruLmSettings():
@@ -40,11 +35,7 @@ def exporter_for(settings: ModelSettings) -> Exporter:
 
 
 def parse_graph(encoded: bytes) -> "onnx.ModelProto":
-    """Return the graph in ONNX bytes.
-
-    Raises:
-        ExportError: If the bytes are no ONNX graph, or the packages for it are missing.
-    """
+    """Return the graph in ONNX bytes; ExportError if they are none, or onnx is missing."""
     try:
         import onnx
         from google.protobuf.message import DecodeError

@@ -1,7 +1,7 @@
 """Write the ONNX graph of the Transformer language model, its keys and values carried in a cache.
 
 References:
-    ``models.networks.transformer_lm`` (the network; parity holds the graph against it).
+    ``models.networks.transformer_lm`` (the network; parity compares the graph with it).
     [Vaswani] "Attention Is All You Need", NeurIPS 2017, arXiv:1706.03762.
 """
 
@@ -35,16 +35,11 @@ class TransformerGraph(NamedWeights):
         personal: Collection[str] = (),
         precision: Precision = "float32",
     ) -> onnx.ModelProto:
-        """Return the checked graph (``export.faces.words`` says what it takes and gives).
+        """Return the checked graph (``export.faces.words``); dropout is off.
 
         Its state is ``cache``, float32, shape ``(2 * layers, batch, heads, past, head size)``: keys
-        and values of the first block, then of the next. Dropout is off.
-
-        Args:
-            tensors: Parameters that are not personal, by state-dict name, in their shapes.
-
-        Raises:
-            ExportError: If a tensor is missing, foreign or of another shape.
+        and values of the first block, then of the next. Raise ExportError if a tensor is missing,
+        foreign or of another shape.
         """
         settings = self._settings
         writer = GraphWriter(self._shapes, personal=personal, precision=precision)

@@ -1,8 +1,4 @@
-"""Write the ONNX graph of the Vision Transformer (`export.faces.images` says what it takes).
-
-References:
-    ``models.networks.vit`` (the network; parity holds the graph against it).
-"""
+"""Write the ONNX graph of the Vision Transformer (``models.networks.vit``, `faces.images`)."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -34,14 +30,7 @@ class VitGraph(NamedWeights):
         personal: Collection[str] = (),
         precision: Precision = "float32",
     ) -> onnx.ModelProto:
-        """Return the checked graph. Dropout is off.
-
-        Args:
-            tensors: Parameters that are not personal, by state-dict name, in their shapes.
-
-        Raises:
-            ExportError: If a tensor is missing, foreign or of another shape.
-        """
+        """Return the checked graph without dropout; ExportError if a tensor is misshapen."""
         settings = self._settings
         size, channels = settings.image_size, settings.channel_count
         writer = GraphWriter(self._shapes, personal=personal, precision=precision)

@@ -1,14 +1,14 @@
 """Write an ONNX graph node by node, whatever the model: weights, constants and the usual layers.
 
 Graphs are written, not traced from torch. A traced Transformer of two layers cost 3.5 to 6.8
-seconds of processor time an export and had 114 nodes; a written one costs milliseconds, no example
-can freeze one of its axes, weights keep their names and layout, so that they are read back bit for
-bit, and a layer can be given smaller weights where it is written.
+seconds of processor time an export and had 114 nodes. A written one costs milliseconds, no example
+can freeze one of its axes, and weights keep their names and layout, so that they are read back bit
+for bit.
 
 A weight lies in the graph under its state-dict name, or is an input of the graph if it is a
 person's own: ``personal.`` and its name (`export.faces.words`). Under precision ``int8`` matrices
 are rounded (`export.graphs.eight_bits`) and stored once as ``<name>.whole`` and ``<name>.scales``,
-whether they multiply or are looked up, or both; what is a person's own stays float32.
+whether they multiply or are looked up, or both; personal tensors stay float32.
 
 References:
     ONNX operators of opset 21, https://onnx.ai/onnx/operators.
@@ -47,7 +47,7 @@ WHOLE, SCALES = ".whole", ".scales"
 
 
 class GraphWriter:
-    """The nodes of one graph, collected. Every method that writes some returns the value's name."""
+    """The nodes of one graph, collected; a method that writes some returns the value's name."""
 
     def __init__(
         self,
@@ -56,12 +56,7 @@ class GraphWriter:
         personal: Collection[str] = (),
         precision: Precision = "float32",
     ) -> None:
-        """Begin an empty graph.
-
-        Args:
-            weights: Shape of every weight, by name.
-            precision: How the others are stored and multiplied.
-        """
+        """Begin an empty graph whose weights have these shapes, by name."""
         self._shapes = dict(weights)
         self._personal = frozenset(personal)
         self._precision = precision
@@ -110,8 +105,7 @@ class GraphWriter:
     def body(self, prefix: str) -> Self:
         """Return a writer of a graph inside this one, whose weights and constants are this one's.
 
-        Args:
-            prefix: Begins the names of its values, which no others may have.
+        ``prefix`` begins the names of its values, and of no others.
         """
         inner = copy.copy(self)
         inner._nodes, inner._inputs, inner._outputs = [], [], []
@@ -132,22 +126,14 @@ class GraphWriter:
         self._outputs.append(_info(name, shape, dtype))
 
     def weight(self, name: str) -> str:
-        """Return what a weight is called in the graph.
-
-        Raises:
-            ExportError: If there is no such weight.
-        """
+        """Return a weight's name in the graph; raise ExportError if there is no such weight."""
         if name not in self._shapes:
             raise ExportError(f"the model must have a tensor {name}, it has none")
         return PERSONAL + name if name in self._personal else name
 
     # Any: an attribute of a node is whatever its operator takes.
     def node(self, operator: str, *inputs: str, named: str | None = None, **attributes: Any) -> str:
-        """Write a node with one output.
-
-        Args:
-            named: The name of its value; None takes a name of its own.
-        """
+        """Write a node with one output; its value is ``named`` so, or gets a name of its own."""
         return self.nodes(operator, *inputs, named=(named or self._fresh(operator),), **attributes)[
             0
         ]
@@ -218,10 +204,7 @@ class GraphWriter:
         return self.added(product, self.weight(f"{name}.bias"))
 
     def scores(self, value: str, matrix: str, bias: str) -> str:
-        """Return ``value @ matrix.T + bias`` of a value of two axes, the matrix read as it lies.
-
-        So the matrix of a tied model needs no turned copy.
-        """
+        """Return ``value @ matrix.T + bias`` of two axes; a tied matrix needs no turned copy."""
         if self._rounds(matrix):
             return self._rounded_product(value, matrix, bias)
         return self.node("Gemm", value, self.weight(matrix), self.weight(bias), transB=1)
@@ -232,11 +215,7 @@ class GraphWriter:
         return self.node("LayerNormalization", value, scale, shift, axis=-1, epsilon=epsilon)
 
     def rounded_product(self, value: str, matrix: str, bias: str) -> str:
-        """Return ``value @ matrix.T + bias`` of a rounded matrix, over the last axis.
-
-        Raises:
-            ExportError: If the matrix is not rounded under this precision.
-        """
+        """Return ``value @ matrix.T + bias``; ExportError unless the matrix is rounded."""
         if not self._rounds(matrix):
             raise ExportError(f"{matrix} must be rounded to be multiplied so")
         return self._rounded_product(value, matrix, bias)
@@ -289,11 +268,7 @@ class GraphWriter:
 
 
 def check_tensors(tensors: Mapping[str, Array], shapes: Mapping[str, Shape]) -> None:
-    """Check that the tensors are these weights.
-
-    Raises:
-        ExportError: If one is missing, foreign, or of another shape or dtype.
-    """
+    """Raise ExportError if a weight is missing, foreign, or of another shape or dtype."""
     if tensors.keys() != shapes.keys():
         odd = sorted(tensors.keys() ^ shapes.keys())
         raise ExportError(f"the tensors must be the model's, got too many or too few: {odd[:3]}")

@@ -42,7 +42,6 @@ def export_everybody(
         ExportError: If the method does not make all that is a person's own, nobody took part yet,
             or numpy makes other tensors than the hypernetwork that was trained.
         BundleError: If the target cannot be made there.
-        OSError: If the disk is full or refuses; nothing is left half.
     """
     check_target(target)
     plan = release.plan
@@ -70,8 +69,9 @@ def export_everybody(
 def _places(release: Release, generated: Schema) -> dict[str, NDArray[np.int64]]:
     """Return where each element of the graph's inputs lies in the generated vector.
 
-    A graph may hold tensors in another order than the model, such as a GRU's gates: the numbers 0,
-    1, 2 and so on are put into its order in place of parameters.
+    A graph may order tensors otherwise than the model, as a GRU's gates: the numbers 0, 1, 2 and so
+    on
+    are put into its order in place of parameters.
     """
     numbers = np.arange(generated.element_count, dtype=np.float64)
     tensors: Mapping[str, NDArray[Any]] = {

@@ -15,8 +15,7 @@ from models.text.vocabulary import SHIPPED_NAME
 class KeyboardKind:
     """A release of next words as a keyboard's bundle.
 
-    Attributes:
-        languages: BCP 47 tags of the word list; None knows those of the list shipped with sotto.
+    ``languages``: BCP 47 tags of the word list; None knows those of the list shipped with sotto.
     """
 
     manifest: ClassVar = Manifest

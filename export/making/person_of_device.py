@@ -1,9 +1,9 @@
 """Make the file of a person whose device keeps a part of the model: where the device is, or not.
 
-A device that has everyone's bundle makes its owner's file by itself: of the bundle, which anybody
-may have, and of what `sotto-client publish` wrote, which then stays where it is. The file is, byte
-for byte, the one that the coordinator would make of the same published part
-(`export.making.person_of_release`), without its signature. No torch and no onnx.
+A device makes its owner's file by itself, without torch or onnx: of everyone's bundle, which
+anybody may have, and of what `sotto-client publish` wrote, which then stays where it is. The file
+is, byte for byte, the one that the coordinator would make of the same published part
+(`export.making.person_of_release`), without its signature.
 """
 
 from collections.abc import Mapping
@@ -61,7 +61,7 @@ def encode_person(
 
     Args:
         tensors: All that is the person's own, by state-dict name and in schema order.
-        resting: How they are kept.
+        resting: How they are stored.
 
     Raises:
         ExportError: If the model's family cannot be exported.
@@ -84,7 +84,7 @@ def encode_person(
 def check_published(
     published: PublishedPart, schema: Schema, *, run: str, method: str, whose: str
 ) -> None:
-    """Check that what a device published is its part of a model.
+    """Check that a device published its part of a model.
 
     Args:
         schema: Every tensor of the model, with its role.
@@ -123,7 +123,7 @@ def own_tensors(
 
     Args:
         published: The part that the person's device published, its signature checked.
-        generated: The tensors that the coordinator made for the person
+        generated: The tensors that the coordinator made for the person.
 
     Raises:
         BundleError: If the bundle takes nothing of a person, or what was made is of another run,
@@ -175,10 +175,10 @@ def _made_tensors(
 
 
 def _with_roles(manifest: BundleManifest, published: PublishedPart) -> Schema:
-    """Return every tensor of a bundle's model with its role.
+    """Return every tensor of a bundle's model with its role: a published tensor is the device's.
 
-    A bundle does not tell what a device keeps from what is made for it: whatever was published is
-    kept. If it is not so, the digest that the device signed is of another schema.
+    A bundle does not say so, but the digest that the device signed is of another schema if it is
+    wrong.
     """
     own = dict.fromkeys(manifest.personal_schema.slices, Role.GENERATED)
     own |= dict.fromkeys(published.tensors, Role.PERSONAL)
@@ -200,17 +200,8 @@ def export_own(
 ) -> PersonalManifest:
     """Write a person's file from everyone's bundle and what the person's device published.
 
-    Args:
-        bundle: Everyone's, its signature checked.
-        published: The part that the device published, its signature checked.
-        target: New folder, or a ``.zip``, which is replaced in one step.
-        generated: As for ``own_tensors``.
-        resting: How the tensors are kept.
-
-    Raises:
-        BundleError: As ``own_tensors``, or if the target cannot be made there.
-        ExportError: As ``own_tensors``.
-        OSError: If the disk is full or refuses; nothing is left half.
+    Arguments and errors are those of ``own_tensors``, and BundleError if the target cannot be made;
+    signatures were checked before.
     """
     check_target(target)
     before = bundle.manifest

@@ -39,11 +39,8 @@ def export_people(
     Args:
         release: The release, as ``read_release`` gives it.
         targets: Client names, and where their files go: new folders, or ``.zip`` files.
-        resting: How the tensors are kept.
+        resting: How the tensors are stored.
         signed_with: The coordinator, to sign the files.
-
-    Returns:
-        The files' manifests.
 
     Raises:
         ExportError: If the release makes nothing for a client, or knows nothing of one.
@@ -72,17 +69,9 @@ def export_published(
 ) -> PersonalManifest:
     """Write the personal file of a client whose device published its own part.
 
-    Args:
-        release: The release, as ``read_release`` gives it.
-        target: New folder, or a ``.zip``.
-        resting: How the tensors are kept.
-        signed_with: The coordinator, to sign the file.
-
-    Raises:
-        ExportError: If the part is of another run, method or model, or the release knows nothing of
-            the client though the method generates a part for it.
-        BundleError: If the target cannot be made there.
-        OSError: If the disk is full or refuses; nothing is left half.
+    Arguments as of ``export_people``. Raise ExportError if the part is of another run, method or
+    model,
+    or the release knows nothing of the client though the method generates a part for it.
     """
     check_target(target)
     tensors = _with_generated(release, published)
@@ -99,16 +88,7 @@ def export_generated(
     """Write what the coordinator makes of a person's model whose other part the device keeps.
 
     It fits no bundle: the device adds its part (``export.making.person_of_device.own_tensors``).
-
-    Args:
-        release: The release, as ``read_release`` gives it.
-        target: New folder, or a ``.zip``.
-        signed_with: The coordinator, to sign the file.
-
-    Raises:
-        ExportError: If the method makes nothing for a client, or nothing is known of this one.
-        BundleError: If the target cannot be made there.
-        OSError: If the disk is full or refuses; nothing is left half.
+    Arguments and errors as of ``export_people``.
     """
     check_target(target)
     tensors = ClientModels(release, with_published=True).generated(client)
@@ -136,7 +116,7 @@ def _with_generated(release: Release, published: PublishedPart) -> dict[str, NDA
 
 
 def _made_for(release: Release, names: Collection[str] | None = None) -> PersonOf:
-    """Return what files are made for; ``names`` are a part of what is a person's own."""
+    """Return the origin of files; ``names`` are a part of what is a person's own."""
     plan = release.plan
     return PersonOf(
         run=release.record.run,

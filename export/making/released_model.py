@@ -1,8 +1,8 @@
-"""Turn a release into a bundle, round a bundle to 8 bits, and check one: a path for every kind.
+"""Turn a release into a bundle, round a bundle to 8 bits, and check one: one way for every kind.
 
-A release's graphs are built and held against torch, and nothing is written before they agreed over
-shapes that nothing was built for. The differences of a keyboard, a classifier and a voice are
-behind `BundleKind`.
+A release's graphs are built and compared with torch, and nothing is written before they agreed over
+shapes that nothing was built for. `BundleKind` holds the differences of a keyboard, a classifier
+and a voice.
 """
 
 from collections.abc import Callable, Mapping
@@ -57,10 +57,9 @@ class BundleKind(Protocol[M_co]):
         """Return the struct of its manifest."""
 
     def beside(self, release: Release) -> tuple[Files, Mapping[str, object]]:
-        """Return the files beside a release's graphs, and the manifest's fields of this kind alone.
+        """Return the files beside a release's graphs, and the manifest's fields of this kind.
 
-        Raises:
-            ExportError: If the release, or what goes with it, is of another task or method.
+        Raise ExportError if the release, or what goes with it, is of another task or method.
         """
 
 
@@ -86,14 +85,10 @@ def export_bundle(
         precision: How the model's matrices are stored and multiplied.
         signed_with: The coordinator, to sign the bundle.
 
-    Returns:
-        The bundle's manifest.
-
     Raises:
         ExportError: If the release cannot become such a bundle, or nothing is known of the client.
         ParityError: If a graph and torch disagree, or torch is missing.
         BundleError: If the target cannot be made there.
-        OSError: If the disk is full or refuses.
     """
     check_target(target)
     plan, record = release.plan, release.record
@@ -130,22 +125,12 @@ def quantise_bundle(
 ) -> BundleManifest:
     """Write a bundle with the same model rounded to 8 bits, after it agreed with torch.
 
-    A voice's vocoder stays as it is.
-
-    Args:
-        source: Folder or ``.zip`` of a float32 bundle.
-        target: New folder, or a ``.zip``, which is replaced in one step.
-        authority: Certificate of the federation's authority, DER; None leaves open who signed.
-        signed_with: The coordinator, to sign the new bundle.
-
-    Returns:
-        The new bundle's manifest.
+    A voice's vocoder stays as it is. Arguments as of ``verify_bundle`` and ``export_bundle``.
 
     Raises:
         BundleError: If a file is not what the manifest says, or the target cannot be made there.
         ExportError: If the bundle is rounded already, or does not hold what its manifest names.
         ParityError: If a graph and torch disagree, or torch is missing.
-        OSError: If the disk is full or refuses.
     """
     check_target(target)
     bundle = load_any(source, authority=authority)
@@ -166,11 +151,11 @@ def quantise_bundle(
 
 @dataclass(frozen=True)
 class Verification:
-    """Result of a check of a bundle.
+    """Result of a check of a bundle, whose digests and parameters fit.
 
     Attributes:
-        bundle: The bundle, whose digests and parameters fit.
-        parity: How the model's graphs compare with torch here; None where torch is missing.
+        bundle: The bundle.
+        parity: How the model's graphs compare with torch here; None if torch is missing.
         vocoder: The same of a voice's vocoder; None without one, too.
     """
 
@@ -206,8 +191,7 @@ def verify_bundle(source: Path, *, authority: bytes | None = None) -> Verificati
 
 
 def load_any(source: Path, *, authority: bytes | None = None) -> AnyBundle:
-    """Read a bundle of any kind; arguments and errors as of
-    ``export.bundles.keyboard_bundle.load_bundle``."""
+    """Read a bundle of any kind; arguments and errors as of ``load_bundle``."""
     kind = kind_of(source)
     if kind not in _LOADERS:
         raise ExportError(f"{source} must be everyone's bundle, got a file of kind {kind}")
@@ -220,7 +204,7 @@ def personal_names(plan: Plan) -> tuple[str, ...]:
 
 
 def held_tensors(release: Release, client: str | None) -> Mapping[str, NDArray[np.float32]]:
-    """Return what a graph is to hold: what everyone shares, or all of one client's model."""
+    """Return the tensors of a graph: the shared ones, or all of one client's model."""
     if client is None:
         return named_tensors(released_schema(release.plan), release.parameters)
     from export.releases.client_model import client_parameters  # Loads torch.
@@ -229,11 +213,7 @@ def held_tensors(release: Release, client: str | None) -> Mapping[str, NDArray[n
 
 
 def privacy_of(release: Release) -> PrivacyStatement:
-    """Return what a release says of privacy: the promise for its run, and what was spent so far.
-
-    Raises:
-        ExportError: If its figures cannot be what was spent.
-    """
+    """Return a release's promise for its run, and what was spent so far; ExportError if corrupt."""
     privacy, metrics = release.plan.privacy, release.record.metrics
     stated: dict[str, Metric] = {
         "mode": privacy.__struct_config__.tag,

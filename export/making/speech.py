@@ -16,11 +16,7 @@ from models.settings.voice import TransformerTtsSettings
 
 @dataclass(frozen=True)
 class VoiceKind:
-    """A release of speech as a voice's bundle.
-
-    Attributes:
-        vocoder: A vocoder's release; None leaves the sound to Griffin-Lim.
-    """
+    """A release of speech as a voice's bundle; without a vocoder's Griffin-Lim makes the sound."""
 
     manifest: ClassVar = SpeechManifest
     vocoder: Release | None = None
@@ -28,8 +24,7 @@ class VoiceKind:
     def beside(self, release: Release) -> tuple[Files, Mapping[str, object]]:
         """Return the vocoder's graph, which agreed with torch, and what made it; and the growth.
 
-        Raises:
-            ParityError: If the vocoder's graph and torch disagree, or torch is missing.
+        Raise ParityError if the vocoder's graph and torch disagree, or torch is missing.
         """
         plan = release.plan
         if plan.task != "speech" or not isinstance(plan.model, TransformerTtsSettings):

@@ -1,7 +1,7 @@
 """Put a person's tensors into everyone's bundle: one file with that person's whole model.
 
-It needs no torch, so a device does it for its owner. In place of torch the new graph is held
-against everyone's with the person's tensors as inputs, which agreed with torch when it was made.
+It needs no torch, so a device does it for its owner. Instead the new graph is compared with
+everyone's with the person's tensors as inputs, which agreed with torch when it was made.
 """
 
 from collections.abc import Iterable
@@ -41,24 +41,16 @@ def export_whole(
     *,
     generated: PersonalFile | None = None,
 ) -> Manifest:
-    """Write a bundle with a person's whole model.
+    """Write a bundle with a person's whole model, from everyone's float32 bundle.
 
-    Args:
-        bundle: Everyone's, float32, its signature checked.
-        published: The part that the person's device published, its signature checked.
-        target: New folder, or a ``.zip``, which is replaced in one step.
-        generated: As for ``export.making.person_of_device.own_tensors``.
-
-    Returns:
-        The new bundle's manifest. Its ``parity`` is that of everyone's graph with torch, and what
-        the new graph differs from that one comes on top.
+    Its manifest's ``parity`` is that of everyone's graph with torch plus the difference of the new
+    graph from that one. Arguments are those of ``own_tensors``.
 
     Raises:
         BundleError: As ``own_tensors``, or if the target cannot be made there.
         ExportError: As ``own_tensors``, or if the bundle is rounded.
         GraphError: If onnxruntime cannot load a graph.
         ParityError: If the two graphs disagree.
-        OSError: If the disk is full or refuses; nothing is left half.
     """
     check_target(target)
     before = bundle.manifest

@@ -1,4 +1,4 @@
-"""Say to the page what a person's keyboard and voice are, and hand over their tensors."""
+"""Describe a person's keyboard and voice to the page, and hand over their tensors."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -24,8 +24,7 @@ def describe(
 
     Args:
         ranking: The ranking of its words; says which are never suggested.
-        own_part: The description that `personal_file` makes of the person's own part; None if there
-            is none.
+        own_part: The bytes of `personal_file`; None if there is no own part.
     """
     sha256 = None if own_part is None else hashlib.sha256(own_part).hexdigest()
     own = {"available": own_part is not None, "sha256": sha256}
@@ -41,12 +40,7 @@ def describe(
 def describe_voice(
     version: str, manifest: SpeechManifest, *, voices: Sequence[str], has_own_part: bool
 ) -> dict[str, object]:
-    """Return what the page needs to know of the voice that is served.
-
-    Args:
-        voices: Names of the voices that the person may ask for.
-        has_own_part: Whether there is a file of the person's own part.
-    """
+    """Return what the page needs to know of the voice, and the ``voices`` open to the person."""
     part, vocoder = manifest.vocoder, None
     if part is not None:
         spent = part.privacy.spent_after(part.round_number)
@@ -67,7 +61,7 @@ def describe_voice(
 def _facts(
     version: str, manifest: Manifest | SpeechManifest, *, own: Mapping[str, object]
 ) -> dict[str, object]:
-    """Return what is said of words and voices alike, and of the person's own part ``own``."""
+    """Return the facts of words and voices alike, and of the person's own part ``own``."""
     personal: Mapping[str, object] | None = None
     if manifest.personal is not None:
         personal = {"method": manifest.personal.method, **own}

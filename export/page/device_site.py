@@ -27,21 +27,17 @@ _VERSION = "model"
 def write_site(
     bundle: Path, target: Path, *, person: Path | None, authority: Path | None
 ) -> dict[str, object]:
-    """Write the page's folder, whole or not at all.
+    """Write the page's folder, whole or not at all; report the folder, whose keyboard, and bytes.
 
     Args:
         bundle: Bundle folder or ``.zip``.
         target: A new folder.
-        person: Their personal file, where a part of the model is each person's own.
+        person: Their personal file, if a part of the model is each person's own.
         authority: ``authority.crt``; None accepts what nobody signed.
-
-    Returns:
-        The folder, whose keyboard it holds, and its bytes.
 
     Raises:
         PageError: If onnxruntime was not fetched yet.
         ValueError: If the bundle or the personal file is refused, or does not fit the other.
-        OSError: If the disk refuses.
     """
     check_target(target)
     runtime = runtime_files()

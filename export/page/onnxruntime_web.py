@@ -40,17 +40,9 @@ class PageError(ValueError):
 
 
 def fetch(folder: Path = FOLDER) -> Path:
-    """Fetch the files with npm, check them, and keep them.
+    """Fetch the files with npm into a folder, check them, and return the folder.
 
-    Args:
-        folder: Where they are kept; made if it is absent.
-
-    Returns:
-        The folder.
-
-    Raises:
-        PageError: If npm is missing or fails, or what it brings is not what is pinned.
-        OSError: If the disk refuses.
+    Raise PageError if npm is missing or fails, or what it brings is not what is pinned.
     """
     with tempfile.TemporaryDirectory() as place:
         files = _unpacked(_packed(Path(place)))
@@ -64,9 +56,7 @@ def fetch(folder: Path = FOLDER) -> Path:
 def runtime_files(folder: Path = FOLDER) -> Mapping[str, bytes]:
     """Return the files by name, the compressed one among them; none if they were not fetched.
 
-    Raises:
-        PageError: If one is missing beside others, or is not what is pinned.
-        OSError: If one cannot be read.
+    Raise PageError if one is missing beside others, or is not what is pinned.
     """
     if not folder.is_dir():
         return {}

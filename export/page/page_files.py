@@ -39,9 +39,9 @@ class PageFile:
 
     Attributes:
         content: Its bytes.
-        media_type: The bytes.
+        media_type: Their MIME type.
         never_changes: Whether its name will always mean these bytes.
-        compressed: The same by gzip; None where that was not made.
+        compressed: The same by gzip, if that was made.
     """
 
     content: bytes
@@ -73,8 +73,7 @@ class Source:
 def page_files(source: Source, runtime: Mapping[str, bytes]) -> dict[str, PageFile]:
     """Return all files of the page by their addresses, relative to it.
 
-    Args:
-        runtime: onnxruntime's files; none makes a page that says how they are fetched.
+    Without onnxruntime's files, ``runtime``, the page says how they are fetched.
     """
     files = {
         path.relative_to(_ASSETS).as_posix(): _file(path.name, path.read_bytes())

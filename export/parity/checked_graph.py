@@ -1,8 +1,8 @@
-"""Make a model's graphs and hold them against torch, in float32 or rounded to 8 bits.
+"""Make a model's graphs and compare them with torch, in float32 or rounded to 8 bits.
 
 Words and images have one graph, a voice has three, and a vocoder has one beside a voice's. Rounded
-graphs are compared twice with a network that has their very weights: computed exactly, where they
-must agree as float32 graphs do, and as they ship, where activations are rounded too. The second
+graphs are compared twice with a network that has their very weights: computed exactly, when they
+must agree as float32 graphs do, and as they ship, with activations rounded too. The second
 difference is recorded.
 """
 
@@ -76,13 +76,9 @@ class Check(Protocol):
     """The check of loaded graphs against torch."""
 
     def __call__(self, parameters: FlatVector, /, *, tolerance: float) -> ParityRecord:
-        """Compare graphs with torch.
+        """Compare with torch, given all parameters, a person's too, flat float32 in schema order.
 
-        Args:
-            parameters: All, a person's own among them, flat float32 in schema order.
-
-        Raises:
-            ParityError: If they disagree, or torch is missing.
+        Raise ParityError if they disagree, or torch is missing.
         """
 
 
@@ -96,13 +92,12 @@ def make_graphs(
     """Build a model's graphs and compare them with torch.
 
     Args:
-        settings: The model's settings.
         tensors: Parameters that are not personal, by state-dict name.
         precision: How matrices are stored and multiplied; a vocoder has float32 alone.
 
     Raises:
-        ExportError: If the model is of a family that cannot be exported, the tensors are not the
-            model's, or onnx is missing.
+        ExportError: If the family cannot be exported, the tensors are not the model's, or onnx is
+            missing.
         ParityError: If graphs and torch disagree, or torch is missing.
     """
     files = build_graphs(settings, tensors, personal=personal, precision=precision)
@@ -120,7 +115,7 @@ def compare_again(
     personal: Collection[str] = (),
     precision: Precision = "float32",
 ) -> ParityRecord | None:
-    """Return how the graphs of a bundle compare with torch here; None where torch is missing.
+    """Return how the graphs of a bundle compare with torch here; None if torch is missing.
 
     Raises:
         GraphError: If onnxruntime cannot load a graph.
@@ -137,12 +132,9 @@ def compare_again(
 def recover_held(
     stated: BundleManifest | VocoderPart, files: Files, *, personal: Collection[str] = ()
 ) -> Tensors:
-    """Return the parameters that the graphs of a bundle hold, by state-dict name.
+    """Return the tensors in a bundle's graphs by name, without a person's own.
 
-    A person's own tensors are not among them.
-
-    Raises:
-        ExportError: If they are not, bit for bit, the stated ones.
+    Raise ExportError if they are not, bit for bit, the stated ones.
     """
     schema = held_schema(stated.model, personal)
     parameters = flat(recover_tensors(stated.model, files, personal=personal), schema)
@@ -164,7 +156,7 @@ def _compare(
     personal: Collection[str],
     precision: Precision,
 ) -> ParityRecord:
-    """Hold graphs against torch; what is each person's own is drawn for nobody in particular."""
+    """Compare graphs with torch; what is each person's own is drawn for nobody in particular."""
     drawn = drawn_person(settings, personal)
     parameters = flat({**held, **drawn}, schema_of(settings))
     inputs = _inputs(settings, drawn)
@@ -201,9 +193,8 @@ def build_graphs(
 ) -> dict[str, bytes]:
     """Return the ONNX bytes of a model's graphs by file name, not compared with anything yet.
 
-    Raises:
-        ExportError: If the family cannot be exported, the tensors are not the model's, or onnx is
-            missing.
+    Raise ExportError if the family cannot be exported, the tensors are not the model's, or onnx is
+    missing.
     """
     try:
         match settings:
@@ -231,11 +222,7 @@ def build_graphs(
 def recover_tensors(
     settings: ModelSettings, files: Files, *, personal: Collection[str] = ()
 ) -> Tensors:
-    """Return the parameters that a model's graphs compute with, by state-dict name.
-
-    Raises:
-        ExportError: If they are no graphs of such a model, or onnx is missing.
-    """
+    """Return the parameters of a model's graphs; ExportError if they are not such graphs."""
     models = {name: parse_graph(files[name]) for name in graph_files(settings)}
     match settings:
         case TransformerTtsSettings():
@@ -251,11 +238,7 @@ def recover_tensors(
 
 
 def load_check(settings: ModelSettings, files: Files, inputs: PersonalInputs) -> Check:
-    """Load a model's graphs with a person's inputs, and return what holds them against torch.
-
-    Raises:
-        GraphError: If onnxruntime cannot load a graph.
-    """
+    """Load a model's graphs with a person's inputs, and return their comparison with torch."""
     match settings:
         case TransformerTtsSettings():
             return partial(check_voice, VoiceGraphs(files).for_person(inputs), settings)

@@ -1,4 +1,4 @@
-"""Hold an exported classifier against torch, over batches that nothing was built for."""
+"""Compare an exported classifier with torch, over batches that nothing was built for."""
 
 import numpy as np
 
@@ -17,8 +17,7 @@ _SEED = 20_230_403
 def check_images(
     graph: ImageGraph, settings: ModelSettings, parameters: FlatVector, *, tolerance: float
 ) -> ParityRecord:
-    """Compare a graph with torch; arguments and errors as for
-    ``export.parity.words.check_parity``."""
+    """Compare a graph with torch; arguments and errors as for ``parity.words.check_parity``."""
     made = torch_network(settings, parameters)
     # Only now: ``torch_network`` says what is missing.
     import torch

@@ -1,9 +1,9 @@
-"""Hold the graphs of a voice and of a vocoder against torch, over shapes that no export saw.
+"""Compare the graphs of a voice and of a vocoder with torch, over shapes that no export saw.
 
 The decoder is fed the same drawn frames on both sides, step by step here and all at once in torch,
-and drops the same elements: a difference in one step is then no cause of one in the next. The
-compared values have no unit of their own before a voice is trained, so a difference is relative to
-the largest value if that is above 1.
+and drops the same elements: a difference in one step then causes none in the next. The compared
+values have no unit of their own before a voice is trained, so a difference is relative to the
+largest value if that is above 1.
 """
 
 from collections.abc import Mapping
@@ -44,14 +44,11 @@ def check_voice(
     *,
     tolerance: float,
 ) -> ParityRecord:
-    """Compare the graphs of a voice with torch.
+    """Compare the graphs of a voice, with a person's tensors if they take any, with torch.
 
-    Args:
-        graphs: With a person's tensors if they take any.
-        parameters: All of them, flat float32 in schema order, the same person's among them.
-
-    Raises:
-        ParityError: If they differ by more, or torch is missing.
+    ``parameters`` are all, that person's too, flat float32 in schema order. Raise ParityError if
+    they
+    differ by more than the tolerance, or torch is missing.
     """
     made = torch_network(settings, parameters)
     from models.networks.registry import voice_network
@@ -94,11 +91,7 @@ def check_vocoder(
 
 
 def check_values(found: Array, expected: Array, tolerance: float, where: str) -> float:
-    """Return how far values are apart; NaN fails too.
-
-    Raises:
-        ParityError: If the shapes differ, or values by more than the tolerance; says where.
-    """
+    """Return how far values are apart; ParityError beyond tolerance, for NaN or another shape."""
     if found.shape != expected.shape:
         raise ParityError(f"{where} must have shape {expected.shape} as torch's, got {found.shape}")
     difference = float(np.abs(found - expected).max() / max(1.0, np.abs(expected).max()))

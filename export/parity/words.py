@@ -1,8 +1,8 @@
-"""Hold an exported graph of words against torch, over shapes that no export ever saw.
+"""Compare an exported graph of words with torch, over shapes that no export ever saw.
 
-The network reads the same random words as
-the graph, in two calls with the state carried between them, so that a frozen axis, a gate in the
-wrong place or a state that is dropped shows as a difference.
+The network reads the same random words as the graph, in two calls with the state carried between
+them, so that a frozen axis, a gate in the wrong place or a state that is dropped shows as a
+difference.
 """
 
 import importlib.util
@@ -55,15 +55,14 @@ def check_parity(
     """Compare the graph with torch and return by how much they differ at most.
 
     Args:
-        settings: The model's settings.
         parameters: Flat float32 in schema order, shape ``(elements,)``.
         shapes: The ``(batch, time)`` shapes to compare.
         tolerance: Largest difference allowed, in nats, before ``RELATIVE_TOLERANCE`` is added.
 
     Raises:
-        ParityError: If two log-probabilities differ by more than that, if the ranking is
-            not that of the distribution, if the model reads too few tokens for two calls, or if
-            torch is missing.
+        ParityError: If two log-probabilities differ by more than that, the ranking is not that of
+            the
+            distribution, the model reads too few tokens for two calls, or torch is missing.
     """
     network = _word_network(settings, parameters)
     shapes = fitting(shapes, network.context_size)
@@ -125,11 +124,7 @@ def _word_network(settings: ModelSettings, parameters: FlatVector) -> "WordNetwo
 
 
 def torch_network(settings: ModelSettings, parameters: FlatVector) -> "Network":
-    """Return torch's network with these parameters, to predict.
-
-    Raises:
-        ParityError: If torch is missing.
-    """
+    """Return torch's network with these parameters, to predict; ParityError if torch is missing."""
     try:
         import torch
 
@@ -149,9 +144,8 @@ def check_distributions(
 ) -> float:
     """Return how far log-probabilities are apart at most, in nats; NaN and infinity fail too.
 
-    Raises:
-        ParityError: If it is more than the tolerance and ``RELATIVE_TOLERANCE`` of the largest
-            expected value together; says where.
+    Raise ParityError beyond the tolerance and ``RELATIVE_TOLERANCE`` of the largest expected value
+    together; says where.
     """
     difference = float(np.abs(found - expected).max())
     allowed = tolerance + RELATIVE_TOLERANCE * float(np.abs(expected).max())

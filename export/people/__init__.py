@@ -1,4 +1,5 @@
-"""The part that is one person's own: signed files, embeddings, tokens.
+"""The part that is one person's own, and everybody's embeddings: signed files.
 
-Begin with ``personal_file``. Loads no torch.
+Begin with ``personal_file``. Loads no torch; may import ``bundles``, ``graphs`` and ``runtime``. A
+file goes only onto a bundle of its run, method and schema.
 """

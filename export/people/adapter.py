@@ -1,9 +1,9 @@
 """Keep one person's tensors as an onnxruntime adapter, and read them back.
 
-The file is onnxruntime's own (``.onnx_adapter``), so its parameters can be given to a session by
-any of its languages. At rest they are float32, float16, or whole numbers of 8 bits with a scale for
-64 of them (`export.graphs.eight_bits`); a graph always takes float32. Vectors, such as biases, are
-small and stay float32.
+The file is onnxruntime's own (``.onnx_adapter``), so any of its languages can give its parameters
+to a session. At rest they are float32, float16, or whole numbers of 8 bits with a scale for 64 of
+them (`export.graphs.eight_bits`); a graph always takes float32. Vectors, such as biases, are small
+and stay float32.
 
 References:
     onnxruntime, AdapterFormat (a flatbuffer that its reader verifies).
@@ -32,16 +32,9 @@ _SUFFIX = ".onnx_adapter"
 
 
 def encode_adapter(tensors: Mapping[str, NDArray[np.float32]], resting: Resting) -> bytes:
-    """Return the adapter's bytes.
+    """Return an adapter with one person's finite tensors, by the names of the graph's inputs.
 
-    Args:
-        tensors: One person's, by the names of the graph's inputs, finite.
-        resting: How they are kept.
-
-    Raises:
-        BundleError: If a value is too large for float16.
-        GraphError: If onnxruntime is missing.
-        OSError: If the disk refuses the temporary file.
+    Raise BundleError if a value is too large for float16, GraphError if onnxruntime is missing.
     """
     runtime = _onnxruntime()
     # Any: float32, float16 or int8.
@@ -69,14 +62,12 @@ def decode_adapter(
     """Return the tensors that an adapter holds, as a graph takes them.
 
     Args:
-        encoded: The adapter's bytes.
         shapes: Shape of every tensor there must be, by name.
-        resting: How they are kept.
+        resting: How they are stored.
 
     Raises:
         BundleError: If the bytes are no adapter, or hold other tensors, or NaN or infinity.
         GraphError: If onnxruntime is missing.
-        OSError: If the disk refuses the temporary file.
     """
     kept = _parameters(encoded)
     tensors: dict[str, NDArray[np.float32]] = {}

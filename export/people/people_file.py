@@ -1,6 +1,6 @@
 """Hold everybody's embedding and the hypernetwork in one signed file, and make people of them.
 
-Where the run's method generates a part of the model, 10,000 people are 10,000 short vectors and one
+If the run's method generates a part of the model, 10,000 people are 10,000 short vectors and one
 network, not 10,000 files: a server makes a person's tensors when they are needed. The holder of the
 file can make everybody's, so it is as personal as all their files together, lies beside the bundle
 and never in it, and is written owner-only.
@@ -72,7 +72,7 @@ class PeopleFile:
         embeddings: z_i by rows, float32, shape ``(clients, embedding_size)``.
         phi: The hypernetwork's own parameters, flat float32.
         places: For each input of the graph, where its elements lie in the generated vector.
-        signer: The signer; None if nobody did.
+        signer: The signer; None if nobody signed.
     """
 
     manifest: PeopleManifest
@@ -85,9 +85,8 @@ class PeopleFile:
     def on(self, graph: NextWordGraph, bundle: Manifest) -> "MadePeople":
         """Return what makes people on a bundle's graph; the session is shared.
 
-        Raises:
-            BundleError: If the file is of another run, method or schema than the bundle, or does
-                not make what the graph takes.
+        Raise BundleError if the file is of another run, method or schema than the bundle, or does
+        not make what the graph takes.
         """
         check_fits(self.manifest, bundle, whose="everybody's file")
         generated = bundle.personal_schema
@@ -128,9 +127,7 @@ class MadePeople:
     def graph_of(self, client: str) -> NextWordGraph:
         """Return the graph with a client's tensors, made now.
 
-        Raises:
-            KeyError: If the client has no embedding.
-            BundleError: If what is made is not finite.
+        Raise KeyError without an embedding, BundleError if what is made is not finite.
         """
         with np.errstate(over="ignore", invalid="ignore"):  # looked at below
             made = generate(
@@ -178,32 +175,12 @@ def write_people_file(
     *,
     signed_with: "Identity | None" = None,
 ) -> None:
-    """Write everybody's file, whole or not at all.
-
-    Args:
-        target: A ``.zip``, which is replaced in one step, or a new folder.
-        manifest: With the digests of the contents.
-        contents: As ``encode_people`` gives them.
-
-    Raises:
-        BundleError: If the target cannot be made there.
-        OSError: If the disk is full or refuses; what was there is untouched.
-    """
+    """Write what ``encode_people`` gave, and its manifest, as ``write_personal_file`` does."""
     write_files(target, signed_files(manifest.encode(), contents, signed_with))
 
 
 def load_people_file(source: Path, *, authority: bytes | None = None) -> PeopleFile:
-    """Read everybody's file and check its signature, if it has one, and its digests.
-
-    Args:
-        source: Folder or ``.zip``.
-        authority: Certificate of the federation's authority, DER. If given, the file must be signed
-            by a coordinator that it certified.
-
-    Raises:
-        BundleError: If it is not what its manifest says, the signature does not fit, or it is of
-            another format version.
-    """
+    """Read everybody's file; arguments and errors as of ``personal_file.load_personal_file``."""
     files = open_files(source, (*SIGNED_NAMES, *PEOPLE_FILES))
     encoded, signer = read_manifest(files, authority=authority)
     manifest = decode_versioned(

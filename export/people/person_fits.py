@@ -23,14 +23,11 @@ class MadeForBundle(Protocol):
 
 
 def check_fits(made: MadeForBundle, bundle: BundleManifest, *, whose: str) -> None:
-    """Check a file against the bundle that it is to be used with.
+    """Check a file, called ``whose`` in errors, against the bundle that it is to be used with.
 
-    Args:
-        whose: The name of the file, for the error, such as ``device-0001's file``.
-
-    Raises:
-        BundleError: If the bundle takes nothing of a person, or the file is of another run, method
-            or schema.
+    Raise BundleError if the bundle takes nothing of a person, or the file is of another run, method
+    or
+    schema.
     """
     if bundle.personal is None:
         raise BundleError(

@@ -84,12 +84,7 @@ class PersonalManifest(ManifestBase, frozen=True, kw_only=True, forbid_unknown_f
 
 @dataclass(frozen=True)
 class PersonalFile:
-    """A personal file whose digests fit.
-
-    Attributes:
-        adapter: The adapter's bytes.
-        signer: The signer; None if nobody did.
-    """
+    """A personal file whose digests fit: the adapter's bytes, and the signer, if anybody signed."""
 
     manifest: PersonalManifest
     adapter: bytes
@@ -98,9 +93,8 @@ class PersonalFile:
     def on(self, graph: PersonalGraph, bundle: BundleManifest) -> PersonalGraph:
         """Return a bundle's graph with this person's tensors; the session is shared.
 
-        Raises:
-            BundleError: If the file is of another run, method or schema than the bundle, or the
-                adapter does not hold what the graph takes.
+        Raise BundleError if the file is of another run, method or schema than the bundle, or the
+        adapter does not hold what the graph takes.
         """
         check_fits(self.manifest, bundle, whose=f"{self.manifest.client}'s file")
         shapes = graph.personal_shapes
@@ -114,16 +108,11 @@ def write_personal_file(
     *,
     signed_with: "Identity | None" = None,
 ) -> None:
-    """Write a personal file, whole or not at all.
+    """Write a personal file as a new folder, or as a ``.zip`` that is replaced in one step.
 
-    Args:
-        target: A ``.zip``, which is replaced in one step, or a new folder.
-        manifest: With the digest of the adapter.
-        adapter: Its bytes.
-
-    Raises:
-        BundleError: If the target cannot be made there.
-        OSError: If the disk is full or refuses; what was there is untouched.
+    Raise BundleError if the target cannot be made there, OSError if the disk is full or refuses;
+    what
+    was there is untouched.
     """
     write_files(target, signed_files(manifest.encode(), {ADAPTER_FILE: adapter}, signed_with))
 
@@ -151,13 +140,9 @@ def load_personal_file(source: Path, *, authority: bytes | None = None) -> Perso
 def load_file_of(client: str, source: Path, *, authority: bytes | None) -> PersonalFile:
     """Read a personal file that must be one person's: the check that keeps people apart.
 
-    Args:
-        client: The person whose it must be.
-        source: Folder or ``.zip``.
-        authority: Certificate of the federation's authority, DER; see ``load_personal_file``.
-
-    Raises:
-        BundleError: If it is another person's, or cannot be loaded.
+    Arguments as of ``load_personal_file``. Raise BundleError if it is another client's, or cannot
+    be
+    loaded.
     """
     own = load_personal_file(source, authority=authority)
     if own.manifest.client != client:
@@ -166,11 +151,7 @@ def load_file_of(client: str, source: Path, *, authority: bytes | None) -> Perso
 
 
 def kind_of(source: Path) -> str:
-    """Return what a file or folder says it is, such as ``keyboard``; nothing is checked yet.
-
-    Raises:
-        BundleError: If it has no manifest that says so.
-    """
+    """Return what a file says it is, such as ``keyboard``, unchecked; BundleError if nothing."""
     personal = (ADAPTER_FILE, *PEOPLE_FILES)
     known = (*SIGNED_NAMES, *personal, *CONTENT_FILES, *VOICE_FILES, VOCODER_FILE)
     files = open_files(source, known)

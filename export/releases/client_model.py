@@ -1,4 +1,4 @@
-"""Put one client's model together from a release: what everyone shares, and what is made for it.
+"""Put one client's model together from a release: the shared part, and what is made for it.
 
 Only a model of which the coordinator knows every tensor can be made here: FedTP's and pFedHN's.
 Tensors that a method keeps on a device are added by `export.making.person_of_release`, if the
@@ -35,7 +35,6 @@ class ClientModels:
         """Read what the release's method has learnt.
 
         Args:
-            release: The release, as ``read_release`` gives it.
             with_published: Whether what a method keeps on a device comes from there; without, a
                 method that keeps something is refused.
 
@@ -73,7 +72,7 @@ class ClientModels:
     def phi(self) -> FlatVector:
         """Return the hypernetwork's own parameters, flat float32, shape ``(elements of φ,)``.
 
-        They are those that its layers use, so that who makes people of them need not divide.
+        They are those that its layers use, so that nobody who makes people of them need divide.
         """
         hypernetwork = Hypernetwork(self._settings, self._generated)
         hypernetwork.phi = self._state.phi
@@ -84,21 +83,13 @@ class ClientModels:
         return self._state.row(client_name).embedding.numpy()
 
     def generated(self, client_name: str) -> dict[str, NDArray[np.float32]]:
-        """Return what is made for one client, by state-dict name and in schema order.
-
-        Raises:
-            ExportError: If nothing is known of the client.
-        """
+        """Return one client's made tensors in schema order; ExportError if it is unknown."""
         return named_tensors(self._generated, self._made(client_name).numpy())
 
     def parameters(self, client_name: str) -> FlatVector:
-        """Return every parameter of one client's model.
+        """Return one client's whole model, flat float32 in schema order, shape ``(elements,)``.
 
-        Returns:
-            Flat float32 in the order of the model's schema, shape ``(elements,)``.
-
-        Raises:
-            ExportError: If nothing is known of the client.
+        Raise ExportError if nothing is known of the client.
         """
         plan = self._release.plan
         schema = plan_schema(plan)
@@ -118,12 +109,7 @@ class ClientModels:
 
 
 def client_parameters(release: Release, client_name: str) -> FlatVector:
-    """Return every parameter of one client's model, as ``ClientModels.parameters`` does.
-
-    Raises:
-        ExportError: If the method makes nothing for a client or keeps a part of it on the device,
-            nothing is known of the client, or the release lacks what makes its tensors.
-    """
+    """Return every parameter of one client's model; errors as of ``ClientModels``."""
     return ClientModels(release).parameters(client_name)
 
 

@@ -43,7 +43,7 @@ class Release:
         vocabulary: The word list of the model's rows; None for a model without words.
         parameters: The shared parameters, flat float32 in schema order, shape ``(elements,)``,
             read-only.
-        signer: Who signed it; None for a simulation's.
+        signer: The signer; None for a simulation's.
         personalisation: What the method's server half had learnt, as its file; None without.
     """
 
@@ -56,14 +56,11 @@ class Release:
 
 
 def find_release(source: Path, which: str = "latest") -> Path:
-    """Return the folder of one release.
+    """Return the folder of one release; raise ReleaseError if there is none such.
 
     Args:
         source: A coordinator's folder, a simulation's run folder, or one release's folder.
         which: A round number, ``latest`` or ``best``; of one release's folder only ``latest``.
-
-    Raises:
-        ReleaseError: If there is no such release.
     """
     releases = source / "releases"
     if (source / RECORD_FILE).is_file() and which == "latest":
@@ -84,8 +81,8 @@ def find_release(source: Path, which: str = "latest") -> Path:
 def read_release(folder: Path, *, authority: bytes | None = None) -> Release:
     """Read a release and check its signature, if it has one, and every digest.
 
-    Where the folder is a pointer, such as ``latest``, it is followed once: all files are one
-    release's, however often a running coordinator moves the pointer meanwhile.
+    A pointer, such as ``latest``, is followed once: all files are one release's, however often a
+    running coordinator moves the pointer meanwhile.
 
     Args:
         authority: Certificate of the federation's authority, DER. If given, the release must be
@@ -121,11 +118,7 @@ def read_release(folder: Path, *, authority: bytes | None = None) -> Release:
 
 
 def read_authority(path: Path) -> bytes:
-    """Return the authority's certificate, X.509 DER, from its PEM file.
-
-    Raises:
-        ReleaseError: If the file is missing or holds no certificate.
-    """
+    """Return the authority's certificate, X.509 DER, from its PEM file; ReleaseError if none."""
     try:
         return certificate_der(_read(path))
     except CertificateError as error:

@@ -1,7 +1,7 @@
 """Write a suggested word as the person who types would: words of a list are lower-case.
 
 A word that was begun keeps the case of its beginning; a word that begins a sentence gets a capital,
-unless the person began it without one; English I stands upright.
+unless the person began it without one; English I is a capital.
 """
 
 from collections.abc import Sequence
@@ -11,10 +11,9 @@ _UPRIGHT = ("i", "i'm", "i'll", "i've", "i'd")
 
 
 def cased(word: str, begun: str, *, begins_sentence: bool, languages: Sequence[str]) -> str:
-    """Return a suggestion in the case in which it is to be shown.
+    """Return a lower-case suggestion in the case in which it is to be shown.
 
     Args:
-        word: The suggestion, lower-case.
         begun: What is typed of it, as it was typed; may be empty.
         begins_sentence: Whether it is the first word of a sentence.
         languages: BCP 47 tags of the word list.

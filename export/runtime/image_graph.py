@@ -13,20 +13,11 @@ from export.runtime.word_graph import GraphError, PersonalGraph, run_session
 class ImageGraph(PersonalGraph):
     """One loaded classifier; safe to share between threads.
 
-    Attributes:
-        image_shape: Height, width and channels of an image.
+    ``image_shape``: height, width and channels of an image.
     """
 
     def __init__(self, graph: bytes, *, thread_count: int = 1) -> None:
-        """Load the graph.
-
-        Args:
-            graph: ONNX bytes.
-            thread_count: Threads inside one call.
-
-        Raises:
-            GraphError: If onnxruntime is missing, or the bytes are no such graph.
-        """
+        """Load the graph; GraphError if onnxruntime is missing, or the bytes are no such graph."""
         super().__init__(graph, thread_count)
         inputs, outputs = self._taken, self._given
         if PIXELS not in inputs or set(outputs) != {LOG_PROBABILITIES}:
@@ -40,8 +31,7 @@ class ImageGraph(PersonalGraph):
     def classify(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Return log-probabilities of every class in nats, float32, shape ``(batch, classes)``.
 
-        Args:
-            pixels: Images, uint8, shape ``(batch, *image_shape)``, at least one.
+        ``pixels``: at least one image, uint8, shape ``(batch, *image_shape)``.
 
         Raises:
             ValueError: If shape or dtype is another.

@@ -34,12 +34,7 @@ _ENDS_IN_WORD = re.compile(r"[^\W_]['’]?\Z")
 
 @dataclass(frozen=True)
 class Suggestion:
-    """One suggestion.
-
-    Attributes:
-        word: The word, lower-case as in the word list.
-        probability: What the model gives it as the next word, in [0, 1].
-    """
+    """One suggestion: a lower-case word, and its probability in [0, 1] as the next word."""
 
     word: str
     probability: float
@@ -68,7 +63,7 @@ class Reading:
     """The end of a text, and what the model expects there.
 
     Attributes:
-        begun: The word that is begun, lower-case; empty where the next one is expected.
+        begun: The word that is begun, lower-case; empty if the next one is expected.
         begins_sentence: Whether that word is the first of its sentence.
         ranked: The likeliest rows, likeliest first, whatever is begun.
         distribution: Log-probabilities of all words in nats, float32, shape ``(vocab,)``.
@@ -95,8 +90,8 @@ class NextWords:
 
         Args:
             graph: The loaded graph; may be shared.
-            slot_count: Most suggestions at a time, at least 1.
-            index: The index of the vocabulary, where many texts share one; made if absent.
+            slot_count: Most suggestions at a time.
+            index: The index of the vocabulary, if many texts share one; made if absent.
 
         Raises:
             ValueError: If the slots are fewer than 1, or graph and vocabulary differ in size.
@@ -120,12 +115,10 @@ class NextWords:
         """Return the likeliest words for the end of a text, likeliest first.
 
         If the text ends in a word that is begun, they are the words that begin so, which may be
-        none; else they are the words that may follow. ``<unk>`` and ``<eos>`` are never among
-        them.
-
-        Args:
-            text: Everything typed so far; the longer it agrees with the text of the call before,
-                the less is to be computed.
+        none; else
+        the words that may follow, without ``<unk>`` and ``<eos>``. The longer ``text``, everything
+        typed so
+        far, agrees with that of the call before, the less is to be computed.
         """
         reading = self.read(text)
         if reading is None:
@@ -140,7 +133,7 @@ class NextWords:
     def read(self, text: str) -> "Reading | None":
         """Read a text and return what the model expects at its end.
 
-        None where a number or an address is begun: nothing that a word could complete.
+        None if a number or an address is begun: nothing that a word could complete.
         """
         sentences, begun = split_at_cursor(text)
         if begun == UNK_WORD:
@@ -196,8 +189,9 @@ def split_at_cursor(text: str) -> tuple[list[list[str]], str]:
 
     Words are read as in training (`models.text.words`). The last sentence is the one being typed;
     it is
-    empty where the next word begins a sentence. A word is begun if the text ends in a letter or
-    digit, or in an apostrophe behind one. Of a long text only the end is read.
+    empty if the next word begins a sentence. A word is begun if the text ends in a letter or digit,
+    or
+    in an apostrophe behind one. Of a long text only the end is read.
     """
     recent = compose(_recent(text))
     is_typing = _ENDS_IN_WORD.search(recent) is not None

@@ -3,9 +3,8 @@
 The model's probability p_model is mixed with the word's share of what the person typed:
 p = (1 - l) p_model + l p_cache. Old words fade: each new one makes all others count a little less.
 The cache may hold words that the word list lacks, such as names; these are suggested once they were
-typed twice, since a word typed once may be a slip.
-
-A cache is as private as the text. It belongs on the person's own device.
+typed twice, since a word typed once may be a slip. A cache is as private as the text, and belongs
+on the person's own device.
 
 References:
     Kuhn and De Mori, "A Cache-Based Natural Language Model for Speech Recognition", IEEE
@@ -40,14 +39,11 @@ class PersonalCache:
     def __init__(
         self, *, half_life_words: int = HALF_LIFE_WORDS, largest_words: int = LARGEST_WORDS
     ) -> None:
-        """Begin with none.
+        """Begin with none; ValueError if either number is below 1.
 
         Args:
             half_life_words: After so many further words one counts half.
             largest_words: Different words kept; the least counted one goes first.
-
-        Raises:
-            ValueError: If either is below 1.
         """
         if min(half_life_words, largest_words) < 1:
             raise ValueError(
@@ -65,10 +61,9 @@ class PersonalCache:
         return len(self._weights)
 
     def learn(self, text: str, *, never: Collection[str] = ()) -> None:
-        """Count the words of a finished text; numbers and addresses are no words.
+        """Count the words of a finished text, but none of ``never``, lower-case words.
 
-        Args:
-            never: Words, lower-case, that are not counted.
+        Numbers and addresses are no words.
         """
         for sentence in split_sentences(text):
             for word in sentence:
@@ -99,11 +94,7 @@ class PersonalCache:
 
     @classmethod
     def from_bytes(cls, kept: bytes) -> "PersonalCache":
-        """Return the cache that `to_bytes` wrote.
-
-        Raises:
-            CacheError: If the bytes are none.
-        """
+        """Return the cache that `to_bytes` wrote; CacheError if the bytes are none."""
         try:
             weights = msgspec.json.decode(kept, type=_Kept).weights
         except msgspec.DecodeError as error:

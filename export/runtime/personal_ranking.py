@@ -29,8 +29,7 @@ class PersonalRanking:
         """Take what is known of the person.
 
         Args:
-            vocabulary: The words of the model's rows.
-            cache: The person's own words, read at every call; None for none.
+            cache: The person's own words, read at every call.
             cache_share: l of the mixture, in [0, 1): how much the person's own words count.
             blocked: Words, lower-case, that are never suggested, whoever typed them.
 
@@ -52,12 +51,7 @@ class PersonalRanking:
         return self._never
 
     def rank(self, reading: Reading, *, count: int) -> list[Suggestion]:
-        """Return the likeliest words that begin as typed, likeliest first.
-
-        Args:
-            reading: What the model expects at the end of the text.
-            count: How many words at most.
-        """
+        """Return at most ``count`` words that begin as typed, likeliest first."""
         if self._share and len(self._cache):
             return self._rank_mixed(reading, count)
         rows, needed = reading.ranked, count + len(self._never)

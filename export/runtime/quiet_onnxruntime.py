@@ -14,11 +14,7 @@ from types import ModuleType
 
 
 def load_onnxruntime() -> ModuleType:
-    """Return onnxruntime.
-
-    Raises:
-        ImportError: If it is not installed.
-    """
+    """Return onnxruntime; ImportError if it is not installed."""
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     import onnxruntime
 

@@ -2,7 +2,7 @@
 
 The strip shows other words than a model ranks first: words stand in the person's case, blocked ones
 are left out, the person's own come oftener, and what is typed can be kept as it is. That last, the
-verbatim slot, takes the left place only where words are too few to fill it, so it never costs a
+verbatim slot, takes the left place only if words are too few to fill it, so it never costs a
 suggestion.
 """
 
@@ -27,12 +27,7 @@ _LONGEST_WORD = 256
 
 @dataclass(frozen=True)
 class Slot:
-    """One place of the strip.
-
-    Attributes:
-        text: The text that is shown, and typed when it is taken.
-        kind: ``word`` for a suggestion, ``verbatim`` for what is typed already.
-    """
+    """One place of the strip: the text shown and typed, a suggestion or what is typed already."""
 
     text: str
     kind: Literal["word", "verbatim"] = "word"
@@ -48,11 +43,9 @@ class Strip:
 
 
 def fill_strip(words: Sequence[str], typed: str) -> Strip:
-    """Put words into their places.
+    """Put the first three words, likeliest first, in the case to be shown, into their places.
 
-    Args:
-        words: In the case to be shown, likeliest first; more than three are not shown.
-        typed: The word that is begun, as it was typed; empty if none is.
+    ``typed`` is the word that is begun, as it was typed; empty if none is.
     """
     best, second, third, *_ = (*(Slot(word) for word in words[:SLOTS]), None, None, None)
     left, right = second, third
@@ -86,10 +79,10 @@ class Keyboard:
         Args:
             graph: The person's model.
             languages: BCP 47 tags of the word list, as in the bundle's manifest.
-            cache: The person's own words, shared by all their text fields; None for none.
+            cache: The person's own words, shared by all their text fields.
             cache_share: How much they count, in [0, 1).
             blocked: Words, lower-case, that are never suggested and never learnt.
-            index: The index of the vocabulary, where many texts share one; made if absent.
+            index: The index of the vocabulary, if many texts share one; made if absent.
 
         Raises:
             ValueError: If the share is out of its range, or graph and vocabulary differ in size.
@@ -104,11 +97,7 @@ class Keyboard:
         )
 
     def suggest(self, text: str) -> Strip:
-        """Return the strip for the end of a text, which may be all empty.
-
-        Args:
-            text: Everything typed so far in this field.
-        """
+        """Return the strip for the end of a text, everything typed so far; it may be all empty."""
         typed = typed_word(text)
         reading = self._words.read(text)
         if reading is None:
@@ -120,11 +109,7 @@ class Keyboard:
         return fill_strip(words, typed)
 
     def learn(self, text: str, *, incognito: bool = False) -> None:
-        """Take the words of a finished text into the person's own, unless it is incognito.
-
-        Args:
-            incognito: Whether nothing of it may be kept.
-        """
+        """Take the words of a finished text into the person's own; nothing if ``incognito``."""
         if not incognito:
             self._cache.learn(text, never=self._blocked)
 
@@ -143,8 +128,7 @@ def cased_words(
 def read_blocklist(path: Path) -> frozenset[str]:
     """Read words that are never suggested: UTF-8, one a line, ``#`` begins a comment.
 
-    Raises:
-        ValueError: If the file cannot be read or a line holds more than one word.
+    Raise ValueError if the file cannot be read or a line holds more than one word.
     """
     try:
         lines = path.read_text("utf-8").splitlines()

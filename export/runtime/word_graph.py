@@ -1,8 +1,8 @@
 """Run an exported next-word graph: onnxruntime and numpy, no torch.
 
 The graph may be of any family: whatever it takes beside tokens, k and personal tensors is state,
-made of zeros for a fresh text and carried from call to call (``export.faces.words``). Where a part
-of the model is each person's own, ``for_person`` gives a graph with it; all share one session.
+made of zeros for a fresh text and carried from call to call (``export.faces.words``). If a part of
+the model is each person's own, ``for_person`` gives a graph with it; all share one session.
 """
 
 import copy
@@ -61,9 +61,8 @@ class Prediction:
 class PersonalGraph:
     """One loaded graph of which a part may be each person's own.
 
-    Attributes:
-        personal_shapes: Shape of each tensor that is a person's own, by input name; none of a
-            graph for everyone.
+    ``personal_shapes``: shape of each tensor of the person's, by input name; none of a graph
+    for everyone.
     """
 
     def __init__(self, graph: bytes, thread_count: int) -> None:
@@ -77,13 +76,9 @@ class PersonalGraph:
         self._personal: PersonalInputs | None = None if self.personal_shapes else {}
 
     def for_person(self, personal: PersonalInputs) -> Self:
-        """Return this graph with one person's tensors; the session is shared, nothing is copied.
+        """Return this graph with a person's float32 tensors; the session is shared.
 
-        Args:
-            personal: Exactly the tensors of ``personal_shapes``, float32.
-
-        Raises:
-            GraphError: If one is missing, foreign, or of another shape or dtype.
+        Raise GraphError if one is missing, foreign, or of another shape or dtype.
         """
         check_personal(personal, self.personal_shapes)
         own = copy.copy(self)
@@ -92,11 +87,7 @@ class PersonalGraph:
 
     @property
     def personal_inputs(self) -> PersonalInputs:
-        """Return the person's tensors that this graph has; none of a graph for everyone.
-
-        Raises:
-            GraphError: If it needs some and has none.
-        """
+        """Return the person's tensors, if any; GraphError if the graph needs some and has none."""
         if self._personal is None:
             raise no_person(self.personal_shapes)
         return self._personal
@@ -105,19 +96,13 @@ class PersonalGraph:
 class NextWordGraph(PersonalGraph):
     """One loaded graph; safe to share between threads, as each call carries its own state.
 
-    Attributes:
-        context_size: Most tokens that state and call may hold together; None for any number.
+    ``context_size``: most tokens that state and call may hold together; None for any number.
     """
 
     def __init__(self, graph: bytes, *, thread_count: int = 1) -> None:
-        """Load the graph.
+        """Load the graph; a keyboard step is too small to share between threads.
 
-        Args:
-            graph: ONNX bytes.
-            thread_count: Threads inside one call; a keyboard step is too small to share.
-
-        Raises:
-            GraphError: If onnxruntime is missing, or the bytes are no such graph.
+        Raise GraphError if onnxruntime is missing, or the bytes are no such graph.
         """
         super().__init__(graph, thread_count)
         self._state_shapes = {
@@ -182,11 +167,7 @@ def _extent(axis: int | str, batch_size: int) -> int:
 
 
 def check_personal(personal: PersonalInputs, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Check that a person's tensors are those that a graph takes.
-
-    Raises:
-        GraphError: If one is missing, foreign, or of another shape or dtype.
-    """
+    """Raise GraphError if a tensor is missing, foreign, or of another shape or dtype."""
     if personal.keys() != shapes.keys():
         odd = sorted(personal.keys() ^ shapes.keys())
         raise GraphError(
@@ -212,8 +193,7 @@ def no_person(shapes: Mapping[str, tuple[int, ...]]) -> GraphError:
 def load_session(graph: bytes, thread_count: int) -> "onnxruntime.InferenceSession":
     """Return a session of a graph's bytes.
 
-    Raises:
-        GraphError: If onnxruntime is missing, or the bytes are no graph that it can run.
+    Raise GraphError if onnxruntime is missing, or the bytes are no graph that it can run.
     """
     try:
         runtime = load_onnxruntime()
@@ -246,11 +226,7 @@ def run_session(
     outputs: Sequence[str],
     feeds: Mapping[str, NDArray[Any]],
 ) -> list[NDArray[Any]]:
-    """Return a graph's outputs.
-
-    Raises:
-        GraphError: If onnxruntime fails.
-    """
+    """Return a graph's outputs; GraphError if onnxruntime fails."""
     return _ran(session.run, outputs, feeds)
 
 
@@ -259,11 +235,7 @@ def run_on_values(
     outputs: Sequence[str],
     feeds: "Mapping[str, onnxruntime.OrtValue]",
 ) -> "list[onnxruntime.OrtValue]":
-    """Return a graph's outputs, which stay in onnxruntime's own memory.
-
-    Raises:
-        GraphError: If onnxruntime fails.
-    """
+    """Return outputs that stay in onnxruntime's own memory; GraphError if onnxruntime fails."""
     return _ran(session.run_with_ort_values, outputs, feeds)
 
 

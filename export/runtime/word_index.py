@@ -35,12 +35,9 @@ class WordIndex:
     def likeliest(
         self, begun: str, scores: NDArray[np.float32] | NDArray[np.float64], *, count: int
     ) -> NDArray[np.int64]:
-        """Return the rows of the likeliest words that begin so, likeliest first.
+        """Return the rows of at most ``count`` words that begin so, likeliest first.
 
-        Args:
-            begun: The typed beginning of the word, lower-case.
-            scores: One for each row, shape ``(vocab,)``; higher is likelier.
-            count: How many rows at most.
+        ``scores`` has one for each row, shape ``(vocab,)``; higher is likelier.
         """
         rows = self.rows_that_begin(begun)
         found = scores[rows]

@@ -1,5 +1,6 @@
-"""A server of people's models over HTTP and gRPC.
+"""A server of people's keyboards and voices over HTTP and gRPC.
 
 Begin with ``running``. Rooms, from the top: ``doors`` and ``promotion``, ``loaded``, ``folder``.
-Loads no torch.
+Loads no torch. No request is dropped when another version is promoted, and no text of anybody's is
+logged or kept on disk.
 """

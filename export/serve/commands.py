@@ -15,16 +15,11 @@ Report = dict[str, object]
 
 
 def init(folder: ServingFolder, *, authority: Path | None) -> Report:
-    """Make a serving folder.
-
-    Args:
-        folder: A new folder, or an empty one.
-        authority: The federation's ``authority.crt``; None accepts unsigned bundles.
+    """Make a serving folder, new or empty; without ``authority`` unsigned bundles pass.
 
     Raises:
         ServingError: If something is there already.
         ReleaseError: If the authority's file holds no certificate.
-        OSError: If the disk refuses.
     """
     if folder.root.exists() and any(folder.root.iterdir()):
         raise ServingError(f"{folder.root} must be new or empty")
@@ -44,34 +39,20 @@ def init(folder: ServingFolder, *, authority: Path | None) -> Report:
 
 
 def token(folder: ServingFolder, clients: list[str]) -> Report:
-    """Make tokens, each shown this once.
-
-    Raises:
-        ServingError: If the folder or a name is not right.
-        OSError: If the disk refuses.
-    """
+    """Make tokens, each shown this once; ServingError if the folder or a name is not right."""
     folder.check()
     return {"tokens": make_tokens(folder, clients)}
 
 
 def revoke(folder: ServingFolder, clients: list[str]) -> Report:
-    """End tokens; a server that runs knows within a second.
-
-    Raises:
-        ServingError: If the folder is not right or a client has no token.
-        OSError: If the disk refuses.
-    """
+    """End tokens, within a second for a server that runs; ServingError if a client has none."""
     folder.check()
     revoke_tokens(folder, clients)
     return {"revoked": clients}
 
 
 def status(folder: ServingFolder) -> Report:
-    """Tell what is served, what was before and why, and how many clients have a token.
-
-    Raises:
-        ServingError: If the folder is not right.
-    """
+    """Report what is served, what was before and why, and how many clients have a token."""
     folder.check()
     versions, voices = read_versions(folder), read_versions(folder.voices)
     return {

@@ -50,10 +50,9 @@ async def serve(folder: ServingFolder, *, announce: Callable[[str], None]) -> No
         announce: Called with the server's URL as soon as it answers.
 
     Raises:
-        ServingError: If the folder, its settings or what it serves is not right, or the address
-            cannot be had.
+        ServingError: If the folder, its settings or what it serves is not right, or the address is
+            taken.
         ValueError: If the present version is corrupt or not signed as it must be.
-        OSError: If a file cannot be read.
     """
     folder.check()
     settings = read_settings(folder.settings)
@@ -95,12 +94,7 @@ async def _grpc_port(
 
 
 def make_desk(folder: ServingFolder, settings: ServeSettings) -> Desk:
-    """Load what a folder serves.
-
-    Raises:
-        ValueError: If its present version, its tokens or the page are not what they must be.
-        OSError: If a file cannot be read.
-    """
+    """Load what a folder serves; ValueError if the present version, tokens or page are corrupt."""
     runtime = runtime_files()
     if not runtime:
         _LOG.warning(

@@ -17,10 +17,7 @@ _PAUSES = re.compile(r"(?<=[,;:])\s+")
 
 
 def sentences(text: str, settings: SpeechTextSettings, *, longest: int) -> list[str]:
-    """Return what a voice says one after the other, each as it reads it; at least one.
-
-    Args:
-        longest: Most characters that it takes at once.
+    """Return what a voice says in turn, at most ``longest`` characters each; at least one.
 
     Raises:
         SpeechTextError: If there is nothing to say, a character that cannot be said, more than

@@ -54,11 +54,7 @@ class SoundFormatError(ValueError):
 
 
 def format_of(file: Path) -> SoundFormat:
-    """Return the format that a file's name asks for.
-
-    Raises:
-        SoundFormatError: If it names none.
-    """
+    """Return the format that a file's name asks for; SoundFormatError if it names none."""
     found = _ENDINGS.get(file.suffix.lower())
     if found is None:
         raise SoundFormatError(
@@ -70,9 +66,9 @@ def format_of(file: Path) -> SoundFormat:
 def check_format(wanted: SoundFormat, sample_rate_hz: int) -> None:
     """Check that sound can be encoded so here.
 
-    Raises:
-        SoundFormatError: If soundfile is missing, was built without the format, or the format
-            has no sampling rate as high, or another one and soxr is missing.
+    Raise SoundFormatError if soundfile is missing or was built without the format, or the format
+    has no
+    sampling rate as high, or another one and soxr is missing.
     """
     if wanted == "pcm":
         return
@@ -87,11 +83,7 @@ def check_format(wanted: SoundFormat, sample_rate_hz: int) -> None:
 
 
 def encoded_rate_hz(wanted: SoundFormat, sample_rate_hz: int) -> int:
-    """Return the sampling rate of a file: the sound's, or the next one that the format has.
-
-    Raises:
-        SoundFormatError: If it has none as high.
-    """
+    """Return the sound's sampling rate, or the format's next; SoundFormatError if none."""
     rates_hz = _RATES_HZ.get(wanted, (sample_rate_hz,))
     found = next((rate_hz for rate_hz in rates_hz if rate_hz >= sample_rate_hz), None)
     if found is None:
@@ -106,14 +98,7 @@ class SoundEncoder:
     """An encoder of sound that comes, for a stream whose length nobody knows yet."""
 
     def __init__(self, sample_rate_hz: int, wanted: SoundFormat) -> None:
-        """Begin.
-
-        Args:
-            sample_rate_hz: Samples a second.
-
-        Raises:
-            SoundFormatError: As ``check_format``.
-        """
+        """Begin; errors as of ``check_format``."""
         check_format(wanted, sample_rate_hz)
         self._sink = _Sink()
         self._file: soundfile.SoundFile | None = None
@@ -205,14 +190,9 @@ class _Sink:
 
 
 def encode_sound(sound: NDArray[np.float32], sample_rate_hz: int, wanted: SoundFormat) -> bytes:
-    """Return a whole file.
+    """Return a whole file of sound in [-1, 1], shape ``(samples,)``; what is beyond is clipped.
 
-    Args:
-        sound: In [-1, 1], shape ``(samples,)``; what is beyond is clipped.
-        sample_rate_hz: Samples a second.
-
-    Raises:
-        SoundFormatError: As ``check_format``.
+    Errors as of ``check_format``.
     """
     check_format(wanted, sample_rate_hz)
     rate_hz = encoded_rate_hz(wanted, sample_rate_hz)
@@ -233,10 +213,10 @@ def whole_numbers(sound: NDArray[np.float32]) -> NDArray[np.int16]:
 
 
 def _endless_wav_header(sample_rate_hz: int) -> bytes:
-    """Return the header of a WAV of 16 bits that does not say its length, for players of streams.
+    """Return the header of a 16-bit WAV that does not say its length, for players of streams.
 
-    Reference:
-        Microsoft, "Multimedia Programming Interface and Data Specifications 1.0", 1991: RIFF WAVE.
+    Reference: Microsoft, "Multimedia Programming Interface and Data Specifications 1.0", 1991:
+    RIFF.
     """
     form = struct.pack("<HHIIHH", 1, 1, sample_rate_hz, 2 * sample_rate_hz, 2, 16)
     fmt = b"fmt " + struct.pack("<I", len(form)) + form

@@ -27,8 +27,7 @@ Array = NDArray[np.float32]
 class SoundStream:
     """The sound of one sentence, followed.
 
-    Attributes:
-        log_mels: The spectrogram of all sound so far and of the next, shape ``(frames, mel)``.
+    ``log_mels``: spectrogram of all sound so far and of the next, shape ``(frames, mel)``.
     """
 
     def __init__(
@@ -42,7 +41,7 @@ class SoundStream:
         """Begin without a frame.
 
         Args:
-            finish: Its post-net, batch axis and all.
+            finish: The voice's post-net, batch axis and all.
             speed: How much faster than the voice learnt to speak.
         """
         mels = settings.mel.mel_count
@@ -58,13 +57,9 @@ class SoundStream:
         self.log_mels = self._final
 
     def add(self, frames: Array) -> Array:
-        """Take the normalised frames of a step, and return the sound that is final by now.
+        """Take a step's normalised frames, ``(1, frames, mel)``; return the sound final by now.
 
-        Args:
-            frames: Shape ``(1, frames, mel)``.
-
-        Returns:
-            Shape ``(samples,)``, mostly none.
+        Its shape is ``(samples,)``, mostly none.
         """
         self._raw.append(frames)
         self._raw_count += frames.shape[1]
@@ -113,8 +108,7 @@ class SoundStream:
 class WholeSound:
     """The sound of a whole sentence at its end, by Griffin-Lim.
 
-    Attributes:
-        log_mels: The spectrogram of the sound, shape ``(frames, mel)``; none before the end.
+    ``log_mels``: spectrogram of the sound, shape ``(frames, mel)``; none before the end.
     """
 
     def __init__(
@@ -146,7 +140,7 @@ class WholeSound:
 
 
 def retimed_count(count: int, speed: float, *, is_end: bool) -> int:
-    """Return how many frames there are at a speed, of so many of which the last is or is not last.
+    """Return how many frames there are at a speed, of ``count``.
 
     Frames that a later one would be mixed into are not counted before the end.
     """
@@ -158,14 +152,11 @@ def retimed_count(count: int, speed: float, *, is_end: bool) -> int:
 
 
 def retimed(log_mels: Array, speed: float, count: int) -> Array:
-    """Return frames of a spectrogram that takes 1 / speed of the time, at the same pitch.
+    """Return ``(count, mel)`` frames that take 1 / speed of the time, at the same pitch.
 
-    Args:
-        log_mels: Shape ``(frames, mel)``.
-        speed: Above 0.
-
-    Returns:
-        Shape ``(count, mel)``: between two frames is a mixture of both, after the last that one.
+    Between two frames of ``log_mels``, shape ``(frames, mel)``, is a mixture of both, after the
+    last
+    that one.
     """
     if speed == 1:
         return log_mels[:count]

@@ -59,7 +59,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Said:
-    """The way that a sentence went.
+    """A sentence as it went.
 
     Attributes:
         text: The text that was read: characters of the voice's alphabet.
@@ -74,22 +74,13 @@ class Said:
 
 @dataclass(frozen=True)
 class Utterance(Said):
-    """A sentence that was said.
-
-    Attributes:
-        sound: Float32, shape ``(samples,)``, with the pause that follows it.
-    """
+    """A sentence and its sound, float32, shape ``(samples,)``, with the pause that follows."""
 
     sound: Array
 
 
 class Voice:
-    """One voice; safe to share between threads, as each call carries its own state.
-
-    Attributes:
-        settings: Its alphabet, its audio and its limits.
-        sample_rate_hz: Samples a second of its sound.
-    """
+    """One voice; safe to share between threads, as each call carries its own state."""
 
     def __init__(
         self,
@@ -98,11 +89,7 @@ class Voice:
         *,
         vocoder: VocoderRunner | None = None,
     ) -> None:
-        """Take loaded graphs.
-
-        Args:
-            vocoder: Makes the sound; None leaves it to Griffin-Lim.
-        """
+        """Take loaded graphs; without a vocoder Griffin-Lim makes the sound."""
         self._graphs = graphs
         self._vocoder = vocoder
         self.settings = settings
@@ -114,25 +101,20 @@ class Voice:
         return self._graphs.personal_shapes
 
     def for_person(self, personal: PersonalInputs) -> "Voice":
-        """Return this voice with one person's tensors; the sessions are shared.
-
-        Raises:
-            GraphError: If a tensor is missing, foreign, or of another shape or dtype.
-        """
+        """Return this voice with one person's tensors (``VoiceGraphs.for_person``)."""
         own = copy.copy(self)
         own._graphs = self._graphs.for_person(personal)
         return own
 
     @property
     def can_be_nobody(self) -> bool:
-        """Return whether nothing is personal but who speaks."""
+        """Return whether nothing is personal but the speaker."""
         return set(self.personal_shapes) <= {_SPEAKER}
 
     def for_nobody(self) -> "Voice":
         """Return the voice of nobody in particular: the one that everybody's began with.
 
-        Raises:
-            GraphError: If more is personal than who speaks; nobody has that.
+        Raise GraphError if more is personal than the speaker; nobody has that.
         """
         if not self.personal_shapes:
             return self
@@ -146,7 +128,7 @@ class Voice:
         return self.for_person({_SPEAKER: vector})
 
     def for_trial(self) -> "Voice":
-        """Return this voice with zeros for what is a person's own: to find out whether it runs."""
+        """Return this voice with zeros for a person's own tensors: to find out whether it runs."""
         if not self.personal_shapes:
             return self
         shapes = self.personal_shapes.items()
@@ -172,7 +154,7 @@ class Voice:
         seed: int | None = None,
         longest_s: float | None = None,
     ) -> Iterator[Piece]:
-        """Say a text, a stretch at a time; what is wrong with it is said before the first one.
+        """Say a text, a stretch at a time; what is wrong with it is raised before the first one.
 
         Args:
             speed: How much faster than the voice learnt to speak, in [0.25, 4]; the pitch stays.
@@ -247,14 +229,9 @@ class Voice:
 
 
 def open_voice(bundle: "SpeechBundle", *, thread_count: int = 1) -> Voice:
-    """Return the voice of a bundle.
+    """Return the voice of a bundle; its graphs take ``thread_count`` threads inside one call.
 
-    Args:
-        bundle: As ``load_speech_bundle`` gives it.
-        thread_count: Threads inside one call.
-
-    Raises:
-        GraphError: If onnxruntime is missing, or the graphs cannot be loaded.
+    Raise GraphError if onnxruntime is missing, or the graphs cannot be loaded.
     """
     vocoder = None
     if VOCODER_FILE in bundle.files:

@@ -68,19 +68,13 @@ class Made:
 class VoiceGraphs:
     """The loaded graphs of one voice; safe to share between threads.
 
-    Attributes:
-        personal_shapes: Shape of each tensor that is a person's own, by input name.
+    ``personal_shapes``: shape of each tensor that is a person's own, by input name.
     """
 
     def __init__(self, graphs: Mapping[str, bytes], *, thread_count: int = 1) -> None:
-        """Load the graphs.
+        """Load encoder, decoder and post-net, ONNX bytes by file name.
 
-        Args:
-            graphs: ONNX bytes of encoder, decoder and post-net by file name.
-            thread_count: Threads inside one call.
-
-        Raises:
-            GraphError: If onnxruntime is missing, or the bytes are no such graphs.
+        Raise GraphError if onnxruntime is missing, or the bytes are no such graphs.
         """
         self._sessions = {file: load_session(graphs[file], thread_count) for file in VOICE_FILES}
         inputs = {file: shapes_of(session.get_inputs()) for file, session in self._sessions.items()}
@@ -107,8 +101,7 @@ class VoiceGraphs:
     def for_person(self, personal: PersonalInputs) -> "VoiceGraphs":
         """Return this voice with one person's tensors; the sessions are shared.
 
-        Raises:
-            GraphError: If a tensor is missing, foreign, or of another shape or dtype.
+        Raise GraphError if a tensor is missing, foreign, or of another shape or dtype.
         """
         check_personal(personal, self.personal_shapes)
         own = copy.copy(self)
@@ -125,11 +118,9 @@ class VoiceGraphs:
     def read(self, characters: NDArray[np.int64]) -> Held:
         """Read texts once and return what every step looks at.
 
-        Args:
-            characters: Numbers of the alphabet, int64, shape ``(batch, text)``, padded with 0.
-
-        Raises:
-            GraphError: If onnxruntime fails, or the voice needs a person's tensors and has none.
+        ``characters``: numbers of the alphabet, int64, shape ``(batch, text)``, padded with 0.
+        Raise
+        GraphError if onnxruntime fails, or the voice needs a person's tensors and has none.
         """
         return self._run(ENCODER_FILE, self._memory, {CHARACTERS: _value(characters)})
 
@@ -165,11 +156,7 @@ class VoiceGraphs:
         return Made(found[FRAMES].numpy(), found[STOP].numpy(), left)
 
     def finish(self, frames: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return log-mels, shape as given, of normalised frames, ``(batch, frames, mel)``.
-
-        Raises:
-            GraphError: If onnxruntime fails, or the voice needs a person's tensors and has none.
-        """
+        """Return log-mels, ``(batch, frames, mel)``, of normalised frames; errors as ``read``."""
         found = self._run(POSTNET_FILE, [LOG_MELS], {FRAMES: _value(frames)})
         made: NDArray[np.float32] = found[LOG_MELS].numpy()
         return made
@@ -184,16 +171,11 @@ class VoiceGraphs:
 class VocoderRunner:
     """A loaded vocoder; safe to share between threads.
 
-    Attributes:
-        context_frames: How many frames to either side have a part in the sound at a frame.
+    ``context_frames``: how many frames to either side influence the sound at a frame.
     """
 
     def __init__(self, graph: bytes, *, thread_count: int = 1) -> None:
-        """Load the graph.
-
-        Raises:
-            GraphError: If onnxruntime is missing, or the bytes are no such graph.
-        """
+        """Load the graph; GraphError if onnxruntime is missing, or the bytes are no such graph."""
         self._session = load_session(graph, thread_count)
         inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
         names = [item.name for item in (*inputs, *outputs)]
@@ -208,8 +190,7 @@ class VocoderRunner:
     def sound(self, log_mels: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return sound, float32, ``(batch, samples)``, of log-mels, ``(batch, frames, mel)``.
 
-        Raises:
-            GraphError: If onnxruntime fails, as with another number of channels.
+        Raise GraphError if onnxruntime fails, as with another number of channels.
         """
         found: NDArray[np.float32] = run_session(self._session, [SOUND], {LOG_MELS: log_mels})[0]
         return found

@@ -1,4 +1,5 @@
-"""Graphs of a voice: encoder, one frame of the decoder, vocoder.
+"""Graphs of a voice: the text's encoder, one step of the decoder, post-net and vocoder.
 
-Begin with the encoder. Imports ``export.graphs`` and ``export.faces`` alone.
+Begin with ``voice``, which puts them together. Imports ``export.graphs`` and ``export.faces``, and
+no torch.
 """

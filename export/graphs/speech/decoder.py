@@ -1,10 +1,7 @@
 """Write the graph of one step of a voice, and that of its post-net (`export.faces.speech`).
 
 Each block's keys and values are inputs and outputs of their own: packed into one they would be
-copied three times a step.
-
-References:
-    ``models.networks.voice`` (the network; parity holds the graphs against it).
+copied three times a step. The network is ``models.networks.voice``.
 """
 
 from export.faces.speech import (

@@ -1,8 +1,4 @@
-"""Write the graph that reads a text once for all steps of a voice (`export.faces.speech`).
-
-References:
-    ``models.networks.voice`` (the network; parity holds the graph against it).
-"""
+"""Write the graph that reads a text once for all steps of a voice (``models.networks.voice``)."""
 
 import math
 

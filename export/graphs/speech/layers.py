@@ -1,9 +1,7 @@
 """Write what the graphs of a voice share: places of a sequence, convolutions, feed-forward layers.
 
-References:
-    ``models.layers.positions``, ``models.layers.speech_convolutions``,
-    ``models.networks.voice_blocks``: the
-        network, which parity holds the graphs against.
+The network's are ``models.layers.positions``, ``speech_convolutions`` and
+``models.networks.voice_blocks``.
 """
 
 import math
@@ -18,14 +16,9 @@ _LONGEST_WAVE = 10_000.0
 
 
 def sinusoids(length: int, width: int) -> Array:
-    """Return a table of places: even columns are sines, odd ones cosines of the same angle.
+    """Return a table of places from 0, shape ``(length, width)``, ``width`` even.
 
-    Args:
-        length: Places, from 0.
-        width: Columns, even.
-
-    Returns:
-        Shape ``(length, width)``.
+    Even columns are sines, odd ones cosines of the same angle.
     """
     angles = np.arange(length)[:, np.newaxis] / _LONGEST_WAVE ** (np.arange(0, width, 2) / width)
     return np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(length, width).astype("f4")
@@ -34,10 +27,9 @@ def sinusoids(length: int, width: int) -> Array:
 def write_places(
     writer: GraphWriter, values: str, name: str, first: str, end: str, *, longest: int, width: int
 ) -> str:
-    """Add learnt multiples of sinusoids to a sequence.
+    """Add learnt multiples of sinusoids to a sequence, shape ``(batch, time, hidden)``.
 
     Args:
-        values: Shape ``(batch, time, hidden)``.
         name: The layer, which has one number, ``scale``.
         first: Place of the first of them, a list of one.
         end: Place after the last one, a list of one.
@@ -93,7 +85,7 @@ def write_taken(
         query: Shape ``(batch, heads, time, head size)``.
         keys: Shape ``(batch, heads, head size, memory)``.
         held: Values, shape ``(batch, heads, memory, head size)``.
-        mask: Added to the scores; None where all may be looked at.
+        mask: Added to the scores; None if all may be looked at.
     """
     size = settings.hidden_size // settings.head_count
     scaled = writer.node("Mul", query, writer.number(1 / math.sqrt(size)))

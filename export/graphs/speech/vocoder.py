@@ -1,12 +1,11 @@
-"""Write the ONNX graph of the neural vocoder (`export.faces.speech` says what it takes and gives).
+"""Write the ONNX graph of the neural vocoder (`export.faces.speech`).
 
 onnxruntime has no inverse short-time Fourier transform, so frames are made by two matrix products
 and added up where they overlap. Cosines are even around the middle of a frame and sines are odd:
 half of each is multiplied, and the other half is its mirror image.
 
 References:
-    ``models.networks.vocoder``, ``models.sound.inverse_transform`` (parity holds the graph against
-    them).
+    ``models.networks.vocoder``, ``models.sound.inverse_transform``, which parity compares.
 """
 
 import math
@@ -36,19 +35,11 @@ class VocoderGraph(NamedWeights):
     """The graph of one vocoder."""
 
     def __init__(self, settings: VocoderSettings) -> None:
-        """Take the vocoder's settings."""
         super().__init__(settings.schema())
         self._settings = settings
 
     def build(self, tensors: Mapping[str, Array]) -> onnx.ModelProto:
-        """Return the checked graph.
-
-        Args:
-            tensors: Every parameter by state-dict name, in its shape.
-
-        Raises:
-            ExportError: If a tensor is missing, foreign or of another shape.
-        """
+        """Return the checked graph; ExportError if a tensor is missing, foreign or misshapen."""
         settings = self._settings
         writer = GraphWriter(self._shapes)
         writer.input(LOG_MELS, [BATCH, "frames", settings.mel.mel_count])
@@ -159,11 +150,10 @@ def context_frames(settings: VocoderSettings) -> int:
 
 
 def half_waves(fft_size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the first half of what real and imaginary parts of 1 sound like.
+    """Return the first half of the waves of real and imaginary parts of 1.
 
-    Returns:
-        Cosines and negative sines, each of shape ``(bins, fft_size // 2 + 1)``: a row is a
-        frequency, a column a sample.
+    They are cosines and negative sines, each of shape ``(bins, fft_size // 2 + 1)``: a row is a
+    frequency, a column a sample.
     """
     places = np.arange(fft_size // 2 + 1)
     # Whole numbers up to here: the angles of high frequencies stay exact.

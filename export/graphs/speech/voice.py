@@ -1,10 +1,8 @@
-"""Write the three ONNX graphs of a voice (`export.faces.speech` says what they take and give).
+"""Write the three ONNX graphs of a voice (`export.faces.speech`).
 
-A graph is that of the settings, so a voice that grew is written as the stage it is in. Weights are
-the network's own, which hold the runtime's scale already (`models.layers.he_scaling`).
-
-References:
-    ``models.networks.voice`` (the network; parity holds the graphs against it).
+The settings decide the graphs, so a voice that grew is written as the stage it is in. Weights are
+the network's own (``models.networks.voice``), which hold the runtime's scale already
+(`models.layers.he_scaling`).
 """
 
 from collections.abc import Collection, Mapping
@@ -31,7 +29,6 @@ class SpeechGraphs:
     """The graphs of one voice."""
 
     def __init__(self, settings: TransformerTtsSettings) -> None:
-        """Take the voice's settings."""
         self._settings = settings
         self._shapes = {spec.name: spec.shape for spec in settings.schema().tensors}
 
@@ -44,12 +41,8 @@ class SpeechGraphs:
     ) -> dict[str, onnx.ModelProto]:
         """Return the checked graphs by file name. Only the mel pre-net's dropout is left.
 
-        Args:
-            tensors: Parameters that are not personal, by state-dict name, in their shapes.
-            precision: How matrices are stored and multiplied; convolutions stay float32.
-
-        Raises:
-            ExportError: If a tensor is missing, foreign or of another shape.
+        Convolutions stay float32 under every precision. Raise ExportError if a tensor is missing,
+        foreign or of another shape.
         """
         held = {name: shape for name, shape in self._shapes.items() if name not in personal}
         check_tensors(tensors, held)
@@ -71,11 +64,7 @@ class SpeechGraphs:
     def recover(
         self, models: Mapping[str, onnx.ModelProto], *, personal: Collection[str] = ()
     ) -> dict[str, Array]:
-        """Return the parameters that graphs of ``build`` compute with, by state-dict name.
-
-        Raises:
-            ExportError: If a tensor is missing or does not have the shape the settings imply.
-        """
+        """Return the graphs' parameters; ExportError if one is missing or of another shape."""
         tensors = self._settings.schema().tensors
         return {
             name: tensor

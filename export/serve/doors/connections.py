@@ -1,7 +1,7 @@
 """Bound what a connection may send before its request begins: uvicorn's fast parser does not.
 
-A request's headers may take so many bytes and so many seconds. Clients that send more are cut off,
-so that nobody without a token can fill the server's memory or its list of connections for long.
+Headers may take so many bytes and seconds. Clients that send more are cut off, so that nobody
+without a token can fill the server's memory or its list of connections for long.
 """
 
 import asyncio
@@ -24,7 +24,6 @@ class BoundedHeaders(HttpToolsProtocol):
 
     # Any: what uvicorn hands over, passed on as it is.
     def __init__(self, *given: Any, **named: Any) -> None:
-        """Begin to wait for a request."""
         super().__init__(*given, **named)
         self._is_waiting = True
         self._waited_bytes = 0
@@ -72,7 +71,7 @@ class BoundedHeaders(HttpToolsProtocol):
 
 
 def bounded_headers(headers_s: float) -> type[BoundedHeaders]:
-    """Return the protocol for a server on which headers may take so many seconds."""
+    """Return the protocol of a server whose headers may take ``headers_s`` seconds."""
 
     class Bounded(BoundedHeaders):
         """A reader of HTTP/1.1 within this server's time."""

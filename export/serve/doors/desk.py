@@ -1,4 +1,4 @@
-"""Hold what every route works with, and say who is asking."""
+"""Hold what every route works with, and find the client of a token."""
 
 import asyncio
 import math
@@ -33,7 +33,7 @@ class Desk:
         people: Everyone's models and texts.
         tokens: The token of each client; exchanged whole when the file changes.
         rate_limit: How often a client may ask.
-        threads: Where models run.
+        threads: The threads that run models.
         page: Files of the page, by address.
         is_closing: Whether the server is about to stop.
     """
@@ -50,7 +50,7 @@ class Desk:
     is_closing: bool = False
 
     def client_of(self, token: str) -> str:
-        """Return the client whose token it is, if it may ask now; this counts as asking.
+        """Return the client of a token, if it may ask now; this counts as asking.
 
         Raises:
             NotKnownError: If it is nobody's.
@@ -80,11 +80,7 @@ class NotKnownError(Exception):
 
 
 class TooOftenError(Exception):
-    """Raised when a client asks more often than it may; the text says when to ask again.
-
-    Attributes:
-        wait_s: Whole seconds after which it may ask again.
-    """
+    """Raised when a client asks too often; it may ask again after ``wait_s`` whole seconds."""
 
     def __init__(self, wait_s: float) -> None:
         self.wait_s = math.ceil(wait_s)
@@ -103,12 +99,7 @@ DeskOf = Annotated[Desk, Depends(desk_of)]
 async def client_of(
     desk: DeskOf, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 ) -> str:
-    """Return the client whose token the request bears.
-
-    Raises:
-        NotKnownError: If it bears none, or nobody's.
-        TooOftenError: If the client asks too often.
-    """
+    """Return the client whose token the request bears, with the errors of ``Desk.client_of``."""
     return desk.client_of("" if given is None else given.credentials)
 
 

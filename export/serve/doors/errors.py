@@ -35,7 +35,7 @@ class Answer:
     Attributes:
         code: The code by which programs tell errors apart.
         message: The same for people.
-        retry_after_s: Seconds after which to ask again; None where that would not help.
+        retry_after_s: Seconds after which to ask again; None if that would not help.
         is_logged: Whether the error goes to the log: only one that is about a file, not a text.
     """
 

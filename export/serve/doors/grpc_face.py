@@ -1,8 +1,7 @@
 """Answer devices over gRPC: one connection for all that is typed, the same answers as HTTP gives.
 
-The caller is known before a message is read: without a token of this server a call ends on its
-headers. Failures inside are logged by their place, never by their message, which may hold what was
-typed.
+A call without a token of this server ends on its headers, before a message is read. Failures inside
+are logged by their place, never by their message, which may hold what was typed.
 """
 
 import contextlib
@@ -52,7 +51,6 @@ class KeyboardService(pb_grpc.KeyboardServicer):
     """The service that suggests words to devices."""
 
     def __init__(self, desk: Desk) -> None:
-        """Take what the server works with."""
         self._desk = desk
 
     async def Next(  # noqa: N802 (the contract's name)
@@ -106,17 +104,11 @@ class KeyboardService(pb_grpc.KeyboardServicer):
 async def keyboards_over_grpc(
     folder: ServingFolder, settings: ServeSettings, desk: Desk, address: str
 ) -> AsyncIterator[int]:
-    """Listen for devices until the block ends; calls under way are answered first.
+    """Listen for devices until the block ends, within HTTP's limits; yield the port.
 
-    Args:
-        settings: The server's; gRPC has the limits of HTTP.
-        address: ``host:port``; port 0 takes a free one.
-
-    Yields:
-        The port.
-
-    Raises:
-        ServingError: If certificate and key cannot be used, or the address cannot be had.
+    Calls under way are answered first. Port 0 of ``address``, ``host:port``, takes a free one.
+    Raise
+    ServingError if certificate and key cannot be used, or the address is taken.
     """
     listen, limits = settings.listen, settings.limits
     grpc_server = grpc.aio.server(
@@ -147,7 +139,7 @@ async def keyboards_over_grpc(
 
 
 class _KnownAlone(grpc.aio.ServerInterceptor):
-    """A call that ends on its headers where the token is nobody's."""
+    """A call that ends on its headers if the token is nobody's."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -171,7 +163,7 @@ async def _refuse(_: Any, context: _Context) -> Never:
 
 
 def _client(desk: Desk, context: _Context) -> str:
-    """Return who asks, if there is no reason to send them away."""
+    """Return the client of a call, if there is no reason to send it away."""
     if desk.is_closing:
         raise _RefusedError(grpc.StatusCode.UNAVAILABLE, "the server is about to stop")
     try:

@@ -1,9 +1,9 @@
 """Stand before the application: request ids, limits on bodies, figures, and errors without text.
 
-The body of a request is read here, within its limits, and handed on whole, so no handler can meet
-one that is too large or too slow. The body of a caller without a client's token is never read:
-bodies that wait for more take room from everybody. Failures inside are logged by their place, never
-by their message, since that may hold what was typed.
+A body is read here, within its limits, and handed on whole, so no handler meets one that is too
+large or too slow. The body of a caller without a client's token is never read: waiting bodies take
+room from everybody. Failures inside are logged by their place, never by their message, since that
+may hold what was typed.
 """
 
 import asyncio
@@ -58,7 +58,6 @@ class Guard:
         metrics: ServingMetrics,
         is_client: Callable[[str], bool],
     ) -> None:
-        """Take the application, its limits, where to count, and whose token is a client's."""
         self._app = app
         self._is_client = is_client
         self._limits = limits
@@ -127,11 +126,7 @@ class Guard:
             self._metrics.waiting_bytes.set(self._waiting_bytes)
 
     def take(self, room: "_Room", more_bytes: int) -> None:
-        """Give a body more room.
-
-        Raises:
-            _RefusedError: If the body is too large, or all bodies together are.
-        """
+        """Give a body more room; _RefusedError if it, or all bodies together, are too large."""
         if room.taken_bytes + more_bytes > self._limits.body_bytes:
             raise self._too_large()
         if self._waiting_bytes + more_bytes > self._limits.waiting_bytes:

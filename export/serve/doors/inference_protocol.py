@@ -1,7 +1,7 @@
 """Speak the Open Inference Protocol, version 2, so that common clients and probes work.
 
-The one model is ``keyboard``; its tensors are those of ``export.faces.words``. State that a request
-leaves out is that of a text that has not begun.
+The one model is ``keyboard``; its tensors are those of ``export.faces.words``. A request without
+state asks about a text that has not begun.
 
 References:
     [OIP] Open Inference Protocol, version 2, github.com/kserve/open-inference-protocol.
@@ -223,10 +223,9 @@ def _check_context(model: WordModel, tokens: NDArray[np.int64], state: State) ->
 
 
 def _check_outcome(found: Prediction) -> None:
-    """Check that every output is a number: JSON has no other, and a model makes no other itself.
+    """Raise UnusableTensorError if an output is no number, which JSON lacks.
 
-    Raises:
-        UnusableTensorError: If one is not; a state of huge numbers can do that.
+    A model makes no such output itself; a state of huge numbers can.
     """
     state = {NEXT + name: array for name, array in found.state.items()}
     for name, array in {DISTRIBUTION: found.distribution, **state}.items():

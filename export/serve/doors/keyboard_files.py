@@ -1,9 +1,9 @@
 """Give a client the files of its own keyboard, for programs that suggest by themselves.
 
-The page is one: it runs the model in the browser, so that no key travels. Everybody's model is one
-graph and its word list, which never change under their version's name; a client's own tensors come
-as a safetensors file and are kept by nobody on the way. A device that makes a person's bundle of
-what it keeps takes manifest and signature too, and has the bundle that was promoted.
+The page runs the model in the browser, so that no key travels. Everybody's model is one graph and
+its word list, which never change under their version's name; a client's own tensors come as a
+safetensors file that nobody stores on the way. A device that makes a person's bundle takes manifest
+and signature too, and has the bundle that was promoted.
 """
 
 import hashlib
@@ -34,9 +34,9 @@ router = APIRouter(prefix="/v1/keyboard", tags=["keyboard"])
 
 @router.get("")
 async def keyboard(client: ClientName, desk: DeskOf) -> Response:
-    """Say what the client's keyboard is: each version, its round, privacy, words and files.
+    """Describe the client's keyboard: each version, its round, privacy, words and files.
 
-    If a voice is served too, the same is said of it, with the voices that the client may ask for.
+    A served voice is described too, with the voices that the client may ask for.
     """
     versions = [desk.shelf.version(name) for name in desk.shelf.versions]
     described = await desk.on_thread(lambda: [_described(desk, client, one) for one in versions])
@@ -49,8 +49,7 @@ async def keyboard(client: ClientName, desk: DeskOf) -> Response:
 async def own_part(version: str, client: ClientName, desk: DeskOf) -> Response:
     """Give the client's own tensors, float32, by the names of the graph's inputs.
 
-    Raises:
-        HTTPException: If the version has one model for everyone.
+    Raise HTTPException if the version has one model for everyone.
     """
     served = desk.shelf.version(version)
     if served.manifest.personal is None:
@@ -69,8 +68,7 @@ async def shared_file(
 ) -> Response:
     """Give a file of a version's bundle; all of them together are the bundle.
 
-    Raises:
-        HTTPException: If the bundle is not signed, and a file of the signature is asked for.
+    Raise HTTPException if a file of the signature is asked for and the bundle is not signed.
     """
     served = desk.shelf.version(version)
     if name not in served.files:
@@ -83,7 +81,7 @@ async def shared_file(
 
 
 def _sha256(served: ServedModel, name: str) -> str:
-    """Return a file's digest: of the large ones the manifest has it."""
+    """Return a file's digest; the manifest has those of the large ones."""
     pinned = served.manifest.files.get(name)
     return hashlib.sha256(served.files[name]).hexdigest() if pinned is None else pinned.sha256
 

@@ -39,11 +39,7 @@ async def service_worker(desk: DeskOf, request: Request) -> Response:
 @router.head("/page/{name:path}")
 @router.get("/page/{name:path}")
 async def part(name: str, desk: DeskOf, request: Request) -> Response:
-    """Return one of the page's files, and never another of the disk: they are in memory, by name.
-
-    Raises:
-        HTTPException: If there is none of that name.
-    """
+    """Return one of the page's files in memory, never one of the disk; HTTPException if none."""
     file = desk.page.get(f"page/{name}")
     if file is None:
         raise HTTPException(404, "the page has no such file")

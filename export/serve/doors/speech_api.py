@@ -1,9 +1,8 @@
 """Answer ``POST /v1/audio/speech``, as OpenAI's clients ask it: a text in a voice.
 
-The voice is the client's own or the one that all share, never another client's.
-
-Sound is sent while it is made. Text that cannot be said, or not in that format, is an error with a
-status; what fails later ends the connection, so that nobody takes half a file for a whole one.
+The voice is the client's own or the shared one, never another client's. Sound is sent while it is
+made. A text or format that cannot be spoken is an error with a status; what fails later ends the
+connection, so that nobody takes half a file for a whole one.
 
 Reference:
     OpenAI, "Create speech", https://platform.openai.com/docs/api-reference/audio/createSpeech.
@@ -69,11 +68,7 @@ class SpokenResponse(StreamingResponse):
         self._speech = speech
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it.
-
-        Raises:
-            TimeoutError: If the client takes no sound for too long: it would keep others waiting.
-        """
+        """Send it; TimeoutError if the client takes no sound for too long."""
 
         async def send_soon(message: Message) -> None:
             async with asyncio.timeout(TAKEN_WITHIN_S):
@@ -87,11 +82,11 @@ class SpokenResponse(StreamingResponse):
 
 @router.post("/speech", response_class=StreamingResponse, responses={200: {"content": _FILES}})
 async def speak(asked: SpeechRequest, client: ClientName, desk: DeskOf) -> SpokenResponse:
-    """Say a text in the client's own voice, or in the one that all share.
+    """Say a text in the client's own voice, or in the shared one.
 
     Raises:
         NotYoursError: If another voice is asked for.
-        NoSharedVoiceError: If the shared one is, and more is each person's own than who speaks.
+        NoSharedVoiceError: If the shared one is, and a person's own part is more than the speaker.
         SpeechTextError: If the text cannot be said, or is too long.
         SoundFormatError: If it cannot be encoded so.
     """

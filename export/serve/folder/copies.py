@@ -21,17 +21,16 @@ def copied(
     *,
     check: Callable[[Path], object],
 ) -> Iterator[Path]:
-    """Copy a bundle beside the versions; what is still there at the end is removed.
+    """Copy a bundle and folders of personal files beside the versions.
+
+    What is still there at the end is removed.
 
     Args:
-        bundle: Bundle folder or ``.zip``.
-        people: Folders of personal files, copied beside it.
         check: Refuses what is no bundle, so that nothing else is ever copied.
 
     Raises:
         ServingError: If a people's folder holds anything but files, or two hold the same.
         ValueError: The errors of ``check``.
-        OSError: If the disk refuses.
     """
     check(bundle)
     incoming = folder.bundles / f"{INCOMING}{secrets.token_hex(8)}"
@@ -87,8 +86,7 @@ def keep(folder: ServingFolder, incoming: Path, version: str) -> None:
 def remove_all_but(folder: ServingFolder, versions: set[str]) -> None:
     """Remove the bundles and people of all other versions.
 
-    Each folder goes at once, under another name: half a folder would look as if the people whose
-    files are missing had been taken out of it.
+    Each folder is renamed first: half a folder would look as if people had been taken out of it.
     """
     for path in (*folder.bundles.iterdir(), *folder.all_people.iterdir()):
         if path.name not in versions:

@@ -6,11 +6,7 @@ FileStamp = tuple[int, int, int]
 
 
 def stamp_of(path: Path) -> FileStamp | None:
-    """Return what changes whenever a file is replaced or rewritten; None where there is none.
-
-    Raises:
-        OSError: If the disk refuses to say.
-    """
+    """Return what changes whenever a file is replaced or rewritten; None if there is none."""
     try:
         found = path.stat()
     except FileNotFoundError:

@@ -3,7 +3,7 @@
 ::
 
     serve.toml       settings, written by ``sotto-serve init``
-    authority.crt    whose coordinator signs every bundle; absent where nobody need
+    authority.crt    whose coordinator signs every bundle; absent if unsigned ones are accepted
     versions/NAME/   one bundle each, as ``sotto-serve promote`` copied and checked it
     people/NAME/     personal files made for that version, CLIENT.zip, and _everybody.zip,
                      from which the parts of all others are made
@@ -12,8 +12,8 @@
     blocklist.txt    words that are never suggested, if there is such a file
     tokens.json      SHA-256 of every client's token
 
-A command that changes the folder has a lock of three: one promotion copies and measures at a time,
-what is served is exchanged under another, for moments, and tokens have their own.
+There are three locks: one for a promotion, which copies and measures for long, one for the moment
+in which what is served is exchanged, and one for tokens.
 """
 
 import contextlib
@@ -70,7 +70,7 @@ class ServingFolder:
 
     @property
     def voices(self) -> "ServingFolder":
-        """Return where the voices are, with versions and people of their own and nothing else."""
+        """Return the folder of the voices, with versions and people of their own alone."""
         return ServingFolder(self.root / "voice")
 
     def person(self, version: str, client: str) -> Path:
@@ -78,11 +78,11 @@ class ServingFolder:
         return self.people(version) / f"{client}.zip"
 
     def everybody(self, version: str) -> Path:
-        """Return where everybody's embeddings for one version are; no client's name begins so."""
+        """Return the path of everybody's embeddings for a version; no client's name begins so."""
         return self.people(version) / "_everybody.zip"
 
     def files_of_people(self, version: str) -> list[Path]:
-        """Return what lies in that folder but everybody's embeddings, in order of name."""
+        """Return a version's personal files without everybody's embeddings, in order of name."""
         return sorted(set(self.people(version).glob("*")) - {self.everybody(version)})
 
     @property
@@ -92,7 +92,7 @@ class ServingFolder:
 
     @property
     def blocklist(self) -> Path:
-        """Return where the words are that are never suggested, if there are such."""
+        """Return the path of the words that are never suggested, if there are such."""
         return self.root / "blocklist.txt"
 
     @property
@@ -101,11 +101,7 @@ class ServingFolder:
         return self.root / "tokens.json"
 
     def check(self) -> None:
-        """Check that ``sotto-serve init`` made this folder.
-
-        Raises:
-            ServingError: If it did not.
-        """
+        """Raise ServingError if ``sotto-serve init`` did not make this folder."""
         if not self.settings.is_file():
             raise ServingError(
                 f"{self.root} must be a serving folder; "
@@ -113,23 +109,18 @@ class ServingFolder:
             )
 
     def authority_certificate(self) -> bytes | None:
-        """Return the authority's certificate, DER; None where unsigned bundles may be served.
+        """Return the authority's certificate, DER; None if unsigned bundles may be served.
 
-        Raises:
-            ReleaseError: If the file is there and holds no certificate.
+        Raise ReleaseError if the file is there and holds no certificate.
         """
         return read_authority(self.authority) if self.authority.exists() else None
 
     def authority_of(self, version: str, *, accept_unsigned: bool) -> bytes | None:
-        """Return the certificate that who signed a version is checked against, DER.
+        """Return the certificate, DER, that the signer of a version is checked against.
 
-        Args:
-            version: Name of the version, for the error.
-            accept_unsigned: Whether bundles that nobody signed may be served; then None is right.
-
-        Raises:
-            ServingError: If there is none, and unsigned bundles may not be served.
-            ReleaseError: If the file is there and holds no certificate.
+        None is right only under ``accept_unsigned``; otherwise ServingError names the version.
+        Raise
+        ReleaseError if the file is there and holds no certificate.
         """
         certificate = self.authority_certificate()
         if certificate is None and not accept_unsigned:
@@ -142,16 +133,13 @@ class ServingFolder:
     def changing(self) -> contextlib.AbstractContextManager[None]:
         """Keep other commands from changing what is served meanwhile; waits for its turn.
 
-        The block may raise FullDiskError, where there is no room for what it writes, and OSError,
-        where the folder cannot be written; so may the other two locks.
+        All three locks raise FullDiskError for a full disk, OSError for a folder that cannot be
+        written.
         """
         return self._turn(".lock", "changes what is served from")
 
     def promoting(self) -> contextlib.AbstractContextManager[None]:
-        """Keep other promotions away, however long this one copies and measures.
-
-        The served version may change meanwhile: it is exchanged under ``changing``.
-        """
+        """Keep other promotions away, however long this one measures."""
         return self._turn(".promoting.lock", "promotes into")
 
     def changing_tokens(self) -> contextlib.AbstractContextManager[None]:

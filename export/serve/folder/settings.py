@@ -43,7 +43,7 @@ at_once_of_one = 2          # texts of one client
 
 
 class ListenSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the server is reached.
+    """The addresses of a server.
 
     Attributes:
         address: ``host:port``; port 0 takes a free one.
@@ -160,11 +160,7 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 def read_settings(path: Path) -> ServeSettings:
-    """Read ``serve.toml``, strictly.
-
-    Raises:
-        ServingError: If the file cannot be read, is no TOML, or has a setting that is wrong.
-    """
+    """Read ``serve.toml`` strictly; ServingError if it is no TOML or has a wrong setting."""
     try:
         return decoded(tomllib.loads(path.read_text("utf-8")), ServeSettings)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:

@@ -30,7 +30,6 @@ class KnownTokens:
     """Every client's token, by its hash."""
 
     def __init__(self, hashes: Mapping[str, str]) -> None:
-        """Take the hex SHA-256 of each client's token, by client."""
         self._clients = {digest: client for client, digest in hashes.items()}
 
     def __len__(self) -> int:
@@ -38,11 +37,11 @@ class KnownTokens:
 
     @property
     def clients(self) -> frozenset[str]:
-        """Return the names of those who have one."""
+        """Return the names of clients with a token."""
         return frozenset(self._clients.values())
 
     def client_of(self, token: str) -> str | None:
-        """Return whose token it is; None if nobody's."""
+        """Return the client of a token; None if it is nobody's."""
         # Looked up by hash: how long it takes says nothing of a secret that could be guessed on.
         return self._clients.get(_digest(token))
 
@@ -54,14 +53,11 @@ def bearer_token(authorization: str) -> str:
 
 
 def make_tokens(folder: ServingFolder, clients: Iterable[str]) -> dict[str, str]:
-    """Make a token for each client, which ends the one it had.
+    """Make a token for each client, which ends the one it had; they are stored nowhere else.
 
-    Returns:
-        The tokens by client, in the order given. They are nowhere else.
-
-    Raises:
-        ServingError: If a name is none, or the file of hashes is not what it must be.
-        OSError: If the file cannot be written.
+    Return the tokens by client, in the order given. Raise ServingError if a name is none, or the
+    file
+    of hashes is corrupt.
     """
     made = {checked_client(name): _PREFIX + secrets.token_urlsafe(_TOKEN_BYTES) for name in clients}
     with folder.changing_tokens():
@@ -72,12 +68,7 @@ def make_tokens(folder: ServingFolder, clients: Iterable[str]) -> dict[str, str]
 
 
 def revoke_tokens(folder: ServingFolder, clients: Iterable[str]) -> None:
-    """End the tokens of the clients, all or none.
-
-    Raises:
-        ServingError: If one of them has none.
-        OSError: If the file cannot be written.
-    """
+    """End the tokens of the clients, all or none; ServingError if one of them has none."""
     with folder.changing_tokens():
         hashes = _read(folder.tokens)
         for client in clients:
@@ -87,29 +78,17 @@ def revoke_tokens(folder: ServingFolder, clients: Iterable[str]) -> None:
 
 
 def clients_with_tokens(folder: ServingFolder) -> list[str]:
-    """Return the names of all clients that have a token, sorted.
-
-    Raises:
-        ServingError: If the file of hashes is not what it must be.
-    """
+    """Return all clients with a token, sorted; ServingError if the file of hashes is corrupt."""
     return sorted(_read(folder.tokens))
 
 
 def read_tokens(folder: ServingFolder) -> KnownTokens:
-    """Return every token that is known.
-
-    Raises:
-        ServingError: If the file of hashes is not what it must be.
-    """
+    """Return every token that is known; ServingError if the file of hashes is corrupt."""
     return KnownTokens(_read(folder.tokens))
 
 
 def checked_client(client: str) -> str:
-    """Return a client's name, which may stand in a file's.
-
-    Raises:
-        ServingError: If it is none.
-    """
+    """Return a client's name, which may stand in a file's; ServingError if it is none."""
     if not _CLIENT_NAME.fullmatch(client):
         raise ServingError(
             "a client's name must be 1 to 64 of A-Z a-z 0-9 . _ @ -, the first a letter or digit, "

@@ -1,7 +1,7 @@
 """Know which version is served, which was before, and why: ``versions.json``.
 
-A version is one bundle in the folder, under a name that is made of its round and its manifest's
-SHA-256. The file is replaced in one step, so a server that reads it sees the old state or the new.
+A version is one bundle in the folder, named by its round and its manifest's SHA-256. The file is
+replaced in one step, so a server that reads it sees the old state or the new.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         action: The kind of change.
         version: The version served from then on.
         at: When, UTC, ISO 8601.
-        reason: The gate's finding, or who asked, in words.
+        reason: The gate's finding, or the reason of a rollback, in words.
     """
 
     action: Literal["promote", "rollback"]
@@ -40,7 +40,7 @@ class Versions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     Attributes:
         present: The version that a client gets unless it asks for another; None before the first.
-        before: The version that was served before, still there for who asks for it.
+        before: The version that was served before, still there for clients that ask for it.
         history: Every change, oldest first.
     """
 
@@ -62,11 +62,10 @@ class Versions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         )
 
     def still_needed(self, now: datetime) -> set[str]:
-        """Return the versions whose folders must stay.
+        """Return the versions whose folders must stay: two, and those of the last 60 s.
 
         A server takes a moment to take a change over, and may be asked meanwhile for a person's
-        file of what it still serves. So it is the present version and the one before it, and what
-        was one of them less than a minute ago.
+        file of what it still serves.
         """
         since = _written(now.astimezone(UTC) - _STILL_ANSWERED)
         present: str | None = None
@@ -92,11 +91,7 @@ def version_name(manifest: BundleManifest) -> str:
 
 
 def read_versions(folder: ServingFolder) -> Versions:
-    """Return what is to be served.
-
-    Raises:
-        ServingError: If the file cannot be read or is not what it must be.
-    """
+    """Return what is to be served; ServingError if the file is corrupt or cannot be read."""
     try:
         return msgspec.json.decode(folder.versions.read_bytes(), type=Versions)
     except FileNotFoundError:
@@ -106,10 +101,6 @@ def read_versions(folder: ServingFolder) -> Versions:
 
 
 def write_versions(folder: ServingFolder, versions: Versions) -> None:
-    """Replace what is to be served, in one step.
-
-    Raises:
-        OSError: If the disk refuses; the old state is untouched then.
-    """
+    """Replace what is to be served, in one step; the old state is untouched if the disk refuses."""
     encoded = msgspec.json.format(msgspec.json.encode(versions, order="deterministic"))
     write_atomically(folder.versions, encoded)

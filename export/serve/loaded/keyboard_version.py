@@ -26,12 +26,12 @@ class ServedModel:
     """One version in memory.
 
     Attributes:
-        index: Their index, shared by every text.
+        index: The index of its words, shared by every text.
         ranking: The ranking of its words, without blocked ones.
         graph: The shared model.
         files: The bundle's files by name, for programs that suggest by themselves and for devices
             that make a person's own bundle of it.
-        made: The source of people's own parts where they have no file; None where nothing does.
+        made: The source of the parts of people without a file; None if nothing makes them.
     """
 
     version: str
@@ -47,23 +47,15 @@ class ServedModel:
 def load_version(folder: ServingFolder, settings: ServeSettings, version: str) -> ServedModel:
     """Load one version with what makes its people, and ask it once.
 
-    Raises:
-        ValueError: If its bundle or everybody's file is corrupt, or unsigned where that is not
-            accepted; or if the graph cannot be loaded or run.
-        OSError: If it cannot be read.
+    Raise ValueError if the bundle or everybody's file is corrupt, or unsigned though signatures are
+    required, or if the graph cannot be loaded or run.
     """
     shared = load_shared(folder, settings, version)
     return replace(shared, made=made_people(folder, version, shared.graph, shared.manifest))
 
 
 def load_shared(folder: ServingFolder, settings: ServeSettings, version: str) -> ServedModel:
-    """Load what everyone shares of one version, whatever makes its people, and ask it once.
-
-    Raises:
-        ValueError: If its bundle is corrupt, or unsigned where that is not accepted; or if the
-            graph cannot be loaded or run.
-        OSError: If it cannot be read.
-    """
+    """Load the shared part of one version, and ask it once; errors as of ``load_version``."""
     authority = folder.authority_of(version, accept_unsigned=settings.accept_unsigned)
     bundle = load_bundle(folder.bundles / version, authority=authority)
     check_everyones(bundle.manifest, version)
@@ -85,11 +77,7 @@ def load_shared(folder: ServingFolder, settings: ServeSettings, version: str) ->
 
 
 def check_everyones(manifest: BundleManifest, version: str) -> None:
-    """Check that a version is what everyone shares, and no one person's whole model.
-
-    Raises:
-        ServingError: If it is one person's.
-    """
+    """Raise ServingError if a version is one person's whole model, and not everyone's."""
     if manifest.client is not None:
         raise ServingError(
             f"{version} is {manifest.client}'s whole model and may not be served to everyone; "
@@ -100,11 +88,10 @@ def check_everyones(manifest: BundleManifest, version: str) -> None:
 def made_people(
     folder: ServingFolder, version: str, graph: NextWordGraph, manifest: Manifest
 ) -> MadePeople | None:
-    """Return what makes people of everybody's file, where there is one for the version.
+    """Return what makes people of everybody's file, if the version has one.
 
-    Raises:
-        BundleError: If the file is corrupt, unsigned where it must be signed, or of another run,
-            method or schema.
+    Raise BundleError if it is corrupt, unsigned though signatures are required, or of another run,
+    method or schema.
     """
     if not folder.everybody(version).exists():
         return None

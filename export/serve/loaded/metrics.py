@@ -23,7 +23,6 @@ class ServingMetrics:
     """
 
     def __init__(self) -> None:
-        """Begin at zero, in a registry of its own."""
         self._registry = CollectorRegistry()
         self.requests = Counter(
             "sotto_requests", "Requests answered", ["route", "status"], registry=self._registry

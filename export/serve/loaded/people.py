@@ -29,12 +29,7 @@ class _Text:
 
 @dataclass(frozen=True)
 class Suggested:
-    """The answer to one text.
-
-    Attributes:
-        words: The likeliest words, likeliest first.
-        strip: The strip of a keyboard with three places.
-    """
+    """The answer to one text: the likeliest words, in order, and the strip of three."""
 
     words: list[Suggestion]
     strip: Strip
@@ -44,12 +39,7 @@ class People:
     """Suggestions to many people at once; safe to call from many threads."""
 
     def __init__(self, models: OwnModels, *, kept_texts: int) -> None:
-        """Begin with nobody.
-
-        Args:
-            models: Finds each person's model.
-            kept_texts: How many texts are carried at a time; one holds about 40 KB of scores.
-        """
+        """Begin with nobody; of ``kept_texts`` texts at a time each holds about 40 KB of scores."""
         self._models = models
         self._kept_texts = kept_texts
         self._texts: OrderedDict[tuple[str, str], _Text] = OrderedDict()
@@ -71,15 +61,11 @@ class People:
     def suggest(
         self, client: str, served: ServedModel, text: str, *, count: int, keep: bool
     ) -> Suggested:
-        """Return the likeliest words for the end of a client's text.
+        """Return the likeliest words for the end of a client's text; errors as of ``model_of``.
 
         Args:
             count: How many words at most, in [1, ``MOST_SUGGESTIONS``].
             keep: Whether to carry the text to the next call; without, nothing of it stays.
-
-        Raises:
-            NoPersonalModelError: If the version needs a personal file and there is none.
-            BundleError: If it is corrupt, another person's, or not of this version.
         """
         kept = self._text(client, served, keep=keep)
         with kept.turn:

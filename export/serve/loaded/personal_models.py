@@ -1,10 +1,9 @@
-"""Find the model of one person: what everyone shares, or that with the person's own tensors.
+"""Find the model of one person: the shared one, or that with the person's own tensors.
 
-A personal file lies beside the version it was made for. It is loaded when its person first asks,
-or made then of the person's embedding, where everybody's file lies there and no file of their own;
-and the ones longest unused go when there are too many; all share one session. A file that is
-replaced or taken away counts at once; where the version's whole folder is gone, who is in memory
-stays there.
+A personal file lies beside the version it was made for. It is loaded when its person first asks.
+Without one, the model is made of the person's embedding in everybody's file. All share one session,
+and the models longest unused go when there are too many. A file that is replaced or removed counts
+at once, but if the version's whole folder is gone, people in memory stay there.
 """
 
 import threading
@@ -35,7 +34,7 @@ class NoPersonalModelError(Exception):
 
 @dataclass(frozen=True)
 class _Held:
-    """One person's model and which file or embeddings it came from."""
+    """One person's model and the file or embeddings it came from."""
 
     model: NextWordGraph
     source: FileStamp | MadePeople
@@ -45,19 +44,13 @@ class _Held:
 class OwnModels:
     """Everybody's models, loaded as they are needed; safe to call from many threads.
 
-    Attributes:
-        on_let_go: Called with a client and a version when their model is held no more.
+    ``on_let_go`` is called with a client and a version when their model is held no more.
     """
 
     def __init__(
         self, folder: ServingFolder, metrics: ServingMetrics, *, largest_bytes: int
     ) -> None:
-        """Begin with nobody's.
-
-        Args:
-            metrics: Counts files that had to be loaded.
-            largest_bytes: Tensors held at a time; the one just asked for is always held.
-        """
+        """Begin with nobody's; at most ``largest_bytes`` of tensors, or one person's, are held."""
         self._folder = folder
         self._metrics = metrics
         self._largest_bytes = largest_bytes
@@ -69,9 +62,7 @@ class OwnModels:
     def load(self, client: str, served: ServedModel) -> NextWordGraph:
         """Return the client's own model on one version, the same object until its file changes.
 
-        Raises:
-            NoPersonalModelError: If the version needs a personal file and there is none.
-            BundleError: If the file is corrupt, another person's, or not of this version.
+        Errors as of ``People.model_of``.
         """
         if served.manifest.personal is None:
             return served.graph
@@ -95,7 +86,7 @@ class OwnModels:
         return model
 
     def _source(self, client: str, served: ServedModel) -> FileStamp | MadePeople | None:
-        """Return what a client's model comes from: a file of their own, or everybody's."""
+        """Return the origin of a client's model: a file of their own, or everybody's."""
         stamp = stamp_of(self._folder.person(served.version, client))
         if stamp is not None:
             return stamp
@@ -107,7 +98,6 @@ class OwnModels:
         return made if made is not None and client in made else None
 
     def _drop(self, key: tuple[str, str]) -> None:
-        """Let go of somebody who has no model any more."""
         with self._lock:
             gone = [key] if key in self._held else []
             self._let_go(gone)
@@ -146,7 +136,7 @@ class OwnModels:
         self._metrics.personal_models.set(len(self._held))
 
     def _tell(self, gone: list[tuple[str, str]]) -> None:
-        """Say who is held no more; outside the lock, since whoever hears it has one of its own."""
+        """Report the models let go, outside the lock, since the listener has one of its own."""
         for client, version in gone:
             self.on_let_go(client, version)
 
@@ -158,10 +148,9 @@ def _nobody_asked(_client: str, _version: str) -> None:
 def load_person(folder: ServingFolder, served: ServedModel, client: str) -> NextWordGraph:
     """Load one person's file onto a version.
 
-    Raises:
-        BundleError: If the file is corrupt, unsigned where it must be signed, another person's, or
-            not of this version's run, method and schema.
-        OSError: If it cannot be read.
+    Raise BundleError if it is corrupt, unsigned though signatures are required, another person's,
+    or
+    not of this version's run, method and schema.
     """
     path = folder.person(served.version, client)
     own = load_file_of(client, path, authority=folder.authority_certificate())

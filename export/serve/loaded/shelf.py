@@ -1,8 +1,8 @@
 """Hold what is served, keyboards or voices, and exchange it while requests are under way.
 
-A request takes the version it begins with and keeps it to its end, whatever happens on disk
-meanwhile: everything of a version is in memory. A new version is loaded and asked once before
-anybody gets it; if that fails, the old one goes on.
+A request takes the version it begins with and keeps it to its end, whatever happens on disk: all of
+a version is in memory. A new version is loaded and asked once before anybody gets it; if that
+fails, the old one goes on.
 """
 
 import logging
@@ -40,12 +40,11 @@ class Shelf(Generic[V]):
     def __init__(
         self, folder: ServingFolder, load: Callable[[str, V | None], V], *, what: str, allowed: str
     ) -> None:
-        """Begin with nothing; ``reload`` fills it.
+        """Begin with nothing; ``reload`` fills it from the folder's ``versions.json``.
 
         Args:
-            folder: Where ``versions.json`` is.
             load: Given a version's name and what is held of it, or None, return it as it is to be
-                served from now on; raises ValueError or OSError where it cannot be.
+                served from now on; raises ValueError or OSError if it cannot be.
             what: The kind of the versions, for the error: ``keyboard`` or ``voice``.
             allowed: The name of a version, for the error, such as ``version must be one of``.
         """
@@ -57,11 +56,7 @@ class Shelf(Generic[V]):
 
     @property
     def present(self) -> V:
-        """Return the version that everyone gets.
-
-        Raises:
-            NothingServedError: If there is none yet.
-        """
+        """Return the version that everyone gets; NothingServedError if there is none yet."""
         served = self._served
         if served.present is None:
             raise NothingServedError(
@@ -78,9 +73,7 @@ class Shelf(Generic[V]):
     def version(self, name: str | None) -> V:
         """Return one version; None is the present one.
 
-        Raises:
-            UnknownVersionError: If it is not served.
-            NothingServedError: If none is.
+        Raise UnknownVersionError if it is not served, NothingServedError if none is.
         """
         if name is None:
             return self.present
@@ -93,11 +86,9 @@ class Shelf(Generic[V]):
     def reload(self) -> None:
         """Serve what the folder says from now on, and forget what it no longer names.
 
-        Where the version before cannot be loaded any more, the log says so and it is not served.
-
-        Raises:
-            ValueError: If the present version cannot be served; what was served goes on.
-            OSError: The same.
+        A version before that cannot be loaded any more is logged and not served. Raise ValueError
+        or
+        OSError if the present version cannot be served; what was served goes on.
         """
         wanted, held = read_versions(self._folder), self._served.versions
         versions: dict[str, V] = {}

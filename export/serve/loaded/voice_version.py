@@ -21,7 +21,7 @@ _TRIAL_S = 0.1
 
 
 class NoSharedVoiceError(Exception):
-    """Raised when everybody's voice is asked for, but more than who speaks is each person's own."""
+    """Raised when the shared voice is asked for, but the person's part is more than the speaker."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,11 @@ class ServedVoice:
 
 
 def load_voice(folder: ServingFolder, settings: ServeSettings, version: str) -> ServedVoice:
-    """Load one version of the voice, and let it speak where it needs nobody's tensors for that.
+    """Load one version of the voice, and let it speak if that needs nobody's tensors.
 
-    Raises:
-        ValueError: If its bundle is corrupt, or unsigned where that is not accepted; or if the
-            graphs cannot be loaded or run, or num2words is missing.
-        OSError: If it cannot be read.
+    Raise ValueError if its bundle is corrupt, or unsigned though signatures are required, if the
+    graphs
+    cannot be loaded or run, or if num2words is missing.
     """
     authority = folder.authority_of(version, accept_unsigned=settings.accept_unsigned)
     bundle = load_speech_bundle(folder.voices.bundles / version, authority=authority)
@@ -51,7 +50,7 @@ def load_voice(folder: ServingFolder, settings: ServeSettings, version: str) -> 
 
 
 def voices_of(folder: ServingFolder, served: ServedVoice, client: str) -> list[str]:
-    """Return the names of the voices that a client may ask for: its own if it has one, the shared.
+    """Return the voices that a client may ask for: its own if it has one, the shared one if any.
 
     A voice that is whole is everybody's.
     """
@@ -67,9 +66,9 @@ def voice_of(folder: ServingFolder, served: ServedVoice, client: str | None) -> 
     Raises:
         NoSharedVoiceError: If everybody's is asked for and there is none.
         NoPersonalModelError: If the version needs a personal file and there is none.
-        BundleError: If it is corrupt, unsigned where it must be signed, another person's, or not of
-            this version.
-        OSError: If it cannot be read.
+        BundleError: If it is corrupt, unsigned though signatures are required, another person's, or
+            not
+            of this version.
     """
     if served.manifest.personal is None:
         return served.voice

@@ -1,8 +1,8 @@
 """Let clients' voices speak while requests for words go on: threads and limits of their own.
 
-A text is minutes of a processor where a word is a millisecond. So voices have threads of lower
-priority, which keyboards do not wait for; each piece of sound is a task of its own, and only so
-many texts are said at a time.
+A text is minutes of a processor, a word a millisecond. So voices have threads of lower priority,
+which keyboards do not wait for; each piece of sound is a task of its own, and only so many texts
+are said at a time.
 """
 
 import asyncio
@@ -26,11 +26,7 @@ _STEPS_BACK, _LAST_PLACE = 5, 19
 
 
 class TooManySpeechesError(Exception):
-    """Raised when a client has as many texts said as it may.
-
-    Attributes:
-        is_own: Whether the client's own are too many; False if everybody's together are.
-    """
+    """Raised when too many texts are being said: the client's if ``is_own``, else all."""
 
     def __init__(self, *, is_own: bool) -> None:
         super().__init__()
@@ -97,7 +93,6 @@ class Voices:
         metrics: ServingMetrics,
         limits: SpeechSettings,
     ) -> None:
-        """Begin with nobody speaking."""
         self.shelf = shelf
         self.limits = limits
         self._folder = folder
@@ -128,11 +123,9 @@ class Voices:
         Raises:
             SpeechTextError: If the text cannot be said.
             SoundFormatError: If the sound cannot be encoded so.
-            NoSharedVoiceError: If everybody's is asked for and there is none.
-            NoPersonalModelError: If the version needs a personal file and there is none.
-            BundleError: If it is corrupt, another person's, or not of this version.
             TooManySpeechesError: If the client, or all together, have too many texts said.
             GraphError: If onnxruntime fails at the first step.
+            ValueError: As of ``voice_of``.
         """
         loop = asyncio.get_running_loop()
         self._take_place(client)

@@ -1,8 +1,8 @@
 """Carry people's files over from the present version to the copy that is to take its place.
 
 A file goes onto any bundle of its run, method and schema, so that a promotion need take nobody's
-model away. Files that come with the bundle take the place of all that are of their kind, personal
-files or everybody's embeddings; what is not given is carried over, and what stays behind is told.
+model away. Files given with the bundle replace all of their kind, personal files or everybody's
+embeddings; the other kind is carried over, and what stays behind is reported.
 """
 
 import shutil
@@ -19,7 +19,7 @@ _TOLD = 3
 
 
 class CarriedPeople:
-    """Files beside a copy that were not given, kept as they are beside the present version."""
+    """Files that were not given with a copy, carried from beside the present version."""
 
     def __init__(
         self,
@@ -29,12 +29,11 @@ class CarriedPeople:
         *,
         files_are_given: bool,
     ) -> None:
-        """Begin with nothing but what was given.
+        """Begin with nothing but what was given, which lies beside the copy.
 
         Args:
-            copy: Name of the copy; what lies beside it was given.
-            check: Given a file that was put beside the copy, refuses what is of no use there;
-                raises ValueError.
+            check: Given a file that was put beside the copy, raises ValueError if it is of no use
+                there.
             files_are_given: Whether all personal files were; then none is carried.
         """
         self._shelf = shelf
@@ -47,14 +46,7 @@ class CarriedPeople:
         self._left: dict[str, str] = {}
 
     def follow(self, present: str | None) -> None:
-        """Carry over what came, changed or went since the last time.
-
-        Args:
-            present: The version that is served; None if none is.
-
-        Raises:
-            OSError: If the disk refuses.
-        """
+        """Carry over what came, changed or went beside the served version since the last time."""
         found = set() if present is None else set(self._shelf.people(present).glob("*"))
         for name in self._seen.keys() - {path.name for path in found}:
             self._drop(name)
@@ -63,7 +55,7 @@ class CarriedPeople:
                 self._carry(path)
 
     def report(self) -> dict[str, object]:
-        """Return how many files were carried over, how many were not, and why; nothing of none."""
+        """Return how many files were carried over, how many were not, and why; nothing if none."""
         if not self._seen:
             return {}
         told = [f"{name}: {why}" for name, why in sorted(self._left.items())]
@@ -98,7 +90,7 @@ class CarriedPeople:
 
 
 def named_in(everybody: Path) -> set[str] | None:
-    """Return whom a version's file of embeddings names: nobody without one, None if spoilt."""
+    """Return the clients in a version's file of embeddings: none without one, None if spoilt."""
     if not everybody.exists():
         return set()
     try:
@@ -110,13 +102,11 @@ def named_in(everybody: Path) -> set[str] | None:
 def check_beside_everybody(
     file: Path, named: Collection[str], named_before: Collection[str]
 ) -> None:
-    """Check that a personal file still counts beside a new file of everybody's embeddings.
+    """Raise BundleError unless a personal file still counts beside new embeddings of everybody.
 
-    One that a coordinator made is older than what is made now; one that its owner published goes
-    before that, unless they left.
-
-    Raises:
-        BundleError: If it does not.
+    A coordinator's file is older than what is made now; one that its owner published takes
+    precedence,
+    unless they left.
     """
     own = load_personal_file(file).manifest
     if own.client in named and own.origin == "generated":

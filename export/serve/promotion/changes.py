@@ -1,4 +1,4 @@
-"""Do what every change of a served version takes, of a keyboard and of a voice alike."""
+"""The steps that every change of a served version takes, of a keyboard and of a voice alike."""
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
@@ -35,7 +35,7 @@ class Versioned(Protocol[V]):
     check_bundle: Callable[[Path], object]
 
     def load(self, version: str) -> V:
-        """Load a version as a server would; raises ValueError or OSError where it cannot be."""
+        """Load a version as a server would; ValueError or OSError if it cannot be."""
 
     def load_copy(self, copy: str) -> V:
         """Load a copy that is to become a version, and check the people given beside it."""
@@ -53,21 +53,16 @@ class Versioned(Protocol[V]):
             present: The version that is served; None if none is.
 
         Raises:
-            GateError: If a figure is not there, or cannot be compared.
+            GateError: If a figure is missing, or cannot be compared.
             ServingError: If the present version is what is offered, and is whole.
         """
 
 
 def check_people(files: Iterable[Path], load: Callable[[str], object]) -> None:
-    """Check that every personal file that came along with a bundle can be used.
+    """Check that every personal file given with a bundle, ``CLIENT.zip``, can be used.
 
-    Args:
-        files: CLIENT.zip each.
-        load: Given a client, loads the file as a server would; raises BundleError.
-
-    Raises:
-        ServingError: If something else lies among them.
-        BundleError: The errors of ``load``.
+    ``load`` loads a client's file as a server would, and raises BundleError. Raise ServingError if
+    something else lies among the files.
     """
     for path in sorted(files):
         if path.suffix != ".zip" or not path.is_file():
@@ -78,19 +73,16 @@ def check_people(files: Iterable[Path], load: Callable[[str], object]) -> None:
 def load_present(
     load: Callable[[str], L], present: str | None, *, offered: str, what: str
 ) -> tuple[L | None, str]:
-    """Return the present version to compare with; None, and why, where there is none to load.
+    """Return the present version to compare with, or None and why it cannot be loaded.
 
     A copy that was damaged can be compared with nothing, and the next promotion is what repairs it:
-    another version's, or its own again.
+    another version's, or its own again. Raise ServingError if the version offered is the present
+    one,
+    and that is whole.
 
     Args:
         load: Loads a version as a server would.
-        present: Its name; None if nothing is served.
-        offered: The version that is to be served.
         what: The name of the file, in words.
-
-    Raises:
-        ServingError: If the present version is what is offered, and is whole.
     """
     if present is None:
         return None, f"no {what} was served before"
@@ -113,12 +105,11 @@ def put_people(
 
     Args:
         files: Each file, and what it holds.
-        shared: The shared part of it, onto which the files must go.
+        shared: The version's shared part, onto which the files must go.
 
     Raises:
         ServingError: If a client's name is no name.
         BundleError: If a file is not of this version.
-        OSError: If the disk refuses.
     """
     for _, own in files:
         own.on(shared, served.manifest)
@@ -135,11 +126,9 @@ def serve_from_now(
     """Serve a copy that was judged, and remove the versions that nobody is answered from any more.
 
     Args:
-        incoming: The copy, beside them.
+        incoming: The copy, beside the versions.
         reason: The gate's finding, in words.
         instead_of: The version that it was compared with; None if nothing was served.
-
-    Returns: The version that is served from now on.
 
     Raises:
         ServingError: If another version is served by now.
@@ -169,8 +158,7 @@ def promote_on(
     metric: str,
     largest_loss: float,
 ) -> dict[str, object]:
-    """Serve a bundle from now on, if it passes the gate; see
-    ``export.serve.promotion.keyboard.promote``."""
+    """Serve a bundle from now on, if it passes the gate (``promotion.keyboard.promote``)."""
     shelf, files, what = versioned.shelf, versioned.files, versioned.what
     with (
         folder.promoting(),
@@ -201,13 +189,7 @@ def promote_on(
 def go_back(folder: ServingFolder, versioned: Versioned[V], *, reason: str) -> dict[str, object]:
     """Serve the version before again; the present one is then the one before.
 
-    Args:
-        reason: Why, in words.
-
-    Raises:
-        ServingError: If there is none.
-        ValueError: If its bundle is no longer what it was.
-        OSError: If the disk refuses.
+    Raise ServingError if there is none, ValueError if its bundle is no longer what it was.
     """
     shelf = versioned.shelf
     with folder.changing():

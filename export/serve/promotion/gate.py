@@ -1,7 +1,7 @@
 """Judge a version by one figure beside the present version's: only what is good enough is served.
 
-`models.tasks.figures` knows whether more or less of a figure is better; a figure that tells nothing
-of how good a model is passes no gate.
+`models.tasks.figures` knows whether more or less of a figure is better; a figure that does not say
+how good a model is passes no gate.
 """
 
 import math
@@ -60,7 +60,7 @@ def judge(
         largest_loss: How much worse it may be: of a share in percentage points, of any other
             figure in per cent of the present one.
         what: The thing that is judged, in words.
-        why_alone: Why there is nothing to compare with, if there is not.
+        why_alone: Why there is nothing to compare with, if so.
 
     Raises:
         GateError: If it is worse than that, or not finite.

@@ -41,8 +41,8 @@ def promote(
 ) -> dict[str, object]:
     """Serve a bundle of a keyboard or of a voice from now on, if it passes the gate.
 
-    Where the present version cannot be loaded any more there is nothing to compare with: the new
-    one passes, the history says why, and it may be the same version, which repairs it.
+    If the present version cannot be loaded any more there is nothing to compare with: the new one
+    passes, the history says why, and it may be the same version, which repairs it.
 
     Args:
         bundle: Bundle folder or ``.zip``; copied.
@@ -51,9 +51,8 @@ def promote(
             is ``top3_recall`` of a keyboard and ``perplexity`` of a voice.
         held_out: UTF-8 text that no device trained on, to measure keyboards; None believes the
             bundles' own figures.
-        people: For a bundle of which a part is each person's own: folders of personal files,
-            ``.zip``, and the file of everybody's embeddings; copied. The one of the two that is not
-            given is carried over from the present version, as far as it fits.
+        people: Folders of personal files, ``.zip``, and the file of everybody's embeddings; copied.
+            The kind that is not given is carried over from the present version, as far as it fits.
         largest_loss: How much worse the figure may be: of a share in percentage points, of any
             other in per cent of the present one.
 
@@ -62,7 +61,8 @@ def promote(
 
     Raises:
         GateError: If the figure is worse, or cannot be compared.
-        ValueError: If the bundle is corrupt, unsigned where that is not accepted, or cannot run;
+        ValueError: If the bundle is corrupt, unsigned though signatures are required, or cannot
+            run;
             or if another version came to be served while this one was measured.
         OSError: If the disk refuses; what was served goes on.
     """
@@ -82,13 +82,7 @@ def promote(
 
 
 def roll_back(folder: ServingFolder, *, voice: bool = False, reason: str) -> dict[str, object]:
-    """Serve the keyboard, or the voice, before again; the present one is then the one before.
-
-    Raises:
-        ServingError: If there is none.
-        ValueError: If its bundle is no longer what it was.
-        OSError: If the disk refuses.
-    """
+    """Serve the keyboard, or the voice, before again; errors as of ``changes.go_back``."""
     folder.check()
     if voice:
         return go_back(folder, VoiceVersions(folder), reason=reason)
@@ -106,7 +100,6 @@ class KeyboardVersions:
         people: Sequence[Path] = (),
         sentences: list[list[str]] | None = None,
     ) -> None:
-        """Take what comes with a bundle, and the text that versions are measured on."""
         self.shelf = folder
         self._settings = read_settings(folder.settings)
         self.files: Sequence[Path]
@@ -227,7 +220,7 @@ class _Measured:
 
 
 def _names(folder: ServingFolder, model: ServedModel) -> set[str]:
-    """Return who has a model of their own on a version."""
+    """Return the clients with a model of their own on a version."""
     files = {path.stem for path in folder.files_of_people(model.version) if path.suffix == ".zip"}
     return files | set(model.made.names if model.made is not None else ())
 

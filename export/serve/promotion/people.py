@@ -25,8 +25,7 @@ def add_files(folder: ServingFolder, files: Sequence[Path]) -> dict[str, object]
 
     Raises:
         ServingError: If nothing is served, or the present version has one model for everyone.
-        BundleError: If a file is corrupt, unsigned where it must be signed, or of neither.
-        OSError: If the disk refuses.
+        BundleError: If a file is corrupt, unsigned though signatures are required, or of neither.
     """
     folder.check()
     if len(files) == 1 and kind_of(files[0]) == "people":
@@ -52,8 +51,8 @@ def add_files(folder: ServingFolder, files: Sequence[Path]) -> dict[str, object]
 def _replace_everybody(folder: ServingFolder, file: Path) -> dict[str, object]:
     """Make the present keyboard's people of another file of embeddings.
 
-    People who are in it no longer are withdrawn: from every version in the folder, since the one
-    before answers too, and with a file of their own.
+    People who left it are withdrawn from every version in the folder, since the one before answers
+    too, and with a file of their own.
     """
     with folder.changing():
         served = _present_keyboard(folder)

@@ -1,8 +1,8 @@
 """Measure a keyboard on held-out text, without torch: how often the next word is on show.
 
-A hit is a word of the text that stands among the first three (or first) that the keyboard would
-show before its first letter is typed. Words outside the list count as misses; ends of sentences are
-not counted. So the figure is what a person would see, and lower than recall over all tokens.
+A hit is a word of the text among the first three (or first) that the keyboard would show before its
+first letter is typed. Words outside the list count as misses; ends of sentences do not count. So
+the figure is what a person would see, and lower than recall over all tokens.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,12 +24,7 @@ _FEWEST_WORDS = 100
 
 @dataclass(frozen=True)
 class Recall:
-    """Hits on one text.
-
-    Attributes:
-        top1_hits: Those that stood first.
-        top3_hits: Those among the first three.
-    """
+    """Hits on one text: words that stood first, and among the first three."""
 
     words: int
     top1_hits: int
@@ -47,11 +42,7 @@ class Recall:
 
 
 def read_held_out(path: Path) -> list[list[str]]:
-    """Return the sentences of a text file.
-
-    Raises:
-        ServingError: If it cannot be read, or has too few words to judge by.
-    """
+    """Return the sentences of a text file; ServingError if it has too few words to judge by."""
     try:
         sentences = split_sentences(path.read_text("utf-8"))
     except UnicodeDecodeError as error:
@@ -73,8 +64,7 @@ def measure_recall(
 ) -> Recall:
     """Read the sentences word by word and count hits.
 
-    Args:
-        follow: Shows how far it is: is given where each text begins, and yields them.
+    ``follow`` shows how far it is: it is given where each text begins, and yields them.
     """
     words = top1 = top3 = 0
     for start in follow(range(0, len(sentences), _SENTENCES_OF_A_TEXT)):

@@ -1,7 +1,7 @@
 """Load and judge the voices of a folder, for promotions.
 
-A voice is judged by a figure such as the distance of its spectrograms from real ones, as both
-bundles name it: what a server would have to measure that on is recordings, which it does not have.
+A voice is judged by a figure that both bundles name, such as the distance of its spectrograms from
+real ones: to measure it takes recordings, which a server does not have.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,6 @@ class VoiceVersions:
     what = "voice"
 
     def __init__(self, folder: ServingFolder, people: Sequence[Path] = ()) -> None:
-        """Take the folders of personal files that come with a bundle."""
         self.shelf = folder.voices
         self.files = people
         self._folder = folder
