@@ -106,6 +106,7 @@ def test_a_run_of_other_settings_is_refused(tmp_path: Path) -> None:
         find_record(path, "a", 1, record("a", 1, rate=0.2).configuration)
 
 
+@pytest.mark.slow
 def test_a_table_is_made_again_from_its_records_alone(tmp_path: Path) -> None:
     make(tmp_path)
     written = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
@@ -120,6 +121,7 @@ def test_a_table_is_made_again_from_its_records_alone(tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == written
 
 
+@pytest.mark.slow
 def test_a_run_whose_line_was_cut_off_is_not_trained_again_where_its_folder_stays(
     tmp_path: Path,
 ) -> None:

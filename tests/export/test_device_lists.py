@@ -7,6 +7,8 @@ import sys
 from importlib.metadata import files
 from pathlib import Path
 
+import pytest
+
 from privacy.foundation.installation import PACKAGES
 
 ROOT = Path(__file__).parents[2]
@@ -60,6 +62,7 @@ def test_words_need_the_predicting_devices_list_alone_and_are_reported_to_nobody
     assert list(tmp_path.rglob("*")) == []
 
 
+@pytest.mark.slow
 def test_training_needs_the_training_devices_list_alone_and_nothing_that_is_trimmed(
     tmp_path: Path,
 ) -> None:

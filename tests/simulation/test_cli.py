@@ -25,6 +25,7 @@ def test_a_preset_runs_and_reports_one_flat_object(
     assert [json.loads(line)["round"] for line in lines] == [1, 2]
 
 
+@pytest.mark.slow
 def test_a_method_takes_the_place_of_the_presets(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -128,6 +129,7 @@ def test_a_device_that_is_not_there_is_told(
     assert "device cuda was asked for, but torch finds none" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_sweep_runs_every_value_and_is_drawn(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -158,6 +160,7 @@ def test_a_sweep_of_images_is_judged_by_accuracy(
     assert f"{final['accuracy']:.4g}" in row
 
 
+@pytest.mark.slow
 def test_rounds_to_a_threshold_are_swept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

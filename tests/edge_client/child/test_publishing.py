@@ -50,6 +50,7 @@ def authority_of(enrolled: Enrolled) -> bytes:
     return Identity.load(enrolled.device / "identity").authority
 
 
+@pytest.mark.slow
 def test_the_file_holds_the_personal_tensors_and_says_whose_they_are(
     tmp_path: Path,
     scene: PersonalScene,
@@ -80,6 +81,7 @@ def test_without_the_owners_word_nothing_is_written(tmp_path: Path, scene: Perso
     assert not (tmp_path / "mine.published").exists()
 
 
+@pytest.mark.slow
 def test_a_method_that_keeps_no_tensor_has_nothing_to_publish(
     tmp_path: Path, enrolled: Enrolled, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -92,6 +94,7 @@ def test_a_method_that_keeps_no_tensor_has_nothing_to_publish(
     assert not (tmp_path / "mine.published").exists()
 
 
+@pytest.mark.slow
 def test_before_the_first_round_there_is_nothing_to_publish(
     tmp_path: Path, enrolled: Enrolled, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -104,6 +107,7 @@ def test_before_the_first_round_there_is_nothing_to_publish(
     assert "no personal part is kept yet" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_changed_file_is_refused(
     scene: PersonalScene, enrolled: Enrolled, tmp_path: Path
 ) -> None:
@@ -121,6 +125,7 @@ def test_a_changed_file_is_refused(
             decode_published(bytes(encoded), authority=authority_of(enrolled))
 
 
+@pytest.mark.slow
 def test_a_device_cannot_publish_in_anothers_name(
     scene: PersonalScene, enrolled: Enrolled, tmp_path: Path
 ) -> None:

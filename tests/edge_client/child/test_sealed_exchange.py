@@ -105,6 +105,7 @@ def test_a_way_that_leads_elsewhere_is_refused_and_the_next_model_is_fetched_who
     assert scene.held.sha256 is None
 
 
+@pytest.mark.slow
 def test_a_release_of_another_model_leads_nowhere(scene: MovedScene) -> None:
     scene.hold(EARLIER[:-1])
     scene.seal_way(EARLIER, LATER)

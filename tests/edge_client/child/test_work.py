@@ -246,6 +246,7 @@ def test_an_update_that_cannot_be_paid_for_is_not_sent(
     assert scene.failure(with_example_privacy(scene.plan)).code == "disk"
 
 
+@pytest.mark.slow
 def test_a_device_stops_before_the_round_that_would_pass_its_owners_budget(scene: Scene) -> None:
     plan = with_example_privacy(scene.plan)
     # At the owner's delta: one round is within the budget, two are not.

@@ -122,6 +122,7 @@ def test_the_manual_needs_no_path_and_gives_each_topic_to_one_user() -> None:
     assert not any("decinteger" in sentence for sentence in text.train["integers"])
 
 
+@pytest.mark.slow
 def test_the_manual_is_prose_that_can_be_written_to_files_and_read_again(tmp_path: Path) -> None:
     prose = prose_by_topic()
     for topic, sentences in prose.items():

@@ -50,6 +50,7 @@ def test_wikitext_has_its_published_counts() -> None:
     ] == [2_088_628, 217_646, 245_569]
 
 
+@pytest.mark.slow
 @needs("nus_sms")
 def test_phone_users_are_clients_and_most_of_their_words_are_listed() -> None:
     text = load_dataset("sms", DATA)
@@ -64,6 +65,7 @@ def test_phone_users_are_clients_and_most_of_their_words_are_listed() -> None:
     assert sum(token != UNK for token in words) / len(words) > 0.75
 
 
+@pytest.mark.slow
 @needs("nus_sms")
 def test_the_published_archive_of_messages_is_the_lines_made_from_it() -> None:
     archive = DATA / "nus_sms" / "smsCorpus_en_2015.03.09_all.zip"

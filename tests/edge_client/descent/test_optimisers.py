@@ -163,6 +163,7 @@ print("torch._dynamo" in sys.modules)
 """
 
 
+@pytest.mark.slow
 def test_a_fresh_process_trains_without_loading_the_compiler() -> None:
     done = subprocess.run(
         [sys.executable, "-c", TRAINS],

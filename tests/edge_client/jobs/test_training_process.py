@@ -169,6 +169,7 @@ def test_a_senseless_time_is_refused(seconds: float) -> None:
         ChildTrainer(seconds)
 
 
+@pytest.mark.slow
 def test_the_real_process_says_what_it_cannot_do() -> None:
     async def ask() -> Outcome:
         trainer = ChildTrainer(0.0)

@@ -91,6 +91,7 @@ def test_an_older_coordinator_names_none(
     assert transport.named == ["fetch_model", "upload", "commit"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("swapped", [False, True])
 def test_keys_that_the_authority_did_not_certify_end_the_lease(
     tmp_path: Path,

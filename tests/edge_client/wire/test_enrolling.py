@@ -291,6 +291,7 @@ def test_a_folder_on_which_an_agent_runs_is_not_enrolled_again(
     assert len(coordinator.asked) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "step",
     [

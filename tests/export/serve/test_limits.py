@@ -31,6 +31,7 @@ def strict(
     assert server.stop() == 0
 
 
+@pytest.mark.slow
 def test_a_client_that_asks_too_often_waits_and_others_do_not(strict: RunningServer) -> None:
     hasty, calm = new_client(strict, "hasty"), new_client(strict, "calm")
 
@@ -152,6 +153,7 @@ def test_a_client_that_hangs_up_disturbs_nobody(server: RunningServer, ann: str)
     assert server.metric("sotto_waiting_bytes") == 0
 
 
+@pytest.mark.slow
 def test_requests_under_way_are_answered_before_the_server_ends(
     tmp_path: Path, bundles: dict[int, Path]
 ) -> None:

@@ -82,6 +82,7 @@ def tokens(server: RunningServer) -> Mapping[str, str]:
     return made
 
 
+@pytest.mark.slow
 def test_everyone_is_made_when_they_ask_and_nobody_else_is(
     server: RunningServer, run: Federation, tokens: Mapping[str, str]
 ) -> None:
@@ -92,6 +93,7 @@ def test_everyone_is_made_when_they_ask_and_nobody_else_is(
     assert server.next(tokens["cat"], TEXT).status == 404
 
 
+@pytest.mark.slow
 def test_a_file_of_ones_own_goes_before_what_is_made(
     server: RunningServer, run: Federation, tokens: Mapping[str, str], tmp_path: Path
 ) -> None:
@@ -126,6 +128,7 @@ def test_who_is_no_longer_in_everybodys_file_is_not_made_any_more(
     assert server.next(tokens["ben"], TEXT, count=10).words == run.words["ben"]
 
 
+@pytest.mark.slow
 def test_who_is_withdrawn_has_no_model_on_the_version_before_either(
     run: Federation, vocabulary: Vocabulary, tmp_path: Path
 ) -> None:

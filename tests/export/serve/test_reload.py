@@ -47,6 +47,7 @@ def promote(server: RunningServer, bundle: Path) -> None:
     assert main(["promote", str(server.folder.root), str(bundle), "--largest-loss", "50"]) == 0
 
 
+@pytest.mark.slow
 def test_versions_are_exchanged_under_load_and_no_request_is_dropped(
     server: RunningServer, ann: str, bundles: dict[int, Path]
 ) -> None:
@@ -92,6 +93,7 @@ def test_a_folder_that_could_not_be_looked_at_is_looked_at_again(
     assert server.log.read_text().count("the folder cannot be looked at") == 1
 
 
+@pytest.mark.slow
 def test_a_promotion_is_taken_over_once(
     server: RunningServer, ann: str, bundles: dict[int, Path]
 ) -> None:
@@ -143,6 +145,7 @@ def test_a_version_that_cannot_be_loaded_leaves_the_old_one(
     assert first_word(server, ann) == "go"
 
 
+@pytest.mark.slow
 def test_a_blocklist_is_taken_over_while_the_server_runs(server: RunningServer, ann: str) -> None:
     before = server.next(ann, "see ").words
 
@@ -169,6 +172,7 @@ def test_the_folder_of_a_version_can_vanish_while_it_is_served(
     assert first_word(server, ann, incognito=True) == "go"
 
 
+@pytest.mark.slow
 def test_a_server_without_a_version_says_so_until_there_is_one(
     tmp_path: Path, bundles: dict[int, Path]
 ) -> None:

@@ -102,6 +102,7 @@ def test_what_cannot_be_said_is_refused() -> None:
 
 
 # Seven seconds of one core, which a busy machine may give only slowly.
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_tiny_voice_learns_two_sentences_by_heart_and_stops_after_each() -> None:
     # Every letter has a sound of its own, four frames long: a voice must find its place to go on.

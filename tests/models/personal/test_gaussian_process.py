@@ -70,6 +70,7 @@ def test_probabilities_are_those_of_the_textbook_formula() -> None:
     assert_close(sides.sum(1), torch.ones(5, dtype=torch.float64))
 
 
+@pytest.mark.slow
 def test_gibbs_sampling_reaches_the_posterior() -> None:
     # Two points: the posterior of f is summed over a grid, and E[ω | f] = tanh(f/2) / (2 f).
     features = torch.tensor([[1.0, 0.0], [0.8, 0.6]])

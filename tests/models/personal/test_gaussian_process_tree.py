@@ -159,6 +159,7 @@ def test_one_example_of_each_class_predicts_but_does_not_train() -> None:
     assert float(probabilities[1, 4]) > float(probabilities[0, 4])
 
 
+@pytest.mark.slow
 def test_following_the_loss_pulls_classes_apart() -> None:
     labels = torch.arange(24) % 3
     features = torch.randn(24, 4, generator=seeded(3)).requires_grad_()

@@ -55,6 +55,7 @@ def test_segments_hold_every_sample_and_silence_only_after_short_sounds(
     assert cut_segments(torch.arange(length), 4).tolist() == expected
 
 
+@pytest.mark.slow
 def test_a_tiny_vocoder_learns_half_a_second_by_heart() -> None:
     network, segments = vocoder(width=48), cut_segments(vowel(0.5), 2048)
     optimiser = torch.optim.Adam(network.parameters(), lr=0.01)

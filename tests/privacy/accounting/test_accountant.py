@@ -86,6 +86,7 @@ def test_an_evaluation_is_spent_too() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("noise_multiplier", "sampling_rate", "rounds", "delta"),
     [
@@ -116,6 +117,7 @@ def test_two_accountants_agree_within_a_hundredth(
     assert abs(found.epsilon_pld - found.epsilon_prv) <= 0.011
 
 
+@pytest.mark.slow
 def test_two_accountants_agree_about_a_mixture() -> None:
     events = [release(1.0, 0.01)] * 500 + [release(0.8, 0.02)] * 100 + [release(30.0)] * 50
 
@@ -152,6 +154,7 @@ def test_opacus_gdp_is_refused_and_does_understate() -> None:
         check_second_opinion("rdp")
 
 
+@pytest.mark.slow
 @settings(max_examples=8)
 @given(
     noise_multiplier=st.floats(0.5, 20),
@@ -171,6 +174,7 @@ def test_more_rounds_never_cost_less_and_more_noise_never_more(
     assert epsilon(noise_multiplier * 1.5, rounds) <= here + grid
 
 
+@pytest.mark.slow
 @settings(max_examples=6)
 @given(
     noise_multiplier=st.floats(0.5, 10),
@@ -269,6 +273,7 @@ def test_a_tally_is_never_shared_with_the_one_it_came_from() -> None:
     assert empty.sampled == {} and Tally().sampled == {}
 
 
+@pytest.mark.slow
 def test_the_figure_alone_never_loads_the_second_accountant() -> None:
     script = (
         "import sys\n"

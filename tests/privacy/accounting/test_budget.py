@@ -33,6 +33,7 @@ LEAF = TreeRelease(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("event", [ROUND, SAMPLED, LEAF])
 def test_rounds_left_is_the_last_number_that_fits(event: PrivacyEvent) -> None:
     left = rounds_left(Tally(), event, BUDGET)
@@ -114,6 +115,7 @@ def test_calibrated_noise_is_the_least_that_fits(
     assert spent(z * 0.998 - 1e-4) > epsilon
 
 
+@pytest.mark.slow
 def test_calibration_for_epsilon_8_takes_less_than_two_seconds() -> None:
     noise_multiplier_for(8.0, 1e-5, 10, 0.1)  # Imports are not what is measured.
     start = time.process_time()

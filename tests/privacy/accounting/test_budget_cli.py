@@ -258,6 +258,7 @@ def test_opacus_gdp_is_refused_with_the_reason(capsys: pytest.CaptureFixture[str
     assert "understates epsilon" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_noise_is_the_least_that_epsilon_confirms(capsys: pytest.CaptureFixture[str]) -> None:
     run = ("--rounds", "100", "--sampling-rate", "0.1", "--delta", "1e-5")
 
@@ -447,6 +448,7 @@ noise = { noise_multiplier = 5.0, token_cap = 100, loss_cap = 10.0 }
 """
 
 
+@pytest.mark.slow
 def test_evaluations_by_devices_are_counted_and_priced(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

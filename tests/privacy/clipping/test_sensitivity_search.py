@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -229,6 +230,7 @@ def check_product(setting: Setting, adjacency: Adjacency, pair: Array) -> None:
     assert moved <= bound * (1 + FLOAT32_TOLERANCE)
 
 
+@pytest.mark.slow
 def test_no_pair_of_neighbours_in_a_million_passes_the_bound() -> None:
     tally = Tally()
 

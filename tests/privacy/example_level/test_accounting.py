@@ -25,6 +25,7 @@ def second_opinion(events: list[ExampleEvent], delta: float) -> float:
     return float(accountant.get_epsilon(delta))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "events",
     [

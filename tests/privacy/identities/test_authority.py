@@ -67,6 +67,7 @@ def test_a_missing_or_damaged_authority_is_named(tmp_path: Path) -> None:
         CertificateAuthority.load(tmp_path / "ca")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("days", [0, -1, 3651, 1e6])
 def test_a_certificate_lives_within_its_authority(federation: Federation, days: float) -> None:
     with pytest.raises(CertificateError, match="must end after 2027-01-15 and by the authority's"):
@@ -75,6 +76,7 @@ def test_a_certificate_lives_within_its_authority(federation: Federation, days: 
         )
 
 
+@pytest.mark.slow
 def test_serial_numbers_differ(federation: Federation) -> None:
     request = tls_request()
 

@@ -213,6 +213,7 @@ def test_weights_are_told_by_slot_where_nothing_is_promised() -> None:
     )
 
 
+@pytest.mark.slow
 def test_one_update_at_a_time_is_alive() -> None:
     made: list[weakref.ref[Tensor]] = []
 

@@ -131,6 +131,7 @@ def test_coins_of_their_own_amplify() -> None:
     assert event == msgspec.structs.replace(ONE, sampling=coins)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("privacy", "rounds"), [(ROOMY, "cohort_size = 5"), (ROOMY, SAMPLED), (TREE, "cohort_size = 5")]
 )

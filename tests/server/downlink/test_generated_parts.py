@@ -109,6 +109,7 @@ def test_each_device_gets_its_own_parameters(parts: GeneratedParts, parties: Par
     assert not np.array_equal(received[0], received[1])
 
 
+@pytest.mark.slow
 def test_a_fetch_that_goes_on_anywhere_gives_the_message_that_was_begun(
     parts: GeneratedParts, parties: Parties
 ) -> None:

@@ -68,6 +68,7 @@ def rows(method: MethodState) -> list[str]:
     return [name for name in decode_tensors(encoded)[0] if name.startswith("client/")]
 
 
+@pytest.mark.slow
 def test_those_whose_update_counts_have_a_row(
     store: Store,
     in_hand: RoundInHand,

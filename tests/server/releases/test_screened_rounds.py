@@ -75,6 +75,7 @@ def filled(norm: float) -> NDArray[np.float32]:
     return np.full(ELEMENTS, norm / ROOT, dtype=np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("norm_of_one")
 def test_a_norm_far_above_what_the_last_release_left_expires_and_the_others_count(
     store: Store, coordinate: Coordinate
@@ -98,6 +99,7 @@ def test_a_norm_far_above_what_the_last_release_left_expires_and_the_others_coun
     }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("norm_of_one")
 def test_an_attempt_that_fell_short_has_taught_the_next_one(
     store: Store, coordinate: Coordinate
@@ -117,6 +119,7 @@ def test_an_attempt_that_fell_short_has_taught_the_next_one(
     assert closed.screened == {}
 
 
+@pytest.mark.slow
 def test_the_median_of_sealed_updates_moves_the_model_and_nothing_is_left_on_disk(
     store: Store, inbox: Inbox, coordinate: Coordinate
 ) -> None:

@@ -124,6 +124,7 @@ def test_what_came_in_part_damaged_or_from_somebody_else_is_opened_from_its_file
     opener.check(sealed)
 
 
+@pytest.mark.slow
 def test_nothing_reaches_the_memory_after_the_end(
     opener: UpdateOpener, parties: Parties, in_hand: RoundInHand, tmp_path: Path
 ) -> None:

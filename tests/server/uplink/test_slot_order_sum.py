@@ -108,6 +108,7 @@ def expired(store: Store) -> dict[str, str]:
         return {row.client: row.reason for row in rows}
 
 
+@pytest.mark.slow
 def test_the_mean_of_what_was_acknowledged_moves_the_model(
     store: Store, in_hand: RoundInHand, round_sum: RoundSum, acknowledge: Acknowledge
 ) -> None:
@@ -121,6 +122,7 @@ def test_the_mean_of_what_was_acknowledged_moves_the_model(
     assert expired(store) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", [0, 1, 2])
 def test_an_update_too_large_to_aggregate_expires_and_the_others_count(
     store: Store, in_hand: RoundInHand, round_sum: RoundSum, acknowledge: Acknowledge, bad: int
@@ -138,6 +140,7 @@ def test_an_update_too_large_to_aggregate_expires_and_the_others_count(
     }
 
 
+@pytest.mark.slow
 def test_a_sealed_file_that_no_longer_opens_expires_and_the_others_count(
     store: Store,
     inbox: Inbox,

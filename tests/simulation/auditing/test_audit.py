@@ -56,6 +56,7 @@ def test_what_a_round_gives_away_depends_on_who_looks(
     assert "not audited" in result.verdict
 
 
+@pytest.mark.slow
 def test_sentences_written_often_are_exposed(
     configured: Configured, talkers: TextPopulation, tmp_path: Path
 ) -> None:
@@ -73,6 +74,7 @@ def test_sentences_written_often_are_exposed(
     assert result.secrets.exposure.chance < 1e-3
 
 
+@pytest.mark.slow
 def test_the_page_shows_claim_figures_and_pictures(
     configured: Configured,
     talkers: TextPopulation,
@@ -127,6 +129,7 @@ QUICK = ["--set", "vocabulary.size=50", "--set", "model.vocabulary_size=50",
          "--set", "data.client_count=60", "--precision", "0.1"]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_command_prints_what_it_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

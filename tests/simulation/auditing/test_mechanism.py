@@ -104,6 +104,7 @@ class CountsTwice:
         return self.inner.publish([*contributions, *again])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("truth", [0.5, 1.0, 2.0])
 def test_the_real_close_has_the_noise_it_claims(truth: float) -> None:
     mechanism = subject(SCHEMA, AttentiveSettings(), central(truth), slot_count=SLOTS, seed=1)
@@ -170,6 +171,7 @@ def test_one_client_counted_twice_is_caught() -> None:
     assert any("one client counts more than once" in fault for fault in found.faults)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("privacy", "slot_count"),
     [

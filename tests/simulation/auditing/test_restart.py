@@ -80,6 +80,7 @@ class Restarting:
         return [published, *(self.inner.publish(contributions) if self.forgets else [])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forgets", [False, True])
 def test_a_killed_coordinator_never_publishes_a_round_with_other_noise(
     configured: Configured, population: Population, store: Store, tmp_path: Path, *, forgets: bool

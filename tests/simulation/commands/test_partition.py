@@ -12,6 +12,7 @@ from simulation.cli import main
 from simulation.population.partition_record import PartitionRecord
 
 
+@pytest.mark.slow
 def test_digits_are_dealt_told_written_and_drawn(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -45,6 +46,7 @@ def red_pixels(png: Path) -> int:
     return int(((pixels[..., 0] > 180) & (pixels[..., 1:].max(axis=-1) < 90)).sum())
 
 
+@pytest.mark.slow
 def test_the_noise_of_each_camera_is_told_kept_and_drawn(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -83,6 +83,7 @@ def states(folder: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", METHODS.values(), ids=METHODS)
 def test_a_run_is_the_same_bits_whatever_the_workers_and_the_stops(
     configured: Configured, owners: TextPopulation, tmp_path: Path, settings: tuple[str, ...]

@@ -48,6 +48,7 @@ def test_an_exported_voice_says_what_the_trained_one_says(
         assert not torch.equal(rounded.say(real).mel[:, :shared], shipped.mel[:, :shared])
 
 
+@pytest.mark.slow
 def test_exported_voices_stand_in_the_table(
     folders: tuple[Path, Path], bundles: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

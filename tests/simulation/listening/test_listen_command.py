@@ -24,6 +24,7 @@ def recordings(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_corpus_is_listened_to_by_itself_and_the_recogniser_is_kept(
     recordings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

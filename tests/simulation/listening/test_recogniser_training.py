@@ -23,6 +23,7 @@ def spelt(text: str, name: str = "clip") -> LabelledMel:
     return LabelledMel(name, torch.cat(frames, dim=1), text)
 
 
+@pytest.mark.slow
 def test_two_clips_are_soon_read_without_a_mistake() -> None:
     clips = [spelt(" noon, sea."), spelt(" a tea!")]
     losses: list[float] = []

@@ -202,6 +202,7 @@ def test_attention_of_ones_own_speaks_too(tmp_path: Path, method: str) -> None:
     assert voice.say(corpus.read(corpus.held_out[0])).mel.isfinite().all()
 
 
+@pytest.mark.slow
 def test_a_run_without_a_voice_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

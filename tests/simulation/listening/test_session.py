@@ -87,6 +87,7 @@ def by_name(report: ListeningReport) -> dict[str, VoiceFigures]:
     return {row.voice: row for row in report.voices}
 
 
+@pytest.mark.slow
 def test_every_table_has_its_ceiling_and_floors_in_order_of_worth(
     sung: Corpus, recogniser: SpeechRecogniser, tmp_path: Path
 ) -> None:
@@ -114,6 +115,7 @@ def test_every_table_has_its_ceiling_and_floors_in_order_of_worth(
     assert rows["other sentence"].character_error_rate > 0.4
 
 
+@pytest.mark.slow
 def test_the_straightest_head_is_measured_and_the_stop_counted(
     sung: Corpus, recogniser: SpeechRecogniser, tmp_path: Path
 ) -> None:
@@ -135,6 +137,7 @@ def test_the_straightest_head_is_measured_and_the_stop_counted(
     assert rows["too slow"].mcd_db < rows["mean spectrum"].mcd_db
 
 
+@pytest.mark.slow
 def test_sound_pictures_and_figures_are_kept(
     sung: Corpus, recogniser: SpeechRecogniser, tmp_path: Path
 ) -> None:
@@ -158,6 +161,7 @@ def test_sound_pictures_and_figures_are_kept(
     assert all(f"- {note}" in table for note in report.notes)
 
 
+@pytest.mark.slow
 def test_a_voice_that_hardly_says_anything_is_measured_like_any_other(
     sung: Corpus, recogniser: SpeechRecogniser, tmp_path: Path
 ) -> None:

@@ -94,6 +94,7 @@ def test_clients_keep_what_each_acknowledged_update_left_them_with(
     assert settings is COLLUDERS or max(drawn.values()) > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [TOO_FEW_OF_USE, TOO_FEW_COME])
 def test_a_run_that_goes_on_repeats_the_attempts_that_came_to_nothing(
     configured: Configured,

@@ -83,6 +83,7 @@ def test_clients_are_asked_on_a_tenth_that_is_neither_trained_on_nor_scored_at_t
     assert [len(sentences) for sentences in typed.values()] == [3] * 6
 
 
+@pytest.mark.slow
 def test_the_best_model_is_kept_by_what_clients_count(
     asking: Configured, holding_out: Population, tmp_path: Path
 ) -> None:
@@ -118,6 +119,7 @@ def test_a_run_stops_when_noised_figures_get_no_better_and_goes_on_after_a_kill(
     store.close()
 
 
+@pytest.mark.slow
 def test_coins_draw_them_where_they_draw_the_cohort(
     asking: Configured, holding_out: Population, tmp_path: Path
 ) -> None:

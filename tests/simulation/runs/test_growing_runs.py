@@ -44,6 +44,7 @@ def checkpoint_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulation.runs.runner, "_CHECKPOINT_SECONDS", 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", METHODS.values(), ids=METHODS)
 def test_a_growing_run_is_the_same_bits_whatever_the_workers_and_the_stops(
     configured: Configured, population: TextPopulation, tmp_path: Path, settings: tuple[str, ...]
@@ -158,6 +159,7 @@ def test_what_every_stage_ended_with_is_kept_and_can_be_opened(
         assert stage.network_of(took_part[0]) is not None
 
 
+@pytest.mark.slow
 def test_a_guarantee_costs_a_model_that_grows_what_it_costs_any_other(
     configured: Configured, population: TextPopulation, tmp_path: Path
 ) -> None:

@@ -147,6 +147,7 @@ def test_a_run_stops_before_the_round_that_would_pass_its_budget(
     assert "the run ends before round 3" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_same_keys_repeat_a_run_bit_for_bit_and_fresh_ones_do_not(
     guarded: Configured, population: Population, tmp_path: Path
 ) -> None:
@@ -372,6 +373,7 @@ def test_a_run_stops_before_the_attempt_that_would_pass_its_budget(
     assert "the run ends before round 1" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_releases_of_updates_that_were_paid_for_cost_nothing_more(
     guarded: Configured, population: Population, tmp_path: Path, opened: Callable[[Path], Store]
 ) -> None:

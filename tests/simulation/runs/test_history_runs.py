@@ -28,6 +28,7 @@ BY_HISTORY = (
 )
 
 
+@pytest.mark.slow
 def test_a_run_that_looks_back_repeats_and_goes_on_after_a_kill(
     configured: Configured, population: Population, tmp_path: Path
 ) -> None:
@@ -48,6 +49,7 @@ def test_a_run_that_looks_back_repeats_and_goes_on_after_a_kill(
     assert (final["attacks_sent"], final["attackers_weight"]) == (12, 0.0)
 
 
+@pytest.mark.slow
 def test_each_round_looks_back_to_the_model_of_nine_rounds_before_its_own(
     configured: Configured,
     population: Population,
@@ -71,6 +73,7 @@ def test_each_round_looks_back_to_the_model_of_nine_rounds_before_its_own(
     assert looked_back_to[1:] == [started_from[max(0, number - 9)] for number in range(1, 12)]
 
 
+@pytest.mark.slow
 def test_the_ten_newest_releases_are_kept(
     configured: Configured, population: Population, tmp_path: Path
 ) -> None:

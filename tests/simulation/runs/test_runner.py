@@ -46,6 +46,7 @@ def last_parameters(folder: Path) -> bytes:
     return read_release(release).parameters.tobytes()
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_ends_as_an_undisturbed_one(
     configured: Configured, population: Population, tmp_path: Path
 ) -> None:
@@ -136,6 +137,7 @@ def test_a_run_stops_at_a_threshold(
 KEPT = ("training.optimiser_state=kept", "rounds.cohort_size=6")
 
 
+@pytest.mark.slow
 def test_kept_optimiser_states_are_carried_from_round_to_round(
     configured: Configured, population: Population, tmp_path: Path
 ) -> None:
@@ -150,6 +152,7 @@ def test_kept_optimiser_states_are_carried_from_round_to_round(
     assert kept_rows[1]["train_loss"] != fresh_rows[1]["train_loss"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "optimiser",
     [("training.momentum=0.9",), ("training.optimiser=adam", "training.learning_rate=0.01")],

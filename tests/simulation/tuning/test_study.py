@@ -48,6 +48,7 @@ def measure(
     )
 
 
+@pytest.mark.slow
 def test_a_search_goes_on_where_it_stopped_and_repeats_nothing(
     tables: dict[str, Any], population: Population, tmp_path: Path
 ) -> None:
@@ -62,6 +63,7 @@ def test_a_search_goes_on_where_it_stopped_and_repeats_nothing(
     assert set(runs) < {path.name for path in (tmp_path / "runs").iterdir()}
 
 
+@pytest.mark.slow
 def test_a_measurement_is_the_mean_over_its_seeds(
     tables: dict[str, Any], population: Population, tmp_path: Path
 ) -> None:
@@ -94,6 +96,7 @@ def test_a_run_without_noise_that_diverged_is_left_out_of_the_mean(
     assert (found.seeds, found.lost) == ((1,), (2,))
 
 
+@pytest.mark.slow
 def test_a_trial_that_was_cut_off_is_tried_again_first(
     tables: dict[str, Any],
     population: Population,
@@ -147,6 +150,7 @@ def test_a_seed_that_diverged_at_its_end_stops_the_first_trial_too(
         Watch(Bar(), 1.0, round_count=4).finished({"round": 4, "valid_perplexity": perplexity})
 
 
+@pytest.mark.slow
 def test_a_trial_that_cannot_be_worth_it_is_stopped_before_its_end(
     tables: dict[str, Any], population: Population, tmp_path: Path
 ) -> None:

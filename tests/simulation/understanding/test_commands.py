@@ -25,6 +25,7 @@ def is_png(path: Path) -> bool:
     return path.read_bytes().startswith(PNG)
 
 
+@pytest.mark.slow
 def test_attention_is_drawn_over_the_clients_own_images(
     run_of: MakeRun, tmp_path: Path, capsys: Captured
 ) -> None:
@@ -152,6 +153,7 @@ def test_accuracies_of_several_runs_are_drawn_together(
     assert "has no clients.json: the run is not over" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_novel_clients_are_followed_epoch_by_epoch(
     run_of: MakeRun, tmp_path: Path, capsys: Captured
 ) -> None:

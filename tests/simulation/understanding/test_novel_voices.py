@@ -68,6 +68,7 @@ def test_a_second_fit_replaces_what_the_first_kept(
     assert len(list((run / "states" / client).iterdir())) == 1
 
 
+@pytest.mark.slow
 def test_novel_speakers_are_listened_to_in_a_row_of_their_own(
     folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

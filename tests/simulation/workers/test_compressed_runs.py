@@ -41,6 +41,7 @@ def test_bytes_that_clients_send_are_those_of_their_payloads(
     assert figures["bytes_down"] == 3 * config.schema.payload_bytes
 
 
+@pytest.mark.slow
 def test_bytes_of_entropy_coded_updates_are_those_that_would_travel(
     configured: Configured, population: Population
 ) -> None:
@@ -132,6 +133,7 @@ def test_layers_take_turns_and_all_of_them_have_moved_after_a_turn(
     assert not torch.equal(federation.parameters[embedding.stop :], between[embedding.stop :])
 
 
+@pytest.mark.slow
 def test_releases_that_come_as_what_changed_are_counted_as_they_would_travel(
     configured: Configured, population: Population
 ) -> None:

@@ -1,5 +1,7 @@
 from pathlib import Path
 
+import pytest
+
 from simulation.workers.state_shelf import StateShelf
 
 
@@ -43,6 +45,7 @@ def test_what_the_best_and_the_last_model_go_with_is_kept(tmp_path: Path) -> Non
     assert rounds(tmp_path, "b") == [1]
 
 
+@pytest.mark.slow
 def test_a_file_that_a_killed_writer_left_is_no_state(tmp_path: Path) -> None:
     shelf = shelf_with(tmp_path, 1)
     (tmp_path / "a" / ".000002.bin.1a2b").write_bytes(b"half")

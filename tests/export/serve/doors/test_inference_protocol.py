@@ -48,6 +48,7 @@ def test_metadata_name_the_graph_s_tensors(server: RunningServer, ann: str) -> N
     ]
 
 
+@pytest.mark.slow
 def test_inference_is_the_graph_s_with_and_without_state(
     server: RunningServer, ann: str, bundles: dict[int, Path]
 ) -> None:

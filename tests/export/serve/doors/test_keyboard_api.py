@@ -155,6 +155,7 @@ def test_an_answer_bears_its_request_s_id(server: RunningServer, ann: str) -> No
     }
 
 
+@pytest.mark.slow
 def test_many_clients_at_once_get_their_own_text_s_words(
     server: RunningServer, ann: str, keyboard: NextWords
 ) -> None:

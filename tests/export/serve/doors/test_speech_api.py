@@ -97,6 +97,7 @@ def expected_sound(bundle: Path, client: str, text: str, speed: float = 1.0) -> 
     return np.concatenate([said.sound for said in own.speak(text, speed=speed)])
 
 
+@pytest.mark.slow
 def test_each_client_hears_their_own_voice(
     server: RunningServer, tokens: dict[str, str], bundle: Path
 ) -> None:
@@ -129,6 +130,7 @@ def test_whoever_has_a_token_may_hear_everybodys_voice(
     assert np.abs(heard - expected_sound(bundle, "ann", "Hi there.")).max() > 0.01
 
 
+@pytest.mark.slow
 def test_a_client_is_told_which_voices_it_may_ask_for(
     server: RunningServer, tokens: dict[str, str]
 ) -> None:
@@ -145,6 +147,7 @@ def test_a_client_is_told_which_voices_it_may_ask_for(
     assert personal == {"ann": True, "bob": True, "eve": False}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wanted", "answer"),
     [

@@ -88,6 +88,7 @@ def _text(tmp_path: Path) -> Path:
     return text
 
 
+@pytest.mark.slow
 def test_everyone_gets_their_own_words_by_turns(
     server: RunningServer, run: Federation, tokens: Mapping[str, str]
 ) -> None:
@@ -115,6 +116,7 @@ def test_who_has_no_file_is_told_so_until_there_is_one(
     assert server.next(tokens["ben"], TEXT, count=10).words == run.words["ben"]
 
 
+@pytest.mark.slow
 def test_everyone_gets_the_file_of_their_own_tensors_and_no_other(
     server: RunningServer, run: Federation, tokens: Mapping[str, str]
 ) -> None:
@@ -148,6 +150,7 @@ def test_who_has_no_file_is_told_so_by_the_description_of_their_keyboard(
         assert versions[0]["personal"] == told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["another's", "flipped", "cut"])
 def test_a_file_that_is_not_hers_is_never_served(
     server: RunningServer, run: Federation, tokens: Mapping[str, str], damage: str
