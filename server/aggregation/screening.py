@@ -1,11 +1,10 @@
 """Set bad updates aside before anything is summed, and count them by reason.
 
-The limit on norms follows the clients: it is a multiple of the typical norm, a running quantile
-that moves half of the way, on a logarithmic scale, towards each round's own. It is fixed before a
-round begins, so nobody's fate depends on others of the round. Before the first round the clipping
-norm stands for it, if there is one. A client that keeps to the clipping norm is never set aside
-for length, however short most updates have become. Only four bits rounded at random can lengthen
-an update of few large values by more than is allowed for.
+The limit on norms is a multiple of the typical norm, a running quantile that moves half of the way,
+on a logarithmic scale, towards each round's own. It is fixed before a round begins, so nobody's
+fate depends on others of the round; before the first, the clipping norm stands for it. A client
+that keeps to the clipping norm is never set aside for length, except that four bits rounded at
+random can lengthen an update of few large values by more than is allowed for.
 
 Under a guarantee norms are not followed. Reasons are counted that no honest device gives, and under
 ``central`` and ``ftrl`` no count leaves the coordinator.

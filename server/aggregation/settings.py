@@ -1,8 +1,7 @@
-"""Settings of every aggregation rule; ``rule`` in TOML picks one.
+"""Settings of every aggregation rule, without torch; ``rule`` in TOML picks one.
 
 A new rule is one settings struct here or in ``robust_settings``, one member of
 ``AggregationSettings``, one file with the rule, and one line in ``server/aggregation/registry.py``.
-No torch here: the configuration is read before torch is needed.
 
 References:
     [FedAtt] Ji et al., IJCNN 2019, arXiv:1812.07108.
@@ -30,17 +29,16 @@ class AttentiveSettings(RuleSettings, frozen=True, kw_only=True, tag="attentive"
     """A weight of e^{κ(s/C - 1)} for each layer, s its norm in the clipped update.
 
     Breakdown point: none; in each layer one client weighs at most e^|κ| times another, and enough
-    of one mind move the result anywhere within the clip. Cost: that of a mean; updates stream, and
-    none is kept.
+    of one mind move the result anywhere within the clip. Cost: that of a mean; no update is kept.
 
     Attributes:
         attention_strength: κ; the largest ratio of two weights is e^|κ|, 0 is the equal mean. A
             value above 0.5 buys little and multiplies the noise a guarantee needs by about e^κ.
-            Below 0 it is turned round: the client that moved furthest weighs least, down to e^κ
-            times one that did not move. That damps long updates, not short wrong ones; and empty
-            places, which are zeros, weigh most.
-        grouping: What counts as a layer: every ``tensor`` by itself (as the authors' code), or
-            the tensors of one ``layer`` of the schema together.
+            Below 0 the client that moved furthest weighs least, down to e^κ times one that did not
+            move. That damps long updates, not short wrong ones; and empty places, which are zeros,
+            weigh most.
+        grouping: Unit of weighting: every ``tensor`` by itself (as the authors' code), or the
+            tensors of one ``layer`` of the schema together.
     """
 
     attention_strength: float = ATTENTION_STRENGTH

@@ -1,7 +1,7 @@
 """Hold a round's sealed parameters, encrypted once, for every device of the cohort.
 
-Only the slip in front differs from device to device: the content key wrapped for it. The body is
-kept as the encoded messages that go down the wire, so that serving one more device copies nothing.
+Only the slip in front, the content key wrapped for one device, differs. The body is kept as the
+encoded messages that go down the wire, so serving one more device copies nothing.
 """
 
 from collections.abc import Iterator
@@ -47,13 +47,9 @@ class Downlink:
         schema_sha256: bytes,
         sender: Identity,
     ) -> Self:
-        """Sign and encrypt a round's parameters.
+        """Sign and encrypt a round's parameters, as ``models.vector.codec`` wrote them.
 
-        Args:
-            payload: Parameters as ``models.vector.codec`` wrote them.
-            run: Identifier of the run, 16 bytes.
-            round_number: Round, from 1.
-            base_sha256: Digest of the flat parameters.
+        ``run`` is 16 bytes, ``base_sha256`` the digest of the flat parameters.
         """
         context = MessageContext(
             direction=Direction.DOWNLINK,
@@ -69,11 +65,7 @@ class Downlink:
         return cls(seal_body(payload, context, sender=sender))
 
     def pieces(self, recipient: CertifiedKey, offset: int) -> Iterator[bytes]:
-        """Yield the message for one device from an offset on, as encoded ``ModelChunk`` messages.
-
-        Args:
-            offset: First byte wanted, from 0 up to ``total_bytes``.
-        """
+        """Yield one device's message from a byte offset on, as encoded ``ModelChunk`` messages."""
         slip = self._slip(recipient)
         for size, message in ((len(slip), encode_chunk(slip)), *self._messages):
             if offset >= size:

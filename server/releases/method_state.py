@@ -1,7 +1,7 @@
 """Keep the server half of the personalisation method in step with the releases.
 
-The half lives in memory and learns once a round. Its state is written with the release of that
-round, under a digest that the release's signature covers, and is taken up again at the start.
+The half learns in memory once a round. Its state is written with that round's release, under a
+digest that the release's signature covers, and is taken up again at the start.
 """
 
 import threading
@@ -46,12 +46,12 @@ class MethodState:
         return self._half
 
     def snapshot(self) -> Mapping[str, Tensor]:
-        """Return what ``roll_back`` goes back to."""
+        """Return a state for ``roll_back``."""
         with self._turn:
             return self._half.state()
 
     def roll_back(self, snapshot: Mapping[str, Tensor]) -> None:
-        """Unlearn what a close that came to nothing has taught."""
+        """Go back to a state from before a close that came to nothing."""
         with self._turn:
             self._half.load(snapshot)
 
@@ -109,7 +109,7 @@ class MethodState:
             self._half, self.generated = other._half, other.generated
 
     def grow(self, plan: Plan) -> None:
-        """Go on with a plan whose model has got the layers of one more stage.
+        """Go on with a plan whose model has the layers of one more stage.
 
         Raises:
             ValueError: If a tensor is gone.

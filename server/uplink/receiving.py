@@ -1,8 +1,7 @@
 """Receive sealed updates onto disk, in pieces, from wherever they stopped.
 
-A lease has at most one open upload. Its file is named after the lease and the sealed message, so
-a device that comes back after a broken connection or a restart of the coordinator goes on where
-the file ends. Nothing here reads what it receives: the file stays sealed.
+A lease has at most one open upload. Its file is named after the lease and the sealed message, so a
+device goes on where the file ends after a broken connection or a restart of the coordinator.
 """
 
 import asyncio
@@ -44,11 +43,7 @@ class UploadDesk:
     """The files of the current round's uploads."""
 
     def __init__(self, folder: Path, threads: Threads) -> None:
-        """Use a folder for files that are not complete yet.
-
-        Args:
-            folder: Where uploads grow; made if missing.
-        """
+        """Use a folder for files that are not complete yet; it is made if missing."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
         self._threads = threads
@@ -88,14 +83,12 @@ class UploadDesk:
     ) -> int:
         """Append pieces to an open upload and return how many bytes it then holds.
 
-        Args:
-            pieces: The bytes.
-            also: Takes each piece too, in their order, in the thread that has written it.
+        ``also`` takes each piece too, in their order, in the thread that has written it.
 
         Raises:
-            RefusedError: If the upload is not open, the offset is not where it ends, a piece is
-                too large or runs past the end, a newer stream took over, or the disk is full.
-                The pieces before it are kept.
+            RefusedError: If the upload is not open, the offset is not where it ends, a piece is too
+                large or runs past the end, a newer stream took over, or the disk is full. The
+                pieces before it are kept.
         """
         upload = self._uploads.get(lease_nonce)
         if upload is None:

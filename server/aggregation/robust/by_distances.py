@@ -60,7 +60,7 @@ class Surveyed:
 
 
 def krum_weights(gram: Matrix, *, attackers: int, kept: int) -> Matrix:
-    """Return 1/``kept`` for those with the least scores, 0 for all others ([Krum] section 4).
+    """Return 1/``kept`` for the updates with the least scores, 0 for all others ([Krum] section 4).
 
     A score is the sum of the n - f - 2 least squared distances to others, f ``attackers``. Among
     equal scores the lower slot wins. ``gram`` holds the inner products, shape ``(cohort, cohort)``.

@@ -1,8 +1,8 @@
 """Drop the updates that are far off, or oppose, then attend to the rest; copies count as one.
 
-Attention gives the client that moved furthest the most weight, so an outlier must go before it is
-weighed (``server.aggregation.robust.trims``). The combination is our own; the weights are
-[FedAtt] Eq. 2 in clipped form (Ji et al., IJCNN 2019, arXiv:1812.07108).
+Attention gives the client that moved furthest the most weight, so an outlier must go first. The
+combination is our own; the weights are [FedAtt] Eq. 2 in clipped form (Ji et al., IJCNN 2019,
+arXiv:1812.07108).
 """
 
 import math
@@ -20,10 +20,10 @@ from server.aggregation.weighted.attentive import attentive_weight
 
 
 class TrimmedAttentive:
-    """The attentive mean of those who stay.
+    """The attentive mean of the updates that stay, with weights e^{κ(s/C - 1)}.
 
-    Weights are e^{κ(s/C - 1)}, divided by the number of updates that are alike if that counts; an
-    empty place weighs e^-κ, a dropped update nothing.
+    A weight is divided by the number of updates that are alike if that counts. An empty place
+    weighs e^-κ, a dropped update nothing.
     """
 
     surveys: ClassVar[bool] = True
@@ -37,8 +37,8 @@ class TrimmedAttentive:
     ) -> None:
         """Take C for each layer, in parameter units, and where the model has been going.
 
-        ``heading`` is flat float32, shape ``(elements,)``; None if there is no earlier release of
-        the same tensors, or the rule does not ask.
+        ``heading`` is flat float32, shape ``(elements,)``; None if no earlier release has the same
+        tensors, or the rule does not ask.
         """
         self._settings = settings
         self._layers = layers

@@ -1,8 +1,5 @@
 """The updates of a round to leave out, and those that count as one.
 
-By distance the updates far from the round's median are left out, by direction those that oppose
-the others, or the way the model has been going.
-
 References:
     [Median] Yin et al., ICML 2018, arXiv:1803.01498, Definition 1.
     [FLTrust] Cao et al., "FLTrust: Byzantine-robust Federated Learning via Trust Bootstrapping",
@@ -38,7 +35,7 @@ class FarFromMedian:
         self._squares = [old + new for old, new in zip(before, squares, strict=True)]
 
     def left_out(self, most: int) -> frozenset[int]:
-        """Return so many rows, the furthest; among equal ones the lower stays."""
+        """Return the rows of the ``most`` largest distances; among equal ones the lower stays."""
         return _highest(self._squares, most)
 
 
@@ -46,11 +43,11 @@ class Angles:
     """The directions of a round's updates, against each other and the model's heading.
 
     Honest updates share a direction while there is much to learn. Late in training two of them
-    share next to nothing, but each still goes along with the sum of many rounds.
+    share next to nothing, but each still goes along with the sum of many rounds. The heading is
+    flat float32, shape ``(elements,)``, or None.
     """
 
     def __init__(self, heading: Tensor | None = None) -> None:
-        """Take the heading, flat float32, shape ``(elements,)``; None for none."""
         self._heading = heading
         self._products = InnerProducts()
 
@@ -60,11 +57,11 @@ class Angles:
         self._products.add(rows, beside)
 
     def left_out(self, most: int) -> frozenset[int]:
-        """Return at most so many rows that oppose: their cosine with the heading is below 0.
+        """Return at most ``most`` rows that oppose: their cosine with the heading is below 0.
 
-        Those that oppose most go first; among equal ones the lower stays. The median of the cosines
-        with all others counts instead if there is no heading, or if more oppose it than may be left
-        out: then it is the heading that is wrong, and it must not choose who stays.
+        Those that oppose most go first; among equal ones the lower stays. Without a heading, the
+        median of the cosines with all others counts. So it does if more than ``most`` oppose the
+        heading: then the heading is wrong, and it must not choose.
         """
         along = self._along_heading()
         if along is None or (along < 0).sum() > most:
@@ -73,10 +70,9 @@ class Angles:
         return frozenset(client for client in _highest(opposed, most) if opposed[client] > 0)
 
     def votes(self, sybil_cosine: float) -> list[float]:
-        """Return 1 over the number of updates that are like each, itself among them.
+        """Return 1 over the number of updates with at least this cosine, itself included.
 
-        ``sybil_cosine`` is the cosine from which two are alike. Updates that are left out count
-        too.
+        Updates that are left out count too.
         """
         cosines = self._cosines()
         np.fill_diagonal(cosines, 1.0)  # Of an update of zeros too.
@@ -84,7 +80,6 @@ class Angles:
         return votes
 
     def _along_heading(self) -> Matrix | None:
-        """Return each cosine with the heading, shape ``(cohort,)``; None without one."""
         return None if self._heading is None else cosines_of(self._products.gram)[:-1, -1]
 
     def _cosines(self) -> Matrix:
