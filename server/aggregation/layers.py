@@ -10,12 +10,9 @@ from server.aggregation.rule_settings import Grouping
 
 @dataclass(frozen=True)
 class Layer:
-    """One unit of weighting.
+    """One unit of weighting: indices of its tensors, and where they lie in the flat vector.
 
-    Attributes:
-        name: Name of the tensor or of the schema's layer.
-        tensors: Indices of its tensors in the schema.
-        ranges: Where its elements lie in the flat vector; neighbouring tensors are one range.
+    Neighbouring tensors are one range.
     """
 
     name: str

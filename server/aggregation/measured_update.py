@@ -1,8 +1,4 @@
-"""Check, measure and clip each update before a rule sees it.
-
-Clipping is a factor that the rule applies while it adds. Only an update that breaks a clip of its
-own for each tensor, which no honest client sends, is copied.
-"""
+"""Check, measure and clip each update before a rule sees it."""
 
 import math
 from collections.abc import Sequence
@@ -30,8 +26,7 @@ class Measured:
     """One update that may be aggregated.
 
     Attributes:
-        values: The update, scaled if each tensor has its own clip; flat float32, shape
-            ``(elements,)``.
+        values: Flat float32, shape ``(elements,)``; a scaled copy if it broke a tensor's own clip.
         factor: Factor on ``values`` to respect the clipping norm; 1 for an honest client.
         tensor_norms: L2 norm of each tensor within the clip, which attention scores; that before
             noise if the client sent it.
@@ -101,9 +96,8 @@ class IntakeSettings:
         """Measure one upload, contiguous float32, shape ``(upload_elements,)``.
 
         Raises:
-            UnusableUpdateError: If an element is NaN or infinite, the norm is above
-                ``privacy.clipping.clip.LARGEST_UPDATE_NORM``, or a clean norm or the fit is
-                impossible.
+            UnusableUpdateError: If an element is not finite, the norm is above
+                ``LARGEST_UPDATE_NORM``, or a clean norm or the fit is impossible.
         """
         values, rest = upload[: self.schema.element_count], upload[self.schema.element_count :]
         tensors = list(self.schema.slices.values())
@@ -139,13 +133,7 @@ class IntakeSettings:
 
 
 class Intake:
-    """The updates of one round, taken in slot order.
-
-    Attributes:
-        slots: Slots taken so far, rising.
-        clipped_count: Updates that were above the clipping norm when they arrived.
-        fitting_count: Updates that fitted without being clipped, as their clients say.
-    """
+    """The updates of one round, taken in slot order; ``slots`` are those so far, rising."""
 
     def __init__(
         self,
@@ -154,10 +142,9 @@ class Intake:
         *,
         under_guarantee: bool = False,
     ) -> None:
-        """Start without updates; ``screen`` sets aside those that the round does not accept.
+        """Start without updates; one that ``screen`` sets aside is as if it had not been asked for.
 
-        Under a guarantee, which counts on all places of the round, an update set aside leaves an
-        empty place. Otherwise it is as if its client had not been asked.
+        Under a guarantee, which counts on all places of the round, it leaves an empty place.
         """
         self.settings = settings
         self._screen = screen

@@ -40,17 +40,16 @@ def build_rule(
 ) -> AggregationRule:
     """Return an empty rule for one round; arguments not listed are as in ``IntakeSettings``.
 
-    Under a guarantee, noise of known size covers the result. The sum and the result are then
+    With ``under_guarantee``, noise of known size covers the result. The sum and the result are then
     float64, so that rounding moves little. A round in which every place stays empty comes to zero
     instead of an error, which would tell.
 
     Args:
-        under_guarantee: Whether noise of known size covers the result.
-        folder: Where a rule that reads updates again keeps them, sealed; None for the system's
-            temporary folder.
+        folder: Where a rule that reads updates again keeps them, sealed; by default a temporary
+            one.
         screen: Sets updates aside before they are added; None takes all that are usable.
-        heading: Where the model has been going, flat float32, shape ``(elements,)``, for a rule
-            that looks back; None if unknown.
+        heading: Way of the model so far, flat float32, shape ``(elements,)``, for a rule that looks
+            back.
 
     Raises:
         ValueError: If the settings do not go together.

@@ -7,9 +7,10 @@ Example counts play no part: a client could claim as many as it likes. An empty 
 References:
     [Krum] Blanchard et al., "Machine Learning with Adversaries: Byzantine Tolerant Gradient
         Descent", NeurIPS 2017.
-    [Median] Yin et al., ICML 2018, arXiv:1803.01498 (coordinate-wise median and trimmed mean).
+    [Median] Yin et al., "Byzantine-Robust Distributed Learning: Towards Optimal Statistical
+        Rates", ICML 2018, arXiv:1803.01498.
     [RFA] Pillutla, Kakade and Harchaoui, "Robust Aggregation for Federated Learning", IEEE
-        Transactions on Signal Processing 2022, arXiv:1912.13445 (geometric median).
+        Transactions on Signal Processing 2022, arXiv:1912.13445.
     [FLTrust], [FoolsGold] As in ``server.aggregation.robust.trims``.
 """
 
@@ -119,13 +120,11 @@ class GeometricMedianSettings(_MajoritySettings, frozen=True, kw_only=True, tag=
     """The point with the least sum of distances to all updates ([RFA] Algorithm 2).
 
     In the smoothed Weiszfeld iteration each update weighs 1/max(ν, its distance from the point
-    before). Breakdown point: just under half of the cohort. Cost: as Krum; the iterations need only
-    the inner products.
+    before). Breakdown point: just under half of the cohort. Cost: as Krum.
 
     Attributes:
         smoothing: ν, in parameter units: no distance counts as smaller.
-        iterations: At most so many; it ends when the point moves by less than a millionth of the
-            median distance.
+        iterations: Largest number; it ends when a step is below a millionth of the median distance.
     """
 
     smoothing: float = 1e-6
@@ -148,25 +147,22 @@ class TrimmedAttentiveSettings(
     or not. By ``direction`` those with a median cosine with the others below 0 take none, at most
     floor(βn) and usually nobody: an honest update may be long, but goes where others go ([FLTrust]
     Eq. 2, with the cohort in place of the server's data). By ``history`` it is the cosine with the
-    way of the model in the last `LOOK_BACK` rounds, which says more than one cohort does once
-    updates share little. It falls back on ``direction`` in the first round of a run, in the first
-    two of each stage of growth, and if more than floor(βn) oppose: then the way so far is wrong.
-    The rest, empty places too, is weighed as by ``attentive``. Updates that are too much alike
-    share one weight if ``sybil_cosine`` is set ([FoolsGold], for one round and with a fixed
-    threshold); copies that are left out count too.
+    way of the model in the last `LOOK_BACK` rounds, which says more once updates share little. It
+    falls back on ``direction`` in the first round of a run, in the first two of each stage of
+    growth, and if more than floor(βn) oppose: then the way so far is wrong. The rest, empty places
+    too, is weighed as by ``attentive``; copies share one weight if ``sybil_cosine`` is set
+    ([FoolsGold], for one round and with a fixed threshold), those that are left out included.
 
-    Attention hands an outlier the most weight, so outliers go first. Breakdown point:
-    ``trim_share``; beyond it, and for what no test sees, as ``attentive``, by which one client
-    counts at most e^κ times another. Cost: two reads of each update after it was measured, and a
-    sort for each coordinate, or n²/2 inner products of the model's size, which ``sybil_cosine``
-    needs too; by ``history`` one more model in memory.
+    Breakdown point: ``trim_share``; beyond it, and for what no test sees, as ``attentive``, by
+    which one client counts at most e^κ times another. Cost: two reads of each update after it was
+    measured, and a sort for each coordinate, or n²/2 inner products of the model's size, which
+    ``sybil_cosine`` needs too; by ``history`` one more model in memory.
 
     Attributes:
         trim_share: β, in (0, 0.5).
-        trim_by: ``distance`` from the median, ``direction`` against the others, or ``history``,
-            against the way the model has been going.
-        sybil_cosine: Cosine from which updates are copies of each other, in (0, 1); None lets
-            copies count in full.
+        trim_by: The test, by ``distance``, ``direction`` or ``history``.
+        sybil_cosine: Cosine from which updates are copies, in (0, 1); None lets copies count in
+            full.
         attention_strength: κ; as in ``attentive``.
         grouping: As in ``attentive``.
     """

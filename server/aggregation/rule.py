@@ -10,11 +10,8 @@ from torch import Tensor
 class AggregationWeights:
     """How much each client counted; shown only if the noise mode promises nothing.
 
-    Attributes:
-        slots: The clients' slots, rising.
-        layers: Names of the weighted layers.
-        shares: Share of each client in each layer, one row a client, one column a layer. A column
-            sums to 1, less what empty slots weigh.
+    ``shares`` has one row a client and one column a layer, which sums to 1 less the share of empty
+    slots.
     """
 
     slots: tuple[int, ...]

@@ -42,8 +42,7 @@ def aggregate_sensitivity(
 ) -> float:
     """Return the largest L2 distance of the aggregate between neighbours, in parameter units.
 
-    The aggregate is what the rule returns, before the server's step, and noise is added to it
-    there. ``slot_count`` is M, the places of the round, fixed and public.
+    It is that of the rule's result, before the server's step; ``slot_count`` M is fixed and public.
 
     Raises:
         UnprovedSensitivityError: If no bound is proved for these settings.

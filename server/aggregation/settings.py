@@ -18,8 +18,8 @@ class MeanSettings(RuleSettings, frozen=True, kw_only=True, tag="mean"):
     """The mean of the updates: FedAvg, and FedSGD with every client and one local step.
 
     Attributes:
-        weighting: By ``examples`` (target tokens; an empty slot weighs nothing), or ``equal``
-            (an empty slot counts as a client that sent zeros).
+        weighting: By ``examples`` (target tokens; an empty slot weighs nothing), or ``equal`` (an
+            empty slot counts as a client that sent zeros).
     """
 
     weighting: Literal["examples", "equal"] = "examples"
@@ -32,11 +32,10 @@ class AttentiveSettings(RuleSettings, frozen=True, kw_only=True, tag="attentive"
     of one mind move the result anywhere within the clip. Cost: that of a mean; no update is kept.
 
     Attributes:
-        attention_strength: κ; the largest ratio of two weights is e^|κ|, 0 is the equal mean. A
-            value above 0.5 buys little and multiplies the noise a guarantee needs by about e^κ.
-            Below 0 the client that moved furthest weighs least, down to e^κ times one that did not
-            move. That damps long updates, not short wrong ones; and empty places, which are zeros,
-            weigh most.
+        attention_strength: κ; 0 is the equal mean. A value above 0.5 buys little and multiplies the
+            noise a guarantee needs by about e^κ. Below 0 the client that moved furthest weighs
+            least, which damps long updates, not short wrong ones; and empty places, which are
+            zeros, weigh most.
         grouping: Unit of weighting: every ``tensor`` by itself (as the authors' code), or the
             tensors of one ``layer`` of the schema together.
     """

@@ -1,7 +1,6 @@
 """Release what devices counted under a guarantee: pay first, then draw the noise.
 
-The entry is in the ledger, durably, before there is any noise, so no figure can be without its
-entry; a crash in between has spent budget for nothing.
+So no figure is without its ledger entry; a crash in between has spent budget for nothing.
 """
 
 import time

@@ -1,10 +1,9 @@
 """Make the entries of a round in the privacy ledger: one for its release, or one an attempt.
 
 If the coordinator draws the noise, a round shows something when its model is released. Under
-``local`` the coordinator itself is the onlooker: a drawn device delivers a noised update, whatever
-comes of the attempt. So every attempt is paid for before its first lease, and a release shows
-nothing more. In one attempt a drawn device sends one update: its lease keeps its nonce, and a
-sealed update is sent again as it is.
+``local`` the coordinator itself sees a noised update of each drawn device, whatever comes of the
+attempt. So every attempt is paid for before its first lease, and a release shows nothing more. A
+device sends one update an attempt: its lease keeps its nonce, and a sealed update is sent as it is.
 """
 
 import hashlib

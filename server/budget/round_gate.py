@@ -15,11 +15,7 @@ from server.records.store import Store
 
 
 class RoundGate:
-    """The gate before each attempt of one run, coordinated or simulated; all of it blocks.
-
-    Attributes:
-        entries: Makes the entries that its rounds add to the ledger.
-    """
+    """The gate before each attempt of one run, coordinated or simulated; all of it blocks."""
 
     def __init__(self, config: FederationConfig, store: Store, run: str) -> None:
         self._config = config

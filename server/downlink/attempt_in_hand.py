@@ -18,10 +18,7 @@ from server.machine.answers import Lease
 
 @dataclass(frozen=True)
 class SealedHypernetwork:
-    """The hypernetwork for devices that fit an embedding.
-
-    ``sha256`` is the digest of its flat parameters, 32 bytes.
-    """
+    """The hypernetwork for devices that fit an embedding, and its flat parameters' SHA-256."""
 
     downlink: Downlink
     sha256: bytes
@@ -35,10 +32,8 @@ class RoundInHand:
         base_sha256: Digest of the shared parameters that the round starts from.
         opened_at: When it was opened, seconds since 1970 UTC.
         deadline_ms: When it closes, milliseconds since 1970 UTC; the same after a restart.
-        coordinator: Certificates of the keys that signed the parameters and that updates are sealed
-            to.
-        generated: The parts generated and sealed for each device alone; None if the method has
-            none.
+        coordinator: Certificates of the keys that sign the parameters and open updates.
+        generated: The parts generated and sealed for each device alone, if any.
         hypernetwork: The hypernetwork to fit an embedding with; only under a plan of that kind.
         moved: The downlink for a device that holds an earlier release, by that one's digest.
     """

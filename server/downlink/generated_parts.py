@@ -1,9 +1,7 @@
 """Seal the tensors that the personalisation method generates, for one device alone.
 
-Unlike the shared parameters (`server.downlink.sealed_once`), a part is bound to the device's lease
-and slot, so neither another device's part nor that of another round fits. It lies sealed in a file
-until its attempt ends: memory does not grow with the cohort, and a device goes on where it was cut
-off.
+A part is bound to its device's lease and slot, so no other device's or round's part fits. It lies
+sealed in a file until its attempt ends, so memory does not grow with the cohort.
 """
 
 import asyncio
@@ -27,11 +25,7 @@ _PIECE_BYTES = 1 << 20
 
 
 class GeneratedParts:
-    """The parts of one attempt.
-
-    Attributes:
-        total_bytes: Size of each sealed part.
-    """
+    """The parts of one attempt, each of ``total_bytes`` when sealed."""
 
     def __init__(
         self,
@@ -84,7 +78,6 @@ class GeneratedParts:
         return base_digest(self._base_sha256, digest)
 
     def _seal(self, lease: Lease, recipient: CertifiedKey) -> Path:
-        """Write a device's part, sealed, and return where it lies."""
         generated = self._state.parameters_for(lease.client)
         self._digests[lease.client] = parameters_sha256(generated)
         schema = self._state.generated

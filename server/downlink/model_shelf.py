@@ -1,8 +1,8 @@
 """Hold the current model: load it, seal it for devices, put the next one in its place.
 
 A release is written in an order that no crash can break: files first, then one transaction. Only
-then does the model leave, as the next round's downlink. Naming the files, figures and clearing up
-follow behind the next round's back; after a crash the next start does them.
+then does the model leave. Naming the files, figures and clearing up follow during the next round,
+or at the next start.
 """
 
 import asyncio
@@ -49,12 +49,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class ModelShelf:
-    """The current model of one federation, as devices fetch it.
-
-    Attributes:
-        guarantee: The promise of the noise mode, in words.
-        travel: The personalisation method, and what travels under it.
-    """
+    """The current model of one federation, as devices fetch it under its ``travel`` settings."""
 
     def __init__(
         self,
@@ -215,8 +210,8 @@ class ModelShelf:
     ) -> None:
         """Put a round's outcome, flat float32, shape ``(elements,)``, in the current model's place.
 
-        Figures of an evaluation are added to the round's. ``clear_up`` runs behind the next round's
-        back.
+        Figures of an evaluation are added to the given ones. ``clear_up`` runs during the next
+        round.
 
         Raises:
             OSError: If the disk is full; the current model stays.
@@ -259,7 +254,6 @@ class ModelShelf:
     def _described(
         self, in_hand: RoundInHand, parameters: Tensor, figures: Mapping[str, Metric]
     ) -> NewRelease:
-        """Evaluate a round's outcome and return its release."""
         number = in_hand.round_number
         metrics = {**figures, **self._judge.evaluate(number, self.plan(None), parameters)}
         previous = self.current.released_sha256
@@ -296,7 +290,6 @@ class ModelShelf:
 
     @property
     def _released(self) -> Schema:
-        """Return the tensors of the current model that a release holds."""
         return self._config.schema_at(self.current.growth_stage).with_roles(*RELEASED)
 
     def _seal(self, model: Model, payload: Payload) -> SealedModel:

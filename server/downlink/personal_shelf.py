@@ -1,8 +1,7 @@
 """Make each device's own parts of the current model, and change the state behind them.
 
-The state of the personalisation method lies in the newest release. A device that is forgotten, or
-has fitted its own embedding, changes it there, durably, before it is acknowledged. The caller sees
-to it that no round is closed meanwhile.
+A device that is forgotten, or has fitted its own embedding, changes the method's state in the
+newest release, durably, before it is acknowledged. The caller closes no round meanwhile.
 """
 
 from functools import partial

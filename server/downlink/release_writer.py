@@ -31,8 +31,7 @@ class Model:
 
     Attributes:
         round_number: Round that ended in them; 0 for the initial ones.
-        parameters: Flat float32, shape ``(elements,)``, grown if the next round starts with new
-            layers.
+        parameters: Flat float32, shape ``(elements,)``, with the layers that the next round adds.
         sha256: Their digest, 32 bytes.
         released_sha256: Digest of the release, 32 bytes; another one if they have grown since.
         growth_stage: Their stage; None if the model does not grow.
@@ -100,7 +99,6 @@ class ReleaseWriter:
         return Written(new, record, model, sealing)
 
     def _begin(self, schema: Schema, new: NewRelease) -> Payload:
-        """Make the folder of a release and return its payload."""
         self._releases.begin(new.round_number)
         if self._payload is None or len(self._payload) != payload_size(schema):
             self._payload = fresh_memory(payload_size(schema))

@@ -24,10 +24,8 @@ def round_plan(
 ) -> Plan:
     """Return the plan of a round of the run, whose identifier is 32 hex digits.
 
-    Args:
-        members: The cohort; None for ``first-come``.
-        clipping_norm: That of this round, if it follows the clients'; None takes the settings'.
-        growth_stage: Stage of the model; None if it does not grow.
+    ``members`` is None for ``first-come``, ``growth_stage`` for a model that does not grow, and
+    ``clipping_norm`` if the settings' own counts.
     """
     # How many were drawn by secret coins is secret; the places are not.
     places = sampled_places(config.rounds, config.privacy)

@@ -21,12 +21,7 @@ from server.releases.files import ReleaseFolder, parameters_digest
 
 @dataclass(frozen=True)
 class SealedModel:
-    """One model as devices fetch it.
-
-    Attributes:
-        whole: For a device that holds nothing.
-        moved: For one that holds an earlier release, by the digest of its flat parameters.
-    """
+    """One model as devices fetch it: whole, or moved from an earlier release by its digest."""
 
     whole: Downlink
     moved: Mapping[bytes, Downlink] = field(default_factory=dict)
@@ -40,10 +35,7 @@ class _Earlier:
 
 
 class ModelSealer:
-    """A sealer of one model after the other, which remembers the last ones.
-
-    A model's parameters are held, not copied: the caller must leave them as they are.
-    """
+    """A sealer of one model after the other, which holds the last ones' parameters, not copies."""
 
     def __init__(self, run: bytes, settings: CompressionSettings | None) -> None:
         """Seal for one run, identified by 16 bytes; without settings releases travel whole."""
@@ -85,11 +77,7 @@ class ModelSealer:
     ) -> SealedModel:
         """Sign and encrypt a round's parameters in every form; blocks.
 
-        Args:
-            flat: Parameters, float32, shape ``(elements,)``.
-            payload: The same as ``models.vector.codec`` wrote them.
-            round_number: Round that starts from them, from 1.
-            base_sha256: Digest of the flat parameters.
+        ``flat`` is float32, shape ``(elements,)``; ``payload`` is the same, encoded.
         """
 
         def sealed(content: Payload, schema_sha256: bytes) -> Downlink:

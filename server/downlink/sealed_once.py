@@ -1,7 +1,6 @@
 """Hold a round's sealed parameters, encrypted once, for every device of the cohort.
 
-Only the slip in front, the content key wrapped for one device, differs. The body is kept as the
-encoded messages that go down the wire, so serving one more device copies nothing.
+Only the slip in front differs: the content key wrapped for a device. Serving one copies nothing.
 """
 
 from collections.abc import Iterator
@@ -23,11 +22,7 @@ from protos.data_chunks import start_of
 
 
 class Downlink:
-    """One round's sealed parameters.
-
-    Attributes:
-        total_bytes: Size of the whole message for one device, slip included.
-    """
+    """One round's sealed parameters; ``total_bytes`` count one device's message, slip included."""
 
     def __init__(self, body: SealedBody) -> None:
         """Encrypt the body; takes the time to encrypt a model."""
@@ -47,10 +42,7 @@ class Downlink:
         schema_sha256: bytes,
         sender: Identity,
     ) -> Self:
-        """Sign and encrypt a round's parameters, as ``models.vector.codec`` wrote them.
-
-        ``run`` is 16 bytes, ``base_sha256`` the digest of the flat parameters.
-        """
+        """Sign and encrypt a round's encoded parameters; the run's identifier has 16 bytes."""
         context = MessageContext(
             direction=Direction.DOWNLINK,
             run=run,

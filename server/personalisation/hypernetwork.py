@@ -1,15 +1,13 @@
 """Make each client's tensors by a hypernetwork that learns from their updates: FedTP, pFedHN.
 
 A round pulls updates back through the making one at a time, so memory does not grow with the
-cohort: φ's gradient is the house's own mean, weighted p_i by example counts or equally, and an
-embedding's gradient is p_i times its client's own. At the close φ and the rows of those that took
-part step by SGD with momentum and weight decay. All other rows, momentum included, stay as they
-were to the bit; in the authors' code they drift.
+cohort: φ's gradient is a mean, weighted p_i by example counts or equally, and an embedding's
+gradient is p_i times its client's own. At the close φ and the rows of those that took part step by
+SGD with momentum and weight decay. All other rows, momentum included, stay as they were to the bit;
+in the authors' code they drift.
 
 A new client's embedding follows from the run's seed and its name, and becomes a row at the close of
-its first round. So asking for tensors changes nothing, and the order of clients plays no part. A
-row that was lost or forgotten is drawn so again.
-
+its first round. So asking for tensors changes nothing, and the order of clients plays no part.
 pFedHN clips one gradient over φ and all embeddings. Here φ and each row are clipped apart, so that
 an embedding depends on its own client and φ alone, as a guarantee for everybody else needs.
 

@@ -1,8 +1,4 @@
-"""The protocol of a personalisation method's server half.
-
-The half keeps the ``generated`` tensors: which client gets which, and what their updates teach.
-Shared tensors go through the aggregation rule; ``personal`` ones never leave a device.
-"""
+"""The protocol of a personalisation method's server half, which keeps the ``generated`` tensors."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -18,10 +14,7 @@ class ServerHalf(Protocol):
     """A maker of each client's generated tensors that learns from their updates."""
 
     def parameters_for(self, client_name: str) -> Tensor | None:
-        """Return a client's generated tensors in schema order; None if there are none.
-
-        They are flat float32, shape ``(generated elements,)``.
-        """
+        """Return a client's tensors, float32, ``(generated elements,)``; None if it has none."""
         ...
 
     def begin(self, terms: RoundTerms) -> None:
@@ -29,9 +22,7 @@ class ServerHalf(Protocol):
         ...
 
     def take(self, client_name: str, generated_update: Tensor, example_count: int) -> None:
-        """Take one client's update of its generated tensors; called in slot order.
-
-        The update is flat float32, shape ``(generated elements,)``; not changed, not kept.
+        """Take one client's update, flat float32, shape ``(generated elements,)``; in slot order.
 
         Raises:
             ValueError: If the update cannot be used.
@@ -73,7 +64,7 @@ class ServerHalf(Protocol):
     def state(self) -> Mapping[str, Tensor]:
         """Return everything that the next round needs, by name, in an order that never varies.
 
-        A restart goes on from it in the same bits. Not changed by later rounds.
+        A restart goes on from it in the same bits. Later rounds do not change it.
         """
         ...
 

@@ -16,8 +16,7 @@ class RoundTerms:
 
     Attributes:
         slot_count: Places of the round, M, filled or not.
-        weighting: By ``examples``, or ``equal``: an empty place counts as a client that learnt
-            nothing.
+        weighting: By ``examples``, or ``equal``: an empty place is a client that learnt nothing.
         is_noised: Whether the gradient gets calibrated noise; sums are then float64 and a round in
             which every place stays empty is no error.
     """

@@ -27,11 +27,8 @@ class ContributionError(Exception):
 class StoredContribution:
     """An acknowledged update of the open round.
 
-    Attributes:
-        receipt: The client, and the answer its commit got.
-        signing_sha256: Digest of the signing certificate it was verified with, 32 bytes.
-        blob: Name of its file in the inbox.
-        example_count: Target tokens; None under a guarantee.
+    ``blob`` names its file in the inbox. ``signing_sha256``, 32 bytes, is the digest of the
+    certificate it was verified with. ``example_count`` is in target tokens; None under a guarantee.
     """
 
     receipt: Receipt

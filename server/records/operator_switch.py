@@ -4,11 +4,7 @@ from pathlib import Path
 
 
 class OperatorSwitch:
-    """A pause, which a file keeps over restarts, and a drain, which ends with the process.
-
-    Attributes:
-        is_draining: Whether the process stops when the running round has ended.
-    """
+    """A pause, which a file keeps over restarts, and a drain, which ends with the process."""
 
     def __init__(self, pause_mark: Path) -> None:
         self.is_draining = False

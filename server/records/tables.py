@@ -1,8 +1,7 @@
 """The tables of the coordinator's store: what a restart needs and nothing more.
 
 No row holds an update, a text or a key, and a client's report lives only until its round closes.
-The migrations create the tables. Times are seconds since 1970 UTC; digests, nonces and identifiers
-are raw bytes.
+Times are seconds since 1970 UTC; digests, nonces and identifiers are raw bytes.
 """
 
 from sqlalchemy import (

@@ -20,9 +20,8 @@ def earlier_parameters(
     """Return the parameters of the oldest release within reach that holds the same tensors.
 
     They are flat float32, shape ``(elements,)``; None if there is none, or ``look_back`` is 0.
-    Releases that are gone or damaged are passed over. A model that grew has none before the third
-    round of its stage: it grows in memory, the first round releases it, and the second starts from
-    that.
+    Damaged releases are passed over. A model that grew has none before the third round of its
+    stage: it grows in memory, the first round releases it, and the second starts from that.
     """
     for number in range(max(0, round_number - look_back), round_number):
         if _schema_of(releases, number) != schema:

@@ -1,8 +1,7 @@
 """Erase one client from the released personalisation states.
 
-Each state has a row for every client that took part: an embedding, learnt from its updates. The row
-goes from every kept release, and each release's description is signed anew. The released models
-stay as they are, and so do their digests and their chain.
+The client's row, an embedding learnt from its updates, goes from the state of every kept release,
+whose description is signed anew. The models, their digests and their chain stay as they are.
 """
 
 import os
@@ -35,8 +34,8 @@ def erase_client(
 ) -> int:
     """Erase a client from every kept release and return how many had a state to erase it from.
 
-    ``fresh`` makes a server half that has learnt nothing, for a model of a stage of growth. Nobody
-    publishes a release meanwhile; repeating does no harm.
+    ``fresh`` makes an untaught server half of a stage of growth. The caller publishes no release
+    meanwhile; repeating does no harm.
 
     Raises:
         ReleaseError: If a release's record cannot be read.

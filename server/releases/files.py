@@ -46,7 +46,6 @@ class NewRelease:
 
     Attributes:
         attempt: Attempt that succeeded, from 0.
-        vocabulary: The word list; None for a task without words.
         parameters: Flat float32 in schema order, shape ``(elements,)``.
         previous_sha256: Digest of the parameters the round started from, 32 bytes.
         guarantee: The noise mode's promise, in words.
@@ -69,10 +68,7 @@ class NewRelease:
 
 @dataclass(frozen=True)
 class StoredRelease:
-    """A release as it was read: its signed ``record``, the rest as in ``NewRelease``.
-
-    The parameters are the shared ones and read-only.
-    """
+    """A release as it was read, with its read-only shared parameters; see ``NewRelease``."""
 
     record: ReleaseRecord
     plan: Plan
@@ -99,8 +95,6 @@ class ReleaseFolder:
 
     def build(self, new: NewRelease, signer: Identity | None) -> ReleaseRecord:
         """Write and flush the files of a release, without naming it; without a signer, unsigned.
-
-        Files of an earlier attempt at this round are replaced: they were never published.
 
         Raises:
             CodecError: If the parameters do not fit the plan's model or are not finite.
@@ -209,10 +203,7 @@ class ReleaseFolder:
         return building
 
     def end_rewriting(self, round_number: int) -> None:
-        """Put the files, complete and flushed, in the place of the release's own.
-
-        The first rename decides: after a crash ``repair_rewriting`` does the rest.
-        """
+        """Put the complete, flushed files in the release's place; a restart can repair it."""
         ready = self._folder / f"{_REWRITTEN}{round_number:06d}"
         shutil.rmtree(ready, ignore_errors=True)
         (self._folder / f"{_REWRITING}{round_number:06d}").rename(ready)
@@ -230,11 +221,7 @@ class ReleaseFolder:
         sync_folder(self._folder)
 
     def read(self, round_number: int) -> StoredRelease:
-        """Read a release and check it against its record.
-
-        Raises:
-            ReleaseError: If it is missing, or a file is not the one the record describes.
-        """
+        """Read a round's release and check it against its record; errors as in ``read_release``."""
         return read_release(self.path(round_number))
 
     def _building(self, round_number: int) -> Path:
@@ -244,8 +231,7 @@ class ReleaseFolder:
 def read_release(folder: Path) -> StoredRelease:
     """Read the release in a folder and check it against its record.
 
-    A pointer, such as ``latest``, is followed once: all files are one release's, however often a
-    running coordinator moves the pointer meanwhile.
+    A pointer, such as ``latest``, is followed once, so all files are of one release.
 
     Raises:
         ReleaseError: If it is missing, or a file is not the one the record describes.

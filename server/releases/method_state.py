@@ -1,7 +1,6 @@
 """Keep the server half of the personalisation method in step with the releases.
 
-The half learns in memory once a round. Its state is written with that round's release, under a
-digest that the release's signature covers, and is taken up again at the start.
+Its state is written with the release of the round it learnt from, under the same signature.
 """
 
 import threading
@@ -29,11 +28,7 @@ class MethodStateError(ValueError):
 
 
 class MethodState:
-    """The server half of one federation.
-
-    Attributes:
-        generated: Tensors that the method generates, in schema order; there may be none.
-    """
+    """The server half of one federation; its ``generated`` tensors are in schema order."""
 
     def __init__(self, half: ServerHalf, generated: Schema) -> None:
         self.generated = generated

@@ -1,8 +1,7 @@
 """Append one JSON line for each released round to ``metrics.jsonl``, for people and plots.
 
-It holds figures of the model and the whole cohort, never of one device, and not those that devices
-found after the release. A restored run writes lines of rounds that it trains again: the last line
-of a round counts.
+It holds figures of the whole cohort, never of one device or found by devices after the release. A
+restored run writes lines of rounds that it trains again: the last line of a round counts.
 """
 
 import logging

@@ -1,8 +1,8 @@
 """Release a round's model: files first, then one transaction, then the name.
 
-The round happens with the transaction. Before it nothing has left the coordinator, so a crash may
-close the round again; after it the model is only published from the flushed files. Rounds rise by
-one and each release names the digest of the one before, which the transaction checks.
+Before the transaction nothing has left the coordinator, so a crash may close the round again; after
+it the model is only published from the flushed files. The transaction checks that rounds rise by
+one and that each release names the digest of the one before.
 """
 
 from collections.abc import Collection, Sequence
@@ -235,11 +235,7 @@ def _planned_close(connection: Connection, new: NewRelease) -> float | None:
 
 
 def _settle_contributions(connection: Connection, new: NewRelease, *, secret: bool) -> int | None:
-    """Mark the attempt's updates as aggregated, wipe their counts and return how many they are.
-
-    Under a guarantee no row says which clients took part in which round; None if coins drew the
-    cohort.
-    """
+    """Mark and count the attempt's updates; under a guarantee no row says who took part."""
     here = this_attempt(new.round_number, new.attempt, contributions)
     updated = connection.execute(
         update(contributions)

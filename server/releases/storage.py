@@ -12,10 +12,7 @@ from server.releases.metrics_log import MetricsLog
 
 @dataclass(frozen=True)
 class Storage:
-    """One coordinator's store and folders, and the threads that wait for them.
-
-    The failpoints are armed in tests only.
-    """
+    """One coordinator's store and folders, and the threads for all that takes time."""
 
     store: Store
     inbox: Inbox

@@ -1,8 +1,7 @@
 """Take in a device's update: from the first chunk to the acknowledged commit.
 
 An update that comes in one stream is opened while it arrives, if there is memory to spare. A commit
-is verified and then made durable, in threads. Once begun it runs to its end even if the device goes
-away: a repeated commit joins it, or finds it done, and gets the same answer.
+once begun runs to its end even if the device goes away: a repeated one gets the same answer.
 """
 
 import asyncio
@@ -49,8 +48,7 @@ class Intake:
 
     Attributes:
         in_hand: The round that is open or closing; None before the first.
-        refusals: Count of refused uploads that no round has told of yet, by code; no client is
-            recorded.
+        refusals: Refused uploads that no round has told of yet, by code; no client is recorded.
     """
 
     def __init__(
@@ -204,7 +202,6 @@ class Intake:
 
     @contextmanager
     def _counting(self) -> Iterator[None]:
-        """Count what is refused inside, by its code."""
         try:
             yield
         except RefusedError as refused:

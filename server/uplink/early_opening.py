@@ -1,7 +1,7 @@
 """Open an update while it arrives, so that a commit finds it open.
 
-The opened bytes are those that go to the file, from the same memory, and count only once that file
-is durable. Errors are left to the commit, which opens the file and names them.
+Its bytes go to the file from the same memory, and count only once that is durable. The commit opens
+the file again after an error.
 """
 
 import threading

@@ -23,13 +23,7 @@ _Write: TypeAlias = Callable[[BytesLike, int], None]
 
 
 class _Upload:
-    """One open upload.
-
-    Attributes:
-        message_id: Identifier of the sealed message, 16 bytes.
-        total_bytes: Size it must reach.
-        stream: Counts the streams that have written to it; only the newest may.
-    """
+    """One open upload; only the newest of its streams, which ``stream`` counts, may write."""
 
     def __init__(self, path: Path, message_id: bytes, total_bytes: int, held_bytes: int) -> None:
         self.path = path
@@ -40,10 +34,9 @@ class _Upload:
 
 
 class UploadDesk:
-    """The files of the current round's uploads."""
+    """The files of the current round's uploads, in a folder that is made if missing."""
 
     def __init__(self, folder: Path, threads: Threads) -> None:
-        """Use a folder for files that are not complete yet; it is made if missing."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
         self._threads = threads
@@ -54,9 +47,7 @@ class UploadDesk:
         }
 
     def open(self, lease_nonce: bytes, message_id: bytes, total_bytes: int) -> int:
-        """Start an upload, or find it again; return how many of its bytes are held.
-
-        Another message of the same lease takes the place of the one before.
+        """Start or find a lease's upload, dropping any other message's; return its held bytes.
 
         Raises:
             RefusedError: If the disk has no room.
@@ -86,9 +77,9 @@ class UploadDesk:
         ``also`` takes each piece too, in their order, in the thread that has written it.
 
         Raises:
-            RefusedError: If the upload is not open, the offset is not where it ends, a piece is too
-                large or runs past the end, a newer stream took over, or the disk is full. The
-                pieces before it are kept.
+            RefusedError: If the upload is not open, the offset is not its end, a piece is too large
+                or too long for it, a newer stream took over, or the disk is full; earlier pieces
+                stay.
         """
         upload = self._uploads.get(lease_nonce)
         if upload is None:
@@ -170,7 +161,6 @@ class UploadDesk:
 
 
 def _touch(path: Path) -> int:
-    """Make an owner-only file if there is none and return its size in bytes."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, stat.S_IRUSR | stat.S_IWUSR)
     try:
         return os.fstat(descriptor).st_size

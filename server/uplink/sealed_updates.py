@@ -34,11 +34,9 @@ _Lent = AbstractContextManager[tuple[Tensor, bytes]]
 
 @dataclass(frozen=True, kw_only=True)
 class SealedUpdate:
-    """A sealed file on disk, with the context and the message identifier (16 bytes) it must have.
+    """A sealed file on disk, with the context and the message identifier, 16 bytes, it must have.
 
-    Attributes:
-        senders: Signing keys of the device, any of which may have signed it: after a renewal the
-            one before is still good for what was under way.
+    Any of the senders' keys may have signed it: after a renewal the one before is still good.
     """
 
     path: Path
@@ -48,11 +46,7 @@ class SealedUpdate:
 
 
 class UpdateOpener:
-    """An opener of the updates of one plan.
-
-    Attributes:
-        open_at_once: Updates that should be opened at one time.
-    """
+    """An opener of the updates of one plan, ``open_at_once`` at one time."""
 
     def __init__(
         self,
@@ -91,7 +85,7 @@ class UpdateOpener:
         """Open an update, check it and return the SHA-256 of its signing certificate.
 
         Raises:
-            RefusedError: If it does not open, does not fit the plan, is not finite, or could not be
+            RefusedError: If it does not open or fit the plan, is not finite, or cannot be
                 aggregated.
             OSError: If the file has to be read and cannot be.
         """
@@ -140,8 +134,7 @@ class UpdateOpener:
     def opened(self, sealed: SealedUpdate) -> Iterator[tuple[Tensor, bytes]]:
         """Lend an update, flat float32 of shape ``(elements,)``, and its signer's certificate.
 
-        It must not be changed: it may be lent again from where it lies. Its elements are
-        unmeasured.
+        It is unmeasured, and must not be changed: it may be lent again from where it lies.
 
         Raises:
             RefusedError: If it does not open, or does not fit the plan.
@@ -194,7 +187,6 @@ class UpdateOpener:
         return size
 
     def _fill(self, memory: memoryview, sealed: SealedUpdate) -> bytes:
-        """Open an update into memory and return the signing certificate that fitted."""
         payload, signing_sha256 = self._unseal(sealed, memory)
         try:
             self._formats.of_round(sealed.context.round_number).check_layout(payload)

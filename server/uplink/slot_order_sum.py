@@ -62,12 +62,11 @@ class RoundSum:
     def close(self, order: Close, in_hand: RoundInHand, base: Tensor) -> Closed | None:
         """Return the outcome of a round; None if too few of its updates are left.
 
-        ``base`` holds the parameters it started from, flat float32, shape ``(elements,)``. The
-        personalisation method has learnt from the round only if there is an outcome.
+        ``base``, flat float32, shape ``(elements,)``, is its start. The personalisation method has
+        learnt from the round only if there is an outcome.
 
         Raises:
-            ValueError: If the updates cannot be aggregated; one that alone is at fault expires
-                instead.
+            ValueError: If the updates cannot be aggregated; one that alone is at fault expires.
         """
         before = self._method.snapshot()
         # Sampled: a round that is not released would tell that too few were drawn.

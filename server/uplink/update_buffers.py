@@ -1,7 +1,6 @@
-"""Lend the few pieces of memory into which sealed updates are opened.
+"""Lend the few pieces of memory into which sealed updates are opened, in any cohort.
 
-Their number bounds the memory of a round. A buffer keeps its content until it is needed for another
-update: one that was verified a moment ago is summed without being opened again.
+A buffer keeps its update until it is needed for another, so a verified one is not opened twice.
 """
 
 import mmap
@@ -24,13 +23,9 @@ def buffer_count_for(update_bytes: int, cohort_size: int | None) -> int:
 
 
 class UpdateBuffer:
-    """Memory for one update.
+    """Memory for one update, of which ``payload_bytes`` are in use.
 
-    Attributes:
-        payload_bytes: Bytes of the memory that the update uses.
-        holds: The update that was opened into it, whole and verified; None while it is being
-            filled.
-        attempt: The attempt at a round that it belongs to.
+    ``holds`` names an update that is there whole and verified, ``attempt`` its attempt at a round.
     """
 
     def __init__(self, size: int) -> None:

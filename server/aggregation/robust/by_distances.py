@@ -1,10 +1,6 @@
 """Weigh whole updates by their distances from each other: Krum and the geometric median.
 
-References:
-    [Krum] Blanchard et al., "Machine Learning with Adversaries: Byzantine Tolerant Gradient
-        Descent", NeurIPS 2017.
-    [RFA] Pillutla, Kakade and Harchaoui, "Robust Aggregation for Federated Learning",
-        arXiv:1912.13445, Algorithm 2.
+[Krum] and [RFA] are the papers in ``server.aggregation.robust_settings``.
 """
 
 import math

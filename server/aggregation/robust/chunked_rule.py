@@ -19,8 +19,7 @@ _ENDED = "the rule has given its result; make a new one for the next round"
 class ChunkedRule(CountingRule):
     """A cohort reduced chunk by chunk; the methods are those of ``AggregationRule``.
 
-    Each update is measured, clipped and kept sealed on disk. At the end all are read once, or twice
-    if the reduction needs a survey.
+    Updates lie sealed on disk and are read once, or twice if the reduction needs a survey.
     """
 
     def __init__(

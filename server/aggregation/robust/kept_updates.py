@@ -39,9 +39,7 @@ class KeptUpdates:
             self._spool.append(chunk.numpy().data.cast("B"))
 
     def chunks(self) -> Iterator[tuple[slice, Tensor]]:
-        """Yield each chunk's place and its rows, float32, shape ``(cohort, chunk elements)``.
-
-        The rows are valid until the next ones are asked for.
+        """Yield each chunk's place and rows, float32, ``(cohort, chunk elements)``, until the next.
 
         Raises:
             SpoolError: If the disk does not give back what was written.

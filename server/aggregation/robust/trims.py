@@ -43,8 +43,7 @@ class Angles:
     """The directions of a round's updates, against each other and the model's heading.
 
     Honest updates share a direction while there is much to learn. Late in training two of them
-    share next to nothing, but each still goes along with the sum of many rounds. The heading is
-    flat float32, shape ``(elements,)``, or None.
+    share next to nothing, but each still goes along with the sum of many rounds.
     """
 
     def __init__(self, heading: Tensor | None = None) -> None:
@@ -59,9 +58,8 @@ class Angles:
     def left_out(self, most: int) -> frozenset[int]:
         """Return at most ``most`` rows that oppose: their cosine with the heading is below 0.
 
-        Those that oppose most go first; among equal ones the lower stays. Without a heading, the
-        median of the cosines with all others counts. So it does if more than ``most`` oppose the
-        heading: then the heading is wrong, and it must not choose.
+        Those that oppose most go first; among equal ones the lower stays. The median cosine with
+        the others counts without a heading, or if more than ``most`` oppose it: then it is wrong.
         """
         along = self._along_heading()
         if along is None or (along < 0).sum() > most:
@@ -70,10 +68,7 @@ class Angles:
         return frozenset(client for client in _highest(opposed, most) if opposed[client] > 0)
 
     def votes(self, sybil_cosine: float) -> list[float]:
-        """Return 1 over the number of updates with at least this cosine, itself included.
-
-        Updates that are left out count too.
-        """
+        """Return 1 over the number of updates that each is like; those left out count too."""
         cosines = self._cosines()
         np.fill_diagonal(cosines, 1.0)  # Of an update of zeros too.
         votes: list[float] = (1 / (cosines >= sybil_cosine).sum(axis=1)).tolist()
@@ -83,7 +78,6 @@ class Angles:
         return None if self._heading is None else cosines_of(self._products.gram)[:-1, -1]
 
     def _cosines(self) -> Matrix:
-        """Return the cosines of the updates with each other, shape ``(cohort, cohort)``."""
         cosines = cosines_of(self._products.gram)
         return cosines if self._heading is None else cosines[:-1, :-1]
 
