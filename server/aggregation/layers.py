@@ -10,10 +10,7 @@ from server.aggregation.rule_settings import Grouping
 
 @dataclass(frozen=True)
 class Layer:
-    """One unit of weighting: indices of its tensors, and where they lie in the flat vector.
-
-    Neighbouring tensors are one range.
-    """
+    """One unit of weighting: its tensors' indices, and their flat ranges with neighbours joined."""
 
     name: str
     tensors: tuple[int, ...]

@@ -45,11 +45,9 @@ def build_rule(
     instead of an error, which would tell.
 
     Args:
-        folder: Where a rule that reads updates again keeps them, sealed; by default a temporary
-            one.
+        folder: Place of the sealed updates that a rule reads again; by default a temporary folder.
         screen: Sets updates aside before they are added; None takes all that are usable.
-        heading: Way of the model so far, flat float32, shape ``(elements,)``, for a rule that looks
-            back.
+        heading: Way of the model so far, flat float32 ``(elements,)``, for a rule that looks back.
 
     Raises:
         ValueError: If the settings do not go together.

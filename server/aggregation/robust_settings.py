@@ -150,8 +150,8 @@ class TrimmedAttentiveSettings(
     way of the model in the last `LOOK_BACK` rounds, which says more once updates share little. It
     falls back on ``direction`` in the first round of a run, in the first two of each stage of
     growth, and if more than floor(βn) oppose: then the way so far is wrong. The rest, empty places
-    too, is weighed as by ``attentive``; copies share one weight if ``sybil_cosine`` is set
-    ([FoolsGold], for one round and with a fixed threshold), those that are left out included.
+    too, is weighed as by ``attentive``. Copies, those left out too, share one weight if
+    ``sybil_cosine`` is set ([FoolsGold], for one round and with a fixed threshold).
 
     Breakdown point: ``trim_share``; beyond it, and for what no test sees, as ``attentive``, by
     which one client counts at most e^κ times another. Cost: two reads of each update after it was
@@ -161,8 +161,7 @@ class TrimmedAttentiveSettings(
     Attributes:
         trim_share: β, in (0, 0.5).
         trim_by: The test, by ``distance``, ``direction`` or ``history``.
-        sybil_cosine: Cosine from which updates are copies, in (0, 1); None lets copies count in
-            full.
+        sybil_cosine: Cosine from which updates are copies, in (0, 1); None counts copies in full.
         attention_strength: κ; as in ``attentive``.
         grouping: As in ``attentive``.
     """

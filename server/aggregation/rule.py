@@ -10,8 +10,7 @@ from torch import Tensor
 class AggregationWeights:
     """How much each client counted; shown only if the noise mode promises nothing.
 
-    ``shares`` has one row a client and one column a layer, which sums to 1 less the share of empty
-    slots.
+    ``shares`` has a row a client and a column a layer, which sums to 1 less what empty slots weigh.
     """
 
     slots: tuple[int, ...]

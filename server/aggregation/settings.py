@@ -2,9 +2,6 @@
 
 A new rule is one settings struct here or in ``robust_settings``, one member of
 ``AggregationSettings``, one file with the rule, and one line in ``server/aggregation/registry.py``.
-
-References:
-    [FedAtt] Ji et al., IJCNN 2019, arXiv:1812.07108.
 """
 
 from typing import Literal
@@ -49,7 +46,9 @@ class AttentiveSettings(RuleSettings, frozen=True, kw_only=True, tag="attentive"
 
 
 class LiteralSettings(RuleSettings, frozen=True, kw_only=True, tag="literal"):
-    """The raw softmax over distances ([FedAtt] Eq. 2), which bounds no client's influence.
+    """The raw softmax over distances, which bounds no client's influence.
+
+    It is [FedAtt] Eq. 2 (Ji et al., IJCNN 2019, arXiv:1812.07108).
 
     Attributes:
         norm: ``frobenius`` (the distance of the paper's derivation), or ``spectral`` (largest

@@ -1,8 +1,7 @@
 """Hold the current model: load it, seal it for devices, put the next one in its place.
 
 A release is written in an order that no crash can break: files first, then one transaction. Only
-then does the model leave. Naming the files, figures and clearing up follow during the next round,
-or at the next start.
+then does the model leave. Clearing up follows during the next round, or at the next start.
 """
 
 import asyncio
@@ -210,8 +209,7 @@ class ModelShelf:
     ) -> None:
         """Put a round's outcome, flat float32, shape ``(elements,)``, in the current model's place.
 
-        Figures of an evaluation are added to the given ones. ``clear_up`` runs during the next
-        round.
+        Figures of an evaluation are added. ``clear_up`` runs during the next round.
 
         Raises:
             OSError: If the disk is full; the current model stays.

@@ -24,8 +24,7 @@ def round_plan(
 ) -> Plan:
     """Return the plan of a round of the run, whose identifier is 32 hex digits.
 
-    ``members`` is None for ``first-come``, ``growth_stage`` for a model that does not grow, and
-    ``clipping_norm`` if the settings' own counts.
+    ``members`` is None for ``first-come``; the settings stand in for a norm or stage of None.
     """
     # How many were drawn by secret coins is secret; the places are not.
     places = sampled_places(config.rounds, config.privacy)

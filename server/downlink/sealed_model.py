@@ -21,7 +21,7 @@ from server.releases.files import ReleaseFolder, parameters_digest
 
 @dataclass(frozen=True)
 class SealedModel:
-    """One model as devices fetch it: whole, or moved from an earlier release by its digest."""
+    """One model as devices fetch it: ``whole``, or ``moved`` from the release of a digest."""
 
     whole: Downlink
     moved: Mapping[bytes, Downlink] = field(default_factory=dict)
@@ -75,10 +75,7 @@ class ModelSealer:
         base_sha256: bytes,
         sender: Identity,
     ) -> SealedModel:
-        """Sign and encrypt a round's parameters in every form; blocks.
-
-        ``flat`` is float32, shape ``(elements,)``; ``payload`` is the same, encoded.
-        """
+        """Sign and encrypt a round's parameters, float32 ``(elements,)``, in every form; blocks."""
 
         def sealed(content: Payload, schema_sha256: bytes) -> Downlink:
             return Downlink.seal(

@@ -187,8 +187,6 @@ class HypernetworkHalf:
 
 
 class _Round:
-    """The gradients of one attempt at a round."""
-
     def __init__(self, settings: HypernetworkSettings, phi: Schema, terms: RoundTerms) -> None:
         self._rule: AggregationRule = build_rule(
             MeanSettings(weighting=terms.weighting),

@@ -62,10 +62,7 @@ class ServerHalf(Protocol):
         ...
 
     def state(self) -> Mapping[str, Tensor]:
-        """Return everything that the next round needs, by name, in an order that never varies.
-
-        A restart goes on from it in the same bits. Later rounds do not change it.
-        """
+        """Return all that the next round needs, by name, in a fixed order; never changed later."""
         ...
 
     def load(self, state: Mapping[str, Tensor]) -> None:

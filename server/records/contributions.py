@@ -55,8 +55,7 @@ def keep_contribution(
     ``example_count``, in target tokens and capped by the plan, is None under a guarantee.
 
     Raises:
-        ContributionError: If the attempt has ended, or the client was revoked or has contributed to
-            the round before.
+        ContributionError: If the attempt ended, or the client was revoked or contributed before.
         OSError: If the disk is full.
     """
     size = partial.stat().st_size

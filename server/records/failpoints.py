@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Failpoint(StrEnum):
-    """The moments of a round at which tests crash it."""
+    """The moments of a round at which a crash is tested."""
 
     LEASE_GIVEN = "lease_given"
     MID_CHUNK = "mid_chunk"

@@ -1,4 +1,4 @@
-"""The ledger of privacy events, written in the transaction of the release or attempt they cost."""
+"""The privacy ledger, whose entries are written in the transaction of their release or attempt."""
 
 from collections.abc import Iterable
 from typing import Any

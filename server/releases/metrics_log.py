@@ -1,6 +1,6 @@
 """Append one JSON line for each released round to ``metrics.jsonl``, for people and plots.
 
-It holds figures of the whole cohort, never of one device or found by devices after the release. A
+It holds figures of the whole cohort, none of one device and none found after the release. A
 restored run writes lines of rounds that it trains again: the last line of a round counts.
 """
 

@@ -1,7 +1,7 @@
 """Open an update while it arrives, so that a commit finds it open.
 
-Its bytes go to the file from the same memory, and count only once that is durable. The commit opens
-the file again after an error.
+Its bytes go to the file from the same memory, and count only once that is durable. After an error
+the commit opens the file.
 """
 
 import threading

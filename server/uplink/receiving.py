@@ -47,7 +47,7 @@ class UploadDesk:
         }
 
     def open(self, lease_nonce: bytes, message_id: bytes, total_bytes: int) -> int:
-        """Start or find a lease's upload, dropping any other message's; return its held bytes.
+        """Start or resume a lease's one upload, replacing another message; return its held bytes.
 
         Raises:
             RefusedError: If the disk has no room.
@@ -78,8 +78,7 @@ class UploadDesk:
 
         Raises:
             RefusedError: If the upload is not open, the offset is not its end, a piece is too large
-                or too long for it, a newer stream took over, or the disk is full; earlier pieces
-                stay.
+                or too long, a newer stream took over, or the disk is full; earlier pieces stay.
         """
         upload = self._uploads.get(lease_nonce)
         if upload is None:

@@ -61,8 +61,7 @@ class UpdateOpener:
         Args:
             identity: The coordinator, to whom updates are sealed.
             measure: Raises ``UnusableUpdateError`` for an update that could not be aggregated.
-            buffer_count: Updates held at one time, open or opened before, at least
-                ``open_at_once``; see ``server.uplink.update_buffers.buffer_count_for``.
+            buffer_count: Updates held at one time; see ``update_buffers.buffer_count_for``.
         """
         self._identity = identity
         self.open_at_once = min(_OPEN_AT_ONCE, buffer_count)
@@ -71,7 +70,7 @@ class UpdateOpener:
     def take_format(
         self, arrives_as: UpdateFormats, *, measure: Callable[[Tensor], object], buffer_count: int
     ) -> None:
-        """Open updates of another plan from now on, in memory of their size, between rounds."""
+        """Open updates of another plan, between rounds, in at least ``open_at_once`` buffers."""
         self._formats = arrives_as
         self._measure = measure
         self._payload_bytes = arrives_as.payload_bytes
@@ -85,8 +84,7 @@ class UpdateOpener:
         """Open an update, check it and return the SHA-256 of its signing certificate.
 
         Raises:
-            RefusedError: If it does not open or fit the plan, is not finite, or cannot be
-                aggregated.
+            RefusedError: If it does not open, does not fit the plan or cannot be aggregated.
             OSError: If the file has to be read and cannot be.
         """
         with self.opened(sealed) as (update, signing_sha256):

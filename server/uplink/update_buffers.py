@@ -1,4 +1,4 @@
-"""Lend the few pieces of memory into which sealed updates are opened, in any cohort.
+"""Lend the few pieces of memory into which a round's sealed updates are opened.
 
 A buffer keeps its update until it is needed for another, so a verified one is not opened twice.
 """
@@ -16,7 +16,7 @@ _MOST_BYTES = 512 << 20
 def buffer_count_for(update_bytes: int, cohort_size: int | None) -> int:
     """Return how many updates to hold: a small cohort's all, and never more than a fixed memory.
 
-    Two more than the cohort, None if unknown, let all of them be opened while they arrive.
+    Two more than a cohort let all of it be opened on arrival; None is a cohort of any size.
     """
     wanted = _MOST if cohort_size is None else min(_MOST, cohort_size + _LEAST)
     return max(_LEAST, min(wanted, _MOST_BYTES // update_bytes))
