@@ -1,7 +1,5 @@
 """Rules that join a cohort's updates: ``weighted`` rules stream, ``robust`` ones read it again.
 
-Begin with ``registry`` and ``rule``. Rules know flat vectors and slots, and no device, store or
-socket; settings (``settings``, ``robust_settings``) load no torch. It may import models and
-privacy, and no other district of the server. The same updates give the same bits, in whatever
-order they arrived.
+Begin with ``registry`` and ``rule``. It may import models and privacy; settings load no torch. The
+same updates give the same bits, in whatever order they arrived.
 """

@@ -10,13 +10,7 @@ from server.aggregation.rule_settings import Grouping
 
 @dataclass(frozen=True)
 class Layer:
-    """One unit of weighting.
-
-    Attributes:
-        name: Name of the tensor or of the schema's layer.
-        tensors: Indices of its tensors in the schema.
-        ranges: Where its elements lie in the flat vector; neighbouring tensors are one range.
-    """
+    """One unit of weighting: its tensors' indices, and their flat ranges with neighbours joined."""
 
     name: str
     tensors: tuple[int, ...]

@@ -1,9 +1,4 @@
-"""Check, measure and clip each update before a rule sees it.
-
-Every rule takes its updates through an ``Intake``, so refusals and norms cannot differ between
-rules. Clipping is a factor that the rule applies while it adds, so an update is read twice. Only
-one that breaks a clip of its own for each tensor, which no honest client sends, is copied.
-"""
+"""Check, measure and clip each update before a rule sees it."""
 
 import math
 from collections.abc import Sequence
@@ -31,15 +26,12 @@ class Measured:
     """One update that may be aggregated.
 
     Attributes:
-        values: The update as it arrived, or scaled to a clip for each tensor; flat float32, shape
-            ``(elements,)``.
-        factor: What ``values`` is multiplied by to respect the clipping norm; 1 for an honest
-            client.
-        tensor_norms: What attention scores: the L2 norm of each tensor, within the clip; that of
-            the update before noise if the client sent it.
+        values: Flat float32, shape ``(elements,)``; a scaled copy if it broke a tensor's own clip.
+        factor: Factor on ``values`` to respect the clipping norm; 1 for an honest client.
+        tensor_norms: L2 norm of each tensor within the clip, which attention scores; that before
+            noise if the client sent it.
         was_clipped: Whether the update broke its clip, as no honest one does.
-        has_fitted: Whether the client says that its update fitted without being clipped; False if
-            it is not asked.
+        has_fitted: Whether the client says that its update fitted without being clipped.
         norm: L2 norm over all tensors as it arrived.
     """
 
@@ -56,7 +48,6 @@ class IntakeSettings:
     """The updates that a round expects.
 
     Attributes:
-        schema: Tensors of the aggregated parameters.
         slot_count: Places of the round, M; over-selection may number slots beyond it, but no more
             than M updates count.
         clipping_norm: Largest L2 norm of an update over all layers; None for no limit.
@@ -87,7 +78,7 @@ class IntakeSettings:
         )
 
     def clips_of(self, layers: Sequence[Layer], rule: str) -> tuple[float, ...]:
-        """Return what each layer is weighed against: the flat clip, or the layer's own.
+        """Return the norm each layer is weighed against: the flat clip, or the layer's own.
 
         Raises:
             ValueError: If nothing is clipped.
@@ -102,13 +93,11 @@ class IntakeSettings:
         return (self.clipping_norm,) * len(layers)
 
     def measure(self, upload: Tensor) -> Measured:
-        """Measure one upload, contiguous float32, shape ``(upload_elements,)``, also before
-        acknowledging it.
+        """Measure one upload, contiguous float32, shape ``(upload_elements,)``.
 
         Raises:
-            UnusableUpdateError: If an element is NaN or infinite, the norm is above
-                ``privacy.clipping.clip.LARGEST_UPDATE_NORM``, or a clean norm, or whether it
-                fitted, is impossible.
+            UnusableUpdateError: If an element is not finite, the norm is above
+                ``LARGEST_UPDATE_NORM``, or a clean norm or the fit is impossible.
         """
         values, rest = upload[: self.schema.element_count], upload[self.schema.element_count :]
         tensors = list(self.schema.slices.values())
@@ -144,14 +133,7 @@ class IntakeSettings:
 
 
 class Intake:
-    """The updates of one round, taken in slot order.
-
-    Attributes:
-        settings: The updates that the round expects.
-        slots: Slots taken so far, rising.
-        clipped_count: Updates that were above the clipping norm when they arrived.
-        fitting_count: Updates that fitted without being clipped, as their clients say.
-    """
+    """The updates of one round, taken in slot order; ``slots`` are those so far, rising."""
 
     def __init__(
         self,
@@ -160,10 +142,9 @@ class Intake:
         *,
         under_guarantee: bool = False,
     ) -> None:
-        """Start without updates; ``screen`` sets aside what the round does not accept.
+        """Start without updates; one that ``screen`` sets aside is as if it had not been asked for.
 
-        Under a guarantee, which counts on all places of the round, an update set aside leaves an
-        empty place. Otherwise it is as if its client had not been asked.
+        Under a guarantee, which counts on all places of the round, it leaves an empty place.
         """
         self.settings = settings
         self._screen = screen
@@ -187,8 +168,7 @@ class Intake:
         """Measure one upload and note its slot; ``beside``, taken by others, is only screened.
 
         Raises:
-            ValueError: If slot, upload or example count breaks its rule; names the slot and changes
-                nothing.
+            ValueError: If slot, upload or example count breaks its rule; nothing has changed then.
         """
         self._check_slot(slot)
         self._check_upload(slot, upload, example_count)

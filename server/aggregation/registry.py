@@ -38,26 +38,16 @@ def build_rule(
     screen: Screen | None = None,
     heading: Tensor | None = None,
 ) -> AggregationRule:
-    """Return an empty rule for one round.
+    """Return an empty rule for one round; arguments not listed are as in ``IntakeSettings``.
 
-    Under a guarantee, noise of known size covers the result. The sum, and what the rule returns, is
-    then float64, so that rounding moves little; and a round in which every place stays empty comes
-    to zero instead of an error, which would tell.
+    With ``under_guarantee``, noise of known size covers the result. The sum and the result are then
+    float64, so that rounding moves little. A round in which every place stays empty comes to zero
+    instead of an error, which would tell.
 
     Args:
-        settings: The rule and its settings.
-        schema: Tensors of the aggregated parameters.
-        slot_count: Places of the round, M; an empty one counts as the rule says.
-        clipping_norm: Largest L2 norm of an update over all layers; None for no limit.
-        arrival: In which state the noise mode lets updates arrive.
-        tensor_clips: Largest L2 norm of each tensor, if each has its own.
-        tells_fit: Whether updates tell if they fitted without being clipped.
-        under_guarantee: Whether noise of known size covers the result.
-        folder: Where a rule that reads updates again keeps them, sealed; the system's temporary
-            folder if absent.
+        folder: Place of the sealed updates that a rule reads again; by default a temporary folder.
         screen: Sets updates aside before they are added; None takes all that are usable.
-        heading: Where the model has been going, flat float32, shape ``(elements,)``, for a rule
-            that looks back; None if that is not known.
+        heading: Way of the model so far, flat float32 ``(elements,)``, for a rule that looks back.
 
     Raises:
         ValueError: If the settings do not go together.

@@ -1,16 +1,16 @@
 """Settings of the rules that some bad clients cannot drag along; ``rule`` in TOML picks one.
 
 Each says how many bad updates do no lasting harm (``tolerated``) and how few updates it works with
-(``least_cohort``). No rule here has a proved sensitivity, so none goes with a noise mode that needs
-one. Example counts play no part in any of them: a client could claim as many as it likes. An empty
-place takes no part.
+(``least_cohort``). None has a proved sensitivity, so none goes with a noise mode that needs one.
+Example counts play no part: a client could claim as many as it likes. An empty place takes no part.
 
 References:
     [Krum] Blanchard et al., "Machine Learning with Adversaries: Byzantine Tolerant Gradient
         Descent", NeurIPS 2017.
-    [Median] Yin et al., ICML 2018, arXiv:1803.01498 (coordinate-wise median and trimmed mean).
+    [Median] Yin et al., "Byzantine-Robust Distributed Learning: Towards Optimal Statistical
+        Rates", ICML 2018, arXiv:1803.01498.
     [RFA] Pillutla, Kakade and Harchaoui, "Robust Aggregation for Federated Learning", IEEE
-        Transactions on Signal Processing 2022, arXiv:1912.13445 (geometric median).
+        Transactions on Signal Processing 2022, arXiv:1912.13445.
     [FLTrust], [FoolsGold] As in ``server.aggregation.robust.trims``.
 """
 
@@ -68,9 +68,8 @@ class _TrimmingSettings(RuleSettings, frozen=True, kw_only=True):
 class MedianSettings(_MajoritySettings, frozen=True, kw_only=True, tag="median"):
     """The median of every coordinate by itself ([Median] Definition 1).
 
-    Breakdown point: just under half of the cohort. Cost: two reads of each update and a sort of the
-    cohort for each coordinate. If clients' data differ it also throws away what only few of them
-    have learnt.
+    Breakdown point: just under half of the cohort. Cost: two reads of each update and a sort for
+    each coordinate. If clients' data differ it also throws away what only few of them have learnt.
     """
 
 
@@ -85,13 +84,13 @@ class TrimmedMeanSettings(_TrimmingSettings, frozen=True, kw_only=True, tag="tri
 
 
 class KrumSettings(RuleSettings, frozen=True, kw_only=True, tag="krum"):
-    """The updates that are closest to their neighbours; all others are dropped.
+    """The updates that are closest to their neighbours; all others are dropped ([Krum] section 4).
 
-    [Krum] section 4: an update's score is the sum of its squared distances to the n - f - 2 nearest
-    others. The one with the least score is the result; with ``kept`` above 1 it is the mean of as
-    many (Multi-Krum). Breakdown point: f, with n >= 2f + 3. Cost: two reads of each update after
-    it was measured, and n²/2 inner products of the model's size. Krum alone moves by one client's
-    update a round and is slow; if clients' data differ it favours those of the largest group.
+    An update's score is the sum of its squared distances to the n - f - 2 nearest others. The
+    result is the mean of the ``kept`` updates with the least scores; above one it is Multi-Krum.
+    Breakdown point: f, with n >= 2f + 3. Cost: two reads of each update after it was measured, and
+    n²/2 inner products of the model's size. Krum alone moves by one client's update a round and is
+    slow; if clients' data differ it favours those of the largest group.
 
     Attributes:
         attackers: f, the bad updates that are reckoned with in a round, at least 0.
@@ -118,16 +117,14 @@ class KrumSettings(RuleSettings, frozen=True, kw_only=True, tag="krum"):
 
 
 class GeometricMedianSettings(_MajoritySettings, frozen=True, kw_only=True, tag="geometric-median"):
-    """The point with the least sum of distances to all updates (RFA).
+    """The point with the least sum of distances to all updates ([RFA] Algorithm 2).
 
-    [RFA] Algorithm 2, the smoothed Weiszfeld iteration: each update weighs 1/max(ν, its distance
-    from the point of the iteration before). Breakdown point: just under half of the cohort. Cost:
-    as Krum; the iterations need only the inner products.
+    In the smoothed Weiszfeld iteration each update weighs 1/max(ν, its distance from the point
+    before). Breakdown point: just under half of the cohort. Cost: as Krum.
 
     Attributes:
         smoothing: ν, in parameter units: no distance counts as smaller.
-        iterations: At most so many; it ends when the point moves by less than a millionth of the
-            median distance.
+        iterations: Largest number; it ends when a step is below a millionth of the median distance.
     """
 
     smoothing: float = 1e-6
@@ -144,31 +141,27 @@ class GeometricMedianSettings(_MajoritySettings, frozen=True, kw_only=True, tag=
 class TrimmedAttentiveSettings(
     _TrimmingSettings, frozen=True, kw_only=True, tag="trimmed-attentive"
 ):
-    """The attentive mean without the updates that are far off or oppose.
+    """The attentive mean without the updates that are far off or oppose; our own combination.
 
     By ``distance`` the floor(βn) updates furthest from the coordinate-wise median take no part, bad
     or not. By ``direction`` those with a median cosine with the others below 0 take none, at most
     floor(βn) and usually nobody: an honest update may be long, but goes where others go ([FLTrust]
     Eq. 2, with the cohort in place of the server's data). By ``history`` it is the cosine with the
-    way of the model in the last `LOOK_BACK` rounds, which says more than one cohort does once
-    updates share little. It falls back on ``direction`` in the first round of a run, in the first
-    two of each stage of growth, and if more than floor(βn) oppose: then it is the way so far that
-    is wrong. The rest is weighed as by ``attentive``, an empty place too. Updates that are too much
-    alike share one weight if ``sybil_cosine`` is set ([FoolsGold], for one round and with a fixed
-    threshold); copies that are left out count too.
+    way of the model in the last `LOOK_BACK` rounds, which says more once updates share little. It
+    falls back on ``direction`` in the first round of a run, in the first two of each stage of
+    growth, and if more than floor(βn) oppose: then the way so far is wrong. The rest, empty places
+    too, is weighed as by ``attentive``. Copies, those left out too, share one weight if
+    ``sybil_cosine`` is set ([FoolsGold], for one round and with a fixed threshold).
 
-    It is our own combination: the papers' attention hands an outlier the most weight, so outliers
-    go before anybody is weighed. Breakdown point: ``trim_share``; beyond it, and for what no test
-    sees, as ``attentive``, by which one client counts at most e^κ times another. Cost: two reads of
-    each update after it was measured, and a sort for each coordinate, or n²/2 inner products of the
-    model's size, which ``sybil_cosine`` needs too; by ``history`` one more model in memory.
+    Breakdown point: ``trim_share``; beyond it, and for what no test sees, as ``attentive``, by
+    which one client counts at most e^κ times another. Cost: two reads of each update after it was
+    measured, and a sort for each coordinate, or n²/2 inner products of the model's size, which
+    ``sybil_cosine`` needs too; by ``history`` one more model in memory.
 
     Attributes:
         trim_share: β, in (0, 0.5).
-        trim_by: ``distance`` from the median, ``direction`` against the others, or ``history``,
-            against the way the model has been going.
-        sybil_cosine: Cosine from which updates are copies of each other, in (0, 1); None lets
-            copies count in full.
+        trim_by: The test, by ``distance``, ``direction`` or ``history``.
+        sybil_cosine: Cosine from which updates are copies, in (0, 1); None counts copies in full.
         attention_strength: κ; as in ``attentive``.
         grouping: As in ``attentive``.
     """

@@ -1,8 +1,4 @@
-"""The protocol of an aggregation rule.
-
-A rule takes the cohort's updates one at a time, in slot order, and its memory does not grow with
-the cohort; one that reads by chunk keeps the updates sealed on disk.
-"""
+"""The protocol of an aggregation rule."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,11 +10,7 @@ from torch import Tensor
 class AggregationWeights:
     """How much each client counted; shown only if the noise mode promises nothing.
 
-    Attributes:
-        slots: The clients' slots, rising.
-        layers: Names of the weighted layers.
-        shares: Share of each client in each layer, one row a client, one column a layer. A column
-            sums to 1, less what empty slots weigh.
+    ``shares`` has a row a client and a column a layer, which sums to 1 less what empty slots weigh.
     """
 
     slots: tuple[int, ...]
@@ -27,7 +19,7 @@ class AggregationWeights:
 
 
 class AggregationRule(Protocol):
-    """A reduction of the client updates of one round to one update."""
+    """A reduction of one round's updates to one, in memory that does not grow with the cohort."""
 
     @property
     def contribution_count(self) -> int:
@@ -56,10 +48,10 @@ class AggregationRule(Protocol):
 
         Args:
             slot: Position of the client in the cohort; each slot at most once, rising.
-            client_update: Trained minus received parameters, contiguous float32, shape
-                ``(elements,)``, clean norms behind it if they arrive. Not changed, not kept.
+            client_update: Contiguous float32, shape ``(elements,)``, clean norms behind it if they
+                arrive. Not changed, not kept.
             example_count: Target tokens the client trained on, at least 1.
-            beside: What the client sent with it for the method; screened as a part of the update.
+            beside: The update's part for the personalisation method; it is only screened.
 
         Raises:
             ValueError: If the slot is out of order or has no place, the shape or dtype is wrong, or
@@ -68,8 +60,7 @@ class AggregationRule(Protocol):
         ...
 
     def result(self) -> Tensor:
-        """Return the aggregated update, flat, shape ``(elements,)``, in the rule's memory; end the
-        rule.
+        """Return the aggregated update, shape ``(elements,)``, in the rule's memory; end the rule.
 
         Raises:
             ValueError: If no client was added, or the rule has ended.

@@ -1,14 +1,13 @@
 """Set bad updates aside before anything is summed, and count them by reason.
 
-The limit on norms follows the clients: it is a multiple of the typical norm, a running quantile
-that moves half of the way, on a logarithmic scale, towards each round's own. It is fixed before a
-round begins, so nobody's fate depends on others of the round. Before the first round the clipping
-norm stands for it, if there is one. A client that keeps to the clipping norm is never set aside
-for length, however short most updates have become. Only four bits rounded at random can lengthen
-an update of few large values by more than is allowed for.
+The limit on norms is a multiple of the typical norm, a running quantile that moves half of the way,
+on a logarithmic scale, towards each round's own; before the first it is the clipping norm. It is
+fixed before a round begins, so nobody's fate depends on others of the round. A client that keeps to
+the clipping norm is never set aside for length, unless rounding at random to four bits has
+lengthened an update of few large values.
 
-Under a guarantee norms are not followed. Reasons are counted that no honest device gives, and under
-``central`` and ``ftrl`` no count leaves the coordinator.
+Under a guarantee norms are not followed, only reasons are counted that no honest device gives, and
+under ``central`` and ``ftrl`` no count leaves the coordinator.
 """
 
 import math
@@ -37,7 +36,7 @@ class Reason(StrEnum):
 
 
 class ScreenedError(UnusableUpdateError):
-    """Raised when an update is outside what a round accepts, for a ``reason``."""
+    """Raised when an update is outside what a round accepts."""
 
     def __init__(self, reason: Reason, text: str) -> None:
         super().__init__(text)
@@ -45,11 +44,7 @@ class ScreenedError(UnusableUpdateError):
 
 
 class Screen:
-    """The check of one round's updates.
-
-    Attributes:
-        refused_slots: Slots that were set aside, in the order of arrival; for no log and no file.
-    """
+    """The check of one round's updates; ``refused_slots`` are for no log and no file."""
 
     def __init__(
         self,

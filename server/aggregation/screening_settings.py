@@ -13,17 +13,16 @@ from privacy.noise.settings import PrivacySettings
 class ScreeningSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The updates that are set aside before anything is summed.
 
-    NaN, infinity and norms above 10^18 are always set aside. An update that is set aside is as if
-    its client had not been asked. Only under a guarantee, which counts on the number of places, its
-    place stays empty.
+    NaN, infinity and norms above 10^18 are always set aside. An update set aside is as if its
+    client had not been asked; under a guarantee, which counts on all places, its place stays empty.
 
     Attributes:
         largest_element: Largest size of any element, in parameter units; absent means any.
         norm_factor: Largest L2 norm as a multiple of the typical one; absent means any. Up to the
-            clipping norm no update is too long; without one, if clients differ much in how
-            much they train, below 4 honest ones are lost.
+            clipping norm no update is too long; without one, below 4 honest ones are lost if
+            clients differ much in how much they train.
         norm_quantile: γ, in (0, 1): the typical norm of a round is this quantile of all norms that
-            came, refused ones too. It stands as long as fewer than a share of 1 - γ are bad.
+            came, refused ones too. It stands while fewer than a share of 1 - γ are bad.
     """
 
     largest_element: float | None = None

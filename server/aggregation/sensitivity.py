@@ -1,7 +1,6 @@
 """Bound how far one person can move what a rule returns, rounding included.
 
-``privacy.clipping.sensitivity`` holds the theorems; this file chooses the one that a rule's
-settings fall under and refuses those that none covers. Under a guarantee a rule sums in float64, so
+``privacy.clipping.sensitivity`` holds the theorems. Under a guarantee a rule sums in float64, so
 that rounding adds a small known amount:
 
 * a norm is measured to 1e-6 of itself, so an update may be that much too long and weigh that much
@@ -43,8 +42,7 @@ def aggregate_sensitivity(
 ) -> float:
     """Return the largest L2 distance of the aggregate between neighbours, in parameter units.
 
-    The aggregate is what the rule returns, before the server's step: noise is added to it there.
-    ``slot_count`` is M, the places of the round, fixed and public.
+    It is that of the rule's result, before the server's step; ``slot_count`` M is fixed and public.
 
     Raises:
         UnprovedSensitivityError: If no bound is proved for these settings.

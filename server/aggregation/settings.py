@@ -1,11 +1,7 @@
-"""Settings of every aggregation rule; ``rule`` in TOML picks one.
+"""Settings of every aggregation rule, without torch; ``rule`` in TOML picks one.
 
 A new rule is one settings struct here or in ``robust_settings``, one member of
 ``AggregationSettings``, one file with the rule, and one line in ``server/aggregation/registry.py``.
-No torch here: the configuration is read before torch is needed.
-
-References:
-    [FedAtt] Ji et al., IJCNN 2019, arXiv:1812.07108.
 """
 
 from typing import Literal
@@ -19,8 +15,8 @@ class MeanSettings(RuleSettings, frozen=True, kw_only=True, tag="mean"):
     """The mean of the updates: FedAvg, and FedSGD with every client and one local step.
 
     Attributes:
-        weighting: By ``examples`` (target tokens; an empty slot weighs nothing), or ``equal``
-            (an empty slot counts as a client that sent zeros).
+        weighting: By ``examples`` (target tokens; an empty slot weighs nothing), or ``equal`` (an
+            empty slot counts as a client that sent zeros).
     """
 
     weighting: Literal["examples", "equal"] = "examples"
@@ -30,17 +26,15 @@ class AttentiveSettings(RuleSettings, frozen=True, kw_only=True, tag="attentive"
     """A weight of e^{κ(s/C - 1)} for each layer, s its norm in the clipped update.
 
     Breakdown point: none; in each layer one client weighs at most e^|κ| times another, and enough
-    of one mind move the result anywhere within the clip. Cost: that of a mean; updates stream, and
-    none is kept.
+    of one mind move the result anywhere within the clip. Cost: that of a mean; no update is kept.
 
     Attributes:
-        attention_strength: κ; the largest ratio of two weights is e^|κ|, 0 is the equal mean. A
-            value above 0.5 buys little and multiplies the noise a guarantee needs by about e^κ.
-            Below 0 it is turned round: the client that moved furthest weighs least, down to e^κ
-            times one that did not move. That damps long updates, not short wrong ones; and empty
-            places, which are zeros, weigh most.
-        grouping: What counts as a layer: every ``tensor`` by itself (as the authors' code), or
-            the tensors of one ``layer`` of the schema together.
+        attention_strength: κ; 0 is the equal mean. A value above 0.5 buys little and multiplies the
+            noise a guarantee needs by about e^κ. Below 0 the client that moved furthest weighs
+            least, which damps long updates, not short wrong ones; and empty places, which are
+            zeros, weigh most.
+        grouping: Unit of weighting: every ``tensor`` by itself (as the authors' code), or the
+            tensors of one ``layer`` of the schema together.
     """
 
     attention_strength: float = ATTENTION_STRENGTH
@@ -52,7 +46,9 @@ class AttentiveSettings(RuleSettings, frozen=True, kw_only=True, tag="attentive"
 
 
 class LiteralSettings(RuleSettings, frozen=True, kw_only=True, tag="literal"):
-    """The raw softmax over distances ([FedAtt] Eq. 2), which bounds no client's influence.
+    """The raw softmax over distances, which bounds no client's influence.
+
+    It is [FedAtt] Eq. 2 (Ji et al., IJCNN 2019, arXiv:1812.07108).
 
     Attributes:
         norm: ``frobenius`` (the distance of the paper's derivation), or ``spectral`` (largest

@@ -1,8 +1,6 @@
 """Release what devices counted under a guarantee: pay first, then draw the noise.
 
-The entry is in the ledger, durably, before there is any noise, so no figure can be without its
-entry; a crash in between has spent budget for nothing. Coordinator and simulation release with this
-very class. All of it blocks.
+So no figure is without its ledger entry; a crash in between has spent budget for nothing.
 """
 
 import time
@@ -18,7 +16,7 @@ from server.records.store import Store
 
 
 class NoisedEvaluations:
-    """The noised evaluations of one run."""
+    """The noised evaluations of one run, coordinated or simulated; all of it blocks."""
 
     def __init__(
         self,
@@ -28,11 +26,7 @@ class NoisedEvaluations:
         keys: NoiseKeys,
         failpoints: Failpoints = UNARMED,
     ) -> None:
-        """Serve one run.
-
-        ``keys`` are fresh for every draw but in tests: a tree's would give the same noise to two
-        different sums of one round.
-        """
+        """Take keys fresh for every draw: a tree's would noise two sums of a round alike."""
         self._config = config
         self._store = store
         self._run = run

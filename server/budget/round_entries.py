@@ -1,10 +1,9 @@
 """Make the entries of a round in the privacy ledger: one for its release, or one an attempt.
 
-If the coordinator draws the noise, a round shows something when its model is released, and its
-entry goes into that transaction. Under ``local`` the coordinator itself is the onlooker: a drawn
-device delivers a noised update, whatever comes of the attempt. So every attempt is paid for before
-its first lease, and a release shows nothing more. In one attempt a drawn device sends one update:
-its lease has the same nonce however often it asks, and a sealed update is sent again as it is.
+If the coordinator draws the noise, a round shows something when its model is released. Under
+``local`` the coordinator itself sees a noised update of each drawn device, whatever comes of the
+attempt. So every attempt is paid for before its first lease, and a release shows nothing more. A
+device sends one update an attempt: its lease keeps its nonce, and a sealed update is sent as it is.
 """
 
 import hashlib
@@ -31,10 +30,7 @@ class RoundEntries:
         self._run = run
 
     def is_paid(self, round_number: int, attempt: int) -> bool:
-        """Return whether the ledger holds an attempt already, so that it costs no more.
-
-        Attempts are opened in their order and each is entered once, so their number tells which.
-        """
+        """Return whether the ledger holds an attempt; each is entered once, in its order."""
         if not isinstance(self._config.privacy, LocalNoise):
             return False
         return len(self._of_round(round_number)) > attempt
@@ -55,10 +51,7 @@ class RoundEntries:
         return self._new(round_number, privacy)
 
     def terms_sha256(self, round_number: int, plan: Plan) -> bytes:
-        """Return the digest of what an attempt asks of its devices and tells the ledger.
-
-        A plan does not hold how its cohort was drawn, on which the cost of a release depends.
-        """
+        """Return the digest of an attempt's plan and of its cost, which the draw decides."""
         event = event_of(round_number, self._config.rounds, self._config.privacy)
         costs = msgspec.json.encode(event, order="deterministic")
         return hashlib.sha256(plan.encode() + costs).digest()

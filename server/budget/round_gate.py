@@ -1,7 +1,4 @@
-"""Decide whether the next round and its evaluation fit the privacy budget, and who may take part.
-
-Coordinator and simulation ask the same gate before every attempt. All of it blocks.
-"""
+"""Decide whether the next round and its evaluation fit the budget, and who may take part."""
 
 from privacy.accounting.accountant import epsilon_of
 from privacy.accounting.budget import BudgetExceededError, check_budget
@@ -18,11 +15,7 @@ from server.records.store import Store
 
 
 class RoundGate:
-    """The gate before each attempt at a round of one run.
-
-    Attributes:
-        entries: Makes what its rounds add to the ledger.
-    """
+    """The gate before each attempt of one run, coordinated or simulated; all of it blocks."""
 
     def __init__(self, config: FederationConfig, store: Store, run: str) -> None:
         self._config = config
@@ -43,11 +36,10 @@ class RoundGate:
 
     @property
     def hides_figures(self) -> bool:
-        """Return whether figures of a round's updates are a secret of the coordinator's.
+        """Return whether figures of a round's updates (clipped, refused, set aside) stay secret.
 
-        The coordinator sees such updates before any noise, and counts of them (how many were
-        clipped, refused or set aside) would be released without any. Under ``local`` it sees noised
-        updates alone, and their noise covers all that follows from them.
+        The coordinator sees updates before any noise, and counts of them would be released without
+        any. Under ``local`` it sees noised updates alone, and their noise covers all that follows.
         """
         return isinstance(self._config.privacy, CentralNoise | TreeNoise)
 

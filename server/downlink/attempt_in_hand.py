@@ -18,12 +18,7 @@ from server.machine.answers import Lease
 
 @dataclass(frozen=True)
 class SealedHypernetwork:
-    """The hypernetwork as devices get it that fit an embedding.
-
-    Attributes:
-        downlink: The sealed parameters, for any device.
-        sha256: Digest of the flat parameters, 32 bytes.
-    """
+    """The hypernetwork for devices that fit an embedding, and its flat parameters' SHA-256."""
 
     downlink: Downlink
     sha256: bytes
@@ -31,20 +26,16 @@ class SealedHypernetwork:
 
 @dataclass(frozen=True, kw_only=True)
 class RoundInHand:
-    """One attempt of one round, as devices see it.
+    """One attempt of one round, as devices see it; rounds count from 1, attempts from 0.
 
     Attributes:
-        round_number: Round, from 1.
-        attempt: Attempt, from 0.
         base_sha256: Digest of the shared parameters that the round starts from.
         opened_at: When it was opened, seconds since 1970 UTC.
         deadline_ms: When it closes, milliseconds since 1970 UTC; the same after a restart.
-        moved: The same for a device that holds an earlier release, by that one's digest.
-        coordinator: Certificates of the keys that signed them and that updates are sealed to.
-        generated: The parts that are generated and sealed for each device alone; None where the
-            method generates nothing.
-        hypernetwork: The hypernetwork that an embedding is fitted with; only under a plan of that
-            kind.
+        coordinator: Certificates of the keys that sign the parameters and open updates.
+        generated: The parts generated and sealed for each device alone, if any.
+        hypernetwork: The hypernetwork to fit an embedding with; only under a plan of that kind.
+        moved: The downlink for a device that holds an earlier release, by that one's digest.
     """
 
     plan: Plan
@@ -125,8 +116,7 @@ class RoundInHand:
     def uplink_context(self, client: str, slot: int, nonce: bytes) -> MessageContext:
         """Return what the sealed update of a lease must belong to.
 
-        Blocks where the device's generated parameters were not asked for yet: their digest is part
-        of it.
+        Blocks if the device's generated parameters, whose digest is in it, must be made first.
         """
         base = self.base_sha256
         if self.generated is not None:

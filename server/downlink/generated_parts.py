@@ -1,11 +1,7 @@
-"""Seal what the personalisation method generates for each device, for that device alone.
+"""Seal the tensors that the personalisation method generates, for one device alone.
 
-A device starts from two parts: the shared parameters, sealed once for the cohort
-(`server.downlink.sealed_once`), and its own. The second is bound to the device's lease and slot
-besides, so
-neither another device's part nor that of another round fits. A part lies sealed in a file until
-its attempt ends: memory does not grow with the cohort, and a device that was cut off goes on where
-it was.
+A part is bound to its device's lease and slot, so no other device's or round's part fits. It lies
+sealed in a file until its attempt ends, so memory does not grow with the cohort.
 """
 
 import asyncio
@@ -29,11 +25,7 @@ _PIECE_BYTES = 1 << 20
 
 
 class GeneratedParts:
-    """The parts of one attempt.
-
-    Attributes:
-        total_bytes: Size of each sealed part.
-    """
+    """The parts of one attempt, each of ``total_bytes`` when sealed."""
 
     def __init__(
         self,
@@ -46,13 +38,7 @@ class GeneratedParts:
         sender: Identity,
         threads: Threads,
     ) -> None:
-        """Prepare for an attempt; what an earlier one left in the folder is deleted.
-
-        Args:
-            folder: Where sealed parts lie; made, owner-only.
-            run: Identifier of the run, 16 bytes.
-            round_number: Round, from 1.
-        """
+        """Prepare for an attempt; parts that an earlier one left in ``folder`` are deleted."""
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700)
         self.total_bytes = sealed_bytes(payload_size(state.generated))
@@ -67,10 +53,7 @@ class GeneratedParts:
         self._digests: dict[str, bytes] = {}
 
     async def pieces(self, lease: Lease, recipient: CertifiedKey, offset: int) -> Iterator[bytes]:
-        """Return one device's part from an offset on, as encoded ``ModelChunk`` messages.
-
-        Args:
-            offset: First byte wanted, from 0 up to ``total_bytes``.
+        """Return one device's part from a byte offset on, as encoded ``ModelChunk`` messages.
 
         Raises:
             OSError: If the disk is full.
@@ -95,7 +78,6 @@ class GeneratedParts:
         return base_digest(self._base_sha256, digest)
 
     def _seal(self, lease: Lease, recipient: CertifiedKey) -> Path:
-        """Write a device's part, sealed, and return where it lies."""
         generated = self._state.parameters_for(lease.client)
         self._digests[lease.client] = parameters_sha256(generated)
         schema = self._state.generated

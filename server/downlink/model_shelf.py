@@ -1,9 +1,7 @@
 """Hold the current model: load it, seal it for devices, put the next one in its place.
 
-A model is released in an order that no crash can break: files first, then one transaction. Only
-then does it leave, as the next round's downlink, which was sealed while the files were flushed.
-Naming the files, figures and clearing up follow behind the next round's back; after a crash the
-next start does them.
+A release is written in an order that no crash can break: files first, then one transaction. Only
+then does the model leave. Clearing up follows during the next round, or at the next start.
 """
 
 import asyncio
@@ -50,12 +48,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class ModelShelf:
-    """The current model of one federation, as devices fetch it.
-
-    Attributes:
-        guarantee: The promise of the noise mode, in words.
-        travel: The personalisation method, and what travels under it.
-    """
+    """The current model of one federation, as devices fetch it under its ``travel`` settings."""
 
     def __init__(
         self,
@@ -71,13 +64,8 @@ class ModelShelf:
     ) -> None:
         """Serve one federation; call ``load`` before anything else.
 
-        Args:
-            run: Identifier of the run, 32 hex digits.
-            vocabulary: Its words; None for a task without words.
-            identity: Signs models and releases.
-            method: Is released with the model.
-            public_text: The text that models are evaluated on; None for nothing.
-            on_stage: Called with a plan of each stage that the model comes to.
+        ``run`` is 32 hex digits. ``public_text`` is the text that models are evaluated on, if any.
+        ``on_stage`` is called with a plan of each stage that the model comes to.
         """
         self.guarantee = config.privacy.guarantee
         self.travel = config.travel
@@ -167,12 +155,9 @@ class ModelShelf:
         return await self._sealing
 
     async def grow(self, round_number: int) -> None:
-        """Give the current model the layers that a round starts with, if there are any.
+        """Give the current model the layers, if any, that a round about to be opened starts with.
 
         They follow from the settings alone, so a restart comes to the same ones.
-
-        Args:
-            round_number: The round that is to be opened, from 1.
 
         Raises:
             ValueError: If the round is of an earlier stage than the model.
@@ -203,11 +188,7 @@ class ModelShelf:
         return "" if growth is None or stage is None else describe_stage(growth, stage)
 
     def plan(self, members: Sequence[str] | None, kind: PlanKind = "train") -> Plan:
-        """Return what devices of a round do.
-
-        Args:
-            members: The cohort, or None for ``first-come``.
-        """
+        """Return the plan of a round for its cohort; ``members`` is None for ``first-come``."""
         model = self._model
         return round_plan(
             self._config,
@@ -226,12 +207,9 @@ class ModelShelf:
         figures: Mapping[str, Metric],
         clear_up: Callable[[], None],
     ) -> None:
-        """Put a round's outcome in the current model's place.
+        """Put a round's outcome, flat float32, shape ``(elements,)``, in the current model's place.
 
-        Args:
-            parameters: The outcome, flat float32, shape ``(elements,)``.
-            figures: Figures of the round; those of an evaluation are added.
-            clear_up: Removes what the round needs no more; runs behind the next round's back.
+        Figures of an evaluation are added. ``clear_up`` runs during the next round.
 
         Raises:
             OSError: If the disk is full; the current model stays.
@@ -274,14 +252,13 @@ class ModelShelf:
     def _described(
         self, in_hand: RoundInHand, parameters: Tensor, figures: Mapping[str, Metric]
     ) -> NewRelease:
-        """Evaluate a round's outcome and return what its release says of it."""
         number = in_hand.round_number
         metrics = {**figures, **self._judge.evaluate(number, self.plan(None), parameters)}
         previous = self.current.released_sha256
         return self._new_release(number, in_hand.attempt, parameters, previous, metrics)
 
     async def observe(self, round_number: int, figures: Mapping[str, Metric]) -> None:
-        """Record what devices found of the model of a round, if anything."""
+        """Record the figures that devices found for the model of a round, if any."""
         if not figures:
             return
         await self.finish()
@@ -291,7 +268,7 @@ class ModelShelf:
         _LOG.info("round %s on devices: %s", round_number, in_words(figures))
 
     async def finish(self) -> None:
-        """Wait for what follows behind the last round."""
+        """Wait for the work behind the last round."""
         if self._behind is not None:
             await self._behind
 
@@ -311,7 +288,6 @@ class ModelShelf:
 
     @property
     def _released(self) -> Schema:
-        """Return the tensors of the current model that a release holds."""
         return self._config.schema_at(self.current.growth_stage).with_roles(*RELEASED)
 
     def _seal(self, model: Model, payload: Payload) -> SealedModel:

@@ -1,8 +1,7 @@
-"""Make what of the current model is for one device alone, and change what is known of a device.
+"""Make each device's own parts of the current model, and change the state behind them.
 
-The state of the personalisation method lies in the newest release; what changes between two rounds
-(a device is forgotten, or has fitted its own embedding) changes it there, durably, before it is
-acknowledged. The caller sees to it that no round is closed meanwhile.
+A device that is forgotten, or has fitted its own embedding, changes the method's state in the
+newest release, durably, before it is acknowledged. The caller closes no round meanwhile.
 """
 
 from functools import partial
@@ -40,14 +39,7 @@ class PersonalShelf:
         identity: Identity,
         threads: Threads,
     ) -> None:
-        """Serve one federation.
-
-        Args:
-            run: Identifier of the run, 32 hex digits.
-            method: Makes generated parameters, and knows devices.
-            parts: Folder for what is sealed for one device each.
-            threads: Do everything that takes time.
-        """
+        """Serve one federation; ``run`` is 32 hex digits, ``parts`` the folder for sealed parts."""
         self._config = config
         self._run = bytes.fromhex(run)
         self._method = method
@@ -70,7 +62,7 @@ class PersonalShelf:
         return self._method.knows(client)
 
     async def generated_parts(self, model: Model) -> GeneratedParts | None:
-        """Return what the next attempt's devices get for themselves; None where it is nothing."""
+        """Return the parts for each of the next attempt's devices alone; None if there are none."""
         if not self._method.generated.tensors:
             return None
         return await self._threads.run(
@@ -132,7 +124,7 @@ class PersonalShelf:
         await self._threads.run(keep)
 
     async def forget(self, client: str) -> None:
-        """Erase a device from what the method has learnt, released states included.
+        """Erase a device from the method's state, those in releases included.
 
         Raises:
             OSError: If the disk is full; ask again.

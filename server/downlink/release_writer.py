@@ -1,8 +1,7 @@
 """Write a round's release to the disk while its model is sealed for the next round's devices.
 
-The slow steps go side by side: the parameters are hashed while the ledger's entry is made, and
-flushed while they are sealed and described. Nothing is recorded here: files that a crash leaves
-behind belong to no release.
+The parameters are hashed while the ledger's entry is made, and flushed while they are sealed and
+described. Nothing is recorded here: files that a crash leaves behind belong to no release.
 """
 
 import asyncio
@@ -32,12 +31,11 @@ class Model:
 
     Attributes:
         round_number: Round that ended in them; 0 for the initial ones.
-        parameters: The released ones, grown where the next round starts with new layers; flat
-            float32, shape ``(elements,)``.
+        parameters: Flat float32, shape ``(elements,)``, with the layers that the next round adds.
         sha256: Their digest, 32 bytes.
-        released_sha256: Digest of the release, 32 bytes; another one where they have grown since.
-        growth_stage: Their stage; None where the model does not grow.
-        clipping_norm: That of the next round, where it follows the clients'; else None.
+        released_sha256: Digest of the release, 32 bytes; another one if they have grown since.
+        growth_stage: Their stage; None if the model does not grow.
+        clipping_norm: That of the next round, if it follows the clients'; else None.
     """
 
     round_number: int
@@ -50,12 +48,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Written:
-    """A release whose files are on the disk and which is not recorded yet.
-
-    Attributes:
-        new: The release, with its entry of the ledger.
-        model: It, as the next round's model.
-    """
+    """A release, with its ledger entry, whose files are on the disk but not recorded yet."""
 
     new: NewRelease
     record: ReleaseRecord
@@ -67,7 +60,6 @@ class ReleaseWriter:
     """A writer of a run's releases, in the memory of the one before where the size allows it."""
 
     def __init__(self, config: FederationConfig, run: str, storage: Storage) -> None:
-        """Begin with nothing written; arguments as for ``ModelShelf``."""
         self._config = config
         self._entries = RoundEntries(config, storage.store, run)
         self._releases, self._threads = storage.releases, storage.threads
@@ -80,11 +72,9 @@ class ReleaseWriter:
         identity: Identity,
         seal: Callable[[Model, Payload], SealedModel],
     ) -> Written:
-        """Write and flush a release's files and begin to seal its model.
+        """Write and flush a release's files, with a new ledger entry, and begin to seal its model.
 
-        Args:
-            new: The release, without its entry of the ledger.
-            seal: Makes the sealed forms of a model and its payload.
+        ``seal`` makes the sealed forms of a model and its payload.
 
         Raises:
             OSError: If the disk is full; what was written belongs to no release.
@@ -109,7 +99,6 @@ class ReleaseWriter:
         return Written(new, record, model, sealing)
 
     def _begin(self, schema: Schema, new: NewRelease) -> Payload:
-        """Make the folder of a release and return its payload."""
         self._releases.begin(new.round_number)
         if self._payload is None or len(self._payload) != payload_size(schema):
             self._payload = fresh_memory(payload_size(schema))

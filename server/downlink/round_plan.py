@@ -1,4 +1,4 @@
-"""Say what devices of a round do: the settings, as the run has brought them about by then."""
+"""Make the plan of a round: the settings, as the run has brought them about by then."""
 
 from collections.abc import Sequence
 
@@ -22,14 +22,9 @@ def round_plan(
     clipping_norm: float | None = None,
     growth_stage: int | None = None,
 ) -> Plan:
-    """Return the plan of a round.
+    """Return the plan of a round of the run, whose identifier is 32 hex digits.
 
-    Args:
-        run: Identifier of the run, 32 hex digits.
-        vocabulary: Its words; None for a task without words.
-        members: The cohort, or None for ``first-come``.
-        clipping_norm: That of this round, where it follows the clients'; None takes the settings'.
-        growth_stage: Stage of the model; None where it does not grow.
+    ``members`` is None for ``first-come``; the settings stand in for a norm or stage of None.
     """
     # How many were drawn by secret coins is secret; the places are not.
     places = sampled_places(config.rounds, config.privacy)

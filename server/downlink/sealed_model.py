@@ -1,9 +1,7 @@
-"""Seal the current model in every form in which a device may fetch it.
+"""Seal the current model once for a cohort, in every form in which a device may fetch it.
 
-One form is the whole model. Where releases travel as what changed (``compression.downlink``), the
-whole one is squeezed, and there is one form more for each earlier release that the coordinator
-still holds: a device that has one of them fetches the way from there. Each is sealed once for a
-cohort.
+One form is the whole model. If releases travel as deltas (``compression.downlink``), the whole one
+is squeezed, and each earlier release still held adds a form: the way from there.
 """
 
 from collections import deque
@@ -23,12 +21,7 @@ from server.releases.files import ReleaseFolder, parameters_digest
 
 @dataclass(frozen=True)
 class SealedModel:
-    """One model as devices fetch it.
-
-    Attributes:
-        whole: For a device that holds nothing.
-        moved: For one that holds an earlier release, by the digest of its flat parameters.
-    """
+    """One model as devices fetch it: ``whole``, or ``moved`` from the release of a digest."""
 
     whole: Downlink
     moved: Mapping[bytes, Downlink] = field(default_factory=dict)
@@ -42,18 +35,10 @@ class _Earlier:
 
 
 class ModelSealer:
-    """A sealer of one model after the other, which remembers the last ones.
-
-    A model's parameters are held, not copied: whoever gives them leaves them as they are.
-    """
+    """A sealer of one model after the other, which holds the last ones' parameters, not copies."""
 
     def __init__(self, run: bytes, settings: CompressionSettings | None) -> None:
-        """Seal for one run.
-
-        Args:
-            run: Identifier of the run, 16 bytes.
-            settings: How releases travel; None for whole ones.
-        """
+        """Seal for one run, identified by 16 bytes; without settings releases travel whole."""
         self._run = run
         sends_moves = settings is not None and settings.downlink == "delta"
         self._settings = settings if sends_moves else None
@@ -66,12 +51,7 @@ class ModelSealer:
         return self._earlier.maxlen or 0
 
     def remember(self, schema: Schema, flat: FlatVector, sha256: bytes) -> None:
-        """Offer a way from this model with those that are sealed from now on.
-
-        Args:
-            flat: Parameters, float32, shape ``(elements,)``.
-            sha256: Their digest, 32 bytes.
-        """
+        """Offer a way from this model, float32, shape ``(elements,)``, in later forms."""
         if self.remembers and all(one.sha256 != sha256 for one in self._earlier):
             self._earlier.append(_Earlier(sha256, schema, flat))
 
@@ -95,14 +75,7 @@ class ModelSealer:
         base_sha256: bytes,
         sender: Identity,
     ) -> SealedModel:
-        """Sign and encrypt a round's parameters in every form; blocks.
-
-        Args:
-            flat: Parameters, float32, shape ``(elements,)``.
-            payload: The same as ``models.vector.codec`` wrote them.
-            round_number: Round that starts from them, from 1.
-            base_sha256: Digest of the flat parameters.
-        """
+        """Sign and encrypt a round's parameters, float32 ``(elements,)``, in every form; blocks."""
 
         def sealed(content: Payload, schema_sha256: bytes) -> Downlink:
             return Downlink.seal(

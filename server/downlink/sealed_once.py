@@ -1,7 +1,6 @@
 """Hold a round's sealed parameters, encrypted once, for every device of the cohort.
 
-Only the slip in front differs from device to device: the content key wrapped for it. The body is
-kept as the encoded messages that go down the wire, so that serving one more device copies nothing.
+Only the slip in front differs: the content key wrapped for a device. Serving one copies nothing.
 """
 
 from collections.abc import Iterator
@@ -23,11 +22,7 @@ from protos.data_chunks import start_of
 
 
 class Downlink:
-    """One round's sealed parameters.
-
-    Attributes:
-        total_bytes: Size of the whole message for one device, slip included.
-    """
+    """One round's sealed parameters; ``total_bytes`` count one device's message, slip included."""
 
     def __init__(self, body: SealedBody) -> None:
         """Encrypt the body; takes the time to encrypt a model."""
@@ -47,14 +42,7 @@ class Downlink:
         schema_sha256: bytes,
         sender: Identity,
     ) -> Self:
-        """Sign and encrypt a round's parameters.
-
-        Args:
-            payload: Parameters as ``models.vector.codec`` wrote them.
-            run: Identifier of the run, 16 bytes.
-            round_number: Round, from 1.
-            base_sha256: Digest of the flat parameters.
-        """
+        """Sign and encrypt a round's encoded parameters; the run's identifier has 16 bytes."""
         context = MessageContext(
             direction=Direction.DOWNLINK,
             run=run,
@@ -69,11 +57,7 @@ class Downlink:
         return cls(seal_body(payload, context, sender=sender))
 
     def pieces(self, recipient: CertifiedKey, offset: int) -> Iterator[bytes]:
-        """Yield the message for one device from an offset on, as encoded ``ModelChunk`` messages.
-
-        Args:
-            offset: First byte wanted, from 0 up to ``total_bytes``.
-        """
+        """Yield one device's message from a byte offset on, as encoded ``ModelChunk`` messages."""
         slip = self._slip(recipient)
         for size, message in ((len(slip), encode_chunk(slip)), *self._messages):
             if offset >= size:

@@ -1,5 +1,4 @@
 """The coordinator's half of each personalisation method; the devices' is ``edge_client``'s.
 
-Begin with ``method``, the contract, and ``registry``. It may import models, privacy and
-aggregation, and knows no store, device or socket.
+Begin with ``method`` and ``registry``. It may import models, privacy and aggregation.
 """

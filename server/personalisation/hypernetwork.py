@@ -1,17 +1,15 @@
 """Make each client's tensors by a hypernetwork that learns from their updates: FedTP, pFedHN.
 
-A round pulls every client's update back through the making, one at a time, so memory does not grow
-with the cohort: φ's gradient goes through the house's own mean, weighted p_i by example counts or
-equally, and an embedding's gradient is p_i times its client's own. At the close φ and the rows of
-those that took part step by SGD with momentum and weight decay. Rows of all others, momentum
-included, stay as they were to the bit; in the authors' code they drift.
+A round pulls updates back through the making one at a time, so memory does not grow with the
+cohort: φ's gradient is a mean, weighted p_i by example counts or equally, and an embedding's
+gradient is p_i times its client's own. At the close φ and the rows of those that took part step by
+SGD with momentum and weight decay. All other rows, momentum included, stay as they were to the bit;
+in the authors' code they drift.
 
-A new client starts from an embedding that follows from the run's seed and its name. It becomes a
-row of the table at the close of its first round, so asking for its tensors changes nothing, and the
-order in which clients come plays no part. A row that was lost or forgotten is drawn so again.
-
+A new client's embedding follows from the run's seed and its name, and becomes a row at the close of
+its first round. So asking for tensors changes nothing, and the order of clients plays no part.
 pFedHN clips one gradient over φ and all embeddings. Here φ and each row are clipped apart, so that
-an embedding depends on its own client and on φ alone: what a guarantee for everybody else needs.
+an embedding depends on its own client and φ alone, as a guarantee for everybody else needs.
 
 References:
     [FedTP] Li et al., TNNLS 2023, arXiv:2211.01572, Algorithm 1.
@@ -48,10 +46,10 @@ class HypernetworkHalf:
     def __init__(
         self, settings: HypernetworkSettings, generated: Schema, *, run_seed: int, initial: Tensor
     ) -> None:
-        """Start a hypernetwork that has learnt nothing yet.
+        """Start a hypernetwork that has learnt nothing, drawn from the run's seed.
 
-        φ and all first embeddings follow from the run's seed. ``initial`` is what the generated
-        tensors start as in one model for everyone, flat float32, shape ``(generated elements,)``.
+        ``initial`` holds the generated tensors' start in one model for everyone, flat float32,
+        shape ``(generated elements,)``.
 
         Raises:
             ValueError: If nothing is to be generated, or ``initial`` does not fit.
@@ -189,8 +187,6 @@ class HypernetworkHalf:
 
 
 class _Round:
-    """The gradients of one attempt at a round."""
-
     def __init__(self, settings: HypernetworkSettings, phi: Schema, terms: RoundTerms) -> None:
         self._rule: AggregationRule = build_rule(
             MeanSettings(weighting=terms.weighting),

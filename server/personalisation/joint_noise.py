@@ -3,17 +3,14 @@
 Under mode ``central`` a round of FedTP lets out two vectors of the same cohort: the aggregate of
 the shared tensors, which one person moves by at most Δ_A, and the mean over M places of the
 gradients of φ, each clipped to C_φ, which one person moves by at most Δ_G = C_φ/M (twice that for
-``replace-one``). Clipping the updates does not bound the second: the making can stretch them.
+``replace-one``). Clipping updates does not bound the second: the making can stretch them.
 
 Each of the n = 2 vectors gets Gaussian noise of √2 z times its own sensitivity. Divided by its own
-noise, each moves by at most 1/(√2 z), both together, as one vector, by at most
-
-    √( (1/(√2 z))² + (1/(√2 z))² ) = 1/z :
-
-one Gaussian mechanism with multiplier z, the one the ledger counts, amplified as any other. φ and
-the shared tensors of all rounds follow from the noised vectors. A client's embedding follows from
-these and its own updates only, and is made use of for that client alone: everybody else's outcome
-keeps the guarantee (joint differential privacy), the table of embeddings itself has none.
+noise, each moves by at most 1/(√2 z), both together by √( (1/(√2 z))² + (1/(√2 z))² ) = 1/z: one
+Gaussian mechanism with multiplier z, the one the ledger counts, amplified as any other. φ and the
+shared tensors of all rounds follow from the noised vectors. A client's embedding follows from these
+and its own updates, and is used for that client alone: everybody else's outcome keeps the guarantee
+(joint differential privacy); the table of embeddings itself has none.
 
 References:
     Kearns, Pai, Roth, Ullman, "Mechanism design in large games: incentives and privacy", ITCS 2014,
@@ -34,11 +31,10 @@ def calibrate_round(
     keys: NoiseKeys,
     shares_tensors: bool = True,
 ) -> tuple[CalibratedRound, CalibratedRound | None]:
-    """Return what noise depends on, for the aggregate and for what a method is taught.
+    """Return the noise's terms for the aggregate and for the gradient that teaches a method.
 
     ``aggregate`` and ``taught`` are sensitivities, L2 distances; ``taught`` is None if nothing is.
-    Each vector has a key of its own, and ``shares_tensors`` tells whether there is an aggregate to
-    noise.
+    ``shares_tensors`` tells whether there is an aggregate to noise. Each vector has its own key.
 
     Raises:
         ValueError: If there is no round number.

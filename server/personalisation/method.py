@@ -1,9 +1,4 @@
-"""The protocol of a personalisation method's server half.
-
-The shared tensors of every method go through the aggregation rule. The server's half keeps the
-``generated`` tensors: which client gets which, and what their updates teach the server.
-``personal`` tensors never leave a device, so the server half never sees one.
-"""
+"""The protocol of a personalisation method's server half, which keeps the ``generated`` tensors."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -19,11 +14,7 @@ class ServerHalf(Protocol):
     """A maker of each client's generated tensors that learns from their updates."""
 
     def parameters_for(self, client_name: str) -> Tensor | None:
-        """Return what is sealed to this client alone, beside the shared parameters.
-
-        The generated tensors in schema order, flat float32, shape ``(generated elements,)``, or
-        None if the method generates nothing.
-        """
+        """Return a client's tensors, float32, ``(generated elements,)``; None if it has none."""
         ...
 
     def begin(self, terms: RoundTerms) -> None:
@@ -31,9 +22,7 @@ class ServerHalf(Protocol):
         ...
 
     def take(self, client_name: str, generated_update: Tensor, example_count: int) -> None:
-        """Take one client's update of its generated tensors; called in slot order.
-
-        The update is flat float32, shape ``(generated elements,)``; not changed, not kept.
+        """Take one client's update, flat float32, shape ``(generated elements,)``; in slot order.
 
         Raises:
             ValueError: If the update cannot be used.
@@ -51,7 +40,7 @@ class ServerHalf(Protocol):
         ...
 
     def close(self, add_noise: AddNoise | None = None) -> None:
-        """Learn from what was taken since ``begin``; called once a round, after the last.
+        """Learn from all updates since ``begin``; called once a round, after the last.
 
         ``add_noise`` adds noise calibrated to ``sensitivity``; None if the mode adds none.
 
@@ -63,9 +52,8 @@ class ServerHalf(Protocol):
     def grow(self, generated: Schema, initial: Tensor, seed: int) -> None:
         """Go on with a model that has got more layers; between two rounds only.
 
-        ``generated`` holds the tensors so far among the new ones. ``initial`` is what they start as
-        in one model for everyone, flat float32, shape ``(generated elements,)``; only the new ones
-        matter.
+        ``generated`` holds the tensors so far among the new ones. ``initial`` is their start in one
+        model for everyone, flat float32, shape ``(generated elements,)``; only the new ones matter.
         """
         ...
 
@@ -74,11 +62,7 @@ class ServerHalf(Protocol):
         ...
 
     def state(self) -> Mapping[str, Tensor]:
-        """Return everything that the next round needs, by name, in an order that never varies.
-
-        It is written with each release, under its digest: a restart and a resumed simulation go
-        on from it in the same bits. Not changed by later rounds.
-        """
+        """Return all that the next round needs, by name, in a fixed order; never changed later."""
         ...
 
     def load(self, state: Mapping[str, Tensor]) -> None:

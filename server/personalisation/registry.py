@@ -1,8 +1,4 @@
-"""The choice of the server half of the personalisation method.
-
-Most methods need none: what they share goes through the aggregation rule. One that generates
-tensors is one file with its ``ServerHalf`` and one case here.
-"""
+"""The choice of the server half; a method that generates tensors is one file and one case here."""
 
 from models.networks.flat_parameters import initial_parameters
 from models.networks.role_vectors import part_of

@@ -16,10 +16,9 @@ class RoundTerms:
 
     Attributes:
         slot_count: Places of the round, M, filled or not.
-        weighting: Clients weigh by ``examples``, or ``equal``, where an empty place counts as a
-            client that learnt nothing.
-        is_noised: Whether calibrated noise is added to what the round teaches, so that sums are
-            float64 and a round in which every place stays empty is no error.
+        weighting: By ``examples``, or ``equal``: an empty place is a client that learnt nothing.
+        is_noised: Whether the gradient gets calibrated noise; sums are then float64 and a round in
+            which every place stays empty is no error.
     """
 
     slot_count: int

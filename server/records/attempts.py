@@ -1,8 +1,4 @@
-"""The attempts at each round: who was drawn, when it closes, how it ended.
-
-An attempt is recorded before its first lease is given, so that a restart goes on with the same
-cohort instead of drawing another. The cohort is wiped when the attempt ends.
-"""
+"""The attempts at each round, recorded before their first lease: a restart keeps the cohort."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,12 +14,10 @@ from server.records.tables import attempts, contributions, releases
 
 @dataclass(frozen=True, slots=True)
 class OpenAttempt:
-    """The attempt that is running.
+    """The attempt that is running; rounds count from 1, attempts from 0.
 
     Attributes:
-        round_number: Round, from 1.
-        attempt: Attempt, from 0.
-        members: The cohort by name, or None for ``first-come``.
+        members: The cohort by name; None for ``first-come``.
         base_sha256: Digest of the parameters that the cohort starts from, 32 bytes.
         opened_at: Seconds since 1970 UTC.
         deadline_ms: When it closes, milliseconds since 1970 UTC; bound into sealed updates.
@@ -40,11 +34,11 @@ class OpenAttempt:
 
 
 def open_attempt(store: Store, opened: OpenAttempt, entry: LedgerEntry | None = None) -> None:
-    """Record an attempt, durably, with its entry in the privacy ledger, before its first lease.
+    """Record an attempt and its entry in the privacy ledger, durably, before its first lease.
 
     Raises:
-        LedgerError: If another entry was written meanwhile. sqlalchemy.exc.IntegrityError: If this
-        attempt was recorded before.
+        LedgerError: If another entry was written meanwhile.
+        sqlalchemy.exc.IntegrityError: If this attempt was recorded before.
     """
     members = None if opened.members is None else msgspec.json.encode(opened.members).decode()
     with store.write() as connection:
@@ -72,7 +66,7 @@ def current_attempt(store: Store) -> OpenAttempt | None:
 
 
 def released_attempt(store: Store, round_number: int) -> OpenAttempt:
-    """Return the attempt behind a release, as it was opened; its cohort is not known any more.
+    """Return the attempt behind a release as it was opened, with its cohort wiped.
 
     Raises:
         LookupError: If the round was not released.
@@ -124,7 +118,7 @@ def end_attempt(
     now: float,
     reason: str | None = None,
 ) -> None:
-    """Set how an attempt ended, ``aborted`` or ``released``, and wipe who was drawn."""
+    """Set how an attempt ended, ``aborted`` or ``released``, and wipe its cohort."""
     connection.execute(
         update(attempts)
         .where(this_attempt(round_number, attempt))

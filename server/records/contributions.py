@@ -1,8 +1,7 @@
 """Record acknowledged updates: each client's once a round, whatever happens to the process.
 
-An update is acknowledged after its row is on the disk, and its row is written after its file is.
-No digest of the file is kept: a sealed update proves itself when it is opened. The row's uniqueness
-enforces that a client counts once, whatever the code before it believes.
+An update's file is on the disk before its row, and its row before the acknowledgement. No digest is
+kept: a sealed update proves itself when it is opened.
 """
 
 from dataclasses import dataclass
@@ -28,12 +27,8 @@ class ContributionError(Exception):
 class StoredContribution:
     """An acknowledged update of the open round.
 
-    Attributes:
-        receipt: The client, and the answer its commit got.
-        signing_sha256: Digest of the signing certificate it was verified with, 32 bytes.
-        blob: Name of its file in the inbox.
-        blob_bytes: Size of the file.
-        example_count: Target tokens, or None if a guarantee forbids to tell.
+    ``blob`` names its file in the inbox. ``signing_sha256``, 32 bytes, is the digest of the
+    certificate it was verified with. ``example_count`` is in target tokens; None under a guarantee.
     """
 
     receipt: Receipt
@@ -55,14 +50,12 @@ def keep_contribution(
     now: float,
     failpoints: Failpoints = UNARMED,
 ) -> None:
-    """Make a verified update durable; after this it may be acknowledged.
+    """Make a verified, complete upload at ``partial`` durable; after this it may be acknowledged.
 
-    The upload at ``partial`` is complete and is moved away. ``example_count``, in target tokens and
-    capped by the plan, is None under a guarantee.
+    ``example_count``, in target tokens and capped by the plan, is None under a guarantee.
 
     Raises:
-        ContributionError: If the attempt has ended, the client was revoked, or it has contributed
-            to this round before.
+        ContributionError: If the attempt ended, or the client was revoked or contributed before.
         OSError: If the disk is full.
     """
     size = partial.stat().st_size
@@ -100,10 +93,9 @@ def contributions_of(store: Store, round_number: int, attempt: int) -> list[Stor
 
 
 def find_receipt(store: Store, client: str, nonce: bytes) -> Receipt | None:
-    """Return what a client once committed under a nonce, in any round, or None.
+    """Return the receipt of a client's commit under a nonce, in any round, or None.
 
-    An update that expired while its attempt is still open does not count: the client may send it
-    again under the same nonce.
+    An update that expired while its attempt is open does not count: the client may send it again.
     """
     may_come_again = and_(contributions.c.state == "expired", attempts.c.state == "open")
     with store.read() as connection:

@@ -1,7 +1,4 @@
-"""Kill this very process at a named moment, so that tests can prove that none of them loses work.
-
-A process is armed once, when it starts; an unarmed one pays a lookup in an empty dictionary.
-"""
+"""Kill this very process at a named moment, so that tests can prove that no crash loses work."""
 
 import os
 import signal
@@ -51,4 +48,4 @@ class Failpoints:
 
 
 UNARMED = Failpoints()
-"""What every process but a test's uses."""
+"""The failpoints of every process that is not under test."""

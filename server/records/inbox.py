@@ -1,8 +1,7 @@
 """Keep acknowledged updates on disk, sealed as they came, until their round closes.
 
-A file is complete before it has its name: it is flushed, renamed and the folder flushed, and only
-then does a row in the store point to it. A file without a row was never acknowledged and is
-deleted at the next start.
+A file is flushed, renamed and its folder flushed before a row in the store points to it. A file
+without a row was never acknowledged and is deleted at the next start.
 """
 
 import shutil
@@ -34,8 +33,6 @@ class Inbox:
 
     def keep(self, partial: Path, lease: Lease, message_id: bytes) -> str:
         """Move a complete upload to its place, durably, and return its name for the store.
-
-        The name holds lease and message, so that no upload ever replaces another.
 
         Raises:
             OSError: If the disk is full; the upload stays where it was.

@@ -1,9 +1,4 @@
-"""Keep the ledger of privacy events in the store, in the same transaction as what it tells of.
-
-The chain itself is ``privacy.accounting.ledger_chain``. An entry is written in the transaction that
-records its release, or under ``local`` its attempt: neither can be without its entry or be counted
-twice.
-"""
+"""The privacy ledger, whose entries are written in the transaction of their release or attempt."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -28,7 +23,7 @@ def prepare_entry(
 
 
 def write_entry(connection: Connection, entry: LedgerEntry) -> None:
-    """Write a prepared entry, in the transaction that records what the entry tells of.
+    """Write a prepared entry, in the transaction that records what it pays for.
 
     Raises:
         LedgerError: If another entry was written meanwhile.

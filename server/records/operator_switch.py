@@ -4,14 +4,9 @@ from pathlib import Path
 
 
 class OperatorSwitch:
-    """A pause, which outlives restarts, and a drain, which ends with the process.
-
-    Attributes:
-        is_draining: Whether the process stops when the running round has ended.
-    """
+    """A pause, which a file keeps over restarts, and a drain, which ends with the process."""
 
     def __init__(self, pause_mark: Path) -> None:
-        """Use an empty file that exists while the run is paused."""
         self.is_draining = False
         self._pause_mark = pause_mark
 

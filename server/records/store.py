@@ -1,9 +1,7 @@
-"""Open the coordinator's store: SQLite by default, PostgreSQL by URL, through the same code.
+"""The coordinator's store: SQLite by default, PostgreSQL by URL, through the same code.
 
 Every change is one transaction that is on the disk when it returns: SQLite runs with a write-ahead
-log and ``synchronous=FULL``. Migrations run when the store is opened, so a newer coordinator brings
-an older store up to date, and an older one refuses a newer store. All of it blocks; a service calls
-it from a thread.
+log and ``synchronous=FULL``. Opening the store migrates it. All of it blocks.
 """
 
 from collections.abc import Iterator
@@ -45,9 +43,7 @@ class Store:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """Run one durable transaction; it commits when the block ends and not if it raises.
-
-        Writers take turns, so what a transaction reads stays true until it commits.
+        """Run one durable transaction, not committed if the block raises; writers take turns.
 
         Raises:
             StoreFullError: If the disk is full.
@@ -115,8 +111,7 @@ def check_run(store: Store, seed: int, run_digest: bytes) -> str:
     """Return the run's identifier after checking that the settings still fit it.
 
     Raises:
-        StoreError: If there is no run, or the seed, the model or the roles of its tensors were
-            changed since it began.
+        StoreError: If there is no run, or the seed, the model or its tensors' roles have changed.
     """
     with store.read() as connection:
         row = connection.execute(select(runs)).first()

@@ -1,9 +1,7 @@
-"""The tables of the coordinator's store.
+"""The tables of the coordinator's store: what a restart needs and nothing more.
 
-They hold what a restart needs and nothing more. No update, no text and no key is in any row, and
-a client's report lives only until its round closes. The tables are created by the migrations; a
-test holds the two against each other. Times are seconds since 1970 UTC. Digests, nonces and
-identifiers are raw bytes.
+No row holds an update, a text or a key, and a client's report lives only until its round closes.
+Times are seconds since 1970 UTC; digests, nonces and identifiers are raw bytes.
 """
 
 from sqlalchemy import (

@@ -1,12 +1,11 @@
 """Keep the secret that a run's tree of noise is drawn from, sealed in the store.
 
-It is drawn once, before the first round of mode ``ftrl``, and never again: a restart draws every
-node as it was. The store holds it sealed under a key in the coordinator's folder, ``noise.secret``,
-so that a copy of the store alone takes no noise out of a model. It is sealed for the settings that
-decide what a node's noise is; under others it does not open.
+It is drawn once, before the first round of mode ``ftrl``, so a restart draws every node as it was.
+Its sealing key is ``noise.secret`` in the coordinator's folder: a copy of the store alone takes no
+noise out of a model. Under other settings that decide a node's noise it does not open.
 
-A store that went back to an earlier round would draw the same nodes again, on other sums. So
-backups leave ``noise.secret`` out, and a new one is never drawn if the store holds a secret.
+A store set back to an earlier round would draw the same nodes again, on other sums. So backups
+leave ``noise.secret`` out, and a new one is never drawn if the store holds a secret.
 """
 
 import hashlib

@@ -1,5 +1,4 @@
-"""A round's release, on disk and in the store.
+"""A round's release, on disk and in the store: whole and signed, or not there.
 
-Begin with ``publishing``; ``files`` says what lies in a release's folder. It may import devices,
-records, closing, personalisation and config. A release is whole and signed, or it is not there.
+Begin with ``publishing``. It may import devices, records, closing, personalisation and config.
 """

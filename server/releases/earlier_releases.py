@@ -19,12 +19,9 @@ def earlier_parameters(
 ) -> Tensor | None:
     """Return the parameters of the oldest release within reach that holds the same tensors.
 
-    Releases that are gone or damaged are passed over, so the reach is shorter for a while after an
-    operator has restored a backup. A model that grew has none before the third round of its stage:
-    it grows in memory, the first round releases it, and the second starts from that.
-
-    Returns:
-        Flat float32, shape ``(elements,)``; None if there is none, or ``look_back`` is 0.
+    They are flat float32, shape ``(elements,)``; None if there is none, or ``look_back`` is 0.
+    Damaged releases are passed over. A model that grew has none before the third round of its
+    stage: it grows in memory, the first round releases it, and the second starts from that.
     """
     for number in range(max(0, round_number - look_back), round_number):
         if _schema_of(releases, number) != schema:
@@ -37,7 +34,7 @@ def earlier_parameters(
 
 
 def _schema_of(releases: ReleaseFolder, number: int) -> Schema | None:
-    """Return what a release holds, from its plan alone: the model may be large."""
+    """Return the schema of a release, from its plan alone: the model may be large."""
     if not releases.path(number).is_dir():
         return None
     try:

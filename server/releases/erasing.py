@@ -1,9 +1,7 @@
 """Erase one client from the released personalisation states.
 
-The state that is written with each release has a row for every client that took part: an
-embedding, learnt from that client's updates. When a client is forgotten its row goes from every
-kept release, and what describes each of them is signed anew. The released models stay as they are,
-and so do their digests and their chain.
+The client's row, an embedding learnt from its updates, goes from the state of every kept release,
+whose description is signed anew. The models, their digests and their chain stay as they are.
 """
 
 import os
@@ -36,8 +34,8 @@ def erase_client(
 ) -> int:
     """Erase a client from every kept release and return how many had a state to erase it from.
 
-    ``fresh`` makes a server half that has learnt nothing, for a model of a stage of growth, to read
-    each state with. Nobody publishes a release meanwhile; repeating does no harm.
+    ``fresh`` makes an untaught server half of a stage of growth. The caller publishes no release
+    meanwhile; repeating does no harm.
 
     Raises:
         ReleaseError: If a release's record cannot be read.
@@ -60,7 +58,7 @@ def erase_client(
 def replace_state(
     folder: ReleaseFolder, record: ReleaseRecord, file: bytearray, signer: Identity
 ) -> None:
-    """Put a published release with another state in its place, all at once and durably.
+    """Replace the state of a published release, all at once and durably.
 
     Raises:
         OSError: If the disk is full; the release stays as it was.

@@ -1,8 +1,7 @@
 """Write the files of a release so that they are complete and on the disk before they are named.
 
-Everything is written into ``.building-<round>/`` and flushed there. Publishing renames that folder
-to ``<round>/`` and then moves the pointer ``latest``. A crash in between leaves a whole release or
-none.
+They are flushed in ``.building-<round>/``. Publishing renames that folder to ``<round>/`` and then
+moves the pointer ``latest``, so a crash leaves a whole release or none.
 """
 
 import hashlib
@@ -43,16 +42,12 @@ _PIECE_BYTES = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class NewRelease:
-    """The outcome of a round.
+    """The outcome of a round, or the initial parameters as round 0.
 
     Attributes:
-        round_number: Round, from 1; 0 for the initial parameters.
         attempt: Attempt that succeeded, from 0.
-        plan: The devices' task.
-        vocabulary: The word list; None for a task without words.
         parameters: Flat float32 in schema order, shape ``(elements,)``.
         previous_sha256: Digest of the parameters the round started from, 32 bytes.
-        metrics: Figures of the model and its round.
         guarantee: The noise mode's promise, in words.
         entry: Newest entry of the privacy ledger with the release, which adds it unless its attempt
             did; None for the initial parameters.
@@ -73,15 +68,7 @@ class NewRelease:
 
 @dataclass(frozen=True)
 class StoredRelease:
-    """A release as it was read; see ``NewRelease``.
-
-    Attributes:
-        record: Its signed description.
-        plan: The devices' task.
-        vocabulary: The word list; None for a task without words.
-        parameters: The shared ones, flat float32 in schema order, shape ``(elements,)``, read-only.
-        personalisation: File of the method's server half; None without.
-    """
+    """A release as it was read, with its read-only shared parameters; see ``NewRelease``."""
 
     record: ReleaseRecord
     plan: Plan
@@ -91,10 +78,9 @@ class StoredRelease:
 
 
 class ReleaseFolder:
-    """Every release of one run."""
+    """Every release of one run; the folder is made, owner-only, if missing."""
 
     def __init__(self, folder: Path) -> None:
-        """Use a folder; it is made, owner-only, if missing."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
 
@@ -109,8 +95,6 @@ class ReleaseFolder:
 
     def build(self, new: NewRelease, signer: Identity | None) -> ReleaseRecord:
         """Write and flush the files of a release, without naming it; without a signer, unsigned.
-
-        Files of an earlier attempt at this round are replaced: they were never published.
 
         Raises:
             CodecError: If the parameters do not fit the plan's model or are not finite.
@@ -219,10 +203,7 @@ class ReleaseFolder:
         return building
 
     def end_rewriting(self, round_number: int) -> None:
-        """Put the files, complete and flushed, in the place of the release's own.
-
-        A crash on the way is made good by ``repair_rewriting``: the first rename decides.
-        """
+        """Put the complete, flushed files in the release's place; a restart can repair it."""
         ready = self._folder / f"{_REWRITTEN}{round_number:06d}"
         shutil.rmtree(ready, ignore_errors=True)
         (self._folder / f"{_REWRITING}{round_number:06d}").rename(ready)
@@ -240,11 +221,7 @@ class ReleaseFolder:
         sync_folder(self._folder)
 
     def read(self, round_number: int) -> StoredRelease:
-        """Read a release and check it against its record.
-
-        Raises:
-            ReleaseError: If it is missing, or a file is not what the record says.
-        """
+        """Read a round's release and check it against its record; errors as in ``read_release``."""
         return read_release(self.path(round_number))
 
     def _building(self, round_number: int) -> Path:
@@ -254,11 +231,10 @@ class ReleaseFolder:
 def read_release(folder: Path) -> StoredRelease:
     """Read the release in a folder and check it against its record.
 
-    Where the folder is a pointer, such as ``latest``, it is followed once: all files are one
-    release's, however often a running coordinator moves the pointer meanwhile.
+    A pointer, such as ``latest``, is followed once, so all files are of one release.
 
     Raises:
-        ReleaseError: If it is missing, or a file is not what the record says.
+        ReleaseError: If it is missing, or a file is not the one the record describes.
     """
     folder = folder.resolve()
     try:

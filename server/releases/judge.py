@@ -18,11 +18,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Judge:
-    """The figures of one run's models.
-
-    Attributes:
-        has_converged: Whether the run has met its convergence criterion.
-    """
+    """The figures of one run's models, and whether it has met its convergence criterion."""
 
     def __init__(self, config: FederationConfig, public_text: PublicText | None) -> None:
         self.has_converged = False

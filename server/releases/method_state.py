@@ -1,7 +1,6 @@
 """Keep the server half of the personalisation method in step with the releases.
 
-The half lives in memory and learns once a round. Its state is written with the release of that
-round, under a digest that the release's signature covers, and is taken up again at the start.
+Its state is written with the release of the round it learnt from, under the same signature.
 """
 
 import threading
@@ -29,11 +28,7 @@ class MethodStateError(ValueError):
 
 
 class MethodState:
-    """The server half of one federation.
-
-    Attributes:
-        generated: Tensors that the method generates, in schema order; there may be none.
-    """
+    """The server half of one federation; its ``generated`` tensors are in schema order."""
 
     def __init__(self, half: ServerHalf, generated: Schema) -> None:
         self.generated = generated
@@ -46,12 +41,12 @@ class MethodState:
         return self._half
 
     def snapshot(self) -> Mapping[str, Tensor]:
-        """Return what ``roll_back`` goes back to."""
+        """Return a state for ``roll_back``."""
         with self._turn:
             return self._half.state()
 
     def roll_back(self, snapshot: Mapping[str, Tensor]) -> None:
-        """Unlearn what a close that came to nothing has taught."""
+        """Go back to a state from before a close that came to nothing."""
         with self._turn:
             self._half.load(snapshot)
 
@@ -109,7 +104,7 @@ class MethodState:
             self._half, self.generated = other._half, other.generated
 
     def grow(self, plan: Plan) -> None:
-        """Go on with a plan whose model has got the layers of one more stage.
+        """Go on with a plan whose model has the layers of one more stage.
 
         Raises:
             ValueError: If a tensor is gone.

@@ -1,9 +1,7 @@
 """Append one JSON line for each released round to ``metrics.jsonl``, for people and plots.
 
-Lines that a crash or a full disk left out are added at the next start. They hold figures of the
-model and of the whole cohort, never of one device, and not those that devices found after the
-release. A restored run writes the lines of the rounds that it trains again once more: the last line
-of a round counts.
+It holds figures of the whole cohort, none of one device and none found after the release. A
+restored run writes lines of rounds that it trains again: the last line of a round counts.
 """
 
 import logging
@@ -34,7 +32,7 @@ class MetricsLog:
             log.writelines(msgspec.json.encode(_figures(release)) + b"\n" for release in releases)
 
     def complete(self, releases: Sequence[ReleaseSummary]) -> None:
-        """Append lines for those of the releases that have none; one that was cut short goes."""
+        """Append the lines that a crash or a full disk left out; one that was cut short goes."""
         written = self._whole_lines()
         missing = [release for release in releases if release.round_number not in written]
         if missing:

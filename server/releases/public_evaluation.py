@@ -22,11 +22,7 @@ class EvaluationTextError(ValueError):
 
 
 class PublicText:
-    """A text as tokens, on which models are scored.
-
-    Attributes:
-        stream: The tokens, int64, shape ``(tokens,)``.
-    """
+    """A text as tokens, int64 of shape ``(tokens,)``, on which models are scored."""
 
     def __init__(self, path: Path, vocabulary: Vocabulary) -> None:
         """Read a text in UTF-8, one sentence or more a line.

@@ -1,9 +1,8 @@
 """Release a round's model: files first, then one transaction, then the name.
 
-The transaction is the moment the round happened. Before it nothing has left the coordinator, so a
-crash may close the round again; after it the model is never made a second time, only published
-from the files that were flushed before. Rounds rise by one and each release names the digest of
-the one before, which the transaction checks.
+Before the transaction nothing has left the coordinator, so a crash may close the round again; after
+it the model is only published from the flushed files. The transaction checks that rounds rise by
+one and that each release names the digest of the one before.
 """
 
 from collections.abc import Collection, Sequence
@@ -33,16 +32,13 @@ class ReleaseChainError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class ReleaseSummary:
-    """The store's knowledge of a release.
+    """A release as the store knows it; round 0 has the initial parameters.
 
     Attributes:
-        round_number: Round, from 1; 0 for the initial parameters.
-        attempt: Attempt that succeeded, from 0.
         parameters_sha256: Digest of the parameters, 32 bytes.
         contribution_count: Updates in it; None if that is a secret of the coins.
-        duration_s: Seconds from the opening of the attempt to the release; to its deadline if
-            coins drew the cohort, since the rest grows with how many came.
-        metrics: Figures of the model and its round.
+        duration_s: Seconds from the opening of the attempt to the release; to its deadline if coins
+            drew the cohort, since the rest grows with how many came.
         is_published: Whether its files have their name.
     """
 
@@ -70,18 +66,8 @@ def release_round(
 ) -> ReleaseRecord:
     """Write, record and publish the model of a round; times are seconds since 1970 UTC.
 
-    Args:
-        store: The store; None for a run that keeps no records, such as a simulation that promises
-            nothing.
-        folder: The run's releases.
-        new: The release.
-        signer: The coordinator; None leaves the release unsigned.
-        opened_at: When the attempt was opened.
-        now: The time.
-        best_round: As ``publish_release``.
-        keep: As ``publish_release``.
-        took_part: As ``record_release``.
-        failpoints: Armed in tests only.
+    ``store`` is None for a run that keeps no records, such as a simulation that promises nothing.
+    The other arguments are as in ``record_release`` and ``publish_release``.
 
     Raises:
         CodecError: If the parameters do not fit the plan's model or are not finite.
@@ -121,13 +107,10 @@ def record_release(
     took_part: Sequence[str] = (),
     failpoints: Failpoints = UNARMED,
 ) -> float:
-    """Make the round have happened: one transaction over release, ledger, updates and clients.
+    """Make the round have happened in one transaction and return its ``ReleaseSummary.duration_s``.
 
-    ``record`` is what the release's files, already flushed, say. ``took_part`` names clients whose
+    ``record`` describes the release's files, already flushed. ``took_part`` names clients whose
     updates were never stored, as in a simulation.
-
-    Returns:
-        Seconds that the round took, as ``ReleaseSummary.duration_s``.
 
     Raises:
         LedgerError: If the release's entry does not follow the newest of the ledger.
@@ -252,11 +235,7 @@ def _planned_close(connection: Connection, new: NewRelease) -> float | None:
 
 
 def _settle_contributions(connection: Connection, new: NewRelease, *, secret: bool) -> int | None:
-    """Mark the attempt's updates as aggregated, count them, and wipe what they reported.
-
-    Under a guarantee no row says who took part in which round. Where secret coins drew the
-    cohort, nothing says how many they were either.
-    """
+    """Mark and count the attempt's updates; under a guarantee no row says who took part."""
     here = this_attempt(new.round_number, new.attempt, contributions)
     updated = connection.execute(
         update(contributions)

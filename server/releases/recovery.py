@@ -1,7 +1,7 @@
 """Bring store, inbox and releases back together after a process was killed at any moment.
 
-Acknowledged updates are kept. Recorded releases are published and never made again. Files without
-a row are deleted. Running it twice changes nothing.
+Acknowledged updates are kept, recorded releases are published and never made again, and files
+without a row are deleted. Running it twice changes nothing.
 """
 
 import logging
@@ -21,14 +21,7 @@ _MISSING = "its sealed file was missing or cut short after a restart"
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """The point at which the run goes on.
-
-    Attributes:
-        round_number: Round to open or to go on with, from 1.
-        attempt: Attempt, from 0.
-        open_attempt: The attempt that was running, or None.
-        receipts: Its commits, in slot order.
-    """
+    """The round and attempt at which the run goes on, and a running one's receipts by slot."""
 
     round_number: int
     attempt: int
@@ -55,9 +48,7 @@ def recover(store: Store, inbox: Inbox, folder: ReleaseFolder, *, now: float) ->
 
 
 def finish_release(store: Store, folder: ReleaseFolder, now: float) -> None:
-    """Publish a release that is recorded; delete one that is not: its round is closed again.
-
-    A release of which a client was being erased is replaced, or stays whole.
+    """Publish a recorded release, delete an unrecorded one, and finish replacements.
 
     Raises:
         ReleaseError: If the files of a recorded release are gone.

@@ -1,8 +1,7 @@
 """The start of a run: a draw from its seed, or a model that was learned before.
 
-``start_from`` names the folder of a release, a coordinator's or a simulation's. Round 0 publishes
-its parameters as they are, and no guarantee of the run covers them: they must come from public
-text, or from a run whose own guarantee is counted beside this one's.
+``start_from`` names the folder of a release. No guarantee of the run covers its parameters: they
+must come from public text, or from a run whose own guarantee is counted beside this one's.
 """
 
 from pathlib import Path
@@ -26,10 +25,9 @@ class StartingModelError(ValueError):
 
 
 def starting_parameters(config: FederationConfig, plan: Plan) -> Tensor:
-    """Return what round 0 releases, in multiples of ``compression.downlink_step`` if it is set.
+    """Return the parameters of round 0, in multiples of ``compression.downlink_step`` if it is set.
 
-    Returns:
-        Flat float32, shape ``(elements,)``, in the order of ``models.plan.plan.released_schema``.
+    They are flat float32, shape ``(elements,)``, in the order of the plan's ``released_schema``.
 
     Raises:
         ReleaseError: If ``start_from`` is no release.

@@ -1,4 +1,4 @@
-"""The places in which one coordinator keeps what must outlast its process."""
+"""The places where one coordinator keeps data that must outlast its process."""
 
 from dataclasses import dataclass
 
@@ -12,14 +12,7 @@ from server.releases.metrics_log import MetricsLog
 
 @dataclass(frozen=True)
 class Storage:
-    """One coordinator's store and folders, and the threads that wait for them.
-
-    Attributes:
-        inbox: Keeps sealed updates until their round ends.
-        metrics: Takes each round's figures.
-        threads: Do everything that takes time: disk, store, cryptography, arithmetic.
-        failpoints: Armed in tests only.
-    """
+    """One coordinator's store and folders, and the threads for all that takes time."""
 
     store: Store
     inbox: Inbox

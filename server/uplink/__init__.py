@@ -1,5 +1,4 @@
-"""A sealed update, from its first chunk to the sum.
+"""A sealed update, from its first chunk to the sum; it counts once, and only when it is durable.
 
-Begin with ``acceptance``. An update counts once, however often it is sent, and only when it is
-durable.
+Begin with ``acceptance``.
 """

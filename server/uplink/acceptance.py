@@ -1,10 +1,7 @@
 """Take in a device's update: from the first chunk to the acknowledged commit.
 
 An update that comes in one stream is opened while it arrives, if there is memory to spare. A commit
-is verified (opened if it is not yet, checked against the schema, every element finite) and then
-made durable, both in threads, while the event loop serves others. Once begun it runs to its end
-even if the device goes away: a repeated commit joins the running one, or finds it done, and gets
-the same answer.
+once begun runs to its end even if the device goes away: a repeated one gets the same answer.
 """
 
 import asyncio
@@ -43,7 +40,7 @@ COUNTED_AT_UPLOAD = frozenset(
         RefusalCode.CHUNK_SIZE,
     }
 )
-"""What an honest device hands its lease back for, under the same code, after it was refused."""
+"""Refusals after which an honest device hands its lease back, under the same code."""
 
 
 class Intake:
@@ -51,8 +48,7 @@ class Intake:
 
     Attributes:
         in_hand: The round that is open or closing; None before the first.
-        refusals: How many uploads were refused that no round has told of yet, by code; whose is
-            recorded nowhere.
+        refusals: Refused uploads that no round has told of yet, by code; no client is recorded.
     """
 
     def __init__(
@@ -65,11 +61,7 @@ class Intake:
         membership: Membership,
         changed: asyncio.Event,
     ) -> None:
-        """Serve one coordinator.
-
-        Args:
-            changed: Set when the machine may have an order.
-        """
+        """Serve one coordinator; ``changed`` is set when the machine may have an order."""
         self.in_hand: RoundInHand | None = None
         self.refusals: Counter[str] = Counter()
         self._machine = machine
@@ -210,7 +202,6 @@ class Intake:
 
     @contextmanager
     def _counting(self) -> Iterator[None]:
-        """Count what is refused inside, by its code."""
         try:
             yield
         except RefusedError as refused:
@@ -220,11 +211,7 @@ class Intake:
     async def _earlier_commit(
         self, client: str, request: pb.CommitUploadRequest, refused: Refused
     ) -> int:
-        """Return the round that this very commit counted in long ago, or refuse it.
-
-        Raises:
-            RefusedError: If there was no such commit.
-        """
+        """Return the round that this very commit counted in long ago, or refuse it."""
         if refused.code is RefusalCode.UNKNOWN_LEASE:
             receipt = await self._threads.run(
                 lambda: find_receipt(self._store, client, request.lease_nonce)
@@ -305,11 +292,7 @@ class Intake:
 
 
 def _checked_count(in_hand: RoundInHand, example_count: int) -> int | None:
-    """Return the example count to keep, capped by the plan; None under a guarantee.
-
-    Raises:
-        RefusedError: If the count is 0, or was told although the plan forbids it.
-    """
+    """Return the example count to keep, capped by the plan; None under a guarantee."""
     if in_hand.plan.privacy.guarantees_privacy:
         if example_count:
             raise RefusedError(

@@ -1,8 +1,7 @@
 """Open an update while it arrives, so that a commit finds it open.
 
-The opened bytes are those that go to the file, from the same memory, and count only once the commit
-has made that file durable. Whatever goes wrong here is left to the commit, which opens the file and
-says what is wrong with it.
+Its bytes go to the file from the same memory, and count only once that is durable. After an error
+the commit opens the file.
 """
 
 import threading
@@ -18,12 +17,7 @@ class EarlyOpening:
     """One update that is being opened as its pieces come."""
 
     def __init__(self, opener: Opener, finish: Callable[[Opener | None], None]) -> None:
-        """Take the pieces of one update.
-
-        Args:
-            finish: Called once, in the end, with the opener; with None after a piece that did
-                not open.
-        """
+        """Call ``finish`` once, in the end, with the opener; with None if a piece did not open."""
         self._opener: Opener | None = opener
         self._finish: Callable[[Opener | None], None] | None = finish
         # A stream that broke is closed while its last piece may still be in a thread.

@@ -7,11 +7,7 @@ from server.config.federation import FederationConfig
 
 
 def intake_settings(config: FederationConfig, growth_stage: int | None = None) -> IntakeSettings:
-    """Return how a round measures updates, so that none is acknowledged which its close refuses.
-
-    Args:
-        growth_stage: That of the round's model; None where it does not grow.
-    """
+    """Return how a round measures updates, so that none is acknowledged which its close refuses."""
     schema = config.schema_at(growth_stage).with_roles(*SENT)
     return IntakeSettings(
         schema=schema,

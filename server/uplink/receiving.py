@@ -1,8 +1,7 @@
 """Receive sealed updates onto disk, in pieces, from wherever they stopped.
 
-A lease has at most one open upload. Its file is named after the lease and the sealed message, so
-a device that comes back after a broken connection or a restart of the coordinator goes on where
-the file ends. Nothing here reads what it receives: the file stays sealed.
+A lease has at most one open upload. Its file is named after the lease and the sealed message, so a
+device goes on where the file ends after a broken connection or a restart of the coordinator.
 """
 
 import asyncio
@@ -24,13 +23,7 @@ _Write: TypeAlias = Callable[[BytesLike, int], None]
 
 
 class _Upload:
-    """One open upload.
-
-    Attributes:
-        message_id: Identifier of the sealed message, 16 bytes.
-        total_bytes: Size it must reach.
-        stream: Counts the streams that have written to it; only the newest may.
-    """
+    """One open upload; only the newest of its streams, which ``stream`` counts, may write."""
 
     def __init__(self, path: Path, message_id: bytes, total_bytes: int, held_bytes: int) -> None:
         self.path = path
@@ -41,14 +34,9 @@ class _Upload:
 
 
 class UploadDesk:
-    """The files of the current round's uploads."""
+    """The files of the current round's uploads, in a folder that is made if missing."""
 
     def __init__(self, folder: Path, threads: Threads) -> None:
-        """Use a folder for files that are not complete yet.
-
-        Args:
-            folder: Where uploads grow; made if missing.
-        """
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
         self._threads = threads
@@ -59,9 +47,7 @@ class UploadDesk:
         }
 
     def open(self, lease_nonce: bytes, message_id: bytes, total_bytes: int) -> int:
-        """Start an upload, or find it again; return how many of its bytes are held.
-
-        Another message of the same lease takes the place of the one before.
+        """Start or resume a lease's one upload, replacing another message; return its held bytes.
 
         Raises:
             RefusedError: If the disk has no room.
@@ -88,14 +74,11 @@ class UploadDesk:
     ) -> int:
         """Append pieces to an open upload and return how many bytes it then holds.
 
-        Args:
-            pieces: The bytes.
-            also: Takes each piece too, in their order, in the thread that has written it.
+        ``also`` takes each piece too, in their order, in the thread that has written it.
 
         Raises:
-            RefusedError: If the upload is not open, the offset is not where it ends, a piece is
-                too large or runs past the end, a newer stream took over, or the disk is full.
-                The pieces before it are kept.
+            RefusedError: If the upload is not open, the offset is not its end, a piece is too large
+                or too long, a newer stream took over, or the disk is full; earlier pieces stay.
         """
         upload = self._uploads.get(lease_nonce)
         if upload is None:
@@ -177,7 +160,6 @@ class UploadDesk:
 
 
 def _touch(path: Path) -> int:
-    """Make an owner-only file if there is none and return its size in bytes."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, stat.S_IRUSR | stat.S_IWUSR)
     try:
         return os.fstat(descriptor).st_size

@@ -1,10 +1,8 @@
 """Open sealed updates: before they are acknowledged, and again when they are summed.
 
-Between the two they stay sealed: no plaintext update is ever on the coordinator's disk, and in
-memory there are never more than a few (`server.uplink.update_buffers`), whatever the cohort. One
-that is
-still there when it is asked for, from its arrival (`server.uplink.early_opening`) or from its
-commit, is not opened again.
+Between the two they stay sealed: no plaintext update is ever on the coordinator's disk, and memory
+holds only a few (`server.uplink.update_buffers`). One that is still there from its arrival
+(`server.uplink.early_opening`) or its commit is not opened again.
 """
 
 from collections import deque
@@ -36,13 +34,9 @@ _Lent = AbstractContextManager[tuple[Tensor, bytes]]
 
 @dataclass(frozen=True, kw_only=True)
 class SealedUpdate:
-    """The facts that a sealed file on disk must turn out to have.
+    """A sealed file on disk, with the context and the message identifier, 16 bytes, it must have.
 
-    Attributes:
-        context: The context that it must belong to.
-        message_id: Identifier it must have, 16 bytes.
-        senders: Signing keys of the device, any of which may have signed it: after a renewal the
-            one before is still good for what was under way.
+    Any of the senders' keys may have signed it: after a renewal the one before is still good.
     """
 
     path: Path
@@ -52,11 +46,7 @@ class SealedUpdate:
 
 
 class UpdateOpener:
-    """An opener of the updates of one plan.
-
-    Attributes:
-        open_at_once: Updates that should be opened at one time.
-    """
+    """An opener of the updates of one plan, ``open_at_once`` at one time."""
 
     def __init__(
         self,
@@ -71,8 +61,7 @@ class UpdateOpener:
         Args:
             identity: The coordinator, to whom updates are sealed.
             measure: Raises ``UnusableUpdateError`` for an update that could not be aggregated.
-            buffer_count: Updates held at one time, open or opened before; see
-                ``server.uplink.update_buffers.buffer_count_for``.
+            buffer_count: Updates held at one time; see ``update_buffers.buffer_count_for``.
         """
         self._identity = identity
         self.open_at_once = min(_OPEN_AT_ONCE, buffer_count)
@@ -81,12 +70,7 @@ class UpdateOpener:
     def take_format(
         self, arrives_as: UpdateFormats, *, measure: Callable[[Tensor], object], buffer_count: int
     ) -> None:
-        """Open updates of another plan from now on, in memory of their size; between rounds only.
-
-        Args:
-            measure: As when made.
-            buffer_count: As when made; at least as many as are opened at one time.
-        """
+        """Open updates of another plan, between rounds, in at least ``open_at_once`` buffers."""
         self._formats = arrives_as
         self._measure = measure
         self._payload_bytes = arrives_as.payload_bytes
@@ -97,14 +81,10 @@ class UpdateOpener:
         self._identity = identity
 
     def check(self, sealed: SealedUpdate) -> bytes:
-        """Open an update, look whether it is usable, and let it go again.
-
-        Returns:
-            SHA-256 of the signing certificate that it was signed with.
+        """Open an update, check it and return the SHA-256 of its signing certificate.
 
         Raises:
-            RefusedError: If it does not open, does not fit the plan, is not finite, or could
-                not be aggregated.
+            RefusedError: If it does not open, does not fit the plan or cannot be aggregated.
             OSError: If the file has to be read and cannot be.
         """
         with self.opened(sealed) as (update, signing_sha256):
@@ -122,8 +102,8 @@ class UpdateOpener:
     def arriving(self, sealed: SealedUpdate) -> EarlyOpening | None:
         """Return what opens an update from its first piece on; None where memory is short.
 
-        Only the first of the senders is tried. A buffer stays with it until it is closed. Where
-        sizes vary, an update is small, and is opened when all of it is there.
+        Only the first of the senders is tried. A buffer stays with it until it is closed. None too
+        where sizes vary: such an update is small, and is opened when all of it is there.
         """
         if not sealed.senders or self._formats.least_bytes != self._payload_bytes:
             return None
@@ -152,8 +132,7 @@ class UpdateOpener:
     def opened(self, sealed: SealedUpdate) -> Iterator[tuple[Tensor, bytes]]:
         """Lend an update, flat float32 of shape ``(elements,)``, and its signer's certificate.
 
-        It must not be changed: it may be lent again from where it lies. Its elements are for the
-        caller to measure.
+        It is unmeasured, and must not be changed: it may be lent again from where it lies.
 
         Raises:
             RefusedError: If it does not open, or does not fit the plan.
@@ -176,8 +155,7 @@ class UpdateOpener:
     def each(self, updates: Iterable[SealedUpdate]) -> Iterator[Tensor | None]:
         """Open updates in their order, the next ones while the caller works on this one.
 
-        Yields:
-            The update, valid until the next is asked for; None for one that no longer opens.
+        Each is valid until the next is asked for; None stands for one that no longer opens.
         """
         with ThreadPoolExecutor(self.open_at_once, thread_name_prefix="sotto-unseal") as ahead:
             lent: deque[tuple[_Lent, Future[Tensor | None]]] = deque()
@@ -207,7 +185,6 @@ class UpdateOpener:
         return size
 
     def _fill(self, memory: memoryview, sealed: SealedUpdate) -> bytes:
-        """Open an update into memory and return the signing certificate that fitted."""
         payload, signing_sha256 = self._unseal(sealed, memory)
         try:
             self._formats.of_round(sealed.context.round_number).check_layout(payload)

@@ -48,11 +48,6 @@ class RoundSum:
         method: MethodState,
         releases: ReleaseFolder,
     ) -> None:
-        """Serve one federation.
-
-        Args:
-            releases: Say where the model has been going, for a rule that looks back.
-        """
         self._config = config
         self._store = store
         self._inbox = inbox
@@ -67,15 +62,11 @@ class RoundSum:
     def close(self, order: Close, in_hand: RoundInHand, base: Tensor) -> Closed | None:
         """Return the outcome of a round; None if too few of its updates are left.
 
-        The personalisation method has learnt from the round once there is an outcome, not else.
-
-        Args:
-            in_hand: The round as its devices saw it.
-            base: Parameters it started from, flat float32, shape ``(elements,)``.
+        ``base``, flat float32, shape ``(elements,)``, is its start. The personalisation method has
+        learnt from the round only if there is an outcome.
 
         Raises:
-            ValueError: If the updates cannot be aggregated; one that alone is at fault expires
-                instead.
+            ValueError: If the updates cannot be aggregated; one that alone is at fault expires.
         """
         before = self._method.snapshot()
         # Sampled: a round that is not released would tell that too few were drawn.

@@ -1,7 +1,6 @@
-"""Lend the few pieces of memory into which sealed updates are opened.
+"""Lend the few pieces of memory into which a round's sealed updates are opened.
 
-Their number bounds what a round needs, whatever the cohort. A buffer keeps its content until it is
-needed for another update: one that was verified a moment ago is summed without being opened again.
+A buffer keeps its update until it is needed for another, so a verified one is not opened twice.
 """
 
 import mmap
@@ -17,24 +16,16 @@ _MOST_BYTES = 512 << 20
 def buffer_count_for(update_bytes: int, cohort_size: int | None) -> int:
     """Return how many updates to hold: a small cohort's all, and never more than a fixed memory.
 
-    Two more than the cohort has let all of them be opened while they arrive.
-
-    Args:
-        cohort_size: Devices of a round, where the settings name their number.
+    Two more than a cohort let all of it be opened on arrival; None is a cohort of any size.
     """
     wanted = _MOST if cohort_size is None else min(_MOST, cohort_size + _LEAST)
     return max(_LEAST, min(wanted, _MOST_BYTES // update_bytes))
 
 
 class UpdateBuffer:
-    """Memory for one update.
+    """Memory for one update, of which ``payload_bytes`` are in use.
 
-    Attributes:
-        memory: Writable bytes.
-        payload_bytes: How much of it is used by what was opened into it.
-        holds: The update that was opened into it, whole and verified; None while it is being
-            filled.
-        attempt: The attempt at a round which that belongs to.
+    ``holds`` names an update that is there whole and verified, ``attempt`` its attempt at a round.
     """
 
     def __init__(self, size: int) -> None:
@@ -50,14 +41,9 @@ class UpdateBuffer:
 
 
 class UpdateBuffers:
-    """A fixed number of buffers, lent to as many threads."""
+    """A fixed number of buffers of ``size`` bytes each, lent to as many threads."""
 
     def __init__(self, count: int, size: int) -> None:
-        """Make the buffers.
-
-        Args:
-            size: Bytes of each.
-        """
         # The one that was given back longest ago comes first.
         self._free = [UpdateBuffer(size) for _ in range(count)]
         self._returned = threading.Condition()
@@ -72,10 +58,9 @@ class UpdateBuffers:
             return chosen
 
     def take_spare(self, attempt: Hashable) -> UpdateBuffer | None:
-        """Return a buffer for an update of this attempt, for as long as it takes to come, or None.
+        """Return a buffer for an update of this attempt for as long as it takes to come, or None.
 
-        Enough are always left for those that come for a moment, and what belongs to the same
-        attempt stays where it is.
+        Enough are always left for short loans, and updates of the same attempt stay.
         """
         with self._returned:
             unused = [one for one in self._free if one.holds is None or one.attempt != attempt]

@@ -1,6 +1,4 @@
 """Rules that withstand bad clients: medians, trimmed means, Krum, trimmed attention.
 
-Begin with ``registry``, then ``chunked_rule`` and ``reduction``. It may import the root of
-``server.aggregation``. A cohort is read 1 MiB of each update at a time, so memory does not grow
-with the model.
+Begin with ``registry`` and ``chunked_rule``. It may import the root of ``server.aggregation``.
 """

@@ -1,10 +1,6 @@
 """Weigh whole updates by their distances from each other: Krum and the geometric median.
 
-References:
-    [Krum] Blanchard et al., "Machine Learning with Adversaries: Byzantine Tolerant Gradient
-        Descent", NeurIPS 2017.
-    [RFA] Pillutla, Kakade and Harchaoui, "Robust Aggregation for Federated Learning",
-        arXiv:1912.13445, Algorithm 2.
+[Krum] and [RFA] are the papers in ``server.aggregation.robust_settings``.
 """
 
 import math
@@ -60,7 +56,7 @@ class Surveyed:
 
 
 def krum_weights(gram: Matrix, *, attackers: int, kept: int) -> Matrix:
-    """Return 1/``kept`` for those with the least scores, 0 for all others ([Krum] section 4).
+    """Return 1/``kept`` for the updates with the least scores, 0 for all others ([Krum] section 4).
 
     A score is the sum of the n - f - 2 least squared distances to others, f ``attackers``. Among
     equal scores the lower slot wins. ``gram`` holds the inner products, shape ``(cohort, cohort)``.

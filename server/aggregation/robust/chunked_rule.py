@@ -1,9 +1,4 @@
-"""The aggregation rule that reads the cohort's updates again, chunk by chunk.
-
-Each update is measured, clipped and kept sealed on disk as it comes. At the end all are read once
-or twice, one chunk of every update at a time: for a survey if the reduction needs one, then for the
-result.
-"""
+"""The aggregation rule that reads the cohort's updates again, chunk by chunk."""
 
 from pathlib import Path
 
@@ -22,7 +17,10 @@ _ENDED = "the rule has given its result; make a new one for the next round"
 
 
 class ChunkedRule(CountingRule):
-    """A cohort reduced chunk by chunk; the methods are those of ``AggregationRule``."""
+    """A cohort reduced chunk by chunk; the methods are those of ``AggregationRule``.
+
+    Updates lie sealed on disk and are read once, or twice if the reduction needs a survey.
+    """
 
     def __init__(
         self,
@@ -55,7 +53,7 @@ class ChunkedRule(CountingRule):
         self._norms.append(taken.tensor_norms)
 
     def result(self) -> Tensor:
-        """Return the reduced update, flat float32; ends the rule.
+        """Return the reduced update, flat float32, and end the rule.
 
         Raises:
             CohortTooSmallError: If fewer updates came than the rule works with.

@@ -1,8 +1,6 @@
 """Reduce every coordinate by itself: the median and the trimmed mean.
 
-References:
-    [Median] Yin et al., "Byzantine-Robust Distributed Learning: Towards Optimal Statistical
-        Rates", ICML 2018, arXiv:1803.01498, Definitions 1 and 2.
+Both are of [Median], Definitions 1 and 2; see ``server.aggregation.robust_settings``.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,8 +1,4 @@
-"""A cohort's updates, sealed on disk, to read chunk i of all of them at once.
-
-They are checked, clipped, float32. A chunk is 1 MiB of one update, so reading one of every update
-takes the cohort times 1 MiB of memory whatever the model's size.
-"""
+"""A cohort's clipped float32 updates, sealed on disk, to read chunk i of all of them at once."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +16,7 @@ _BYTES = 4
 
 
 class KeptUpdates:
-    """The updates of one round, in the order in which they come."""
+    """The updates of one round in order of arrival; reading takes 1 MiB of memory for each."""
 
     def __init__(self, element_count: int, *, folder: Path | None = None) -> None:
         self._chunks = chunks_of(element_count)
@@ -43,9 +39,7 @@ class KeptUpdates:
             self._spool.append(chunk.numpy().data.cast("B"))
 
     def chunks(self) -> Iterator[tuple[slice, Tensor]]:
-        """Yield each chunk's place and its rows, float32, shape ``(cohort, chunk elements)``.
-
-        The rows are valid until the next ones are asked for.
+        """Yield each chunk's place and rows, float32, ``(cohort, chunk elements)``, until the next.
 
         Raises:
             SpoolError: If the disk does not give back what was written.

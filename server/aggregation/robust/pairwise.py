@@ -1,8 +1,7 @@
 """Distances between all updates of a cohort, gathered chunk by chunk.
 
-Everything that a rule can say of weighted means of the updates follows from their inner products:
-|D_k - Σ w_j D_j|² = G_kk - 2 (Gw)_k + wᵀGw. So an iterative rule reads the updates once for G, and
-iterates on cohort x cohort numbers.
+Those from weighted means follow from inner products: |D_k - Σ w_j D_j|² = G_kk - 2 (Gw)_k + wᵀGw.
+So an iterative rule reads the updates once for G, and iterates on cohort x cohort numbers.
 """
 
 import numpy as np

@@ -12,23 +12,14 @@ from server.aggregation.layers import Layer
 
 @dataclass(frozen=True)
 class Cohort:
-    """The cohort without its updates.
-
-    Attributes:
-        tensor_norms: L2 norm of each tensor of each update, within the clip, one row a client.
-        empty_count: Places that nobody filled.
-    """
+    """The L2 norms of a cohort's clipped tensors, a row a client, and its count of empty places."""
 
     tensor_norms: Sequence[tuple[float, ...]]
     empty_count: int
 
 
 class Reduction(Protocol):
-    """A reduction of the cohort's updates, chunk after chunk.
-
-    Attributes:
-        surveys: Whether all chunks are shown to ``survey`` before any is reduced.
-    """
+    """A reduction of the cohort by chunks; if ``surveys``, ``survey`` sees all of them first."""
 
     surveys: ClassVar[bool]
 

@@ -42,11 +42,7 @@ def robust_rule(
     screen: Screen | None,
     heading: Tensor | None,
 ) -> ChunkedRule:
-    """Return an empty rule for one round; arguments as in ``aggregation.registry.build_rule``.
-
-    Raises:
-        ValueError: If the settings do not go together.
-    """
+    """Return an empty rule for one round; arguments and errors as in ``registry.build_rule``."""
     if expected.arrival is Arrival.NOISED_WITH_CLEAN_NORMS:
         raise ValueError(
             'score = "clean" is for rules that weigh by norms, and a robust rule looks at what '

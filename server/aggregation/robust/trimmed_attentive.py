@@ -1,8 +1,7 @@
 """Drop the updates that are far off, or oppose, then attend to the rest; copies count as one.
 
-Attention gives the client that moved furthest the most weight, so an outlier must go before it is
-weighed (``server.aggregation.robust.trims``). The combination is our own; the weights are
-[FedAtt] Eq. 2 in clipped form (Ji et al., IJCNN 2019, arXiv:1812.07108).
+An outlier must go first, since attention would give it the most weight. The combination is our own;
+the weights are [FedAtt] Eq. 2 in clipped form (Ji et al., IJCNN 2019, arXiv:1812.07108).
 """
 
 import math
@@ -20,10 +19,9 @@ from server.aggregation.weighted.attentive import attentive_weight
 
 
 class TrimmedAttentive:
-    """The attentive mean of those who stay.
+    """The attentive mean of the updates that stay, with weights e^{κ(s/C - 1)}.
 
-    Weights are e^{κ(s/C - 1)}, divided by the number of updates that are alike if that counts; an
-    empty place weighs e^-κ, a dropped update nothing.
+    Copies share a weight if they count as one; an empty place weighs e^-κ, a dropped update 0.
     """
 
     surveys: ClassVar[bool] = True
@@ -35,11 +33,7 @@ class TrimmedAttentive:
         clipping_norms: Sequence[float],
         heading: Tensor | None,
     ) -> None:
-        """Take C for each layer, in parameter units, and where the model has been going.
-
-        ``heading`` is flat float32, shape ``(elements,)``; None if there is no earlier release of
-        the same tensors, or the rule does not ask.
-        """
+        """Take C for each layer, in parameter units, and the model's heading if known."""
         self._settings = settings
         self._layers = layers
         self._clips = clipping_norms

@@ -1,8 +1,5 @@
 """The updates of a round to leave out, and those that count as one.
 
-By distance the updates far from the round's median are left out, by direction those that oppose
-the others, or the way the model has been going.
-
 References:
     [Median] Yin et al., ICML 2018, arXiv:1803.01498, Definition 1.
     [FLTrust] Cao et al., "FLTrust: Byzantine-robust Federated Learning via Trust Bootstrapping",
@@ -38,7 +35,7 @@ class FarFromMedian:
         self._squares = [old + new for old, new in zip(before, squares, strict=True)]
 
     def left_out(self, most: int) -> frozenset[int]:
-        """Return so many rows, the furthest; among equal ones the lower stays."""
+        """Return the rows of the ``most`` largest distances; among equal ones the lower stays."""
         return _highest(self._squares, most)
 
 
@@ -50,7 +47,6 @@ class Angles:
     """
 
     def __init__(self, heading: Tensor | None = None) -> None:
-        """Take the heading, flat float32, shape ``(elements,)``; None for none."""
         self._heading = heading
         self._products = InnerProducts()
 
@@ -60,11 +56,10 @@ class Angles:
         self._products.add(rows, beside)
 
     def left_out(self, most: int) -> frozenset[int]:
-        """Return at most so many rows that oppose: their cosine with the heading is below 0.
+        """Return at most ``most`` rows that oppose: their cosine with the heading is below 0.
 
-        Those that oppose most go first; among equal ones the lower stays. The median of the cosines
-        with all others counts instead if there is no heading, or if more oppose it than may be left
-        out: then it is the heading that is wrong, and it must not choose who stays.
+        Those that oppose most go first; among equal ones the lower stays. The median cosine with
+        the others counts without a heading, or if more than ``most`` oppose it: then it is wrong.
         """
         along = self._along_heading()
         if along is None or (along < 0).sum() > most:
@@ -73,22 +68,16 @@ class Angles:
         return frozenset(client for client in _highest(opposed, most) if opposed[client] > 0)
 
     def votes(self, sybil_cosine: float) -> list[float]:
-        """Return 1 over the number of updates that are like each, itself among them.
-
-        ``sybil_cosine`` is the cosine from which two are alike. Updates that are left out count
-        too.
-        """
+        """Return 1 over the number of updates that each is like; those left out count too."""
         cosines = self._cosines()
         np.fill_diagonal(cosines, 1.0)  # Of an update of zeros too.
         votes: list[float] = (1 / (cosines >= sybil_cosine).sum(axis=1)).tolist()
         return votes
 
     def _along_heading(self) -> Matrix | None:
-        """Return each cosine with the heading, shape ``(cohort,)``; None without one."""
         return None if self._heading is None else cosines_of(self._products.gram)[:-1, -1]
 
     def _cosines(self) -> Matrix:
-        """Return the cosines of the updates with each other, shape ``(cohort, cohort)``."""
         cosines = cosines_of(self._products.gram)
         return cosines if self._heading is None else cosines[:-1, :-1]
 

@@ -1,16 +1,13 @@
 """Weigh each layer by how far the client moved it, with a bound (FedAtt, clipped form).
 
 A layer's weight is e^{κ(s/C - 1)}: s is the L2 norm of the layer in the clipped update and C the
-clipping norm over all layers, or the layer's own if each has one. So a weight lies in [e^-κ, 1]
-and no client counts more than e^κ times another. With κ = λC and clipping that never bites this is
-[FedAtt] Eq. 2 at temperature λ. κ = 0 is the equal mean, bit for bit.
+clipping norm over all layers, or the layer's own. So no client counts more than e^κ times another.
+With κ = λC and clipping that never bites this is [FedAtt] Eq. 2 (Ji et al., IJCNN 2019,
+arXiv:1812.07108) at temperature λ. κ = 0 is the equal mean, bit for bit.
 
-An empty slot adds a zero update: e^-κ below the line, nothing above. So the number of slots, not
-of answers, bounds one client's influence, and a dropout cannot raise it. The sum is a ratio of two
-plain sums over clients: it streams, and can be summed under secure aggregation.
-
-References:
-    [FedAtt] Ji et al., IJCNN 2019, arXiv:1812.07108.
+An empty slot adds a zero update: e^-κ below the line, nothing above. So the number of slots, not of
+answers, bounds one client's influence. The result is a ratio of two plain sums over clients: it
+streams, and can be summed under secure aggregation.
 """
 
 import math

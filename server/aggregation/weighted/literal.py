@@ -1,12 +1,8 @@
-"""Weigh each layer by the softmax of raw distances, as the paper prints it.
+"""Weigh each layer by the softmax of raw distances ([FedAtt] Eq. 2, IJCNN 2019, arXiv:1812.07108).
 
-Nothing bounds a weight here: the ratio of two is e^{s_i - s_j}, so one outlier takes the layer, and
-no noise on the result gives a guarantee. It reproduces the paper and the authors' code, which takes
-the spectral norm although the paper's derivation needs the Euclidean one.
-
-References:
-    [FedAtt] Ji et al., IJCNN 2019, arXiv:1812.07108, Eq. 2.
-    [fed-att] The authors' code, github.com/shaoxiongji/fed-att.
+Nothing bounds a weight: the ratio of two is e^{s_i - s_j}, so one outlier takes the layer, and no
+noise on the result gives a guarantee. The authors' code (github.com/shaoxiongji/fed-att) takes the
+spectral norm although the paper's derivation needs the Euclidean one.
 """
 
 import math

@@ -1,9 +1,8 @@
 """The running sum Σ w_k D_k and the weights behind it.
 
-The sum is float32, one model in size; float64 if a guarantee counts what rounding moves. The
-weights are eight bytes a client and layer; their total is rounded once, from exact arithmetic, so
-it does not depend on order or empty slots. A layer's sum and weights are held without their largest
-common factor e^exponent, so that a softmax over raw distances never overflows (online softmax).
+A layer's total weight is rounded once, from exact arithmetic, so it does not depend on order or
+empty slots. Sum and weights are held without their largest common factor e^exponent, so that a
+softmax over raw distances never overflows (online softmax).
 """
 
 import math

@@ -1,8 +1,4 @@
-"""Create the first tables.
-
-A migration that has been released is never edited: a change of ``server/records/tables.py`` comes
-with a new file here.
-"""
+"""Create the first tables; a released migration is never edited, each change has a new file."""
 
 import sqlalchemy as sa
 from alembic import op
