@@ -6,6 +6,9 @@ PACKAGES := privacy models server edge_client export simulation
 SOURCES := $(PACKAGES) tests benchmarks examples
 PROTOS := protos/federation_pb2.py protos/federation_pb2.pyi protos/federation_pb2_grpc.py protos/federation_pb2_grpc.pyi
 
+# Devices and commands start by the hundred: each would compile every module it loads anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help dev demo page test test-fast check format bench protos papers clean
 
