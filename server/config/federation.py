@@ -1,7 +1,6 @@
 """Read the settings of a federation from its one TOML file, and from presets.
 
-Reading is strict: an unknown key, a float for an integer or a missing value is refused with the
-file and the path of the key.
+An unknown key, a float for an integer or a missing value is refused with file and key.
 """
 
 import tomllib
@@ -55,11 +54,7 @@ def settings_text(path: Path) -> str:
 
 
 def parse_config(text: str, source: str) -> FederationConfig:
-    """Decode TOML text, strictly.
-
-    Args:
-        text: The TOML.
-        source: Name of the file for error messages.
+    """Decode TOML text strictly; ``source`` is the file's name for error messages.
 
     Raises:
         ConfigError: If the text is no TOML or its settings cannot be used.

@@ -1,7 +1,6 @@
-"""Refuse settings that do not go together under a guarantee.
+"""Refuse noise mode, cohorts and rule that do not go together under a guarantee.
 
-Each struct checks what it can see; these are the rules between noise mode, cohorts and rule.
-``server.config.evaluation_rules`` holds those of evaluations.
+``server.config.evaluation_rules`` holds the rules of evaluations.
 """
 
 from typing import assert_never

@@ -1,7 +1,4 @@
-"""Say at the start of a run what its guarantee comes to, for people.
-
-The coordinator and the simulation show the same lines.
-"""
+"""Tell people at a run's start, deployed or simulated, what its guarantee comes to."""
 
 from collections.abc import Sequence
 
@@ -20,9 +17,9 @@ from server.config.federation import FederationConfig
 def outlook(
     config: FederationConfig, *, spent: Sequence[PrivacyEvent] = (), first_round: int = 1
 ) -> list[str]:
-    """Return lines on what the run promises and will have spent; may take a second.
+    """Return lines on what the run, after its ledger ``spent``, promises and will have spent.
 
-    ``spent`` is the run's ledger so far.
+    This may take a second.
 
     Raises:
         ValueError: If the events do not add up.
@@ -31,7 +28,7 @@ def outlook(
 
 
 def promises(config: FederationConfig) -> list[str]:
-    """Return what a run promises, without sums: on people, on sentences, on what it starts from."""
+    """Return what a run promises for people and sentences and of its start, without sums."""
     return [config.privacy.guarantee, *_beside(config)]
 
 

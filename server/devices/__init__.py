@@ -1,4 +1,4 @@
-"""The enrolled devices, with their certificates and streams.
+"""The enrolled devices, their certificates and their streams.
 
-Begin with ``membership``. A revoked certificate is refused at the next call.
+Begin with ``membership``.
 """

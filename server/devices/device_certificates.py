@@ -1,6 +1,6 @@
-"""Keep the certificates that devices were given: the current one of each use and the one before.
+"""Keep each device's current certificate of every use, and the one before.
 
-The one before is what a message sealed just before a renewal still needs.
+A message sealed just before a renewal still needs the older one.
 """
 
 from collections.abc import Iterable
@@ -23,12 +23,11 @@ _NEWEST_FIRST = (certificates.c.issued_at.desc(), certificates.c.not_after.desc(
 
 @dataclass(frozen=True, slots=True)
 class StoredCertificate:
-    """One certificate of a device.
+    """One certificate of a device, X.509 in DER.
 
     Attributes:
         sha256: SHA-256 of the DER, 32 bytes.
         key_use: ``tls``, ``wrapping`` or ``signing``.
-        der: X.509, DER.
         not_after: Last second of validity, seconds since 1970 UTC.
     """
 
@@ -72,15 +71,7 @@ def all_certificates(connection: Connection, client: str) -> list[StoredCertific
 def add_certificates(
     connection: Connection, client: str, given: Iterable[StoredCertificate], now: float
 ) -> None:
-    """Store certificates of a client and drop the generations before the last two.
-
-    A certificate that is stored already is left as it is.
-
-    Args:
-        connection: A write transaction.
-        given: One certificate for each use.
-        now: Seconds since 1970 UTC.
-    """
+    """Store new certificates of a client, within a write transaction, and keep two generations."""
     known = {certificate.sha256 for certificate in all_certificates(connection, client)}
     for certificate in given:
         if certificate.sha256 not in known:
@@ -98,10 +89,9 @@ def add_certificates(
 
 
 def keep_only_generation(store: Store, client: str, tls_sha256: bytes) -> None:
-    """Drop every certificate of a client that was not given together with one of its TLS key.
+    """Drop every certificate of a client that was not given together with this TLS certificate.
 
-    Args:
-        tls_sha256: SHA-256 of the DER; nothing is dropped if the client has none such.
+    If the client has no certificate of that SHA-256 of the DER, nothing is dropped.
     """
     mine = certificates.c.client == client
     with store.write() as connection:

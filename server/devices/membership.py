@@ -1,8 +1,8 @@
-"""Know who calls, let new devices in, and keep the keys that seal to them.
+"""Identify callers, let new devices in, and keep the keys that seal to them.
 
-The certificate of a connection alone tells the caller. The store is asked about it; an answer is
-trusted for a second, so that a call does not cost a query, and a withdrawal that another process
-wrote takes effect within that second. One that this process makes takes effect at once.
+A caller is its connection's certificate. The store's answer about it is trusted for a second, which
+saves a query a call: another process's withdrawal takes effect within that second, one of this
+process at once.
 """
 
 import hashlib
@@ -69,12 +69,6 @@ class Membership:
         identity: Identity,
         threads: Threads,
     ) -> None:
-        """Serve one federation.
-
-        Args:
-            store: Holds devices, certificates and tokens.
-            identity: The coordinator's own.
-        """
         self._store = store
         self._authority = authority
         self._identity = identity
@@ -121,7 +115,7 @@ class Membership:
     async def renew(
         self, client: str, requests: pb.SigningRequests
     ) -> pb.RenewCertificatesResponse:
-        """Certify a device's new keys; those that it calls with stay good until they expire.
+        """Certify a device's new keys; the certificates in use stay valid until they expire.
 
         The same keys get the same answer again: the first may have been lost.
 
@@ -254,11 +248,7 @@ class Membership:
 
 
 def _key_ids(requests: pb.SigningRequests) -> bytes:
-    """Return a digest of the three public keys: a request signed anew is still the same device's.
-
-    Raises:
-        CertificateError: If a request is no good.
-    """
+    """Return a digest of the three public keys, which a request signed anew leaves alike."""
     return _ids_of(read_signing_request(getattr(requests, use.value), use) for use in KeyUse)
 
 

@@ -8,12 +8,9 @@ from protos.data_chunks import large_data
 
 
 class UploadPiece(NamedTuple):
-    """An ``UploadChunk``.
+    """An ``UploadChunk``, its sealed bytes where gRPC laid them if they are many.
 
-    Attributes:
-        data: Sealed bytes, where gRPC laid them if they are many.
-        lease_nonce: The lease; only in the first of a stream.
-        offset: Where the data belongs; only in the first of a stream.
+    Only the first of a stream has a lease nonce, and the offset at which the data belongs.
     """
 
     data: BytesLike
@@ -22,10 +19,7 @@ class UploadPiece(NamedTuple):
 
 
 def read_piece(message: bytes) -> UploadPiece:
-    """Return an encoded ``UploadChunk``.
-
-    All but the first of a stream hold nothing but data. Protobuf reads whatever does not look like
-    that.
+    """Return an encoded ``UploadChunk``; Protobuf reads those that hold more than data.
 
     Raises:
         google.protobuf.message.DecodeError: If the message is no ``UploadChunk``.

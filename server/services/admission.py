@@ -27,8 +27,7 @@ def check_device(
 ) -> None:
     """Refuse a device whose software or clock would fail later, in the middle of a round.
 
-    Args:
-        now: Unix seconds; the clock's if absent.
+    ``now`` is Unix seconds; the clock's if absent.
 
     Raises:
         RefusedError: If a version, the clock or the model family does not fit.

@@ -1,8 +1,7 @@
 """Serve enrolled devices: translate calls into what the coordinator does, and back.
 
-Every call first asks who is calling: the certificate of the connection must be one that this
-federation gave out and has not withdrawn. A refusal leaves through ``answering`` and changes
-nothing.
+Every call first checks that the connection's certificate is this federation's and not withdrawn.
+A refusal leaves through ``answering`` and changes nothing.
 """
 
 from collections.abc import AsyncIterator
@@ -36,11 +35,7 @@ class FederationService(pb_grpc.FederationServicer):
         config: FederationConfig,
         vocabulary: Vocabulary | None,
     ) -> None:
-        """Serve one federation.
-
-        Args:
-            vocabulary: Its words, for devices that do not have the list; None if it has none.
-        """
+        """Serve one federation; ``vocabulary`` is for devices that lack the word list."""
         self._desk = desk
         self._membership = membership
         self._config = config
