@@ -125,10 +125,7 @@ class Closing:
 
 
 def noise_generator(run_seed: int, round_number: int) -> torch.Generator:
-    """Return the source of a round's uncalibrated draws at the server, deployed or simulated.
-
-    Every attempt of a round draws alike.
-    """
+    """Return the source of a round's uncalibrated server draws; all its attempts draw alike."""
     seed = client_seed(run_seed, round_number, _COORDINATOR, purpose="noise")
     return torch.Generator().manual_seed(seed)
 
@@ -191,7 +188,6 @@ def close_round(
 def _calibrated(
     closing: Closing, server_half: ServerHalf
 ) -> tuple[CalibratedRound | None, CalibratedRound | None]:
-    """Return the noise of the aggregate and of what teaches the method, if there is any."""
     adjacency = closing.mode.adjacency
     if adjacency is None:
         return None, None
@@ -237,7 +233,6 @@ def _stepped(before: Tensor, aggregate: Tensor, closing: Closing) -> Tensor:
 
 
 def _shared_of(parameters: Tensor, closing: Closing) -> Tensor:
-    """Return the trained part of a release, without a copy if that is all of it."""
     if closing.shared == closing.released:
         return parameters
     return part_of(parameters, closing.released, closing.shared)
@@ -252,7 +247,6 @@ def _heading(parameters: Tensor, closing: Closing) -> Tensor | None:
 
 
 def _beside_frozen(trained: Tensor, before: Tensor, closing: Closing) -> Tensor:
-    """Return all that is released: what was trained, and the rest as it was."""
     if closing.shared == closing.released:
         return trained
     after = before.clone()
@@ -279,7 +273,6 @@ def _terms(closing: Closing, *, is_noised: bool) -> RoundTerms:
 
 
 def _shared_clips(privacy: PrivacySettings, schema: Schema) -> tuple[float, ...] | None:
-    """Return the clips of the shared tensors, where each tensor has its own."""
     clips = privacy.tensor_clips(len(schema.tensors))
     if clips is None:
         return None

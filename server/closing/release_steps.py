@@ -1,9 +1,8 @@
 """Release parameters as multiples of one step, so that changes take few bytes to send.
 
-Successive releases differ in nearly every bit of nearly every float32, but multiples of a step by
-small whole numbers (`models.compression.release_delta`). Outcomes are rounded at random, so that
-their mean is right and small steps survive; a run's start is rounded to the nearest. Both come
-after all noise, so a guarantee is untouched.
+Successive releases then differ by small whole numbers (`models.compression.release_delta`).
+Outcomes are rounded at random, so that their mean is right and small steps survive; a run's start
+is rounded to the nearest. Both come after all noise, so a guarantee is untouched.
 """
 
 import torch

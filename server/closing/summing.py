@@ -33,10 +33,7 @@ class Contribution:
 
 
 class UploadSplit:
-    """The split of an upload into shared tensors, which the rule clips, and generated ones.
-
-    Generated tensors are clipped again here. A noised upload is not clipped: see ``Arrival``.
-    """
+    """The split of an upload; generated tensors are clipped again unless noised (``Arrival``)."""
 
     def __init__(self, schema: Schema, arrival: Arrival, privacy: PrivacySettings) -> None:
         """Split uploads of one round.
@@ -83,11 +80,7 @@ class UploadSplit:
 
 @dataclass(frozen=True)
 class Summing:
-    """A sum of contributions: shared tensors to a rule, generated ones to a method.
-
-    ``example_cap`` bounds a client's weight. ``screen`` counts rejected contributions; without
-    one their error is passed on.
-    """
+    """A sum of contributions; without a screen an unusable one raises its error."""
 
     rule: AggregationRule
     server_half: ServerHalf

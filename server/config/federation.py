@@ -1,7 +1,4 @@
-"""Read the settings of a federation from its one TOML file, and from presets.
-
-An unknown key, a float for an integer or a missing value is refused with file and key.
-"""
+"""Read a federation's TOML file, strictly: a refusal names file and key. Presets are such files."""
 
 import tomllib
 from importlib import resources

@@ -1,7 +1,4 @@
-"""Refuse noise mode, cohorts and rule that do not go together under a guarantee.
-
-``server.config.evaluation_rules`` holds the rules of evaluations.
-"""
+"""Refuse noise mode, cohorts and rule that do not go together under a guarantee."""
 
 from typing import assert_never
 

@@ -18,12 +18,7 @@ def make_plan(
     cohort_size: int | None = None,
     vocabulary: Vocabulary | None = None,
 ) -> Plan:
-    """Return the plan that devices get in a round.
-
-    Args:
-        run: Identifier of the run, 32 hex digits.
-        cohort_size: Needed only where ``participation_rate`` draws the cohort.
-        vocabulary: The word list if it is loaded already; else it is loaded here.
+    """Return the plan that devices get in a round; only drawn cohorts need ``cohort_size``.
 
     Raises:
         OSError: If the word list cannot be read.

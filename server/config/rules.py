@@ -101,7 +101,6 @@ def _check_guarantee(config: FederationSettings) -> None:
 
 
 def _schemas_of_stages(config: FederationSettings) -> Iterator[Schema]:
-    """Yield the schema of every stage, or that of a model that does not grow."""
     growth = config.growth
     if growth is None:
         yield config.schema

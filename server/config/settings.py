@@ -45,13 +45,9 @@ class FederationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         compression: The form in which updates travel; absent for plain float32. May change between
             two rounds.
         screening: Which updates are rejected before the sum.
-        rounds: Who takes part and when a round ends.
         convergence: When the run stops before its cap; absent means never.
-        evaluation: How released models are measured.
         fitting: How devices outside all rounds get a model of their own; absent means with their
             first round.
-        listen: Where the coordinator is reached.
-        store: Where its records lie.
     """
 
     seed: int

@@ -17,9 +17,7 @@ from server.config.federation import FederationConfig
 def outlook(
     config: FederationConfig, *, spent: Sequence[PrivacyEvent] = (), first_round: int = 1
 ) -> list[str]:
-    """Return lines on what the run, after its ledger ``spent``, promises and will have spent.
-
-    This may take a second.
+    """Return lines on what the run, after ``spent``, promises and will have spent; takes a second.
 
     Raises:
         ValueError: If the events do not add up.

@@ -1,8 +1,7 @@
 """Drive the rounds: the state machine on one side, devices, disk and clock on the other.
 
-Decisions are made on the event loop, one step at a time, so no lock is needed; disk, store,
-cryptography and arithmetic run in threads. Nothing polls: a device that checks in, a commit, an
-operator's command or a deadline wakes the one task that asks the machine what to do next.
+Decisions are made on the event loop, one step at a time, so no lock is needed; what takes time runs
+in threads. Nothing polls: check-ins, commits, commands and deadlines wake the one task.
 """
 
 import asyncio
@@ -45,7 +44,6 @@ class Coordinator:
         renewal: KeyRenewal,
         switch: OperatorSwitch,
     ) -> None:
-        """Take up a run where its store says it stands; ``desk`` wakes the coordinator."""
         self._work = work
         self._machine = work.machine
         self._intake = work.intake
@@ -147,7 +145,6 @@ class Coordinator:
         await self._shelf.finish()
 
     async def _step(self) -> bool:
-        """Do what is due; return whether there was anything."""
         if self._evaluation.in_hand is not None:
             counts = self._evaluation.tick(time.monotonic())
             if counts is not None:

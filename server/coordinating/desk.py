@@ -1,8 +1,4 @@
-"""Answer devices: what they join, fetch, send, refuse and report.
-
-Calls run on the event loop, one step at a time, and set ``changed`` where the coordinator may have
-to ask the round's machine for an order.
-"""
+"""Answer devices, one call at a time on the event loop; ``changed`` wakes the coordinator."""
 
 import asyncio
 import logging
@@ -28,9 +24,7 @@ _LOG = logging.getLogger(__name__)
 class DeviceDesk:
     """The devices of one federation, as they come, work and leave.
 
-    Attributes:
-        changed: Set by whatever may give the machine an order.
-        plan_refusals: Plans refused by devices since the last reported round, by code.
+    ``plan_refusals`` counts, by code, the refused plans that no round has reported yet.
     """
 
     def __init__(

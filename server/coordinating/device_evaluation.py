@@ -1,8 +1,7 @@
 """Measure a released model on devices outside the round that made it.
 
-An evaluation has leases, a quorum and a deadline like a round. Only the sum of the devices' counts
-is kept, limited per device under a guarantee. A restart ends an evaluation; the next round's model
-is evaluated instead.
+Only the sum of the devices' counts is kept, limited per device under a guarantee. A restart ends an
+evaluation; the next round's model is evaluated instead.
 """
 
 import logging
@@ -158,7 +157,6 @@ class DeviceEvaluation:
 
 
 def _checked(report: pb.ReportEvaluationRequest) -> Counts:
-    """Return the counts after checking that they can be those of a text."""
     loss = report.log_loss_sum
     possible = report.top1_hits <= report.top3_hits <= report.token_count
     if report.token_count < 1 or not 0 <= loss < math.inf or not possible:

@@ -1,9 +1,8 @@
 """Let a device that took part in no round fit what is its own: its embedding, or its tensors.
 
-The device gets the shared parameters and, where tensors are generated, the hypernetwork. It sends
-back the fitted embedding, from which the model learns nothing, or only word that its own tensors
-are fitted. A fit has a lease and a deadline of its own, goes on while rounds open and close, and
-gives way to a round that draws its device.
+It sends back the fitted embedding, from which the model learns nothing, or only word that its own
+tensors are fitted. A fit has a lease and a deadline of its own, goes on while rounds open and
+close, and gives way to a round that draws its device.
 """
 
 import asyncio
@@ -47,8 +46,7 @@ class Fits:
         Args:
             draw: Draws that many random bytes.
             identity: The coordinator, to whom embeddings are sealed.
-            has_embedding: Whether a device needs no fit; None where tensors are fitted, which only
-                the device knows.
+            has_embedding: Whether a device needs no fit; None where devices keep fitted tensors.
             keep: Keeps an embedding durably; raises ValueError if it does not fit or the device has
                 one, OSError if the disk is full.
             signing_keys: Returns the keys of a device, any of which may have signed.
@@ -83,10 +81,7 @@ class Fits:
             self._without_personal.discard(client)
 
     def work_for(self, client: str, now: float, wall_ms: int) -> pb.WorkOrder | None:
-        """Return the order to fit for a device that needs it and has no round's work now, or None.
-
-        ``wall_ms`` is milliseconds since 1970 UTC.
-        """
+        """Return an order to fit, or None; ``wall_ms`` is milliseconds since 1970 UTC."""
         if not self._is_needed_by(client):
             return None
         running = self._running.get(client)
@@ -112,8 +107,6 @@ class Fits:
 
     async def take(self, client: str, request: pb.SendEmbeddingRequest, now: float) -> None:
         """Keep a fitted embedding durably and end its fit; a repeated request changes nothing.
-
-        Fitted tensors stay on their device, so there the fit only ends.
 
         Raises:
             RefusedError: If there is no such fit, the embedding does not open or fit, or the device
@@ -164,7 +157,7 @@ class Fits:
         request: pb.SendEmbeddingRequest,
         senders: Sequence[CertifiedKey],
     ) -> Tensor | None:
-        """Return the sealed embedding; None for a plan that sends nothing."""
+        """Return the sealed embedding; None if the device keeps its fitted tensors."""
         lease, in_hand = fit
         if in_hand.plan.kind == "fit_personal":
             _check_empty(request)

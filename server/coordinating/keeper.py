@@ -146,9 +146,7 @@ class RoundKeeper:
     async def open(
         self, round_number: int, attempt: int, members: Sequence[str] | None, remaining_s: float
     ) -> RoundInHand:
-        """Record an attempt, with its ledger entry if any, and return its sealed model.
-
-        ``members`` is None for ``first-come``; ``remaining_s`` are the seconds until the close.
+        """Record an attempt, with any ledger entry, and return the round with its sealed model.
 
         Raises:
             LedgerError: If the privacy ledger was written to meanwhile.
@@ -233,8 +231,6 @@ class RoundKeeper:
     async def close(self, order: Close, in_hand: RoundInHand, refusals: Mapping[str, int]) -> bool:
         """Sum a round and release its model; return whether it could be done.
 
-        ``refusals`` counts refused plans and uploads by code.
-
         Raises:
             OSError: If the disk is full: nothing is lost, the next start closes the round again.
         """
@@ -271,9 +267,7 @@ class RoundKeeper:
         return True
 
     async def forget(self, client: str) -> int:
-        """Delete what is known of a device; return how many updates that were.
-
-        A close that is running is waited for, so that what it learns is forgotten too.
+        """Delete what is known of a device, after any running close; return its number of updates.
 
         Raises:
             UnknownClientError: If there is no such device.

@@ -1,8 +1,7 @@
 """Renew the coordinator's own certificates at two thirds of their life, while it serves.
 
 Keys change between rounds only, because a round's model, leases and updates all name the same ones.
-Open connections stay. Every lease carries the certificates that its model is signed with, so a
-device learns of new keys with its next lease.
+A device learns of new keys with its next lease.
 """
 
 import logging

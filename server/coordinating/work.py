@@ -15,11 +15,10 @@ _FINISHED_RETRY_S = 3600
 
 
 class Work:
-    """The work of each device, and what its lease is for.
+    """The work of each device, and what its lease is for; an evaluation goes before the next round.
 
-    An evaluation goes before the next round. A device for which no round has a place may fit a
-    model of its own. ``is_over`` is set once devices may learn that the run has ended: no
-    evaluation is to come, and fits can begin.
+    ``is_over`` is set once devices may learn that the run has ended: no evaluation is to come, and
+    fits can begin.
     """
 
     def __init__(

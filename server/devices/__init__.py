@@ -1,4 +1,4 @@
-"""The enrolled devices, their certificates and their streams.
+"""The enrolled devices, with their certificates and streams.
 
-Begin with ``membership``.
+Begin with ``membership``. A revoked certificate is refused at the next call.
 """

@@ -1,7 +1,4 @@
-"""Know every enrolled device: its certificates, and whether it may still take part.
-
-Every call asks here, so revoking or forgetting a device takes effect at its next call.
-"""
+"""Know every enrolled device; calls ask here, so that a revocation counts from the next one."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -47,10 +44,7 @@ class ClientSummary:
 def enrol_client(
     connection: Connection, client: str, given: Iterable[StoredCertificate], now: float
 ) -> None:
-    """Add a client, or replace all certificates of a known one, within a write transaction.
-
-    A client that enrols again keeps its participation count and is no longer revoked.
-    """
+    """Add a client, or replace the certificates of a known one and lift its revocation."""
     row = {"enrolled_at": now, "revoked_at": None, "forgotten_at": None}
     known = connection.execute(update(clients).where(clients.c.name == client).values(row))
     if not known.rowcount:
@@ -62,9 +56,7 @@ def enrol_client(
 def renew_certificates(
     store: Store, client: str, given: Iterable[StoredCertificate], *, now: float
 ) -> None:
-    """Add a client's new certificates; the current and the previous one of each use stay valid.
-
-    A stored certificate is left as it is, so a repeated renewal changes nothing.
+    """Add a client's new certificates, if not stored yet; the previous ones stay valid too.
 
     Raises:
         UnknownClientError: If there is no such client, or it is revoked.
@@ -112,7 +104,7 @@ def population(store: Store) -> list[str]:
 def eligible_clients(
     store: Store, round_number: int, *, min_separation: int, max_participation: int
 ) -> list[str]:
-    """Return the names of the clients that may take part in a round of mode ``ftrl``, sorted.
+    """Return the clients that may take part in a round of mode ``ftrl``, sorted.
 
     A device of round r may next take part in round r + ``min_separation``.
     """
@@ -166,8 +158,6 @@ def list_clients(store: Store) -> list[ClientSummary]:
 
 def revoke_client(store: Store, client: str, *, now: float) -> None:
     """Withdraw a client's right to call, and its unused tokens; twice changes nothing.
-
-    A name that was invited and never enrolled has tokens alone.
 
     Raises:
         UnknownClientError: If nobody of that name is enrolled or invited.

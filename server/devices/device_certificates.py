@@ -1,7 +1,4 @@
-"""Keep each device's current certificate of every use, and the one before.
-
-A message sealed just before a renewal still needs the older one.
-"""
+"""Keep each device's certificate of every use, and the one before for messages under way."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,13 +20,7 @@ _NEWEST_FIRST = (certificates.c.issued_at.desc(), certificates.c.not_after.desc(
 
 @dataclass(frozen=True, slots=True)
 class StoredCertificate:
-    """One certificate of a device, X.509 in DER.
-
-    Attributes:
-        sha256: SHA-256 of the DER, 32 bytes.
-        key_use: ``tls``, ``wrapping`` or ``signing``.
-        not_after: Last second of validity, seconds since 1970 UTC.
-    """
+    """One DER certificate of a device, for one ``KeyUse``; ``not_after`` is in Unix seconds."""
 
     sha256: bytes
     key_use: str
@@ -89,10 +80,7 @@ def add_certificates(
 
 
 def keep_only_generation(store: Store, client: str, tls_sha256: bytes) -> None:
-    """Drop every certificate of a client that was not given together with this TLS certificate.
-
-    If the client has no certificate of that SHA-256 of the DER, nothing is dropped.
-    """
+    """Drop a client's certificates that were not given with this TLS one; none if it is unknown."""
     mine = certificates.c.client == client
     with store.write() as connection:
         given_at = connection.execute(

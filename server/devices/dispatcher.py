@@ -15,7 +15,6 @@ class Dispatcher:
     def __init__(
         self, work_for: Callable[[str], pb.WorkOrder | None], failpoints: Failpoints
     ) -> None:
-        """Give the work that ``work_for`` returns for a client now."""
         self._work_for = work_for
         self._failpoints = failpoints
         self._sessions = Sessions()
@@ -51,7 +50,7 @@ class Dispatcher:
             self._offer(session)
 
     def done(self, client: str, answered: bytes | None = None) -> None:
-        """Note that a device has answered a lease, by default its current one, which ends silently."""
+        """Note that a device has answered a lease, its current one if None; it ends silently."""
         session = self._sessions.get(client)
         if session is not None and answered in (None, session.nonce):
             session.nonce = None
@@ -59,9 +58,7 @@ class Dispatcher:
     def end_leases(
         self, reason: str, finished: Collection[str] = (), going_on: Collection[bytes] = ()
     ) -> None:
-        """End all leases but those ``going_on``; tell devices that have not ``finished`` the
-        reason.
-        """
+        """End all leases but those ``going_on``; devices not yet ``finished`` get the reason."""
         for session in self._sessions:
             if session.nonce in going_on:
                 continue

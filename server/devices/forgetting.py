@@ -17,9 +17,7 @@ REASON = "the client was forgotten"
 
 
 def forget_client(store: Store, inbox: Inbox, client: str, *, now: float) -> int:
-    """Revoke a client, delete what is known of it, and return the number of deleted updates.
-
-    These were acknowledged and not yet aggregated. Repeating does no harm.
+    """Revoke a client and delete what is known of it; return how many waiting updates that were.
 
     Raises:
         UnknownClientError: If nobody of that name is enrolled or invited.

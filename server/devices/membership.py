@@ -2,7 +2,8 @@
 
 A caller is its connection's certificate. The store's answer about it is trusted for a second, which
 saves a query a call: another process's withdrawal takes effect within that second, one of this
-process at once.
+process at once. Enrolment or renewal of the same keys gets the same answer again, because the first
+may have been lost.
 """
 
 import hashlib
@@ -101,8 +102,6 @@ class Membership:
     async def enrol(self, token: bytes, requests: pb.SigningRequests) -> pb.EnrolResponse:
         """Use up a token and certify a new device's keys.
 
-        The same keys with the same token get the same answer again: the first may have been lost.
-
         Raises:
             RefusedError: If the token or a request is no good.
         """
@@ -116,8 +115,6 @@ class Membership:
         self, client: str, requests: pb.SigningRequests
     ) -> pb.RenewCertificatesResponse:
         """Certify a device's new keys; the certificates in use stay valid until they expire.
-
-        The same keys get the same answer again: the first may have been lost.
 
         Raises:
             RefusedError: If a request is no good, or the device was revoked meanwhile.
@@ -239,7 +236,6 @@ class Membership:
         return keys
 
     def _forget(self, client: str) -> None:
-        """Ask the store again about a client whose certificates have changed."""
         self._callers = {
             pem: known for pem, known in self._callers.items() if known.client != client
         }
@@ -253,7 +249,6 @@ def _key_ids(requests: pb.SigningRequests) -> bytes:
 
 
 def _ids_of(keys: Iterable[PublicKey]) -> bytes:
-    """Return a digest of public keys, given in the order of ``KeyUse``."""
     return hashlib.sha256(b"".join(public_key_sha256(key) for key in keys)).digest()
 
 

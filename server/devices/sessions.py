@@ -1,7 +1,7 @@
 """Keep one open stream per device, and push work orders down it.
 
-When an identity checks in a second time, the older stream is refused with ``identity_in_use``: a
-device that lost its connection is served at once, and two agents with one identity learn of it.
+A second check-in ends the older stream with ``identity_in_use``: a device that lost its connection
+is served at once, and two agents with one identity learn of it.
 """
 
 import asyncio

@@ -73,8 +73,6 @@ def renew_token(store: Store, client: str, source: EntropySource, *, now: float)
 def check_token(store: Store, token: bytes, requests_sha256: bytes, *, now: float) -> str:
     """Return the client name that a token would enrol, before certificates are made.
 
-    ``requests_sha256`` identifies the device's signing requests.
-
     Raises:
         TokenError: If the token is unknown, expired, withdrawn, or was used for other requests.
     """
@@ -90,9 +88,7 @@ def redeem_token(
     *,
     now: float,
 ) -> list[StoredCertificate]:
-    """Use a token up, enrol its client in one transaction, and return the client's certificates.
-
-    If the same requests were answered before, these are the ones given then.
+    """Enrol a token's client once; return its certificates, those of the first answer on a repeat.
 
     Raises:
         TokenError: If the token is unknown, expired, withdrawn, or was used for other requests.

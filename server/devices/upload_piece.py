@@ -8,10 +8,7 @@ from protos.data_chunks import large_data
 
 
 class UploadPiece(NamedTuple):
-    """An ``UploadChunk``, its sealed bytes where gRPC laid them if they are many.
-
-    Only the first of a stream has a lease nonce, and the offset at which the data belongs.
-    """
+    """An ``UploadChunk``; only the first of a stream has a nonce and an offset."""
 
     data: BytesLike
     lease_nonce: bytes = b""

@@ -131,10 +131,7 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """The end of an attempt without a model; ``gives_up`` if the retries are used up.
-
-    Its ``receipts``, in slot order, expire with ``reason``, one line for store and operator.
-    """
+    """The end of an attempt without a model; its receipts (in slot order) expire for the reason."""
 
     round_number: int
     attempt: int

@@ -25,12 +25,7 @@ class EntropySource(Protocol):
 
 
 class Cohort(Protocol):
-    """The slots of clients.
-
-    Attributes:
-        places: Updates that one round can take; the slot count of its aggregation.
-        members: Names drawn in advance, sorted; None when anybody may come.
-    """
+    """The slots of clients; ``members`` are drawn names, sorted, or None if anybody may come."""
 
     places: int
     members: tuple[str, ...] | None
@@ -83,9 +78,7 @@ class FirstComeCohort:
 
 
 def draw_cohort(source: EntropySource, population: Sequence[str], cohort_size: int) -> DrawnCohort:
-    """Draw a cohort uniformly, without replacement.
-
-    A source that repeats itself (in a simulation) draws alike in whatever order clients enrolled.
+    """Draw a cohort uniformly, without replacement, whatever the population's order.
 
     Raises:
         ValueError: If the population is smaller than the cohort.

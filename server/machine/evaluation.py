@@ -12,10 +12,7 @@ from server.machine.rounds import RoundMachine
 def evaluation_machine(
     evaluation: EvaluationSettings, rounds: RoundSettings, source: EntropySource
 ) -> RoundMachine:
-    """Return a machine whose one round is the evaluation, deployed or simulated.
-
-    If secret coins draw the rounds' cohorts, they draw these devices too.
-    """
+    """Return a machine whose one round is the evaluation, drawn by coins if the rounds are."""
     exchange = evaluation.exchange()
     if not draws_by_coins(evaluation, rounds):
         return RoundMachine(exchange, source)

@@ -9,11 +9,7 @@ from server.machine.nonces import NonceDraw
 
 
 class LeaseBook:
-    """The leases of one attempt of one round.
-
-    All end at ``deadline``, in seconds of the machine's clock. Clients in ``declined`` take no
-    part.
-    """
+    """The leases of one attempt of one round, which end at ``deadline`` by the machine's clock."""
 
     def __init__(
         self,

@@ -37,15 +37,9 @@ class RoundStateError(RuntimeError):
 
 
 class RoundLife(ABC):
-    """The phase of a run, and what was committed in this attempt and the one before.
-
-    Attributes:
-        round_number: Round that is open, closing, or next; from 1, never falls.
-        attempt: How often this round was started over; from 0.
-    """
+    """The phase of a run, and what was committed in this attempt and the one before."""
 
     def __init__(self, settings: RoundSettings, round_number: int, attempt: int) -> None:
-        """Start before a round; past the cap the run is finished."""
         self.phase = Phase.FINISHED if round_number > settings.cap else Phase.WAITING
         self.round_number = round_number
         self.attempt = attempt

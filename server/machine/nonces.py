@@ -1,8 +1,7 @@
 """Draw the nonces of leases, so that a restarted coordinator gives a device the one it had.
 
-Leases are not stored, and their nonces are sealed into updates: with fresh nonces after a restart,
-every device in mid-round would train again. So nonces derive from the coordinator's secret. The
-same lease has the same nonce, and nobody else can tell it.
+Nonces are sealed into updates: with fresh ones after a restart, every device in mid-round would
+train again. They derive from the coordinator's secret, so nobody else can tell them.
 """
 
 import hashlib

@@ -55,14 +55,13 @@ class RoundMachine(RoundLife):
         """Start before a round; past the cap the run is finished.
 
         Args:
-            source: Draws cohorts and nonces.
             draw_nonce: Draws the nonce of a lease; absent: fresh ones from ``source``.
             sampled_places: Places M of a round whose cohort is ``sampled``, needed there.
-            limits_who_comes: Whether a ``first-come`` round is open only to the population that it
-                was opened for.
+            limits_who_comes: Whether a ``first-come`` round is open only to its opening's
+                population.
 
         Raises:
-            ValueError: If ``sampled_places`` is missing.
+            ValueError: If ``sampled_places`` is missing, or given for another selection.
         """
         if (settings.selection == "sampled") != (sampled_places is not None):
             raise ValueError("sampled_places must be given for sampled cohorts, and only there")
@@ -123,10 +122,10 @@ class RoundMachine(RoundLife):
         deadline: float,
         population: Sequence[str] | None = None,
     ) -> None:
-        """Take up a round that a stopped process had opened; leases without a commit are gone.
+        """Take up the round of a stopped process, without the leases that had no commit.
 
-        ``members`` is None for ``first-come``, to which ``population`` may still come. The deadline
-        is by this process's clock.
+        ``members`` is None for ``first-come``; ``population`` may still come. The deadline is by
+        this process's clock.
 
         Raises:
             RoundStateError: If the phase is not ``WAITING``, or a receipt is of another attempt.
@@ -149,10 +148,7 @@ class RoundMachine(RoundLife):
             book.restore(receipt)
 
     def check_in(self, client: str, now: float) -> LeaseGiven | ComeBack:
-        """Give the client its lease, or say when to ask again.
-
-        A client that was lost gets the same lease back, so that what it has sealed stays valid.
-        """
+        """Give the client its lease, the same again if it was lost, or say when to ask again."""
         if self._book is None or self.phase is not Phase.OPEN:
             return ComeBack(COME_BACK.get(self.phase, ComeBackReason.NO_ROUND), IDLE_SECONDS)
         if now >= self._book.deadline:
@@ -187,10 +183,7 @@ class RoundMachine(RoundLife):
             self._book.lose(client)
 
     def decline(self, client: str) -> None:
-        """Note that the client takes no part (plan refused, revoked), so that nobody waits for it.
-
-        A commit that is running or done stands.
-        """
+        """Wait no longer for a client (plan refused, revoked); a running or done commit stands."""
         if self._book is not None and not self._commits.holds(self._book.get(client)):
             self._book.decline(client)
 

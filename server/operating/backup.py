@@ -42,14 +42,7 @@ class BackupError(RuntimeError):
 
 
 class BackupManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The contents of an archive.
-
-    Attributes:
-        format_version: Version of this struct and of the archive.
-        run: Identifier of the run, 32 hex digits.
-        created_at: Seconds since 1970 UTC.
-        best_round: Round that ``releases/best`` names.
-    """
+    """The contents of an archive; created in Unix seconds, best as ``releases/best`` names it."""
 
     format_version: int = BACKUP_VERSION
     run: str
@@ -61,9 +54,7 @@ class BackupManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 def create_backup(
     root: ServerFolder, settings: StoreSettings, target: Path, *, now: float
 ) -> BackupManifest:
-    """Write an archive of a coordinator that may be running, in place of an older one.
-
-    The path in ``settings`` is absolute; ``now`` is seconds since 1970 UTC.
+    """Write an archive of a coordinator that may be running; ``now`` is in Unix seconds.
 
     Raises:
         BackupError: If the store is not an SQLite file inside the folder, or a file vanished.

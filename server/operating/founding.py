@@ -1,7 +1,4 @@
-"""Found a federation: its folder, its authority, its coordinator's keys, its store, its invites.
-
-A folder is made whole beside its place and then renamed, so a crash leaves all of it or nothing.
-"""
+"""Found a federation in a folder that is made aside and renamed: a crash leaves all or nothing."""
 
 import shutil
 import time
@@ -41,11 +38,8 @@ def found(
 ) -> FederationConfig:
     """Make the folder of a new federation and return its settings.
 
-    Args:
-        root: Its place; absent, or an empty folder.
-        hostnames: Further names and addresses of the coordinator to certify, beside those of the
-            settings and the loopback's.
-        source: Name of the settings in error messages, such as their file's.
+    The settings' host, the loopback's names and ``hostnames`` are certified. ``source`` names the
+    settings in error messages.
 
     Raises:
         FoundingError: If the folder is not empty.

@@ -18,7 +18,6 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         run: Identifier of the run, 32 hex digits.
         phase: Where the round stands; ``stopped`` when nobody serves.
         round_number: Round that is open or comes next.
-        is_paused: Whether no new round may open.
         guarantee: The promise of the noise mode, in words.
         personalisation: The method, and what travels under it.
         growth: Stage and layers of a model that grows, else empty.
@@ -30,8 +29,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         committed_clients: Devices whose update is in.
         remaining_s: Seconds until the round closes; 0 when none is open.
         software_version: Version of the serving process, or of this one.
-        certificates_end_at: Expiry of the coordinator's certificates, ISO 8601 UTC; ``sotto-server
-            rotate-keys`` makes new ones.
+        certificates_end_at: Expiry of the coordinator's certificates, ISO 8601 UTC.
     """
 
     run: str

@@ -245,7 +245,6 @@ class _Parts:
         )
 
     def _take_stage(self, plan: Plan) -> None:
-        """Accept updates of a model with more layers from now on."""
         arrives_as = update_formats(plan)
         self._opener.take_format(
             arrives_as,

@@ -1,8 +1,4 @@
-"""Serve enrolled devices: translate calls into what the coordinator does, and back.
-
-Every call first checks that the connection's certificate is this federation's and not withdrawn.
-A refusal leaves through ``answering`` and changes nothing.
-"""
+"""Serve enrolled devices: check each call's certificate, and translate it for the coordinator."""
 
 from collections.abc import AsyncIterator
 from typing import Any

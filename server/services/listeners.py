@@ -49,7 +49,6 @@ class ServerTls:
         shown = self._configuration
 
         def changed() -> grpc.ServerCertificateConfiguration | None:
-            """Return what to show to a new connection, or None for no change."""
             nonlocal shown
             if shown is self._configuration:
                 return None
