@@ -18,7 +18,7 @@ def make_plan(
     cohort_size: int | None = None,
     vocabulary: Vocabulary | None = None,
 ) -> Plan:
-    """Return the plan that devices get in a round; only drawn cohorts need ``cohort_size``.
+    """Return the plan that devices get; a drawn ``participation_rate`` needs the ``cohort_size``.
 
     Raises:
         OSError: If the word list cannot be read.

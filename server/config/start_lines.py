@@ -17,7 +17,7 @@ from server.config.federation import FederationConfig
 def outlook(
     config: FederationConfig, *, spent: Sequence[PrivacyEvent] = (), first_round: int = 1
 ) -> list[str]:
-    """Return lines on what the run, after ``spent``, promises and will have spent; takes a second.
+    """Return lines on what the run promises and, after ``spent``, will have spent; takes a while.
 
     Raises:
         ValueError: If the events do not add up.
@@ -26,7 +26,7 @@ def outlook(
 
 
 def promises(config: FederationConfig) -> list[str]:
-    """Return what a run promises for people and sentences and of its start, without sums."""
+    """Return what a run promises, without sums: on people, on sentences, on what it starts from."""
     return [config.privacy.guarantee, *_beside(config)]
 
 

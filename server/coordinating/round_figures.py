@@ -23,7 +23,7 @@ def figures_of_updates(
 
 
 def figures_to_go_on(plan: Plan, closed: Closed, epsilon: float | None) -> dict[str, Metric]:
-    """Return the spent privacy, ε and δ, and what the next round is made from after a restart."""
+    """Return the privacy spent, ε and δ, and what the next round is made from after a restart."""
     figures: dict[str, Metric] = {**stage_figures(plan)}
     budget = budget_of(plan.privacy)
     if epsilon is not None and budget is not None:

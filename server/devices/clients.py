@@ -1,4 +1,4 @@
-"""Know every enrolled device; calls ask here, so that a revocation counts from the next one."""
+"""Know every enrolled device. Every call asks here, so a revocation counts from the next one."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ def enrol_client(
 def renew_certificates(
     store: Store, client: str, given: Iterable[StoredCertificate], *, now: float
 ) -> None:
-    """Add a client's new certificates, if not stored yet; the previous ones stay valid too.
+    """Add a client's new certificates unless they are stored; the previous ones stay valid too.
 
     Raises:
         UnknownClientError: If there is no such client, or it is revoked.

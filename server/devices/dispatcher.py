@@ -50,7 +50,7 @@ class Dispatcher:
             self._offer(session)
 
     def done(self, client: str, answered: bytes | None = None) -> None:
-        """Note that a device has answered a lease, its current one if None; it ends silently."""
+        """Note that a device has answered its lease, which then ends without a message to it."""
         session = self._sessions.get(client)
         if session is not None and answered in (None, session.nonce):
             session.nonce = None

@@ -1,9 +1,9 @@
 """Identify callers, let new devices in, and keep the keys that seal to them.
 
-A caller is its connection's certificate. The store's answer about it is trusted for a second, which
-saves a query a call: another process's withdrawal takes effect within that second, one of this
-process at once. Enrolment or renewal of the same keys gets the same answer again, because the first
-may have been lost.
+A connection's certificate identifies its caller. The store's answer about it is trusted for a
+second, which saves a query a call: another process's withdrawal takes effect within that second,
+one of this process at once. Enrolment or renewal of the same keys gets the same answer again,
+because the first may have been lost.
 """
 
 import hashlib

@@ -34,7 +34,7 @@ class TokenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """A token of 16 random bytes that only its invite will know; expires in Unix seconds."""
+    """A token of 16 random bytes that only its invite will know; ``expires_at`` in Unix seconds."""
 
     client: str
     token: bytes

@@ -1,7 +1,8 @@
 """Draw the nonces of leases, so that a restarted coordinator gives a device the one it had.
 
-Nonces are sealed into updates: with fresh ones after a restart, every device in mid-round would
-train again. They derive from the coordinator's secret, so nobody else can tell them.
+Leases are not stored, and their nonces are sealed into updates: with fresh ones after a restart,
+every device in mid-round would train again. They derive from the coordinator's secret, so nobody
+else can tell them.
 """
 
 import hashlib

@@ -148,7 +148,7 @@ class RoundMachine(RoundLife):
             book.restore(receipt)
 
     def check_in(self, client: str, now: float) -> LeaseGiven | ComeBack:
-        """Give the client its lease, the same again if it was lost, or say when to ask again."""
+        """Give the client its lease, the same one after a lost stream, or say when to ask again."""
         if self._book is None or self.phase is not Phase.OPEN:
             return ComeBack(COME_BACK.get(self.phase, ComeBackReason.NO_ROUND), IDLE_SECONDS)
         if now >= self._book.deadline:

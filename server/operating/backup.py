@@ -42,7 +42,7 @@ class BackupError(RuntimeError):
 
 
 class BackupManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The contents of an archive; created in Unix seconds, best as ``releases/best`` names it."""
+    """The contents of an archive; ``created_at`` is in Unix seconds, ``best_round`` the best's."""
 
     format_version: int = BACKUP_VERSION
     run: str
