@@ -1,9 +1,8 @@
 """Close a round: from the cohort's updates to the next parameters.
 
-Simulation and deployment call this one function, so a simulated and a deployed round that saw the
-same updates end in the same bits. It holds one model and one update at a time, whatever the cohort;
-with a robust rule, 1 MiB of every update (``server.aggregation.robust.kept_updates``), and with one
-that looks back, a second model.
+Simulation and deployment call this one function, so the same updates end in the same bits. It holds
+one model and one update at a time, whatever the cohort; with a robust rule also 1 MiB of every
+update (``server.aggregation.robust.kept_updates``), and with one that looks back a second model.
 
 References:
     [FedAtt] Ji et al., IJCNN 2019, arXiv:1812.07108, Eq. 4 (the server's step).
@@ -49,15 +48,12 @@ class Closed:
 
     Attributes:
         parameters: The next released parameters, flat float32, shape ``(elements,)``.
-        contribution_count: Clients in the aggregate.
         clipped_count: Clients whose update the server had to clip: no honest one.
-        aggregation_weights: What each client weighed; None where the noise mode guarantees
-            privacy (weights are functions of private updates) or the rule has no weights.
-        next_clipping_norm: C of the next round where it follows the clients', in parameter units;
-            else None.
-        screened: How many contributions were set aside, by reason.
-        next_typical_norm: What the next round's screen starts from; None where norms are not
-            followed.
+        aggregation_weights: None if the noise mode guarantees privacy (weights are functions of
+            private updates) or the rule has no weights.
+        next_clipping_norm: C of the next round in parameter units, if it follows the clients'.
+        screened: Rejected contributions by reason.
+        next_typical_norm: Start of the next round's screen, if norms are followed.
     """
 
     parameters: Tensor
@@ -74,29 +70,23 @@ class Closing:
     """The terms of a round's close: its settings, its noise and what it may look at.
 
     Attributes:
-        schema: The tensors that the cohort received. Those with role ``generated`` go to
-            ``personalisation``, those with role ``frozen`` stay as they are, and there may be no
-            ``personal`` ones.
-        aggregation: The rule and the server step size.
-        privacy: Clipping norm and noise mode.
+        schema: The tensors that the cohort received, none of them ``personal``. ``generated`` ones
+            go to ``personalisation``, ``frozen`` ones stay as they are.
         slot_count: Places of the round, M, filled or not: a bound on the contributions, whatever
-            their slots are numbered (over-selection leases more slots than places).
-        generator: Source of the server's uncalibrated draws; of ``noise_generator``.
-        example_cap: Largest example count a client is weighted by; None for no cap.
+            their slot numbers (over-selection leases more slots than places).
+        generator: Source of the server's uncalibrated draws; see ``noise_generator``.
+        example_cap: Largest example count by which a client is weighted; None for no cap.
         personalisation: Server half of the method; None is ``global``. It learns last, and only
-            from a round that came to an end.
-        round_number: Round, from 1; needed by calibrated noise of the server's.
-        noise_keys: Keys of that noise; None draws them from the operating system, which only mode
-            ``ftrl`` cannot do with.
-        spool_folder: Where a rule that reads updates again keeps them meanwhile, sealed and
-            nameless; the system's temporary folder if absent.
-        screen: Sets contributions aside that cannot count, and has counted them afterwards; None
-            ends the round with an error instead.
-        release_step: Rounds the outcome to multiples of it, at random, after all noise; None leaves
-            it as it is.
-        earlier: Parameters of an earlier release, like the round's, for a rule that looks back
-            (``server.releases.earlier_releases``), overwritten; None where none has the same
-            tensors.
+            from a completed round.
+        round_number: Needed by the server's calibrated noise.
+        noise_keys: Keys of that noise, which mode ``ftrl`` needs; None draws them from the
+            operating system.
+        spool_folder: Folder of the sealed, nameless file of a rule that reads updates again; None
+            is the system's temporary folder.
+        screen: Rejects and counts unusable contributions; None ends the round with an error.
+        release_step: Step to whose multiples the outcome is rounded at random, after all noise.
+        earlier: Parameters of an earlier release for a rule that looks back
+            (``server.releases.earlier_releases``), overwritten; None if none has the same tensors.
     """
 
     schema: Schema
@@ -135,12 +125,7 @@ class Closing:
 
 
 def noise_generator(run_seed: int, round_number: int) -> torch.Generator:
-    """Return the source of a round's uncalibrated draws at the server, deployed or simulated.
-
-    Args:
-        run_seed: Seed of the run, as the plan carries it.
-        round_number: Round, from 1; each of its attempts draws alike.
-    """
+    """Return the source of a round's uncalibrated server draws; all its attempts draw alike."""
     seed = client_seed(run_seed, round_number, _COORDINATOR, purpose="noise")
     return torch.Generator().manual_seed(seed)
 
@@ -151,10 +136,9 @@ def close_round(
     """Clip again, aggregate, add the server's noise and step.
 
     Args:
-        parameters: Released parameters that the cohort received, shared and frozen ones, flat
-            float32, shape ``(elements,)``.
-        contributions: In slot order; each may be made when asked for, and is let go, its memory
-            free for the next, once added.
+        parameters: Released parameters that the cohort received, shared and frozen, flat float32,
+            shape ``(elements,)``.
+        contributions: In slot order; each is released once added, so it may be made when asked for.
 
     Raises:
         ValueError: If a contribution is unusable and nothing screens (names its slot), none came
@@ -204,7 +188,6 @@ def close_round(
 def _calibrated(
     closing: Closing, server_half: ServerHalf
 ) -> tuple[CalibratedRound | None, CalibratedRound | None]:
-    """Return the noise of the aggregate and of what teaches the method, if there is any."""
     adjacency = closing.mode.adjacency
     if adjacency is None:
         return None, None
@@ -241,11 +224,7 @@ def _rule(parameters: Tensor, closing: Closing, *, under_guarantee: bool) -> Agg
 
 
 def _stepped(before: Tensor, aggregate: Tensor, closing: Closing) -> Tensor:
-    """Return the parameters after the server's step, in the aggregate's memory if they may be.
-
-    Raises:
-        ValueError: If they are not finite.
-    """
+    """Return the parameters after the server's step, in the aggregate's memory if they may be."""
     step_size = closing.aggregation.server_step_size
     stepped = torch.add(before, aggregate, alpha=step_size, out=aggregate)
     after = closing.mode.after_step(stepped.float(), closing.generator)
@@ -254,7 +233,6 @@ def _stepped(before: Tensor, aggregate: Tensor, closing: Closing) -> Tensor:
 
 
 def _shared_of(parameters: Tensor, closing: Closing) -> Tensor:
-    """Return what is trained of a release: no copy where that is all of it."""
     if closing.shared == closing.released:
         return parameters
     return part_of(parameters, closing.released, closing.shared)
@@ -269,7 +247,6 @@ def _heading(parameters: Tensor, closing: Closing) -> Tensor | None:
 
 
 def _beside_frozen(trained: Tensor, before: Tensor, closing: Closing) -> Tensor:
-    """Return all that is released: what was trained, and the rest as it was."""
     if closing.shared == closing.released:
         return trained
     after = before.clone()
@@ -296,7 +273,6 @@ def _terms(closing: Closing, *, is_noised: bool) -> RoundTerms:
 
 
 def _shared_clips(privacy: PrivacySettings, schema: Schema) -> tuple[float, ...] | None:
-    """Return the clips of the shared tensors, where each tensor has its own."""
     clips = privacy.tensor_clips(len(schema.tensors))
     if clips is None:
         return None

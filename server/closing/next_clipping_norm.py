@@ -21,9 +21,8 @@ def clipping_norm_after(
 ) -> float | None:
     """Return C of the next round; None if it does not follow the clients' norms.
 
-    How many updates fitted is known here alone: what leaves is the norm, made from the noised
-    count. Its noise comes from ``generator`` in a mode without a guarantee, else from keys of
-    ``calibrated``.
+    The number of updates that fitted stays here; the norm is made from the noised count. Noise
+    comes from ``generator`` in a mode without a guarantee, else from keys of ``calibrated``.
 
     Raises:
         ValueError: If mode ``central`` is not given its keys.

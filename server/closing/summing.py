@@ -1,4 +1,4 @@
-"""Take each client's upload into a round's sum: split it, clip it again, or set it aside."""
+"""Take each client's upload into a round's sum: split it, clip it again, or reject it."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ class Contribution:
         slot: Position in the cohort, from 0; fixes the order of the sum.
         update: Contiguous float32 in the layout of ``models.plan.plan.upload_schema``.
         example_count: Target tokens the client says it trained on.
-        client_name: The client, which a method with generated tensors must know.
+        client_name: Needed by methods with generated tensors.
     """
 
     slot: int
@@ -33,10 +33,7 @@ class Contribution:
 
 
 class UploadSplit:
-    """The split of an upload into shared and generated tensors; the latter are clipped again.
-
-    The rule clips the shared ones. A noised upload is not clipped: see ``Arrival``.
-    """
+    """The split of an upload; generated tensors are clipped again unless noised (``Arrival``)."""
 
     def __init__(self, schema: Schema, arrival: Arrival, privacy: PrivacySettings) -> None:
         """Split uploads of one round.
@@ -83,15 +80,7 @@ class UploadSplit:
 
 @dataclass(frozen=True)
 class Summing:
-    """A sum of contributions: shared tensors to a rule, generated ones to a method.
-
-    Attributes:
-        rule: Adds up the shared tensors.
-        server_half: Learns from the generated ones.
-        split: Tells the two apart.
-        example_cap: Largest example count a client is weighted by; None for no cap.
-        screen: Counts what is set aside; None passes its error on.
-    """
+    """A sum of contributions; without a screen an unusable one raises its error."""
 
     rule: AggregationRule
     server_half: ServerHalf

@@ -1,5 +1,4 @@
-"""The federation's file, and the settings that it refuses together.
+"""The federation's file, and the settings that it refuses together, with value, rule and remedy.
 
-Begin with ``federation``. It may import the settings of aggregation, models and privacy, and
-loads no torch. Every refusal names value, rule and remedy.
+Begin with ``federation``. Imports settings of aggregation, models and privacy; loads no torch.
 """

@@ -1,8 +1,8 @@
 """Stop a run when its figure no longer improves, and remember the round at which it was best.
 
 The figure is a perplexity from public text or from devices' counts. Under a guarantee those counts
-are noised and paid for from the run's budget (``server.budget.noised_evaluations``): stopping on
-anything else would let the choice of the model leak what no noise covers.
+are noised and paid for from the run's budget (``server.budget.noised_evaluations``): else the
+choice of the model would leak what no noise covers.
 """
 
 import math
@@ -31,24 +31,14 @@ class ConvergenceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The meaning of an evaluation for the run.
-
-    Attributes:
-        is_best: Whether no earlier round had a lower perplexity.
-        has_converged: Whether the run should stop.
-    """
+    """The meaning of an evaluation: whether it is the best so far, and whether the run stops."""
 
     is_best: bool
     has_converged: bool
 
 
 class ConvergenceTracker:
-    """One figure, followed over the rounds.
-
-    Attributes:
-        best_round: Round with the lowest perplexity so far, or None.
-        best_perplexity: That perplexity; infinity before the first evaluation.
-    """
+    """The lowest perplexity so far and its round; infinity and None before the first evaluation."""
 
     def __init__(self, settings: ConvergenceSettings | None) -> None:
         self.best_round: int | None = None

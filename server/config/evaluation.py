@@ -10,8 +10,7 @@ class EvaluationSettings(MeasuredModels, frozen=True, kw_only=True, forbid_unkno
     Attributes:
         public_text: Text file for ``public``, one sentence a line; relative to the federation's
             file.
-        keep_best: Whether ``releases/best`` follows the lowest perplexity, which of a voice is e to
-            its loss.
+        keep_best: Whether ``releases/best`` follows the lowest perplexity, for a voice e^loss.
         quorum: Fewest reports that count as an evaluation; for ``devices``. Coins leave it at 1:
             how many came is their secret.
         deadline_s: Seconds that devices have to report; for ``devices``.

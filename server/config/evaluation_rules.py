@@ -1,16 +1,16 @@
 """Refuse evaluations that do not go with a guarantee, and count those to come.
 
-The choice of devices must follow from nobody's text. If secret coins draw the rounds' cohorts, it
-must not follow from those coins either: a round's draw would show in the devices asked after it,
-and would amplify nothing. So coins of their own, one for everybody enrolled, draw an evaluation's
+The choice of devices must depend on nobody's text. If secret coins draw the rounds' cohorts, it
+must not depend on those coins either: the devices asked later would reveal a round's draw, and the
+draw would amplify nothing. So coins of their own, one for everybody enrolled, draw an evaluation's
 devices; it lasts to its deadline, and any number of reports is enough.
 
 A device may still be away because its round drew it; that costs nothing. With B the likelihood
 ratio of its update and A that of its counts, both of mean 1, the accountant composes ((1-q) + qB)
 A; what happens is (1-q) A + qB. With A' an independent copy of A the latter is the mean of (1-q) A
-+ qBA' given A and B, so smaller in convex order, and that is smaller than with A' = A, since of all
-joint laws the equal one spreads a sum most. Both directions of (ε, δ) are means of convex functions
-of the ratio.
++ qBA' given A and B, so smaller in convex order. That in turn is smaller than with A' = A, because
+among joint laws the equal one spreads a sum most. Both directions of (ε, δ) are means of convex
+functions of the ratio.
 """
 
 from privacy.accounting.events import EvaluationRelease

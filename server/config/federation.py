@@ -1,8 +1,4 @@
-"""Read the settings of a federation from its one TOML file, and from presets.
-
-Reading is strict: an unknown key, a float for an integer or a missing value is refused with the
-file and the path of the key.
-"""
+"""Read a federation's TOML file, strictly: a refusal names file and key. Presets are such files."""
 
 import tomllib
 from importlib import resources
@@ -55,11 +51,7 @@ def settings_text(path: Path) -> str:
 
 
 def parse_config(text: str, source: str) -> FederationConfig:
-    """Decode TOML text, strictly.
-
-    Args:
-        text: The TOML.
-        source: Name of the file for error messages.
+    """Decode TOML text strictly; ``source`` is the file's name for error messages.
 
     Raises:
         ConfigError: If the text is no TOML or its settings cannot be used.

@@ -26,7 +26,7 @@ class FittingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     Attributes:
         deadline_s: Seconds that a device has for it.
-        fit: Passes over its own examples, and how an embedding steps; tensors step as in a round.
+        fit: Passes over its own examples, and an embedding's steps; tensors step as in a round.
     """
 
     deadline_s: float = 3600.0

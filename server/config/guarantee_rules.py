@@ -1,8 +1,4 @@
-"""Refuse settings that do not go together under a guarantee.
-
-Each struct checks what it can see; these are the rules between noise mode, cohorts and rule.
-``server.config.evaluation_rules`` holds those of evaluations.
-"""
+"""Refuse noise mode, cohorts and rule that do not go together under a guarantee."""
 
 from typing import assert_never
 

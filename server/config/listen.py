@@ -11,8 +11,8 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     Attributes:
         enrolment: ``host:port`` of the listener for enrolment; port 0 takes a free one.
         devices: ``host:port`` of the listener for enrolled devices (mutual TLS).
-        public_host: Name or address under which devices reach this machine; it stands in the
-            coordinator's certificate and in the invites. Absent: the host of ``devices``.
+        public_host: Name or address of this machine in the coordinator's certificate and the
+            invites. Absent: the host of ``devices``.
         admin_socket: Unix socket of the operator, relative to the coordinator's folder.
     """
 

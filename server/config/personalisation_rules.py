@@ -67,8 +67,8 @@ def _fault_in_variances(
 ) -> str:
     """Return what could make averaged variances negative; nothing if they stay averages.
 
-    Received plus the mean of trained minus received is the mean of what was trained, and so >= 0;
-    but not if the step is longer, the differences are inexact, or what was received is older.
+    Received plus the mean of trained minus received is the mean of the trained, and so >= 0, unless
+    the step is longer, the differences are inexact, or the received ones are older.
     """
     if aggregation.server_step_size > 1:
         return (

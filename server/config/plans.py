@@ -18,15 +18,7 @@ def make_plan(
     cohort_size: int | None = None,
     vocabulary: Vocabulary | None = None,
 ) -> Plan:
-    """Return the plan that devices get.
-
-    Args:
-        config: The federation.
-        run: Identifier of the run, 32 hex digits.
-        kind: What devices do.
-        round_number: Round, from 1, which decides how many layers the model has where it grows.
-        cohort_size: Size of the round's cohort; only needed where ``participation_rate`` draws it.
-        vocabulary: The word list if it is loaded already; else it is loaded here, if there is one.
+    """Return the plan that devices get; a drawn ``participation_rate`` needs the ``cohort_size``.
 
     Raises:
         OSError: If the word list cannot be read.

@@ -14,12 +14,10 @@ from server.config.store import StoreSettings
 def check_robust(
     settings: RobustSettings, schema: Schema, privacy: PrivacySettings, *, quorum: int
 ) -> None:
-    """Check that a robust rule can do what it says.
-
-    Guarantees are checked elsewhere: no robust rule has a proved sensitivity.
+    """Check that a robust rule's settings go together; no robust rule has a proved sensitivity.
 
     Raises:
-        ValueError: If it cannot; names the setting and the remedy.
+        ValueError: If they do not; names the setting and the remedy.
     """
     name = settings.__struct_config__.tag
     check_quorum(settings, quorum)

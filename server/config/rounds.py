@@ -9,15 +9,15 @@ class RoundSettings(Participation, frozen=True, kw_only=True, forbid_unknown_fie
     """The participants of a round and its end.
 
     Attributes:
-        over_selection: Leases given for each place in the cohort, at least 1; the first
-            ``cohort_size`` updates count. Only for ``first-come``.
+        over_selection: Leases for each place in the cohort, at least 1; the first ``cohort_size``
+            updates count. Only for ``first-come``.
         quorum: Fewest updates with which a round may close. For ``sampled`` only the fewest
             connected devices with which one opens: that few were drawn must not show.
         deadline_s: Seconds from the opening of a round to its close.
         close_early: Whether a round closes as soon as everybody has committed. Sampled privacy
             modes need false: the moment of closing would tell who was away.
-        retry_limit: How often a round that missed its quorum is started over before the run
-            waits for its operator.
+        retry_limit: New attempts at a round that misses its quorum, before the run waits for its
+            operator.
     """
 
     over_selection: float = 1.0
@@ -61,7 +61,7 @@ class RoundSettings(Participation, frozen=True, kw_only=True, forbid_unknown_fie
         return max(1, round((self.participation_rate or 0) * population_size))
 
     def shortage(self, population_size: int) -> str | None:
-        """Say why no round can open among that many enrolled devices; None if one can."""
+        """Return why no round can open among that many enrolled devices; None if one can."""
         if self.selection == "sampled":
             return None
         size = self.cohort_size_of(population_size)

@@ -1,4 +1,4 @@
-"""What a federation's settings must be together: a list of rules, each with its own refusal."""
+"""The rules that a federation's settings obey together, each with its own refusal."""
 
 from collections.abc import Callable, Iterator
 
@@ -101,11 +101,6 @@ def _check_guarantee(config: FederationSettings) -> None:
 
 
 def _schemas_of_stages(config: FederationSettings) -> Iterator[Schema]:
-    """Yield the schema of every stage; that of the model alone where it does not grow.
-
-    Raises:
-        ValueError: If the model cannot grow as it is asked to.
-    """
     growth = config.growth
     if growth is None:
         yield config.schema

@@ -1,7 +1,4 @@
-"""The settings of a federation side by side; every package owns its part.
-
-What no single part can see is checked by ``server.config.rules``.
-"""
+"""The settings of a federation side by side; ``server.config.rules`` checks them together."""
 
 import hashlib
 
@@ -35,29 +32,22 @@ class FederationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     """Everything that a federation's operator decides.
 
     Attributes:
-        seed: Seed of the run's initial parameters and of the order of local data. Nothing secret
-            comes from it.
+        seed: Seed of the run's initial parameters and of the order of local data, nothing secret.
         task: Name in the task registry.
-        model: The model; its ``family`` picks the kind.
+        model: The whole model, as after the last stage of growth; ``family`` picks the kind.
         growth: When the model gets its layers; absent gives it all of them from the first round.
-            ``model`` is the whole model, as it is after the last stage.
-        start_from: Folder of a release of the same model and word list whose parameters the run
-            starts from; they must be public. Absent draws them from the seed.
+        start_from: Folder of a public release of the same model and word list with whose parameters
+            the run starts. Absent draws them from the seed.
         vocabulary: The word list; absent for a task without words.
-        training: Local training.
         personalisation: What each device keeps for itself.
         privacy: Noise mode and clipping; ``mode`` picks the kind.
         aggregation: How updates become one; ``rule`` picks the kind.
-        compression: In which form updates travel; absent for float32 as they are. May be changed
-            between two rounds.
-        screening: Which updates are set aside before anything is summed.
-        rounds: Who takes part and when a round ends.
+        compression: The form in which updates travel; absent for plain float32. May change between
+            two rounds.
+        screening: Which updates are rejected before the sum.
         convergence: When the run stops before its cap; absent means never.
-        evaluation: How released models are measured.
-        fitting: How devices that took part in no round get a model of their own; absent means that
-            they get it with their first round.
-        listen: Where the coordinator is reached.
-        store: Where its records lie.
+        fitting: How devices outside all rounds get a model of their own; absent means with their
+            first round.
     """
 
     seed: int
@@ -86,7 +76,7 @@ class FederationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
     @property
     def run_digest(self) -> bytes:
-        """Return what must not change while a run lasts: the schema, and when the model grows."""
+        """Return a digest of what is fixed for a run: the schema, and when the model grows."""
         if self.growth is None:
             return self.schema.sha256
         grown = msgspec.json.encode(self.growth, order="deterministic")
@@ -117,7 +107,7 @@ class FederationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
     @property
     def word_list(self) -> WordListSettings:
-        """Return which word list is used, where there must be one.
+        """Return the word list's settings.
 
         Raises:
             ValueError: If the task has no words.

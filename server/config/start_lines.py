@@ -1,7 +1,4 @@
-"""Say at the start of a run what its guarantee comes to, for people.
-
-The coordinator and the simulation show the same lines.
-"""
+"""Tell people at a run's start, deployed or simulated, what its guarantee comes to."""
 
 from collections.abc import Sequence
 
@@ -20,9 +17,7 @@ from server.config.federation import FederationConfig
 def outlook(
     config: FederationConfig, *, spent: Sequence[PrivacyEvent] = (), first_round: int = 1
 ) -> list[str]:
-    """Return lines on what the run promises and will have spent; may take a second.
-
-    ``spent`` is the run's ledger so far.
+    """Return lines on what the run promises and, after ``spent``, will have spent; takes a while.
 
     Raises:
         ValueError: If the events do not add up.

@@ -13,10 +13,9 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     Attributes:
         url: ``sqlite:///file`` (relative to the federation's file), or a PostgreSQL URL such as
-            ``postgresql+psycopg://user@host/database``. Give a password through PostgreSQL's own
-            password file, not here.
-        keep_releases: Newest releases whose files are kept, beside the best one; at least 1,
-            and 10 for an aggregation that trims by history.
+            ``postgresql+psycopg://user@host/database``, its password in PostgreSQL's password file.
+        keep_releases: Newest releases whose files are kept, beside the best one; at least 1, and 10
+            for an aggregation that trims by history.
     """
 
     url: str = "sqlite:///store.sqlite"

@@ -14,8 +14,7 @@ class WordListSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     Attributes:
         name: ``english-10k``, the list shipped with sotto. Either this or ``path``.
         path: Word list of the coordinator's own, one word a line with ``<unk>`` and ``<eos>``
-            first; relative to the federation's file. It must be public: it travels to every
-            device.
+            first; relative to the federation's file. It must be public: it travels to every device.
         size: Words used, ``<unk>`` and ``<eos>`` included.
     """
 

@@ -1,4 +1,4 @@
-"""The drivers of rounds, fits and evaluations, which give each device its work.
+"""The drivers of rounds, fits and evaluations, between state machine, store, devices and clock.
 
-Begin with ``keeper``. Joins the state machine to store, devices and clock.
+Begin with ``keeper``.
 """

@@ -1,9 +1,7 @@
 """Drive the rounds: the state machine on one side, devices, disk and clock on the other.
 
-Everything that decides happens on the event loop, one step at a time, so no lock is needed; what
-takes time (disk, store, cryptography, arithmetic) happens in threads meanwhile. Nothing polls: a
-device that checks in, a commit, an operator's command or the round's deadline wakes the one task
-that asks the machine what to do next. Work goes to devices down the streams they hold open.
+Decisions are made on the event loop, one step at a time, so no lock is needed; what takes time runs
+in threads. Nothing polls: check-ins, commits, commands and deadlines wake the one task.
 """
 
 import asyncio
@@ -46,13 +44,6 @@ class Coordinator:
         renewal: KeyRenewal,
         switch: OperatorSwitch,
     ) -> None:
-        """Take up a run where its store says it stands.
-
-        Args:
-            desk: Answers devices, and wakes this one.
-            shelf: Keeps the current model.
-            keeper: Opens, closes and aborts rounds on disk.
-        """
         self._work = work
         self._machine = work.machine
         self._intake = work.intake
@@ -106,7 +97,7 @@ class Coordinator:
         self._changed.set()
 
     async def status(self) -> pb.StatusResponse:
-        """Say where the run stands; who serves the operator adds what is fixed."""
+        """Return where the run stands; the admin service adds what never changes."""
         deadline = self._machine.deadline
         remaining_s = 0.0 if deadline is None else max(0.0, deadline - time.monotonic())
         shortage = None
@@ -130,10 +121,7 @@ class Coordinator:
     # The rounds.
 
     async def run(self, restored: RoundInHand | None) -> None:
-        """Run rounds until the coordinator is drained.
-
-        Args:
-            restored: The round that an earlier process had opened, if there is one.
+        """Run rounds until the coordinator is drained, from the restored one if there is one.
 
         Raises:
             OSError: If the disk is full while a round is closed; nothing is lost.
@@ -157,7 +145,6 @@ class Coordinator:
         await self._shelf.finish()
 
     async def _step(self) -> bool:
-        """Do what is due; return whether there was anything."""
         if self._evaluation.in_hand is not None:
             counts = self._evaluation.tick(time.monotonic())
             if counts is not None:
@@ -225,7 +212,7 @@ class Coordinator:
         return True
 
     async def _tell_shortage(self, round_number: int) -> None:
-        """Log why a round cannot open, once: whoever checks in makes it be tried again."""
+        """Log once why a round cannot open; every check-in tries it again."""
         if self._told_short == round_number:
             return
         why = await self._keeper.shortage(round_number)

@@ -1,8 +1,4 @@
-"""Answer devices: what they join, fetch, send, refuse and report.
-
-Every call happens on the event loop, one step at a time. A call that may give the round's machine
-an order sets ``changed``, which wakes ``server.coordinating.coordinator`` to ask for it.
-"""
+"""Answer devices, one call at a time on the event loop; ``changed`` wakes the coordinator."""
 
 import asyncio
 import logging
@@ -28,10 +24,7 @@ _LOG = logging.getLogger(__name__)
 class DeviceDesk:
     """The devices of one federation, as they come, work and leave.
 
-    Attributes:
-        intake: Takes the updates of the round in hand.
-        changed: Set by whatever may give the machine an order.
-        plan_refusals: How often devices refused a plan that no round has told of yet, by code.
+    ``plan_refusals`` counts, by code, the refused plans that no round has reported yet.
     """
 
     def __init__(
@@ -51,13 +44,10 @@ class DeviceDesk:
         self.changed = changed
 
     def join(self, client: str, *, lacks_personal: bool = False) -> Session:
-        """Open a device's stream and give it work if there is some.
-
-        Args:
-            lacks_personal: Whether it says that it has no personal model.
+        """Open a device's stream and give it work, if there is any.
 
         Raises:
-            RefusedError: If the coordinator is about to stop and waits for nothing of this device.
+            RefusedError: If the coordinator is about to stop and expects nothing from this device.
         """
         if self._switch.is_draining and not self._work.machine.awaits(client):
             raise RefusedError(
@@ -125,7 +115,7 @@ class DeviceDesk:
         self.changed.set()
 
     async def commit(self, client: str, request: pb.CommitUploadRequest) -> int:
-        """Have a device's update count, and return its round.
+        """Count a device's update and return its round.
 
         Raises:
             RefusedError: If it cannot count; nothing has changed then.
@@ -136,11 +126,10 @@ class DeviceDesk:
         return round_number
 
     async def take_embedding(self, client: str, request: pb.SendEmbeddingRequest) -> None:
-        """Take what a device has fitted, and give it what there is to do now.
+        """Take the embedding that a device has fitted, and give the device its next work.
 
         Raises:
-            RefusedError: If there is no such fit, the embedding does not open or fit, or the device
-                has one by now.
+            RefusedError: As ``Fits.take``.
         """
         if self._work.fits is None:
             raise RefusedError(RefusalCode.UNKNOWN_LEASE)

@@ -1,8 +1,7 @@
-"""Measure a released model on devices outside the round that made it: they send back counts.
+"""Measure a released model on devices outside the round that made it.
 
-One evaluation is an exchange like a round, with leases, a quorum and a deadline, but nothing is
-aggregated: counts are added up and only the sum is kept, under a guarantee one of limited counts.
-It is not taken up again after a restart; the round after it is evaluated instead.
+Only the sum of the devices' counts is kept, limited per device under a guarantee. A restart ends an
+evaluation; the next round's model is evaluated instead.
 """
 
 import logging
@@ -29,11 +28,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class DeviceEvaluation:
-    """The evaluation that is running, if one is.
-
-    Attributes:
-        in_hand: The model and the plan that its devices get; None when none is running.
-    """
+    """The evaluation that is running, if one is; ``in_hand`` holds its model and plan."""
 
     def __init__(
         self,
@@ -43,11 +38,6 @@ class DeviceEvaluation:
         rounds: RoundSettings,
         privacy: PrivacySettings,
     ) -> None:
-        """Prepare for the evaluations of a run.
-
-        Args:
-            settings: How models are measured.
-        """
         self.in_hand: RoundInHand | None = None
         self._settings = settings
         self._rounds = rounds
@@ -78,10 +68,8 @@ class DeviceEvaluation:
     def begin(self, candidates: Sequence[str], in_hand: RoundInHand, now: float) -> bool:
         """Ask as many of the candidates as the settings say; return False if they are too few.
 
-        Args:
-            candidates: Connected devices that did not make the model; everybody enrolled where
-                coins draw.
-            in_hand: The model and a plan of kind ``evaluate``.
+        Candidates are connected devices that did not make the model, or everybody enrolled if coins
+        draw. The plan of ``in_hand`` is of kind ``evaluate``.
         """
         machine = evaluation_machine(self._settings, self._rounds, self._source)
         try:
@@ -169,11 +157,6 @@ class DeviceEvaluation:
 
 
 def _checked(report: pb.ReportEvaluationRequest) -> Counts:
-    """Return the counts after checking that they can be those of a text.
-
-    Raises:
-        RefusedError: If they cannot.
-    """
     loss = report.log_loss_sum
     possible = report.top1_hits <= report.top3_hits <= report.token_count
     if report.token_count < 1 or not 0 <= loss < math.inf or not possible:

@@ -1,10 +1,8 @@
 """Let a device that took part in no round fit what is its own: its embedding, or its tensors.
 
-Such a device gets the shared parameters, and where tensors are generated the hypernetwork. In one
-check-in it fits its embedding to its own examples and sends back those few numbers alone, of which
-nothing of the model is learnt; or it fits the tensors that it keeps to itself, and says no more
-than that it is done. A fit has a lease of its own, beside the rounds: it ends at its own deadline,
-goes on while rounds open and close, and gives way where its device is drawn for one.
+It sends back the fitted embedding, from which the model learns nothing, or only word that its own
+tensors are fitted. A fit has a lease and a deadline of its own, goes on while rounds open and
+close, and gives way to a round that draws its device.
 """
 
 import asyncio
@@ -31,11 +29,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Fits:
-    """The fits that are under way.
-
-    Attributes:
-        in_hand: The release that the next device fits with; None where no fit can begin.
-    """
+    """The fits that are under way; ``in_hand`` is what new ones get, None if none can begin."""
 
     def __init__(
         self,
@@ -52,10 +46,9 @@ class Fits:
         Args:
             draw: Draws that many random bytes.
             identity: The coordinator, to whom embeddings are sealed.
-            has_embedding: Whether a device needs no fit; None where tensors are fitted, of which
-                the device alone knows.
-            keep: Keeps a device's embedding, durably; raises ValueError if it has one or it does
-                not fit, OSError if the disk is full.
+            has_embedding: Whether a device needs no fit; None where devices keep fitted tensors.
+            keep: Keeps an embedding durably; raises ValueError if it does not fit or the device has
+                one, OSError if the disk is full.
             signing_keys: Returns the keys of a device, any of which may have signed.
         """
         self.in_hand: RoundInHand | None = None
@@ -88,12 +81,7 @@ class Fits:
             self._without_personal.discard(client)
 
     def work_for(self, client: str, now: float, wall_ms: int) -> pb.WorkOrder | None:
-        """Return the order by which a device without a model of its own fits one, or None.
-
-        Args:
-            client: A device for which no round has work now.
-            wall_ms: Milliseconds since 1970 UTC.
-        """
+        """Return an order to fit, or None; ``wall_ms`` is milliseconds since 1970 UTC."""
         if not self._is_needed_by(client):
             return None
         running = self._running.get(client)
@@ -118,12 +106,7 @@ class Fits:
         return running
 
     async def take(self, client: str, request: pb.SendEmbeddingRequest, now: float) -> None:
-        """Keep the embedding that a device has fitted, durably, and end its fit; once.
-
-        A device that has fitted tensors keeps them itself: its fit ends, and nothing is kept here.
-
-        Args:
-            request: The message that it sent; the same again is answered and changes nothing.
+        """Keep a fitted embedding durably and end its fit; a repeated request changes nothing.
 
         Raises:
             RefusedError: If there is no such fit, the embedding does not open or fit, or the device
@@ -174,7 +157,7 @@ class Fits:
         request: pb.SendEmbeddingRequest,
         senders: Sequence[CertifiedKey],
     ) -> Tensor | None:
-        """Return the embedding that was sealed; None of a plan under which nothing leaves."""
+        """Return the sealed embedding; None if the device keeps its fitted tensors."""
         lease, in_hand = fit
         if in_hand.plan.kind == "fit_personal":
             _check_empty(request)
@@ -199,7 +182,7 @@ class Fits:
         )
 
     def end(self, client: str) -> None:
-        """Note that a device was drawn for a round, by which it gets a model of its own too."""
+        """Note that a device was drawn for a round, which gives it a model of its own too."""
         self._running.pop(client, None)
 
     def decline(self, client: str) -> None:

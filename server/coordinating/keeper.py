@@ -35,7 +35,7 @@ _PAST_CAP = "the settings have lowered rounds.cap below it since it was opened; 
 
 
 class RoundKeeper:
-    """The keeper of rounds: it makes durable what the round's machine orders."""
+    """The keeper of rounds, which makes durable what the round's machine orders."""
 
     def __init__(
         self,
@@ -47,13 +47,7 @@ class RoundKeeper:
         gate: RoundGate,
         evaluations: NoisedEvaluations,
     ) -> None:
-        """Serve one federation; call ``start`` before anything else.
-
-        Args:
-            personal: Makes what of the model is for one device alone.
-            gate: Knows the privacy budget and who may take part.
-            evaluations: Releases what devices counted under a guarantee.
-        """
+        """Serve one federation; call ``start`` before anything else."""
         self._shelf = shelf
         self._personal = personal
         self._store, self._inbox, self._releases = storage.store, storage.inbox, storage.releases
@@ -64,10 +58,10 @@ class RoundKeeper:
         self._closing = asyncio.Lock()
 
     async def start(self) -> Recovered:
-        """Repair what a crash left, load the current model, and say where the run goes on.
+        """Repair what a crash left, load the current model, and return where the run goes on.
 
-        A round goes on under the terms it was opened with, or is tried again: updates made for two
-        plans cannot be summed, and a ledger must hold what a cohort's draw really costs.
+        A round goes on only under the terms it was opened with, else it is tried again: updates for
+        two plans cannot be summed, and the ledger must hold what a cohort's draw really costs.
 
         Raises:
             ReleaseError: If the files of a release are gone or damaged.
@@ -89,7 +83,7 @@ class RoundKeeper:
         return await self._threads.run(lambda: self._start_over(opened, reason))
 
     async def _why_not_go_on(self, opened: OpenAttempt) -> str | None:
-        """Return what the settings have changed that ends an open attempt; None if nothing has."""
+        """Return which change of the settings ends an open attempt; None if nothing does."""
         if opened.round_number > self._gate.cap:
             return _PAST_CAP
         await self._shelf.grow(opened.round_number)
@@ -108,10 +102,6 @@ class RoundKeeper:
     async def announce(self, next_round: int, attempt: int) -> None:
         """Log what the run promises and will have spent.
 
-        Args:
-            next_round: Round that is open or comes next, from 1.
-            attempt: Its attempt, from 0.
-
         Raises:
             LedgerError: If the privacy ledger was changed or belongs to another run.
         """
@@ -120,10 +110,6 @@ class RoundKeeper:
 
     async def admit(self, round_number: int, attempt: int) -> float | None:
         """Return ε after this attempt and its round's evaluation; None where nothing is promised.
-
-        Args:
-            round_number: Round, from 1.
-            attempt: Attempt, from 0.
 
         Raises:
             BudgetExceededError: If they would pass the budget.
@@ -136,7 +122,7 @@ class RoundKeeper:
         return await self._threads.run(lambda: self._gate.population(round_number))
 
     async def shortage(self, round_number: int) -> str | None:
-        """Say why this round cannot open with whoever is enrolled; None where it can."""
+        """Return why this round cannot open with the enrolled devices; None if it can."""
         return await self._threads.run(lambda: self._gate.shortage(round_number))
 
     async def take_up(self, machine: RoundMachine, recovered: Recovered) -> RoundInHand | None:
@@ -160,13 +146,7 @@ class RoundKeeper:
     async def open(
         self, round_number: int, attempt: int, members: Sequence[str] | None, remaining_s: float
     ) -> RoundInHand:
-        """Record an attempt, with its entry in the ledger if any, and return its sealed model.
-
-        Args:
-            round_number: Round, from 1.
-            attempt: Attempt, from 0.
-            members: The cohort, or None for ``first-come``.
-            remaining_s: Seconds until it closes.
+        """Record an attempt, with any ledger entry, and return the round with its sealed model.
 
         Raises:
             LedgerError: If the privacy ledger was written to meanwhile.
@@ -191,7 +171,7 @@ class RoundKeeper:
         return await self._in_hand(self._attempt(next_round, 0, None, deadline_s), "evaluate")
 
     async def measured(self, round_number: int, counts: Counts | LimitedSum) -> dict[str, Metric]:
-        """Return what an evaluation by devices comes to; nothing where it has no figure.
+        """Return an evaluation's figures; nothing if it is lost in its noise or over the budget.
 
         Raises:
             LedgerError: If the privacy ledger was changed or belongs to another run.
@@ -238,7 +218,7 @@ class RoundKeeper:
         )
 
     async def adopt(self, client: str, embedding: Tensor) -> None:
-        """Keep a device's own embedding, durably; a round that is being closed is waited for.
+        """Keep a device's own embedding durably, after any round that is being closed.
 
         Raises:
             ValueError: If the device has an embedding, or it does not fit.
@@ -250,10 +230,6 @@ class RoundKeeper:
 
     async def close(self, order: Close, in_hand: RoundInHand, refusals: Mapping[str, int]) -> bool:
         """Sum a round and release its model; return whether it could be done.
-
-        Args:
-            in_hand: The round as its devices saw it.
-            refusals: How often devices refused its plan, or had an upload refused, by code.
 
         Raises:
             OSError: If the disk is full: nothing is lost, the next start closes the round again.
@@ -291,9 +267,7 @@ class RoundKeeper:
         return True
 
     async def forget(self, client: str) -> int:
-        """Delete what is known of a device; return how many updates that were.
-
-        A round that is being closed is waited for: what it learns of the device is forgotten too.
+        """Delete what is known of a device, after any running close; return its number of updates.
 
         Raises:
             UnknownClientError: If there is no such device.

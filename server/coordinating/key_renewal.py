@@ -1,8 +1,7 @@
 """Renew the coordinator's own certificates at two thirds of their life, while it serves.
 
-Keys change between rounds only: a round's model, its leases and its updates all name the same
-ones. Open connections stay; new ones see the new TLS certificate. Every lease carries the
-certificates that its model is signed with, so a device learns of new keys with its next lease.
+Keys change between rounds only, because a round's model, leases and updates all name the same ones.
+A device learns of new keys with its next lease.
 """
 
 import logging
@@ -24,17 +23,11 @@ _RETRY_S = 24 * 3600.0
 
 
 class KeyRenewal:
-    """The life of one coordinator's certificates, which are renewed when told to."""
+    """The renewal of one coordinator's certificates."""
 
     def __init__(
         self, folder: ServerFolder, config: FederationConfig, identity: Identity, threads: Threads
     ) -> None:
-        """Watch an identity.
-
-        Args:
-            folder: The federation's folder, with the authority in it.
-            threads: Make keys and wait for the disk.
-        """
         self.identity = identity
         self._folder = folder
         self._config = config
@@ -43,7 +36,7 @@ class KeyRenewal:
         self._failed_at: float | None = None
 
     def tell(self, take_up: Callable[[Identity], None]) -> None:
-        """Call this with every new identity, on the event loop, before anything else happens."""
+        """Register a callback for every new identity; it runs first, on the event loop."""
         self._take_up.append(take_up)
 
     @property
@@ -55,16 +48,12 @@ class KeyRenewal:
 
     @property
     def wait_s(self) -> float:
-        """Return for how many seconds nobody needs to ask ``is_due`` again."""
+        """Return the seconds for which nobody needs to ask ``is_due`` again."""
         left_s = self.identity.renewal_due_at - time.time()
         return min(left_s, LONGEST_WAIT_S) if left_s > 0 else LONGEST_WAIT_S
 
     async def renew(self) -> None:
-        """Put new keys and certificates in the place of the old ones, on disk and in use.
-
-        A failure is logged and tried again a day later: the certificates have a third of their
-        life left.
-        """
+        """Replace keys and certificates, on disk and in use; try again a day after a failure."""
         try:
             identity = await self._threads.run(
                 lambda: rotate_keys(self._folder, self._config, hostnames=[])

@@ -13,7 +13,7 @@ from server.machine.answers import Close
 def figures_of_updates(
     order: Close, closed: Closed, refusals: Mapping[str, int]
 ) -> dict[str, Metric]:
-    """Return what is counted over a round's updates as they came; no noise covers it."""
+    """Return the counts over a round's updates as they came; no noise covers them."""
     return {
         "contributions": closed.contribution_count,
         "clipped": closed.clipped_count,
@@ -23,11 +23,7 @@ def figures_of_updates(
 
 
 def figures_to_go_on(plan: Plan, closed: Closed, epsilon: float | None) -> dict[str, Metric]:
-    """Return what is spent, and what the next round is made from, after a restart too.
-
-    Args:
-        epsilon: ε after it; None where nothing is promised.
-    """
+    """Return the privacy spent, ε and δ, and what the next round is made from after a restart."""
     figures: dict[str, Metric] = {**stage_figures(plan)}
     budget = budget_of(plan.privacy)
     if epsilon is not None and budget is not None:

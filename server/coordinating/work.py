@@ -15,14 +15,10 @@ _FINISHED_RETRY_S = 3600
 
 
 class Work:
-    """The work of each device, and what its lease is for.
+    """The work of each device, and what its lease is for; an evaluation goes before the next round.
 
-    An evaluation goes before the next round. A device that no round has a place for may fit a
-    model of its own meanwhile.
-
-    Attributes:
-        is_over: Whether devices may be told that the run is over: no evaluation is to come, and
-            fits can begin.
+    ``is_over`` is set once devices may learn that the run has ended: no evaluation is to come, and
+    fits can begin.
     """
 
     def __init__(
@@ -32,12 +28,7 @@ class Work:
         evaluation: DeviceEvaluation,
         fits: Fits | None,
     ) -> None:
-        """Hold whoever gives leases.
-
-        Args:
-            intake: Holds what such a lease is for.
-            fits: Gives those of fits; None where devices get a model by taking part.
-        """
+        """Join what gives leases; ``fits`` is None where devices get a model by taking part."""
         self.machine = machine
         self.intake = intake
         self.evaluation = evaluation
@@ -45,7 +36,7 @@ class Work:
         self.is_over = False
 
     def order_for(self, client: str) -> pb.WorkOrder | None:
-        """Return what a connected device is to do; None is to wait."""
+        """Return what a connected device is to do; None means to wait."""
         now = time.monotonic()
         if self.evaluation.in_hand is not None:
             return self.evaluation.work_for(client, now)
@@ -62,7 +53,6 @@ class Work:
                 return None
 
     def _fit_for(self, client: str, now: float) -> pb.WorkOrder | None:
-        """Return the order by which a device without a model of its own fits one, or None."""
         if self.fits is None:
             return None
         return self.fits.work_for(client, now, round(time.time() * 1000))
@@ -93,5 +83,5 @@ class Work:
 
     @property
     def going_on(self) -> frozenset[bytes]:
-        """Nonces of the leases that outlast a round: those of fits."""
+        """Return the nonces of the leases that outlast a round: those of fits."""
         return frozenset() if self.fits is None else frozenset(self.fits.nonces)

@@ -1,8 +1,4 @@
-"""Know every enrolled device: its certificates, and whether it may still take part.
-
-A device counts by the certificates this federation gave it. Revoking or forgetting it takes
-effect at its next call, because every call asks here.
-"""
+"""Know every enrolled device. Every call asks here, so a revocation counts from the next one."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,11 +20,7 @@ class UnknownClientError(LookupError):
 
 
 class CallerError(Exception):
-    """Raised when a certificate gives no right to call; ``code`` says why.
-
-    Attributes:
-        code: Stable code of the refusal.
-    """
+    """Raised when a certificate gives no right to call; ``code`` says why, stably."""
 
     def __init__(self, code: RefusalCode, reason: str) -> None:
         super().__init__(reason)
@@ -39,12 +31,8 @@ class CallerError(Exception):
 class ClientSummary:
     """The facts that the operator may know of a client.
 
-    Attributes:
-        name: Client name.
-        enrolled_at: Seconds since 1970 UTC.
-        revoked_at: Seconds since 1970 UTC, or None.
-        participation_count: Rounds whose model holds an update of this client; None where a
-            guarantee keeps that to the coordinator.
+    Times are seconds since 1970 UTC. ``participation_count``, the rounds whose model holds an
+    update of this client, is None where a guarantee hides it.
     """
 
     name: str
@@ -56,15 +44,7 @@ class ClientSummary:
 def enrol_client(
     connection: Connection, client: str, given: Iterable[StoredCertificate], now: float
 ) -> None:
-    """Add a client, or give a known one new certificates in place of all it had.
-
-    A client that enrols again keeps its participation count and is no longer revoked.
-
-    Args:
-        connection: A write transaction.
-        given: One certificate for each use.
-        now: Seconds since 1970 UTC.
-    """
+    """Add a client, or replace the certificates of a known one and lift its revocation."""
     row = {"enrolled_at": now, "revoked_at": None, "forgotten_at": None}
     known = connection.execute(update(clients).where(clients.c.name == client).values(row))
     if not known.rowcount:
@@ -76,9 +56,7 @@ def enrol_client(
 def renew_certificates(
     store: Store, client: str, given: Iterable[StoredCertificate], *, now: float
 ) -> None:
-    """Add a client's new certificates; of each use the current and the previous one stay valid.
-
-    A certificate that is stored already is left as it is, so a repeated renewal changes nothing.
+    """Add a client's new certificates unless they are stored; the previous ones stay valid too.
 
     Raises:
         UnknownClientError: If there is no such client, or it is revoked.
@@ -89,11 +67,7 @@ def renew_certificates(
 
 
 def check_caller(store: Store, tls_sha256: bytes, *, now: float) -> str:
-    """Return the name of the client that a TLS certificate belongs to.
-
-    Args:
-        tls_sha256: SHA-256 of the certificate's DER, 32 bytes.
-        now: Seconds since 1970 UTC.
+    """Return the name of the client to which a TLS certificate, by its DER's SHA-256, belongs.
 
     Raises:
         CallerError: If the certificate is unknown, expired, or its client is revoked.
@@ -130,12 +104,9 @@ def population(store: Store) -> list[str]:
 def eligible_clients(
     store: Store, round_number: int, *, min_separation: int, max_participation: int
 ) -> list[str]:
-    """Return the names of the clients that may take part in a round of mode ``ftrl``, sorted.
+    """Return the clients that may take part in a round of mode ``ftrl``, sorted.
 
-    Args:
-        round_number: Round, from 1.
-        min_separation: A device that took part in round r can next take part in round r + this.
-        max_participation: Most rounds in which one client takes part.
+    A device of round r may next take part in round r + ``min_separation``.
     """
     rested = or_(
         clients.c.last_round.is_(None), clients.c.last_round <= round_number - min_separation
@@ -153,12 +124,7 @@ def eligible_clients(
 def count_participation(
     connection: Connection, which: ColumnElement[bool], round_number: int
 ) -> None:
-    """Note that clients have an update in the released model of a round.
-
-    Args:
-        connection: The write transaction that records the release.
-        round_number: Round, from 1.
-    """
+    """Note, in the release's transaction, that clients have an update in a round's model."""
     connection.execute(
         update(clients)
         .where(which)
@@ -193,8 +159,6 @@ def list_clients(store: Store) -> list[ClientSummary]:
 def revoke_client(store: Store, client: str, *, now: float) -> None:
     """Withdraw a client's right to call, and its unused tokens; twice changes nothing.
 
-    A name that was invited and never enrolled is as good: then there are tokens alone.
-
     Raises:
         UnknownClientError: If nobody of that name is enrolled or invited.
     """
@@ -203,11 +167,7 @@ def revoke_client(store: Store, client: str, *, now: float) -> None:
 
 
 def withdraw_rights(connection: Connection, client: str, now: float) -> None:
-    """Do what ``revoke_client`` does, within a transaction.
-
-    Args:
-        connection: A write transaction.
-        now: Seconds since 1970 UTC.
+    """Do what ``revoke_client`` does, within a write transaction.
 
     Raises:
         UnknownClientError: If nobody of that name is enrolled or invited.

@@ -1,7 +1,4 @@
-"""Keep the certificates that devices were given: the current one of each use and the one before.
-
-The one before is what a message sealed just before a renewal still needs.
-"""
+"""Keep each device's certificate of every use, and the one before for messages under way."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,14 +20,7 @@ _NEWEST_FIRST = (certificates.c.issued_at.desc(), certificates.c.not_after.desc(
 
 @dataclass(frozen=True, slots=True)
 class StoredCertificate:
-    """One certificate of a device.
-
-    Attributes:
-        sha256: SHA-256 of the DER, 32 bytes.
-        key_use: ``tls``, ``wrapping`` or ``signing``.
-        der: X.509, DER.
-        not_after: Last second of validity, seconds since 1970 UTC.
-    """
+    """One DER certificate of a device, for one ``KeyUse``; ``not_after`` is in Unix seconds."""
 
     sha256: bytes
     key_use: str
@@ -72,15 +62,7 @@ def all_certificates(connection: Connection, client: str) -> list[StoredCertific
 def add_certificates(
     connection: Connection, client: str, given: Iterable[StoredCertificate], now: float
 ) -> None:
-    """Store certificates of a client and drop the generations before the last two.
-
-    A certificate that is stored already is left as it is.
-
-    Args:
-        connection: A write transaction.
-        given: One certificate for each use.
-        now: Seconds since 1970 UTC.
-    """
+    """Store new certificates of a client, within a write transaction, and keep two generations."""
     known = {certificate.sha256 for certificate in all_certificates(connection, client)}
     for certificate in given:
         if certificate.sha256 not in known:
@@ -98,11 +80,7 @@ def add_certificates(
 
 
 def keep_only_generation(store: Store, client: str, tls_sha256: bytes) -> None:
-    """Drop every certificate of a client that was not given together with one of its TLS key.
-
-    Args:
-        tls_sha256: SHA-256 of the DER; nothing is dropped if the client has none such.
-    """
+    """Drop a client's certificates that were not given with this TLS one; none if it is unknown."""
     mine = certificates.c.client == client
     with store.write() as connection:
         given_at = connection.execute(

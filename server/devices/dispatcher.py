@@ -15,12 +15,6 @@ class Dispatcher:
     def __init__(
         self, work_for: Callable[[str], pb.WorkOrder | None], failpoints: Failpoints
     ) -> None:
-        """Serve one coordinator.
-
-        Args:
-            work_for: Returns the work there is now for a client, or None.
-            failpoints: Armed in tests only.
-        """
         self._work_for = work_for
         self._failpoints = failpoints
         self._sessions = Sessions()
@@ -49,22 +43,14 @@ class Dispatcher:
             self._offer(session)
 
     def offer(self, client: str, answered: bytes) -> None:
-        """Note that a device has answered a lease, and give it what there is now.
-
-        Args:
-            answered: The lease; it may have been given another meanwhile, which stays.
-        """
+        """Note that a device has answered this lease, and give it work; a newer lease stays."""
         self.done(client, answered)
         session = self._sessions.get(client)
         if session is not None:
             self._offer(session)
 
     def done(self, client: str, answered: bytes | None = None) -> None:
-        """Note that a device's work is answered: it is not told that its lease has ended.
-
-        Args:
-            answered: The lease that was answered; None for whichever it has.
-        """
+        """Note that a device has answered its lease, which then ends without a message to it."""
         session = self._sessions.get(client)
         if session is not None and answered in (None, session.nonce):
             session.nonce = None
@@ -72,11 +58,7 @@ class Dispatcher:
     def end_leases(
         self, reason: str, finished: Collection[str] = (), going_on: Collection[bytes] = ()
     ) -> None:
-        """Take every device's work away, and tell those that have not finished it.
-
-        Args:
-            reason: Why, for the devices.
-        """
+        """End all leases but those ``going_on``; devices not yet ``finished`` get the reason."""
         for session in self._sessions:
             if session.nonce in going_on:
                 continue

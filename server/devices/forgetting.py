@@ -1,8 +1,8 @@
 """Forget a client: its certificates, its updates and what it reported.
 
-There remain a name that says nothing, the count of rounds it took part in (the privacy budget
-counts the person, who may enrol again), and the released models: what a model has learnt cannot be
-taken back, which is what the noise modes with a guarantee are for.
+A meaningless name remains, and its count of rounds, because the privacy budget counts the person,
+who may enrol again. Released models remain too: what they have learnt cannot be taken back, which
+is why some noise modes give a guarantee.
 """
 
 from sqlalchemy import Connection, delete, select, update
@@ -17,13 +17,7 @@ REASON = "the client was forgotten"
 
 
 def forget_client(store: Store, inbox: Inbox, client: str, *, now: float) -> int:
-    """Revoke a client and delete what is known of it; repeating does no harm.
-
-    Args:
-        now: Seconds since 1970 UTC.
-
-    Returns:
-        How many of its updates, acknowledged and not yet aggregated, were deleted.
+    """Revoke a client and delete what is known of it; return how many waiting updates that were.
 
     Raises:
         UnknownClientError: If nobody of that name is enrolled or invited.

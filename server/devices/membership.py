@@ -1,8 +1,9 @@
-"""Know who calls, let new devices in, and keep the keys that seal to them.
+"""Identify callers, let new devices in, and keep the keys that seal to them.
 
-The certificate of a connection alone tells the caller. The store is asked about it; an answer is
-trusted for a second, so that a call does not cost a query, and a withdrawal that another process
-wrote takes effect within that second. One that this process makes takes effect at once.
+A connection's certificate identifies its caller. The store's answer about it is trusted for a
+second, which saves a query a call: another process's withdrawal takes effect within that second,
+one of this process at once. Enrolment or renewal of the same keys gets the same answer again,
+because the first may have been lost.
 """
 
 import hashlib
@@ -69,12 +70,6 @@ class Membership:
         identity: Identity,
         threads: Threads,
     ) -> None:
-        """Serve one federation.
-
-        Args:
-            store: Holds devices, certificates and tokens.
-            identity: The coordinator's own.
-        """
         self._store = store
         self._authority = authority
         self._identity = identity
@@ -107,8 +102,6 @@ class Membership:
     async def enrol(self, token: bytes, requests: pb.SigningRequests) -> pb.EnrolResponse:
         """Use up a token and certify a new device's keys.
 
-        The same keys with the same token get the same answer again: the first may have been lost.
-
         Raises:
             RefusedError: If the token or a request is no good.
         """
@@ -121,9 +114,7 @@ class Membership:
     async def renew(
         self, client: str, requests: pb.SigningRequests
     ) -> pb.RenewCertificatesResponse:
-        """Certify a device's new keys; those that it calls with stay good until they expire.
-
-        The same keys get the same answer again: the first may have been lost.
+        """Certify a device's new keys; the certificates in use stay valid until they expire.
 
         Raises:
             RefusedError: If a request is no good, or the device was revoked meanwhile.
@@ -245,7 +236,6 @@ class Membership:
         return keys
 
     def _forget(self, client: str) -> None:
-        """Ask the store again about a client whose certificates have changed."""
         self._callers = {
             pem: known for pem, known in self._callers.items() if known.client != client
         }
@@ -254,16 +244,11 @@ class Membership:
 
 
 def _key_ids(requests: pb.SigningRequests) -> bytes:
-    """Return a digest of the three public keys: a request signed anew is still the same device's.
-
-    Raises:
-        CertificateError: If a request is no good.
-    """
+    """Return a digest of the three public keys, which a request signed anew leaves alike."""
     return _ids_of(read_signing_request(getattr(requests, use.value), use) for use in KeyUse)
 
 
 def _ids_of(keys: Iterable[PublicKey]) -> bytes:
-    """Return a digest of public keys, given in the order of ``KeyUse``."""
     return hashlib.sha256(b"".join(public_key_sha256(key) for key in keys)).digest()
 
 

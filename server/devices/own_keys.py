@@ -20,14 +20,7 @@ def certify_coordinator(
     config: FederationConfig,
     hostnames: Sequence[str],
 ) -> Identity:
-    """Make the coordinator's keys and let the authority certify them.
-
-    Args:
-        config: Its settings; the host that devices connect to is certified.
-
-    Returns:
-        The new identity, installed in the folder.
-    """
+    """Make the coordinator's keys, have them certified, and install them in the folder."""
     names = [config.listen.advertised_host, *hostnames, "localhost", "127.0.0.1", "::1"]
     requests = Identity.create_requests(folder.identity, _NAME)
     now = time.time()
@@ -49,12 +42,8 @@ def rotate_keys(
 ) -> Identity:
     """Replace the coordinator's keys; the wrapping key before them still opens what is under way.
 
-    Args:
-        folder: The federation's folder; whoever serves it calls this and takes up the new keys.
-        hostnames: As for ``found``; none keeps those of the certificate before.
-
-    Returns:
-        The new identity.
+    Without ``hostnames`` the new certificate has those of the one before. A running coordinator
+    calls this itself and takes up the new keys.
 
     Raises:
         CertificateError: If the authority ends before the new certificates would.

@@ -1,8 +1,7 @@
 """Answer a refused call: one gRPC status, one stable code, one line, and no change of state.
 
-The code travels in the trailing metadata (`protos.refusals`); what a device does next depends on
-it alone. Anything that fails without a code is a fault of the network or of this process, and
-devices try it again.
+The code in the trailing metadata (`protos.refusals`) alone decides what a device does next. A
+failure without a code is a fault of the network or of this process, and devices try again.
 """
 
 from collections.abc import AsyncIterator
@@ -53,14 +52,10 @@ _STATUS = {
 
 
 class RefusedError(Exception):
-    """Raised when a message is turned away; no state has changed.
-
-    Attributes:
-        reason: One line for the person at the other end.
-    """
+    """Raised when a message is turned away; no state has changed."""
 
     def __init__(self, code: RefusalCode, reason: str | None = None) -> None:
-        """Refuse with the code's own text, or with a more telling line."""
+        """Refuse with a line for the person at the other end; by default with the code's text."""
         self.code = code
         self.reason = reason or TEXTS.get(code, code.value.replace("_", " "))
         super().__init__(self.reason)

@@ -1,8 +1,7 @@
 """Keep one open stream per device, and push work orders down it.
 
-A device has at most one stream. When an identity checks in a second time the newer stream stays
-and the older one is refused with ``identity_in_use``: a device that lost its connection is served
-at once, and two agents that share an identity learn of it instead of taking turns.
+A second check-in ends the older stream with ``identity_in_use``: a device that lost its connection
+is served at once, and two agents with one identity learn of it.
 """
 
 import asyncio
@@ -14,11 +13,7 @@ from server.devices.refused_calls import RefusedError
 
 
 class Session:
-    """One device's open stream.
-
-    Attributes:
-        nonce: The lease that was last pushed to it and has not ended; None if there is none.
-    """
+    """One device's open stream; ``nonce`` is of the last lease pushed to it, until that ends."""
 
     def __init__(self, client: str) -> None:
         self.client = client

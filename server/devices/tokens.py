@@ -1,9 +1,8 @@
 """Make and redeem the single-use tokens with which devices enrol.
 
-A token is 16 random bytes that the operator hands over in an invite. Only its SHA-256 is stored
-(a random 128-bit secret needs no slow hash), it lives for a day unless its client is revoked
-meanwhile, and each is bound to the client name that it enrols. A device whose answer was lost may
-repeat the same request and gets the same answer; anybody else with the token is refused.
+A token is 16 random bytes in an invite, bound to one client name and good for a day unless
+withdrawn. Only its SHA-256 is stored: a random 128-bit secret needs no slow hash. A device whose
+answer was lost may repeat the same request; any other use is refused.
 """
 
 import hashlib
@@ -35,12 +34,7 @@ class TokenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """A token that only its invite will know.
-
-    Attributes:
-        token: 16 random bytes.
-        expires_at: Seconds since 1970 UTC.
-    """
+    """A token of 16 random bytes that only its invite will know; ``expires_at`` in Unix seconds."""
 
     client: str
     token: bytes
@@ -53,10 +47,6 @@ class NewToken:
 
 def create_tokens(store: Store, count: int, source: EntropySource, *, now: float) -> list[NewToken]:
     """Make tokens for the next ``count`` client names.
-
-    Args:
-        count: How many, at least 1.
-        now: Seconds since 1970 UTC.
 
     Raises:
         ValueError: If ``count`` is below 1.
@@ -83,10 +73,6 @@ def renew_token(store: Store, client: str, source: EntropySource, *, now: float)
 def check_token(store: Store, token: bytes, requests_sha256: bytes, *, now: float) -> str:
     """Return the client name that a token would enrol, before certificates are made.
 
-    Args:
-        requests_sha256: SHA-256 of its signing requests.
-        now: Seconds since 1970 UTC.
-
     Raises:
         TokenError: If the token is unknown, expired, withdrawn, or was used for other requests.
     """
@@ -102,11 +88,7 @@ def redeem_token(
     *,
     now: float,
 ) -> list[StoredCertificate]:
-    """Use a token up and enrol its client, in one transaction.
-
-    Returns:
-        The client's certificates: those given or, when the same requests were answered before,
-        the ones given then.
+    """Enrol a token's client once; return its certificates, those of the first answer on a repeat.
 
     Raises:
         TokenError: If the token is unknown, expired, withdrawn, or was used for other requests.

@@ -8,13 +8,7 @@ from protos.data_chunks import large_data
 
 
 class UploadPiece(NamedTuple):
-    """An ``UploadChunk``.
-
-    Attributes:
-        data: Sealed bytes, where gRPC laid them if they are many.
-        lease_nonce: The lease; only in the first of a stream.
-        offset: Where the data belongs; only in the first of a stream.
-    """
+    """An ``UploadChunk``; only the first of a stream has a nonce and an offset."""
 
     data: BytesLike
     lease_nonce: bytes = b""
@@ -22,10 +16,7 @@ class UploadPiece(NamedTuple):
 
 
 def read_piece(message: bytes) -> UploadPiece:
-    """Return an encoded ``UploadChunk``.
-
-    All but the first of a stream hold nothing but data. Protobuf reads whatever does not look like
-    that.
+    """Return an encoded ``UploadChunk``; Protobuf reads those that hold more than data.
 
     Raises:
         google.protobuf.message.DecodeError: If the message is no ``UploadChunk``.

@@ -1,5 +1,4 @@
-"""Rounds as state machines, without clock, socket, disk or store.
+"""Rounds as state machines, without clock, socket, disk, store or torch.
 
-Begin with ``rounds``. It may import config; no torch. Times and random coins are arguments, so
-every interleaving can be tested, and coordinator and simulation drive the same machine.
+Begin with ``rounds``. Times and random coins are arguments, so every interleaving can be tested.
 """

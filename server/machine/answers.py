@@ -1,4 +1,4 @@
-"""The answers of a round's state machine, and what it is told."""
+"""The inputs and answers of a round's state machine."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -40,11 +40,9 @@ class Lease:
 
     Attributes:
         nonce: 16 random bytes; bound into the sealed update.
-        client: Name of the client.
-        round_number: Round that was open when it was given, from 1.
         attempt: How often the round was started over before, from 0.
         slot: Place in the order of summation, from 0.
-        deadline: When it ends, in seconds of the machine's clock.
+        deadline: Its end, in seconds of the machine's clock.
     """
 
     nonce: bytes
@@ -57,7 +55,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The answer to a commit, now and whenever it is repeated: lease and the message's 16 bytes."""
+    """The answer to a commit, now and whenever it is repeated; the message's id has 16 bytes."""
 
     nonce: bytes
     client: str
@@ -111,14 +109,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """The order to close a round.
-
-    Attributes:
-        round_number: Round, from 1.
-        attempt: Attempt, from 0.
-        slot_count: Places of the aggregation rule.
-        receipts: What was committed, in slot order.
-    """
+    """The order to close a round, with its places and its receipts in slot order."""
 
     round_number: int
     attempt: int
@@ -128,8 +119,8 @@ class Close:
     def places(self) -> dict[str, int]:
         """Return each contributor's place in the aggregation, by client name, in [0, slot_count).
 
-        In a drawn cohort the place is the slot. With leases to spare it is the rank among those
-        who committed, because a spare lease that came to nothing is not an empty place.
+        In a drawn cohort the place is the slot. With spare leases it is the rank among those who
+        committed, because an unused spare lease is not an empty place.
         """
         ranked = max((receipt.slot for receipt in self.receipts), default=0) >= self.slot_count
         return {
@@ -140,15 +131,7 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """The end of an attempt without a model; its updates have expired.
-
-    Attributes:
-        round_number: Round, from 1.
-        attempt: Attempt that ended, from 0.
-        reason: One line for the store and the operator.
-        receipts: Acknowledged updates that expire with that reason, in slot order.
-        gives_up: Whether the retries are used up.
-    """
+    """The end of an attempt without a model; its receipts (in slot order) expire for the reason."""
 
     round_number: int
     attempt: int

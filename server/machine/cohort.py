@@ -1,7 +1,7 @@
 """Decide which clients take part in a round and which slot each one has.
 
-A slot fixes the order in which updates are summed, so it must not depend on who was faster when
-the cohort was drawn: there a slot is the position among the cohort's sorted names.
+A slot fixes the order in which updates are summed. In a drawn cohort it is the position among the
+sorted names, so that it does not depend on who was faster.
 """
 
 from collections.abc import Collection, Sequence
@@ -25,12 +25,7 @@ class EntropySource(Protocol):
 
 
 class Cohort(Protocol):
-    """The slots of clients.
-
-    Attributes:
-        places: Updates that one round can take; the slot count of its aggregation.
-        members: Names drawn in advance, sorted; None when anybody may come.
-    """
+    """The slots of clients; ``members`` are drawn names, sorted, or None if anybody may come."""
 
     places: int
     members: tuple[str, ...] | None
@@ -83,10 +78,7 @@ class FirstComeCohort:
 
 
 def draw_cohort(source: EntropySource, population: Sequence[str], cohort_size: int) -> DrawnCohort:
-    """Draw a cohort uniformly, without replacement.
-
-    The population is sorted first, so that with a source that repeats itself (in a simulation) the
-    draw does not depend on the order in which clients enrolled.
+    """Draw a cohort uniformly, without replacement, whatever the population's order.
 
     Raises:
         ValueError: If the population is smaller than the cohort.

@@ -1,4 +1,4 @@
-"""The machine of one evaluation by devices: whom it asks, and when it is over."""
+"""The machine of one evaluation by devices, which decides whom it asks and when it is over."""
 
 import msgspec
 
@@ -12,10 +12,7 @@ from server.machine.rounds import RoundMachine
 def evaluation_machine(
     evaluation: EvaluationSettings, rounds: RoundSettings, source: EntropySource
 ) -> RoundMachine:
-    """Return a machine whose one round is the evaluation; coordinator and simulation draw with it.
-
-    Secret coins that draw the rounds' cohorts draw these devices too.
-    """
+    """Return a machine whose one round is the evaluation, drawn by coins if the rounds are."""
     exchange = evaluation.exchange()
     if not draws_by_coins(evaluation, rounds):
         return RoundMachine(exchange, source)

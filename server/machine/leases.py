@@ -9,13 +9,7 @@ from server.machine.nonces import NonceDraw
 
 
 class LeaseBook:
-    """The leases of one attempt of one round.
-
-    Attributes:
-        cohort: Decides about slots.
-        deadline: When every lease ends, in seconds of the machine's clock.
-        declined: Clients that take no part in this attempt.
-    """
+    """The leases of one attempt of one round, which end at ``deadline`` by the machine's clock."""
 
     def __init__(
         self,
@@ -62,8 +56,7 @@ class LeaseBook:
     def claim(self, client: str, busy: Collection[str]) -> Lease | None:
         """Return the client's lease, new if it has none; None when there is no slot for it.
 
-        An untouched slot is given first, then one whose holder went away and is not ``busy`` with a
-        commit.
+        An untouched slot goes first, then one whose holder left and is not ``busy`` committing.
         """
         self._lost.discard(client)
         if client in self._leases:

@@ -1,7 +1,7 @@
 """The life of a round: its phases, its attempts, and the answers to commits.
 
-A round goes ``WAITING -> OPEN -> CLOSING -> WAITING``. The machine that stands on this one,
-``server.machine.rounds``, decides which clients take part and when the round ends.
+A round goes ``WAITING -> OPEN -> CLOSING -> WAITING``. ``server.machine.rounds`` builds on this: it
+decides which clients take part and when the round ends.
 """
 
 from abc import ABC, abstractmethod
@@ -37,16 +37,9 @@ class RoundStateError(RuntimeError):
 
 
 class RoundLife(ABC):
-    """The phase of a run, and what was committed in this attempt and the one before.
-
-    Attributes:
-        phase: The state of the run.
-        round_number: Round that is open, closing, or next; from 1, never falls.
-        attempt: How often this round was started over; from 0.
-    """
+    """The phase of a run, and what was committed in this attempt and the one before."""
 
     def __init__(self, settings: RoundSettings, round_number: int, attempt: int) -> None:
-        """Start before a round; past the cap the run is finished."""
         self.phase = Phase.FINISHED if round_number > settings.cap else Phase.WAITING
         self.round_number = round_number
         self.attempt = attempt

@@ -1,8 +1,8 @@
 """Draw the nonces of leases, so that a restarted coordinator gives a device the one it had.
 
-A lease is not stored. If its nonce were fresh after every restart, each device in the middle of a
-round would have to train again, because the nonce is sealed into its update. So nonces are derived
-from a secret of the coordinator's: the same lease has the same nonce, and nobody else can tell it.
+Leases are not stored, and their nonces are sealed into updates: with fresh ones after a restart,
+every device in mid-round would train again. They derive from the coordinator's secret, so nobody
+else can tell them.
 """
 
 import hashlib

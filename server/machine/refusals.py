@@ -1,4 +1,4 @@
-"""The one line for people beside each code by which a round's machine turns a message away."""
+"""The line for people beside each code by which a round's machine turns a message away."""
 
 from protos.refusals import RefusalCode
 

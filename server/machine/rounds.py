@@ -1,13 +1,12 @@
 """Run the rounds of a federation, without clock, socket or disk.
 
-The machine is told what happens and when, and answers what to do. The coordinator's service and
-the simulation drive this very class, so a simulated round and a deployed one cannot differ in who
-takes part, which slot a client has, or when a round closes.
+Coordinator and simulation drive this very class, so simulated and deployed rounds cannot differ in
+who takes part, which slot a client has, or when a round closes.
 
 ``open_round`` fixes the cohort, ``check_in`` gives leases, ``begin_commit`` and ``finish_commit``
 take updates, ``tick`` says when to close or abort, and ``released`` moves to the next round. An
-update must be durable before it is acknowledged, so while a commit is between its halves the round
-does not end. Times are seconds on any clock that only goes forward.
+update must be durable before it is acknowledged, so a round does not end between a commit's halves.
+Times are seconds on any clock that only goes forward.
 """
 
 from collections.abc import Iterable, Sequence
@@ -53,20 +52,16 @@ class RoundMachine(RoundLife):
         sampled_places: int | None = None,
         limits_who_comes: bool = False,
     ) -> None:
-        """Start before a round.
+        """Start before a round; past the cap the run is finished.
 
         Args:
-            settings: How rounds run.
-            source: Draws cohorts and nonces.
-            round_number: Next round, from 1; past the cap the run is finished.
-            attempt: Next attempt of that round, from 0.
             draw_nonce: Draws the nonce of a lease; absent: fresh ones from ``source``.
             sampled_places: Places M of a round whose cohort is ``sampled``, needed there.
-            limits_who_comes: Whether a ``first-come`` round is open only to the population that
-                it was opened for.
+            limits_who_comes: Whether a ``first-come`` round is open only to its opening's
+                population.
 
         Raises:
-            ValueError: If ``sampled_places`` is missing.
+            ValueError: If ``sampled_places`` is missing, or given for another selection.
         """
         if (settings.selection == "sampled") != (sampled_places is not None):
             raise ValueError("sampled_places must be given for sampled cohorts, and only there")
@@ -127,10 +122,10 @@ class RoundMachine(RoundLife):
         deadline: float,
         population: Sequence[str] | None = None,
     ) -> None:
-        """Take up a round that a stopped process had opened; leases without a commit are gone.
+        """Take up the round of a stopped process, without the leases that had no commit.
 
-        ``members`` are None for ``first-come``, ``population`` may still come to such a round. The
-        deadline is by this process's clock.
+        ``members`` is None for ``first-come``; ``population`` may still come. The deadline is by
+        this process's clock.
 
         Raises:
             RoundStateError: If the phase is not ``WAITING``, or a receipt is of another attempt.
@@ -153,10 +148,7 @@ class RoundMachine(RoundLife):
             book.restore(receipt)
 
     def check_in(self, client: str, now: float) -> LeaseGiven | ComeBack:
-        """Give the client its lease, or say when to ask again.
-
-        A client that was lost gets the same lease back, so that what it has sealed stays valid.
-        """
+        """Give the client its lease, the same one after a lost stream, or say when to ask again."""
         if self._book is None or self.phase is not Phase.OPEN:
             return ComeBack(COME_BACK.get(self.phase, ComeBackReason.NO_ROUND), IDLE_SECONDS)
         if now >= self._book.deadline:
@@ -191,10 +183,7 @@ class RoundMachine(RoundLife):
             self._book.lose(client)
 
     def decline(self, client: str) -> None:
-        """Note that the client takes no part (plan refused, revoked), so that nobody waits for it.
-
-        A commit that is running or done stands.
-        """
+        """Wait no longer for a client (plan refused, revoked); a running or done commit stands."""
         if self._book is not None and not self._commits.holds(self._book.get(client)):
             self._book.decline(client)
 
@@ -210,7 +199,7 @@ class RoundMachine(RoundLife):
         return Refused(RefusalCode.LATE) if isinstance(found, Lease) and ended else found
 
     def tick(self, now: float) -> Close | Abort | None:
-        """Say whether the round ends now; each order is given once.
+        """Return the order to end the round, if it ends now; each order is given once.
 
         Call it after every commit, after ``decline``, and at ``next_wakeup``.
         """

@@ -1,4 +1,4 @@
-"""The work of the operator's commands; composes a coordinator.
+"""The work of the operator's commands; composes a coordinator and knows all other districts.
 
-Begin with ``running``. The only district that knows all others.
+Begin with ``running``.
 """

@@ -1,16 +1,15 @@
 """Put everything a coordinator needs to go on into one owner-only archive, and take it out again.
 
-The archive holds private keys: whoever has it is the coordinator. It is made while the coordinator
-runs: the store is copied first, by SQLite's own online backup, and of the releases only those that
-this copy knows. At worst an update that is acknowledged meanwhile lacks its file, and expires with
-a reason at the next start.
+The archive holds private keys and so makes its owner the coordinator. It may be made while the
+coordinator runs: SQLite's online backup copies the store first, then come the releases that this
+copy knows. At worst an update acknowledged meanwhile lacks its file, and expires with a reason at
+the next start.
 
-Restoring an old archive takes the run back to that round, with the devices and invites of then, so
-it starts paused. Later models were seen by devices and are made again: under modes ``central`` and
-``local`` with other noise, which spends privacy twice. Under ``ftrl`` it would be the same noise on
-other sums, and the difference of both models would hold none. So ``noise.secret`` is in no archive,
-and a tree of noise that went back does not go on. Restore only what was lost, and keep backups
-fresh.
+Restoring an old archive takes the run back to that round with the devices and invites of then, so
+it starts paused. Devices saw the later models, which are made again: under modes ``central`` and
+``local`` with other noise, which spends privacy twice. Under ``ftrl`` the same noise on other sums
+would leave none in the models' difference, so ``noise.secret`` is in no archive and a tree of noise
+that went back does not go on. Restore only what was lost, and keep backups fresh.
 """
 
 import io
@@ -43,15 +42,7 @@ class BackupError(RuntimeError):
 
 
 class BackupManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The contents of an archive.
-
-    Attributes:
-        format_version: Version of this struct and of the archive.
-        run: Identifier of the run, 32 hex digits.
-        created_at: Seconds since 1970 UTC.
-        last_round: Newest release in it, or None.
-        best_round: Round that ``releases/best`` names, or None.
-    """
+    """The contents of an archive; ``created_at`` is in Unix seconds, ``best_round`` the best's."""
 
     format_version: int = BACKUP_VERSION
     run: str
@@ -63,12 +54,7 @@ class BackupManifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 def create_backup(
     root: ServerFolder, settings: StoreSettings, target: Path, *, now: float
 ) -> BackupManifest:
-    """Write an archive of a coordinator that may be running.
-
-    Args:
-        settings: Its store, with an absolute path.
-        target: Archive to write; replaced all at once if it exists.
-        now: Seconds since 1970 UTC.
+    """Write an archive of a coordinator that may be running; ``now`` is in Unix seconds.
 
     Raises:
         BackupError: If the store is not an SQLite file inside the folder, or a file vanished.
@@ -108,9 +94,8 @@ def create_backup(
 def restore_backup(archive: Path, root: ServerFolder) -> BackupManifest:
     """Unpack an archive into a new or empty folder, and pause the run in it.
 
-    Devices that were revoked or forgotten since are there again, so no round opens until the
-    operator has seen to it. ``noise.secret``, which archives of earlier versions hold, stays
-    behind.
+    Devices revoked or forgotten since are there again, so no round opens until the operator has
+    seen to it. ``noise.secret``, which archives of earlier versions hold, stays behind.
 
     Raises:
         BackupError: If the folder is not empty or the file is no archive of this version.
@@ -218,7 +203,7 @@ def _read_manifest(tar: tarfile.TarFile) -> BackupManifest:
 
 
 def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, root: Path) -> None:
-    """Unpack one plain file, owner-only, wherever in the folder its name says, and nowhere else."""
+    """Unpack one plain file, owner-only, at its name's place within the folder and nowhere else."""
     name = PurePosixPath(member.name)
     stream = tar.extractfile(member) if member.isreg() else None
     if stream is None or name.is_absolute() or ".." in name.parts:

@@ -48,7 +48,7 @@ class Federation:
         self.socket = self.folder.root / self.config.listen.admin_socket
 
     def status(self) -> StatusReport:
-        """Say where the run stands, whether or not it is served now."""
+        """Return where the run stands, whether or not it is served now."""
         with self._store() as (store, run):
             clients = self._shown_clients(store)
             try:
@@ -157,7 +157,7 @@ class Federation:
             store.close()
 
     def _shown_clients(self, store: Store) -> list[ClientSummary]:
-        """Return the devices as the operator sees them: no count of one under a guarantee."""
+        """Return the devices for the operator, without their round counts under a guarantee."""
         clients = list_clients(store)
         if not self.config.privacy.guarantees_privacy:
             return clients

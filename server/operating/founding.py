@@ -1,7 +1,4 @@
-"""Found a federation: its folder, its authority, its coordinator's keys, its store, its invites.
-
-A folder is made whole beside its place and then renamed, so a crash leaves a federation or none.
-"""
+"""Found a federation in a folder that is made aside and renamed: a crash leaves all or nothing."""
 
 import shutil
 import time
@@ -41,11 +38,8 @@ def found(
 ) -> FederationConfig:
     """Make the folder of a new federation and return its settings.
 
-    Args:
-        root: Where it goes; absent, or an empty folder.
-        hostnames: Further names and addresses under which devices reach the coordinator; those
-            of the settings and the loopback's are certified anyway.
-        source: The name of the settings in error messages: the name of the file they came from.
+    The settings' host, the loopback's names and ``hostnames`` are certified. ``source`` names the
+    settings in error messages.
 
     Raises:
         FoundingError: If the folder is not empty.
@@ -77,7 +71,7 @@ def found(
 
 
 def _check(config: FederationConfig) -> None:
-    """Refuse, before anything is made, settings that the first round would fail with."""
+    """Refuse settings that the first round would fail with, before anything is made."""
     if config.listen.advertised_host in _EVERYWHERE:
         raise FoundingError(
             f"devices cannot be told to connect to {config.listen.advertised_host}; "
@@ -115,11 +109,7 @@ def write_invites(
     count: int = 1,
     client: str | None = None,
 ) -> list[Path]:
-    """Make tokens and write an owner-only invite file for each.
-
-    Args:
-        out: Folder for the files; made if missing.
-        client: Instead, the name of a known device that enrols again.
+    """Make ``count`` tokens, or one for a known client to enrol again, each in an owner-only file.
 
     Raises:
         FoundingError: If the settings name no fixed ports.
@@ -168,7 +158,6 @@ def _with_host(settings: str, hostnames: Sequence[str], source: str) -> str:
 
 
 def _addresses(config: FederationConfig) -> tuple[str, str]:
-    """Return where devices find the two listeners."""
     host = config.listen.advertised_host
     bracketed = f"[{host}]" if ":" in host else host
     ports = [

@@ -16,24 +16,20 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         run: Identifier of the run, 32 hex digits.
-        is_running: Whether a coordinator serves it now.
         phase: Where the round stands; ``stopped`` when nobody serves.
-        round_number: Round that is open or comes next, from 1.
-        is_paused: Whether no new round may open.
+        round_number: Round that is open or comes next.
         guarantee: The promise of the noise mode, in words.
         personalisation: The method, and what travels under it.
-        growth: Stage and layers of a model that grows; empty for one that does not.
-        shortage: Why no round can open with whoever is enrolled, and what would change that; empty
-            where one can, or when nobody serves.
+        growth: Stage and layers of a model that grows, else empty.
+        shortage: Why the enrolled devices make no round, and the remedy; empty if they do, or when
+            nobody serves.
         enrolled_clients: Devices that may be drawn.
         connected_clients: Devices whose stream is open.
         leased_clients: Connected devices that work on the round.
         committed_clients: Devices whose update is in.
         remaining_s: Seconds until the round closes; 0 when none is open.
         software_version: Version of the serving process, or of this one.
-        certificates_end_at: When the coordinator's certificates expire, ISO 8601 UTC;
-            ``sotto-server rotate-keys`` makes new ones.
-        clients: Every enrolled device.
+        certificates_end_at: Expiry of the coordinator's certificates, ISO 8601 UTC.
     """
 
     run: str

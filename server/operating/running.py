@@ -69,7 +69,7 @@ _GRACE_S = 1.0
 
 @dataclass(frozen=True)
 class Ports:
-    """Where the coordinator listens: one port for enrolment, one for devices."""
+    """The coordinator's two open ports."""
 
     enrolment: int
     devices: int
@@ -86,11 +86,8 @@ async def serve(
     """Serve until the operator drains the coordinator or a signal asks it to stop.
 
     SIGTERM drains: the running round is finished first. SIGINT, or a second SIGTERM, stops at once;
-    the next start goes on with the round.
-
-    Args:
-        failpoints: Armed in tests only, as are ``noise_keys``, which repeat calibrated noise.
-        on_ready: Called when all listeners are open.
+    the next start goes on with the round. ``failpoints`` and ``noise_keys``, which repeat
+    calibrated noise, are for tests. ``on_ready`` is called when all listeners are open.
 
     Raises:
         AlreadyRunningError: If another process serves this folder.
@@ -248,7 +245,6 @@ class _Parts:
         )
 
     def _take_stage(self, plan: Plan) -> None:
-        """Take in the updates of a model with more layers from now on."""
         arrives_as = update_formats(plan)
         self._opener.take_format(
             arrives_as,

@@ -1,5 +1,4 @@
-"""gRPC calls in, answers out.
+"""gRPC calls in, answers out, each admitted by its certificate and bounded before it is parsed.
 
-Begin with ``devices``. Each call is admitted by its certificate and bounded before anything is
-parsed.
+Begin with ``devices``.
 """

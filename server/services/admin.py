@@ -30,7 +30,7 @@ class AdminService(pb_grpc.AdminServicer):
     async def Status(  # noqa: N802 (the contract's name, here and below)
         self, request: pb.StatusRequest, context: _Context
     ) -> pb.StatusResponse:
-        """Say where the run stands."""
+        """Return where the run stands."""
         status = await self._coordinator.status()
         status.run, status.software_version = self._run, VERSION
         return status

@@ -25,10 +25,7 @@ def check_protocol(version: int) -> None:
 def check_device(
     request: pb.CheckInRequest, config: FederationConfig, *, now: float | None = None
 ) -> None:
-    """Refuse a device whose software or clock would fail later, in the middle of a round.
-
-    Args:
-        now: Unix seconds; the clock's if absent.
+    """Refuse a device whose software or clock (``now`` is Unix seconds) would fail in mid-round.
 
     Raises:
         RefusedError: If a version, the clock or the model family does not fit.

@@ -1,9 +1,4 @@
-"""Serve enrolled devices: translate calls into what the coordinator does, and back.
-
-Every call first asks who is calling: the certificate of the connection must be one that this
-federation gave out and has not withdrawn. A refusal leaves through ``answering`` and changes
-nothing.
-"""
+"""Serve enrolled devices: check each call's certificate, and translate it for the coordinator."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -36,11 +31,7 @@ class FederationService(pb_grpc.FederationServicer):
         config: FederationConfig,
         vocabulary: Vocabulary | None,
     ) -> None:
-        """Serve one federation.
-
-        Args:
-            vocabulary: Its words, for devices that do not have the list; None if it has none.
-        """
+        """Serve one federation; ``vocabulary`` is for devices that lack the word list."""
         self._desk = desk
         self._membership = membership
         self._config = config

@@ -44,5 +44,4 @@ class EnrolmentService(pb_grpc.EnrolmentServicer):
 
 
 def _address(peer: str) -> str:
-    """Return the host of a peer such as ``ipv4:10.0.0.7:40000``, without its port."""
     return peer.rpartition(":")[0]

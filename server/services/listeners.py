@@ -1,11 +1,10 @@
 """Open the three doors: enrolment, devices, and the operator's own.
 
-- Enrolment: server TLS; whoever holds a token may call ``Enrol`` and nothing else.
+- Enrolment: server TLS; a token allows ``Enrol`` and nothing else.
 - Devices: mutual TLS; without a certificate of this federation there is no connection at all.
 - Admin: a Unix socket in a folder that only its owner can enter; no network reaches it.
 
-gRPC's limit of 4 MiB for one message stays as it is: a larger one would be decompressed into
-memory before anybody looks at it.
+gRPC's limit of 4 MiB a message stays: a larger one would be decompressed before any check.
 """
 
 import os
@@ -36,10 +35,9 @@ class ListenError(Exception):
 
 
 class ServerTls:
-    """The certificates that the listeners present, so that they can change while these are open."""
+    """The certificates that the listeners present, replaceable while these are open."""
 
     def __init__(self, identity: Identity) -> None:
-        """Present the coordinator's current certificate."""
         self._configuration = _configuration(identity)
 
     def take_identity(self, identity: Identity) -> None:
@@ -47,15 +45,10 @@ class ServerTls:
         self._configuration = _configuration(identity)
 
     def credentials(self, *, mutual: bool) -> grpc.ServerCredentials:
-        """Return what a listener is opened with.
-
-        Args:
-            mutual: Whether callers must show a certificate of the federation.
-        """
+        """Return a listener's credentials; if mutual, callers must show a certificate too."""
         shown = self._configuration
 
         def changed() -> grpc.ServerCertificateConfiguration | None:
-            """Return what to show to a new connection, or None for the same as to the last."""
             nonlocal shown
             if shown is self._configuration:
                 return None
