@@ -23,11 +23,7 @@ class Tally:
         self.norms: list[float] = []
 
     def add(self, client: Trained, tokens: int) -> None:
-        """Count a client whose update is of use.
-
-        Args:
-            tokens: Target tokens that it trained on, repeats included.
-        """
+        """Count a usable update and the target tokens that it was trained on, repeats included."""
         self.tokens += tokens
         self.norms.append(client.update_norm)
         if not math.isnan(client.mean_loss):
@@ -35,9 +31,9 @@ class Tally:
             self.loss_tokens += tokens
 
     def figures(self, closed: Closed) -> dict[str, Value]:
-        """Return the figures of a round that shows what its clients did.
+        """Return a round's figures; the loss is the mean over clients with one.
 
-        The loss is the mean over those who have one: under DP-SGD a round may draw no sentence.
+        Under DP-SGD a round may draw no sentence, so that a client has no loss.
         """
         return {
             "cohort": self.cohort,
@@ -66,11 +62,9 @@ def screened_figures(closed: Closed) -> dict[str, Value]:
 def attack_figures(
     closed: Closed, sent: Collection[int], refused_slots: Collection[int]
 ) -> dict[str, Value]:
-    """Return how many attackers sent an update, were set aside, and what the others weighed.
+    """Return how many attackers sent an update, how many were set aside, and the others' weight.
 
-    Args:
-        sent: Slots of the attackers that sent one.
-        refused_slots: Slots of the attackers whose updates were set aside.
+    ``sent`` and ``refused_slots`` hold attackers' slots only.
     """
     return {
         "attackers": len(sent),
@@ -80,14 +74,7 @@ def attack_figures(
 
 
 def weight_of(closed: Closed, slots: Collection[int]) -> float | None:
-    """Return what some clients weighed together: their share of a layer, in the mean over layers.
-
-    Args:
-        closed: A round.
-
-    Returns:
-        None where shares are not shown, or the rule has none.
-    """
+    """Return the slots' summed share of a layer, as the mean over layers; None without shares."""
     weights = closed.aggregation_weights
     if weights is None or not weights.layers:
         return None

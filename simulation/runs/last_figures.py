@@ -19,7 +19,7 @@ from simulation.runs.measuring import Measures
 
 
 class LastFigures:
-    """The outcome of a run."""
+    """A run's last figures; those by client go into its folder."""
 
     def __init__(
         self,
@@ -30,14 +30,6 @@ class LastFigures:
         measures: Measures,
         attackers: Attackers | None,
     ) -> None:
-        """Take what a run was made of.
-
-        Args:
-            population: The clients and what is held out.
-            folder: Holds the releases, and takes the figures of each client.
-            measures: Scores models.
-            attackers: The clients that sent what they liked; None where everybody was honest.
-        """
         self._config = config
         self._population = population
         self._folder = folder
@@ -47,11 +39,9 @@ class LastFigures:
         self._tells_of_clients = not config.privacy.guarantees_privacy
 
     def measure(self, federation: Federation, best_round: int | None) -> dict[str, Value]:
-        """Measure the best model, or the last where none is kept, on the test split.
+        """Measure the best model, or the last if ``best_round`` is None, on the test split.
 
-        Args:
-            federation: After its last round; it is left with the model that was measured.
-            best_round: Round of the model that did best on the way; None if none was evaluated.
+        The federation is left with the model that was measured.
         """
         kept = best_round if self._config.evaluation.keep_best else None
         final: dict[str, Value] = {

@@ -1,8 +1,8 @@
 """Run a simulation from its configuration to its final figures, resuming what a stop left.
 
 A round's figures are written before its checkpoint, so a run killed between the two repeats that
-round and writes the same line. Checkpoints are written at the best evaluation, at the end, and
-otherwise at most every few seconds.
+round and writes the same line. Checkpoints come at the best evaluation, at the end, and otherwise
+at most every few seconds.
 """
 
 import hashlib
@@ -47,15 +47,14 @@ _CHECKPOINT_SECONDS = 20.0
 
 
 class RunOptions(NamedTuple):
-    """The options of a run, which change no result but for the rounding of the two last.
+    """The options of a run; only the last two change results, by rounding.
 
     Attributes:
         worker_count: Processes that train, at least 1.
-        with_tensorboard: Whether to write TensorBoard's event files too.
         reporter: Hears of every round.
         until: Stop as soon as this is reached.
         together: Clients that one process trains at once (``simulation.workers.batched_training``).
-        device: Where clients train: ``cpu`` or ``cuda``.
+        device: ``cpu`` or ``cuda``, for training.
     """
 
     worker_count: int = 1
@@ -77,14 +76,12 @@ def run_simulation(
 ) -> Figures:
     """Run to the end, or go on from the last checkpoint, and return the final figures.
 
-    Args:
-        tables: The TOML it was read from; recorded, and compared when resuming.
-        population: The clients and what is held out.
-        noise_keys: Given in tests only, to repeat calibrated noise.
+    The TOML ``tables`` of the configuration are recorded, and compared when resuming. Only tests
+    give ``noise_keys``, to repeat calibrated noise.
 
     Raises:
         CheckpointError: If the folder holds another run, or cannot be resumed.
-        PopulationError: If the clients hold out nothing of what the run is to be followed by.
+        PopulationError: If the clients hold out nothing that the run could be followed by.
         SimulationError: If a round cannot be held.
         WorkerError: If a worker process died.
     """
@@ -130,7 +127,7 @@ def run_simulation(
 
 
 class _Run:
-    """The parts that a run needs from its first round to its last."""
+    """The parts of a run from its first round to its last."""
 
     def __init__(
         self,
@@ -330,7 +327,7 @@ def _stage_ends(config: SimulationConfig) -> frozenset[int]:
 
 
 def _plan(config: SimulationConfig, tables: Mapping[str, Any], population: Population) -> Plan:
-    """Return the run's plan; the run's identifier follows from what it computes."""
+    """Return the run's plan, whose identifier follows from what the run computes."""
     described = msgspec.json.encode(tables, order="deterministic")
     return make_plan(
         config,
