@@ -1,6 +1,6 @@
 """The receiver of an audit's canaries: the coordinator's own close, or one device in mode local.
 
-Nothing here imitates a mechanism: clipping, weighing and noise are those of a run.
+Clipping, weighing and noise are those of a run.
 """
 
 import os
@@ -26,13 +26,8 @@ from server.closing.summing import Contribution
 class ClosingCoordinator:
     """A coordinator that closes rounds by ``server.closing.close`` and publishes the parameters.
 
-    Every round is the first of a run: it has noise keys of its own, so that in mode ``ftrl`` it
-    is the first leaf of a new tree.
-
-    Attributes:
-        schema: Tensors of the model.
-        privacy: Clip and noise; without adaptive clipping.
-        slot_count: Places of a round, M.
+    Every round is the first of a run, with its own noise keys: in mode ``ftrl``, the first leaf of
+    a new tree. The clip is not adaptive. ``slot_count`` is M, the places of a round.
     """
 
     schema: Schema
@@ -71,11 +66,7 @@ class ClosingCoordinator:
 
 @dataclass(frozen=True)
 class ListeningCoordinator:
-    """An observer of what one device sends in mode ``local``: the coordinator itself.
-
-    Attributes:
-        schema: Tensors of the model.
-    """
+    """An observer of what one device sends in mode ``local``: the coordinator itself."""
 
     schema: Schema
     privacy: PrivacySettings
@@ -95,10 +86,9 @@ def fresh_keys() -> DerivedKeys:
 def noised_update(
     update: Tensor, schema: Schema, privacy: PrivacySettings, generator: torch.Generator
 ) -> Tensor:
-    """Return what a device sends for an update: clipped, with the mode's client half.
+    """Return a device's upload for a flat float32 update ``(elements,)``, which is not changed.
 
-    Args:
-        update: Flat float32, shape ``(elements,)``; not changed.
+    It is clipped and has the client's half of the mode's noise.
     """
     tensors = [schema.slices[tensor.name] for tensor in schema.tensors]
     clipped = clip_update(update, privacy, tensors)

@@ -1,7 +1,6 @@
 """Write one line of figures a round, and read them back.
 
-``metrics.jsonl`` is written always: one flat JSON object a line, flushed at once, so that a run
-can be watched and a killed run loses nothing. TensorBoard is written beside it on request.
+``metrics.jsonl`` has a flat JSON object a line, flushed at once: a killed run loses nothing.
 """
 
 from collections.abc import Mapping, Sequence

@@ -26,9 +26,7 @@ class OverSeeds(NamedTuple):
 def over_seeds(values: Mapping[int, Value]) -> OverSeeds:
     """Return the mean and the spread of a figure over those seeds that are not lost.
 
-    Args:
-        values: The figure by seed. A file of figures has None in the place of an infinity or NaN,
-            since JSON knows neither.
+    A file has None for infinity and NaN, which JSON does not know.
     """
     finite = {
         seed: float(value)

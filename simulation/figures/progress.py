@@ -56,10 +56,9 @@ class LiveBar:
     """A bar on standard error, live while the block lasts, and only on a terminal."""
 
     def __init__(self, *columns: ProgressColumn, waits: bool = False) -> None:
-        """Show description, bar, count and time left, and these columns after them.
+        """Show these columns after the usual ones; a bar that ``waits`` begins with the first news.
 
-        Args:
-            waits: Whether the bar begins with the first news: only one bar lives at a time.
+        Only one bar lives at a time.
         """
         self._waits = waits
         self._console = Console(file=sys.stderr, highlight=False)

@@ -64,10 +64,7 @@ def novel(
     data: Path | None,
     longest_s: float | None = None,
 ) -> dict[str, NovelCurve]:
-    """Fit the models of some runs to their novel clients, draw the curves and return them.
-
-    The fit is kept in each run's folder where it can be.
-    """
+    """Fit some runs' models to their novel clients, draw the curves, and keep the fits."""
     curves = {}
     for folder in folders:
         run = open_run(folder)

@@ -163,7 +163,7 @@ class _Call:
             self._free.append(answer.buffer)
 
     def _depth(self) -> int:
-        """Return how many groups a worker may have: few if they are long, as no other takes one over."""
+        """Return a worker's limit of groups: few if they are long, as none can be taken over."""
         elapsed = time.perf_counter() - self._started
         is_short = elapsed * len(self.busy) < _SHORT_GROUP_S * self._answered
         return _SHORT_GROUPS_PER_WORKER if is_short else GROUPS_PER_WORKER
