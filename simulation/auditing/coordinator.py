@@ -1,7 +1,4 @@
-"""The receiver of an audit's canaries: the coordinator's own close, or one device in mode local.
-
-Clipping, weighing and noise are those of a run.
-"""
+"""The receivers of an audit's canaries, with the clipping, weighing and noise of a run."""
 
 import os
 from collections.abc import Sequence
@@ -54,7 +51,7 @@ class ClosingCoordinator:
         return [closed.parameters]
 
     def _sent(self, contribution: Contribution) -> Contribution:
-        """Return what a client sends that does not clip where the coordinator would."""
+        """Return a contribution as a device sends it: unchanged if the coordinator can clip it."""
         arrival = noise_mode(self.privacy).arrival
         if arrival is Arrival.CLIPPED:
             return contribution
@@ -86,10 +83,7 @@ def fresh_keys() -> DerivedKeys:
 def noised_update(
     update: Tensor, schema: Schema, privacy: PrivacySettings, generator: torch.Generator
 ) -> Tensor:
-    """Return a device's upload for a flat float32 update ``(elements,)``, which is not changed.
-
-    It is clipped and has the client's half of the mode's noise.
-    """
+    """Return a copy of a flat float32 update ``(elements,)``, clipped and noised as on a device."""
     tensors = [schema.slices[tensor.name] for tensor in schema.tensors]
     clipped = clip_update(update, privacy, tensors)
     return noise_mode(privacy).at_client(clipped.values, generator, tensors=tensors)

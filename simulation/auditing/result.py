@@ -9,11 +9,7 @@ from simulation.auditing.uploads import RoundLeakage
 
 
 class SecretsAudit(msgspec.Struct, frozen=True, kw_only=True):
-    """How exposed planted sentences are in a released model.
-
-    ``exposure`` is in bits, ``repetitions`` how often a client wrote its own; ``test_perplexity``
-    is None without test text.
-    """
+    """How exposed planted sentences are in a model; no perplexity without test text."""
 
     exposure: Exposure
     repetitions: int

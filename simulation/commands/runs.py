@@ -34,7 +34,6 @@ class Request(NamedTuple):
 
     Attributes:
         name: Preset, or file ending in ``.toml``.
-        settings: Changed settings.
         worker_count: Processes that train; None for one a processor core.
         until: When to stop early.
         method: Personalisation method in place of the file's, or None.
@@ -119,10 +118,7 @@ def _checked(cell: Cell) -> None:
 
 
 def _check_cohort(config: SimulationConfig) -> None:
-    """Check, before data is loaded, that the quorum is not larger than the cohort.
-
-    Clients without training data are found later, and can only make the cohort smaller.
-    """
+    """Check, before data is loaded, that the quorum is not larger than the cohort."""
     data, rounds = config.data, config.rounds
     most = data.client_count if data.ratio is None else len(data.ratio)
     why = None if most is None else rounds.shortage(most)

@@ -97,8 +97,8 @@ def check_attack(
 ) -> None:
     """Check that an attack fits the task, and that the rule claims to withstand it.
 
-    Rules without such a claim may be attacked by any number. A ``cohort_size`` of None follows the
-    population.
+    Rules without such a claim may be attacked by any number of clients. ``cohort_size`` is None
+    where it follows the population.
 
     Raises:
         ValueError: If it does not; names the remedy.

@@ -46,8 +46,8 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             ``coarse-labels`` those of one coarse class, and ``pachinko`` coarse and fine classes by
             weights of its own. For recordings, ``users`` makes every speaker a client, ``iid`` and
             ``ratio`` deal clips of any speaker.
-        client_count: Clients to deal to; with ``users`` the most active ones, all if absent; with
-            ``ratio`` absent.
+        client_count: Clients to deal to, not with ``ratio``; with ``users`` the most active ones
+            are kept, all if absent.
         ratio: Sizes of the clients, such as ``[1, 1, 3]``, for ``ratio``.
         clips_per_speaker: Clips of each speaker that are used, scored ones included; absent is all.
         held_out_clips: Clips to score and never train on, of those used; absent is a tenth.
@@ -57,8 +57,8 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         classes_per_client: Classes that each client holds, for ``pathological``.
         least_images: Fewest images of a client, to train on and to test on, for
             ``dirichlet-labels``; absent is 10.
-        image_share: Share, in (0, 1], of each class's images that are dealt at all, drawn once; the
-            rest is nobody's. For runs that a few cores can finish.
+        image_share: Share, in (0, 1], of each class's images that are dealt at all, drawn once. For
+            runs that a few cores can finish.
         pixel_noise: σ, in levels of 0 to 255, of the noise that the last client's camera adds; the
             others' rises towards it in equal steps from 0. For images dealt ``iid``.
         split: ``held-out`` scores the data set's own validation and test text; ``by-user-time``

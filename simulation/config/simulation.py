@@ -67,7 +67,7 @@ class SimulationConfig(FederationConfig, frozen=True, kw_only=True, forbid_unkno
         self._check_measures()
 
     def _check_measures(self) -> None:
-        """Check that what is to be measured at the end is there."""
+        """Check that the final measurements are possible with this method, split and task."""
         data, method = self.data, self.personalisation.method
         is_own = data.split == "by-user-time" or self.task in _TASKS_WITH_OWN_TESTS
         is_whole = len(self.schema.with_roles(*RELEASED).tensors) == len(self.schema.tensors)

@@ -1,7 +1,4 @@
-"""Write one line of figures a round, and read them back.
-
-``metrics.jsonl`` has a flat JSON object a line, flushed at once: a killed run loses nothing.
-"""
+"""One line of figures a round in ``metrics.jsonl``, flushed at once: a killed run loses nothing."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

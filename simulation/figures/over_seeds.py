@@ -24,10 +24,7 @@ class OverSeeds(NamedTuple):
 
 
 def over_seeds(values: Mapping[int, Value]) -> OverSeeds:
-    """Return the mean and the spread of a figure over those seeds that are not lost.
-
-    A file has None for infinity and NaN, which JSON does not know.
-    """
+    """Return a figure's mean and spread over seeds; None, as files have it, is infinity or NaN."""
     finite = {
         seed: float(value)
         for seed, value in values.items()

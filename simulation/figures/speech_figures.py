@@ -8,12 +8,13 @@ from simulation.figures.metrics import Value
 
 
 def speech_figures(counts: Mapping[str, Counts]) -> dict[str, Value]:
-    """Return the figures of all clients, each scored on its own clips in its own voice, if any.
+    """Return the figures of all clients, each scored on its own clips in its own voice.
 
     ``mel_l1`` is the mean absolute difference of log-mels in natural logarithms of amplitude, lower
     is better; ``stop_accuracy`` the share of frames in steps that rightly end the clip or go on,
     and ``exact_stop`` that of clips that would end at their last step and not before. Every step is
-    fed the right frames before it. Pooled, over clients, and for the worst tenth.
+    fed the right frames before it. Pooled, over clients, and for the worst tenth; empty without
+    clips.
     """
     scored = [own for own in counts.values() if own.token_count]
     if not scored:

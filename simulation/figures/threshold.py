@@ -7,10 +7,7 @@ from simulation.figures.metrics import Figures
 
 
 class Threshold(NamedTuple):
-    """A figure in the metrics, such as ``valid_perplexity``, and the value that it must reach.
-
-    It must rise to the value if more of it is better, as of recall and accuracy, else fall.
-    """
+    """A figure of the metrics and the value to reach, from below if more of it is better."""
 
     figure: str
     value: float

@@ -8,10 +8,10 @@ from simulation.figures.metrics import Value
 
 
 def vocoder_figures(counts: Mapping[str, Counts]) -> dict[str, Value]:
-    """Return the figures of all clients, each scored on its own clips, if there are any segments.
+    """Return the figures of all clients, each scored on its own clips.
 
     ``spectral_distance`` is that of `models.sound.spectral_distance`, all three parts added up;
-    lower is better. Pooled over segments, over clients, and for the worst tenth.
+    lower is better. Pooled, over clients, and for the worst tenth; empty without segments.
     """
     scored = [own for own in counts.values() if own.token_count]
     if not scored:

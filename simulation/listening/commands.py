@@ -106,7 +106,7 @@ def _listen(
 
 
 def _vocoder(corpus: Corpus, request: ListenRequest) -> tuple[Vocoder, str]:
-    """Return what makes the sound, and what tables call it."""
+    """Return the vocoder and its name in tables."""
     if request.vocoder is not None:
         from simulation.listening.run_vocoder import open_vocoder
 

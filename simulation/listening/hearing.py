@@ -120,7 +120,7 @@ class Listener:
         ]
 
     def _sound_of(self, mel: Tensor) -> Tensor:
-        """Return sound that is long enough for a spectrogram, silence put at its end if need be."""
+        """Return the sound of a spectrogram, with silence at its end if it is too short."""
         check_mel(mel, self._mel.mel_count)
         least = self._mel.fft_size // 2 + 1
         sound = self._vocoder(mel) if mel.shape[1] > 1 else mel.new_zeros(0)

@@ -29,8 +29,7 @@ class PitchErrors(msgspec.Struct, frozen=True, kw_only=True):
     """Sums over pairs of frames; those of several utterances add up.
 
     Attributes:
-        pairs: Pairs compared.
-        voiced_in_both: Pairs whose frames are both voiced, as ``voiced_in_one`` those with one.
+        voiced_in_both: Pairs of two voiced frames; ``voiced_in_one`` counts pairs of one.
         hertz_squares: Sum of squared differences of pitch over pairs voiced in both, in Hz².
         cents_squares: The same of 1200 log2 of the ratio, in cents².
     """

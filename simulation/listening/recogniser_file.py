@@ -1,7 +1,4 @@
-"""Keep a trained recogniser in a safetensors file, and never mistake it for one of other clips.
-
-Nothing in the file runs when it is read (`models.vector.tensor_file`).
-"""
+"""Keep a trained recogniser in a safetensors file, never mistaken for one of other clips."""
 
 from pathlib import Path
 

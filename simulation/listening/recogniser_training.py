@@ -41,7 +41,6 @@ class TrainingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     Attributes:
         epochs: Passes over the clips.
-        batch_size: Clips in one step.
         learning_rate: Adam's highest.
         seed: The seed of the first parameters, the batches and the noise.
     """

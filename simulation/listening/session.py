@@ -108,7 +108,7 @@ def error_rate(recogniser: SpeechRecogniser, corpus: Corpus) -> float:
 def _draw(
     folder: Path, reals: Sequence[Real], shown: Sequence[tuple[str, Sequence[Heard]]]
 ) -> None:
-    """Draw each text as it is really spoken, and beside that as voices speak it."""
+    """Draw each text's real spectrogram beside those of the voices."""
     for place, real in enumerate(reals):
         columns = [Shown("real clip", real.mel, None)]
         columns += [Shown(name, heard[place].mel, heard[place].attention) for name, heard in shown]
@@ -124,5 +124,5 @@ def _write(folder: Path, report: ListeningReport) -> None:
 
 
 def _file_name(name: str) -> str:
-    """Return a name that is one file's on any system."""
+    """Return a voice's name as a file name that is valid on any system."""
     return re.sub(r"[^\w+.-]+", "-", name)

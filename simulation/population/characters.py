@@ -95,6 +95,6 @@ def _cut(stream: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _held_out(rest: Tensor, *, asks: bool) -> tuple[Tensor, Tensor]:
-    """Return what a client is asked on, if it is, and what is scored at the end."""
+    """Return what a client measures models on, if asked to, and what is scored at the end."""
     cut = len(rest) // 2 if asks else 0
     return rest[:cut], rest[cut:]

@@ -31,10 +31,7 @@ def noise_level(place: int, client_count: int, largest: float) -> float:
 def with_pixel_noise(
     images: LabelledImages, level: float, *, generator: torch.Generator
 ) -> LabelledImages:
-    """Return the images with N(0, σ²) on each value, σ = ``level`` in pixel levels of 0 to 255.
-
-    Values are rounded and clamped to that range.
-    """
+    """Return the images with N(0, ``level``²) added, rounded and clamped to levels 0 to 255."""
     if level == 0:
         return images
     noise = torch.randn(images.pixels.shape, generator=generator) * level

@@ -114,7 +114,7 @@ def _deal(text: FederatedText, data: DataSettings) -> Mapping[str, list[Sentence
 
 
 def _own_parts(config: SimulationConfig, text: FederatedText) -> tuple[UserText, UserText]:
-    """Return what users typed after the training part: for choosing settings, and for the end."""
+    """Return users' text after the training part: for choosing settings, and for the end."""
     if config.data.split != "by-user-time":
         return {}, {}
     if config.evaluation.kind == "devices":

@@ -71,13 +71,12 @@ class Federation:
     Attributes:
         plan: The plan of the last round, or of the next if there was none.
         parameters: Shared parameters, flat float32, shape ``(elements,)``.
-        method: The state of the personalisation method's server half.
         round_number: Last finished round; 0 before the first.
         tokens_trained: Target tokens that clients trained on so far, repeats included.
         bytes_down: Bytes of parameters that clients received so far, unsealed.
         took_part: Clients with an update in the last round's model.
         clipping_norm: That of the next round, in parameter units; None without clipping.
-        typical_norm: The norm that the next round's screen starts from; None if unknown.
+        typical_norm: As in ``Start``.
     """
 
     def __init__(

@@ -27,12 +27,7 @@ from simulation.config.simulation import SimulationConfig
 
 
 class GuardedRun:
-    """The store of one simulated run under a guarantee.
-
-    Attributes:
-        epsilon: ε after the newest attempt; None before the first.
-        noise_keys: The source of the keys of calibrated noise.
-    """
+    """The store of one simulated run under a guarantee; ``epsilon`` is None before an attempt."""
 
     def __init__(
         self,

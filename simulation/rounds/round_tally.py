@@ -31,10 +31,7 @@ class Tally:
             self.loss_tokens += tokens
 
     def figures(self, closed: Closed) -> dict[str, Value]:
-        """Return a round's figures; the loss is the mean over clients with one.
-
-        Under DP-SGD a round may draw no sentence, so that a client has no loss.
-        """
+        """Return a round's figures, the loss over clients with one: DP-SGD may draw no sentence."""
         return {
             "cohort": self.cohort,
             "contributions": closed.contribution_count,
@@ -62,10 +59,7 @@ def screened_figures(closed: Closed) -> dict[str, Value]:
 def attack_figures(
     closed: Closed, sent: Collection[int], refused_slots: Collection[int]
 ) -> dict[str, Value]:
-    """Return how many attackers sent an update, how many were set aside, and the others' weight.
-
-    ``sent`` and ``refused_slots`` hold attackers' slots only.
-    """
+    """Return how many attackers sent an update, how many were set aside, and the others' weight."""
     return {
         "attackers": len(sent),
         "attackers_screened": len(set(sent) & set(refused_slots)),

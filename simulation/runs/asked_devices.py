@@ -45,7 +45,7 @@ class AskedDevices:
         self._guarded = guarded
 
     def figures(self, federation: Federation) -> dict[str, Value]:
-        """Return the noised figures of the newest model; empty if too few were asked.
+        """Return the noised figures of the newest model; empty without enough clients or budget.
 
         Raises:
             LedgerError: If the privacy ledger was changed.
@@ -62,7 +62,7 @@ class AskedDevices:
         return {f"valid_{name}": value for name, value in figures.items()}
 
     def _counted(self, federation: Federation) -> LimitedSum | None:
-        """Return the sum of what those count who are asked; None where they are too few."""
+        """Return the sum of the asked clients' counts; None if they are too few."""
         evaluation, privacy = self._config.evaluation, self._config.privacy
         if evaluation.noise is None or not isinstance(privacy, CentralNoise | TreeNoise):
             raise ValueError("clients are asked under a guarantee that noises what they count")

@@ -78,7 +78,7 @@ class LastFigures:
         return keystroke_figures(keys)
 
     def _fine_tuned(self, federation: Federation, model_round: int) -> dict[str, Value]:
-        """Return what clients come to who train the current model on, each by itself."""
+        """Return the figures of clients that each train the current model on by itself."""
         data = self._config.data
         if not data.fine_tuning_epochs:
             return {}
@@ -97,7 +97,7 @@ class LastFigures:
         }
 
     def _attacked(self, federation: Federation) -> dict[str, Value]:
-        """Return who attacked, what became of what they sent, and whether a backdoor is in."""
+        """Return the attackers, the fate of their updates, and whether a backdoor is in."""
         attack, attackers = self._config.attack, self._attackers
         if attack is None or attackers is None:
             return {}
@@ -119,7 +119,7 @@ class LastFigures:
         return figures
 
     def _keystrokes(self, federation: Federation) -> dict[str, Value]:
-        """Return what the current model saves those who typed the test text."""
+        """Return the keys that the current model saves the authors of the test text."""
         population = as_text(self._population)
         counts = keystroke_savings(
             _word_network(federation), population.vocabulary, population.typed
@@ -128,7 +128,6 @@ class LastFigures:
 
 
 def _word_network(federation: Federation) -> WordNetwork:
-    """Return the released model, which must be a whole one."""
     model = federation.plan.model
     network = word_network(build_network(model))
     load_parameters(network, schema_of(model), federation.parameters)

@@ -127,8 +127,6 @@ def run_simulation(
 
 
 class _Run:
-    """The parts of a run from its first round to its last."""
-
     def __init__(
         self,
         config: SimulationConfig,
@@ -193,14 +191,14 @@ class _Run:
         return final
 
     def _complete(self, metrics: MetricsWriter) -> None:
-        """Write the line of a round that was recorded, and killed before its line was written."""
+        """Write the line of a recorded round, if the run was killed before it."""
         newest = self._folder.newest() if self._guarded is not None else None
         written = max((round_of(row) for row in read_metrics(self._folder.folder)), default=0)
         if newest is not None and newest.record.round > written:
             metrics.write(newest.record.metrics)
 
     def _run_round(self) -> dict[str, Value] | None:
-        """Run a round and say what is spent; None, and the run is over, if that were too much."""
+        """Run a round and report the budget; None, and the run is over, if it would overspend."""
         if self._guarded is None:
             return self._federation.run_round()
         number = self._federation.round_number + 1
@@ -267,7 +265,7 @@ class _Run:
         return self._measures.clients(self._federation, split, round_number=round_number)
 
     def _observe(self, figures: Figures) -> bool:
-        """Follow the model on the validation split; end the run where it says so."""
+        """Follow the model on the validation split; end the run at convergence or its goal."""
         until, perplexity = self._options.until, followed_perplexity(figures)
         verdict = Verdict(is_best=False, has_converged=False)
         if perplexity is not None:
@@ -320,7 +318,7 @@ def _attackers(config: SimulationConfig, population: Population) -> Attackers | 
 
 
 def _stage_ends(config: SimulationConfig) -> frozenset[int]:
-    """Return the last round of each stage but the last: there a model is whole for its size."""
+    """Return the last round of each stage but the last, where a model is whole for its size."""
     if config.growth is None:
         return frozenset()
     return frozenset(number - 1 for number in growth_rounds(config.growth))

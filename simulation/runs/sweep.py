@@ -77,9 +77,9 @@ def run_sweep(
     threshold: Threshold | None,
     run_cell: RunCell,
 ) -> list[Row]:
-    """Run every cell with every seed, each once, and write the results.
+    """Run every cell with every seed, all of them different, and write the results.
 
-    They are a final figure such as ``test_perplexity``, or the rounds until ``threshold`` if given.
+    They report the final ``figure``, or the rounds until ``threshold`` if there is one.
 
     Raises:
         ValueError: If a run did not report the figure.
@@ -102,7 +102,7 @@ def run_sweep(
 
 
 def rounds_to(rows: Iterable[Mapping[str, Value]], threshold: Threshold) -> int | None:
-    """Return the first round in which the figure was at or below the value, or None."""
+    """Return the first round that reached the threshold, or None."""
     for row in rows:
         if threshold.is_reached(row):
             return round_of(row)

@@ -109,7 +109,7 @@ def usual_delta(population_size: int) -> float:
 def _most_bearing(
     measurements: Sequence[Measurement], references: Sequence[Measurement]
 ) -> Measurement | None:
-    """Return the trial that bore most noise in proportion to how it clips and lost little."""
+    """Return the trial with the most noise for its clip among those that lost little."""
     known = [one.recall for one in references if math.isfinite(one.perplexity)]
     best = max(known, default=math.nan)
     kept = [

@@ -147,7 +147,7 @@ def _scatter(axes: "Axes", points: Sequence[Measurement], figure: str, *, label:
 
 
 def _short(perplexity: float) -> str:
-    """Return a perplexity in few digits, also that of a model which noise destroyed."""
+    """Return a perplexity in few digits, however large."""
     return f"{perplexity:.1f}" if perplexity < _LONG else f"{perplexity:.1e}"
 
 

@@ -23,7 +23,6 @@ def client_groups(folder: Path) -> dict[str, str]:
 
 
 def _group(client: ClientRecord, names: tuple[str, ...]) -> str:
-    """Return the name under which most of a client's training images are."""
     held: dict[str, int] = {}
     for name, count in zip(names, client.train_counts, strict=True):
         held[name] = held.get(name, 0) + count

@@ -64,7 +64,7 @@ def novel(
     data: Path | None,
     longest_s: float | None = None,
 ) -> dict[str, NovelCurve]:
-    """Fit some runs' models to their novel clients, draw the curves, and keep the fits."""
+    """Fit some runs to their novel clients, keep the fits, and draw and return the curves."""
     curves = {}
     for folder in folders:
         run = open_run(folder)

@@ -133,7 +133,6 @@ def _colour(place: int) -> tuple[float, float, float, float]:
 
 
 def _nearest_alike(embeddings: Tensor, groups: Sequence[str]) -> float:
-    """Return the share of clients whose nearest neighbour, by distance, is of their group."""
     distances = torch.cdist(embeddings, embeddings)
     distances.fill_diagonal_(math.inf)
     nearest: list[int] = distances.argmin(dim=1).tolist()

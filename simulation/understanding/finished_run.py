@@ -90,7 +90,7 @@ class FinishedRun:
         return read_kept_state(path, self.plan, layout)
 
     def network_of(self, client: str) -> Network:
-        """Return a client's network in evaluation mode, without what a method adds to its output."""
+        """Return a client's network in evaluation mode, without a second head of the method."""
         holder = ClientNetwork(self.plan, torch.device("cpu"))
         kept = self.kept_by(client)
         holder.load(self.received_by(client), None if kept is None else kept.personal)

@@ -101,8 +101,7 @@ class BatchedTrainer:
     ) -> list[LocalResult | None]:
         """Train one round of each client, whose images are checked.
 
-        Returns: The results of ``LocalTrainer.train``, in the order given; None for a client that
-        diverged.
+        Return the results of ``LocalTrainer.train`` in the order given; None for one that diverged.
 
         Raises:
             ValueError: If parameters do not fit the plan's model.

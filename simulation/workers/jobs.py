@@ -27,15 +27,14 @@ class Job(NamedTuple):
         position: Place among the jobs of this call.
         work: ``train`` one client, ``score`` one client's own model or let it ``type``,
             ``fine-tune`` the released model for one client, or ``evaluate`` it on users.
-        names: The client to train or to let type; the client to score and the name of its
-            examples; or the users to evaluate.
+        names: The client to train or to let type; the client to score and the name of its examples;
+            or the users to evaluate.
         round_number: Round, from 1, to train, or round of the model to be fine-tuned.
         buffer: Buffer of the client's generated tensors and its update; set on sending.
         clipping_norm: This round's, where it changes from round to round.
         state: File with the client's personal state; None before its first round.
         next_state: File that training writes it to; None where the method keeps none.
-        optimiser: File with the state of the client's optimiser; None before its first round.
-        next_optimiser: File that training writes it to; None where the plan keeps none.
+        optimiser: The same for the client's optimiser, as is ``next_optimiser``.
         typed: The client's text in words, to count keys; None counts none.
         epochs: Epochs of fine-tuning after which to score, rising.
     """

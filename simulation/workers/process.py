@@ -41,8 +41,6 @@ def serve(connection: Connection, setting: Setting) -> None:
 
 
 class _Worker:
-    """The parts that a worker process keeps between jobs."""
-
     def __init__(self, plan: Plan, setting: Setting) -> None:
         self._plan = plan
         self._device = setting.device
@@ -68,7 +66,7 @@ class _Worker:
             return [Answer(job.position, job.buffer, failure=failure) for job in jobs]
 
     def answer(self, job: Job) -> Answer:
-        """Do a job; what went wrong is told to the parent, which knows what it means."""
+        """Do a job; failures go to the parent, which knows what they mean."""
         doing: dict[Work, Callable[[Job], Answer]] = {
             "train": self._train,
             "score": self._score,

@@ -151,13 +151,11 @@ class _Call:
             self.busy[connection] += 1
 
     def take(self, connection: Connection, group: Sequence[Answer]) -> None:
-        """Note the answers of a group that a worker was busy with."""
         self.busy[connection] -= 1
         self._answered += 1
         self.answers.update((answer.position, answer) for answer in group)
 
     def release(self, answer: Answer) -> None:
-        """Let the next job have the buffer of an answer."""
         if self._fill is not None:
             # The last buffer read is the next one written: it is still in the cache.
             self._free.append(answer.buffer)

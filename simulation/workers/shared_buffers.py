@@ -51,7 +51,7 @@ def share_tensors(plan: Plan, *, worker_count: int, together: int) -> SharedTens
 
 
 def _group_count(worker_count: int, group_bytes: int) -> int:
-    """Return how many groups may wait: more let small clients pass a large one that is slow."""
+    """Return how many groups may wait: with more, small clients pass a slow large one."""
     affordable = _BUFFER_BYTES // (max(1, group_bytes) * worker_count)
     return worker_count * max(GROUPS_PER_WORKER, min(affordable, _BUFFERS_PER_WORKER))
 

@@ -73,7 +73,6 @@ class StateShelf:
 
 
 def _rounds(client: Path) -> list[int]:
-    """Return the rounds after which a client's states are there."""
     # A writer that was killed may have left a temporary file; that is no state.
     return [int(path.stem) for path in client.glob("*.bin") if path.stem.isdigit()]
 
