@@ -104,8 +104,8 @@ def canary_name(number: int) -> str:
 def crowd_size(aggregation: AggregationSettings, schema: Schema, slot_count: int) -> int:
     """Return how many canaries one round can carry without hiding each other.
 
-    Attention gives a full slot up to e^κ times an empty one's weight, so other canaries cost each
-    up to a hundredth of its displacement. Each needs a direction of its own.
+    Attention gives a full slot up to e^κ times an empty one's weight; the other canaries may cost
+    one a hundredth of its displacement. Each needs a direction of its own.
     """
     room = min(LARGEST_CROWD, slot_count, *(tensor.element_count for tensor in schema.tensors))
     if isinstance(aggregation, AttentiveSettings) and aggregation.attention_strength != 0:

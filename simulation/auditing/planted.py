@@ -35,7 +35,7 @@ class Secrets(NamedTuple):
 def draw_secrets(
     vocabulary_size: int, *, count: int, reference_count: int, generator: torch.Generator
 ) -> Secrets:
-    """Draw at least one sentence to plant; all differ in their last ``DRAWN_WORDS`` words.
+    """Draw secrets, at least one, and references; all differ in their last ``DRAWN_WORDS`` words.
 
     Raises:
         AuditError: If there are too few words or sentences.

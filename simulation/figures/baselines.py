@@ -145,8 +145,8 @@ def baseline_figures(population: TextPopulation) -> dict[str, dict[str, float]]:
     """Return the test figures of both baselines, fitted on the pooled training text, by name.
 
     Where clients hold out text of their own, it is scored, and each client's figures are summed up
-    too. The mixture is then fitted on the newest tenth of each client's training text with the
-    pairs of the rest, which are finally counted in all of it.
+    too. There is no validation text then: the mixture is fitted on the newest tenth of each
+    client's training text with the pairs of the rest, which are then counted in all of it.
     """
     size = len(population.vocabulary)
     train = [stream.numpy() for stream in population.clients.values()]

@@ -63,14 +63,13 @@ def pathological(
 ) -> list[Share]:
     """Give each client images of a few classes, in unequal shares ([FedTP], [pFedHN]).
 
-    Every class is cut into as many shares as clients must hold it; a share is drawn from U(0.4,
-    0.6) and normalised over the class. Clients take turns: each takes a class at random among those
-    with most shares left, and never one twice. Rounding down loses less than one image a share.
+    Every class is cut into as many shares as clients must hold it, drawn from U(0.4, 0.6) and
+    normalised over the class. Clients take turns: each takes a class at random among those with
+    most shares left, and never one twice. Rounding down loses less than one image a share.
     [pFedHN]'s code discards one extra share of every class; here all are dealt, as in [FedTP].
 
     Raises:
-        PartitionError: If ``client_count`` times ``classes_per_client`` is no multiple of the
-            number of classes, or the images do not suffice.
+        PartitionError: If the shares do not come out even, or the images do not suffice.
     """
     share_count, rest = divmod(classes_per_client * client_count, labels.class_count)
     if rest or not 1 <= classes_per_client <= labels.class_count:

@@ -49,7 +49,7 @@ class Start:
 
     Attributes:
         parameters: The released parameters, flat float32, shape ``(elements,)``.
-        personalisation: The file of the method's server half; None without one.
+        personalisation: The method's server half, as its file; None without one.
         round_number: That round; 0 before the first.
         clipping_norm: That of the next round; None takes the settings'.
         typical_norm: The norm that the next round's screen starts from; None if unknown.

@@ -4,8 +4,8 @@ A run's folder holds ``run.json`` (configuration and seed), ``metrics.jsonl``, `
 (the deal) and, at the end, ``final.json``. Figures by client lie in ``clients.json``, and if asked
 for ``keystrokes.json``, ``fine-tuned.json`` and ``novel.json``; clients' own tensors in ``states/``
 and ``optimisers/``. ``releases/`` is written by the coordinator's own code, so ``sotto-export``
-reads either; a simulated release is unsigned. Only the newest and best release are kept, the last
-of each stage of a growing model, and the newest ten where an aggregation rule looks back.
+reads it like a deployment's, but unsigned. Only the newest and best release are kept, the last of
+each stage of a growing model, and the newest ten where an aggregation rule looks back.
 """
 
 import time

@@ -39,9 +39,10 @@ class LastFigures:
         self._tells_of_clients = not config.privacy.guarantees_privacy
 
     def measure(self, federation: Federation, best_round: int | None) -> dict[str, Value]:
-        """Measure the best model, or the last if ``best_round`` is None, on the test split.
+        """Measure the best model, or the last where none is kept, on the test split.
 
-        The federation is left with the model that was measured.
+        The federation is left with the measured model; ``best_round`` is None if none was
+        evaluated.
         """
         kept = best_round if self._config.evaluation.keep_best else None
         final: dict[str, Value] = {
