@@ -1,7 +1,7 @@
 """Audit a federation: its mechanism, what its model remembers, and what one round gives away.
 
-The parts are apart: canaries need no text and no training, leakage one round of training, and
-exposure a whole run. Results lie in one folder; a stopped audit goes on with what is there.
+Canaries need no text and no training, leakage one round of training, and exposure a whole run.
+Results lie in one folder; a stopped audit goes on with what is there.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -77,9 +77,6 @@ def run_audit(
     options: AuditOptions,
 ) -> AuditResult:
     """Run the parts that are asked for and write ``audit.json`` and ``audit.html``.
-
-    Args:
-        name: Preset or file, for the report.
 
     Raises:
         AuditError: If the configuration cannot be audited, or the folder holds another audit.

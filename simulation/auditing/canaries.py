@@ -1,12 +1,12 @@
 """Send canaries through the coordinator's own close, round after round, and score what comes out.
 
-A canary's update lies along a random direction and is four times as long as the clip allows: what
-counts after clipping is the largest update that may. All other slots are empty. This is the worst
-case that a guarantee is about, an observer who knows everybody else's update, so the noise
-multiplier that the scores show is the mechanism's own and no lucky average.
+A canary's update lies along a random direction and is four times as long as the clip allows: after
+clipping it is the largest that counts. All other slots are empty. This is the guarantee's worst
+case, an observer who knows all other updates, so the scores show the mechanism's own noise
+multiplier.
 
-Every audited round starts anew from zero parameters. The privacy of one round is audited, without
-amplification by sampling, which the accountant adds.
+Every round starts anew from zero parameters: one round's privacy is audited, without amplification
+by sampling, which the accountant adds.
 """
 
 import math
@@ -38,10 +38,7 @@ class Coordinator(Protocol):
     """A coordinator that turns a round's contributions into everything that leaves it."""
 
     def publish(self, contributions: Sequence[Contribution]) -> Sequence[Tensor]:
-        """Return every vector that an observer gets of one round, flat float32, ``(elements,)``.
-
-        One, unless a restart published the round again.
-        """
+        """Return a round's flat float32 vectors ``(elements,)``: one, or more after a restart."""
         ...
 
 
@@ -51,9 +48,9 @@ class Canaries:
 
     Attributes:
         directions: Orthonormal rows, float32, shape ``(canaries, elements)``.
-        update_norm: L2 norm of what a canary sends, in parameter units.
-        opposes: Whether a canary whose coin says no sends the opposite update: neighbours are
-            then any two updates. Otherwise it leaves its slot empty.
+        update_norm: L2 norm of a canary's update, in parameter units.
+        opposes: Whether a canary whose coin says no sends the opposite update, so that neighbours
+            are any two updates. Otherwise it leaves its slot empty.
     """
 
     directions: Tensor
@@ -74,9 +71,9 @@ class Canaries:
         ]
 
     def scores(self, publications: Sequence[Tensor]) -> Scores:
-        """Return how much the publications look like each canary, float64, ``(canaries,)``.
+        """Return the publications' mean along each canary, float64, ``(canaries,)``.
 
-        Several publications of a round are averaged: noise drawn again averages away.
+        Noise that was drawn again for the round averages away.
         """
         seen = torch.stack(list(publications)).mean(dim=0)
         scores: Scores = (self.directions @ seen).double().numpy()
@@ -84,12 +81,9 @@ class Canaries:
 
 
 class CanaryRounds(NamedTuple):
-    """An audit's scores so far.
+    """An audit's scores, float64, and coins (``included``), both ``(rounds, canaries)``.
 
-    Attributes:
-        scores: Float64, shape ``(rounds, canaries)``.
-        included: How the coins fell, same shape.
-        republished: Rounds of which an observer got more than one version.
+    ``republished`` counts rounds of which an observer got more than one version.
     """
 
     scores: Scores
@@ -110,8 +104,8 @@ def canary_name(number: int) -> str:
 def crowd_size(aggregation: AggregationSettings, schema: Schema, slot_count: int) -> int:
     """Return how many canaries one round can carry without hiding each other.
 
-    Attention gives a full slot up to e^κ times the weight of an empty one, so that other canaries
-    cost each a share of its displacement: at most a hundredth. Each needs a direction of its own.
+    Attention gives a full slot up to e^κ times an empty one's weight; the other canaries may cost
+    one a hundredth of its displacement. Each needs a direction of its own.
     """
     room = min(LARGEST_CROWD, slot_count, *(tensor.element_count for tensor in schema.tensors))
     if isinstance(aggregation, AttentiveSettings) and aggregation.attention_strength != 0:
@@ -132,13 +126,7 @@ def make_canaries(
     """Draw orthonormal directions in which clipped updates weigh most.
 
     Under a flat clip all of an update lies in the largest tensor; where every tensor has its own
-    clip, in each as much as that allows.
-
-    Args:
-        schema: The model's tensors.
-        privacy: Says how updates are clipped; without a clip canaries have norm 1.
-        count: Canaries, at least 1.
-        opposes: As in ``Canaries``.
+    clip, in each as much as that allows. Without a clip canaries have norm 1.
 
     Raises:
         AuditError: If the model is too large, or too small for that many directions.
@@ -172,13 +160,11 @@ def run_canaries(
     before: CanaryRounds | None = None,
     after_round: Callable[[CanaryRounds], None] | None = None,
 ) -> CanaryRounds:
-    """Run rounds of canaries, or go on after those that were run.
+    """Run rounds of canaries, each in by a fair coin, or go on after those ``before``.
 
     Args:
-        canaries: The places of those who take part, each by a fair coin a round.
         round_count: Rounds in all.
         seed: Seed of the coins, apart from every seed of the coordinator.
-        before: Rounds of the same audit that were run before.
         after_round: Hears of the scores so far, a hundred times at most, and at the end.
     """
     shape = (round_count, len(canaries.directions))

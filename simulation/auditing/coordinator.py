@@ -1,7 +1,4 @@
-"""The receiver of an audit's canaries: the coordinator's own close, or one device in mode local.
-
-Nothing here imitates a mechanism: clipping, weighing and noise are those of a run.
-"""
+"""The receivers of an audit's canaries, with the clipping, weighing and noise of a run."""
 
 import os
 from collections.abc import Sequence
@@ -26,13 +23,8 @@ from server.closing.summing import Contribution
 class ClosingCoordinator:
     """A coordinator that closes rounds by ``server.closing.close`` and publishes the parameters.
 
-    Every round is the first of a run: it has noise keys of its own, so that in mode ``ftrl`` it
-    is the first leaf of a new tree.
-
-    Attributes:
-        schema: Tensors of the model.
-        privacy: Clip and noise; without adaptive clipping.
-        slot_count: Places of a round, M.
+    Every round is the first of a run, with its own noise keys: in mode ``ftrl``, the first leaf of
+    a new tree. The clip is not adaptive. ``slot_count`` is M, the places of a round.
     """
 
     schema: Schema
@@ -59,7 +51,7 @@ class ClosingCoordinator:
         return [closed.parameters]
 
     def _sent(self, contribution: Contribution) -> Contribution:
-        """Return what a client sends that does not clip where the coordinator would."""
+        """Return a contribution as a device sends it: unchanged if the coordinator can clip it."""
         arrival = noise_mode(self.privacy).arrival
         if arrival is Arrival.CLIPPED:
             return contribution
@@ -71,11 +63,7 @@ class ClosingCoordinator:
 
 @dataclass(frozen=True)
 class ListeningCoordinator:
-    """An observer of what one device sends in mode ``local``: the coordinator itself.
-
-    Attributes:
-        schema: Tensors of the model.
-    """
+    """An observer of what one device sends in mode ``local``: the coordinator itself."""
 
     schema: Schema
     privacy: PrivacySettings
@@ -95,11 +83,7 @@ def fresh_keys() -> DerivedKeys:
 def noised_update(
     update: Tensor, schema: Schema, privacy: PrivacySettings, generator: torch.Generator
 ) -> Tensor:
-    """Return what a device sends for an update: clipped, with the mode's client half.
-
-    Args:
-        update: Flat float32, shape ``(elements,)``; not changed.
-    """
+    """Return a copy of a flat float32 update ``(elements,)``, clipped and noised as on a device."""
     tensors = [schema.slices[tensor.name] for tensor in schema.tensors]
     clipped = clip_update(update, privacy, tensors)
     return noise_mode(privacy).at_client(clipped.values, generator, tensors=tensors)

@@ -1,7 +1,7 @@
 """Audit the mechanism of a configuration with canaries, and say what contradicts its claim.
 
-Two figures come of it: the noise multiplier as measured, and a lower bound on the epsilon of one
-round. A mode without a guarantee claims nothing, so its figures stand without a comparison.
+The figures are the measured noise multiplier and a lower bound on one round's epsilon. A mode
+without a guarantee claims nothing, so its figures have no comparison.
 """
 
 import math
@@ -39,8 +39,7 @@ class MechanismAudit(Judgement, frozen=True, kw_only=True):
 
     Attributes:
         guarantee: The promise of the noise mode, in words.
-        neighbours: The difference between canaries: ``zero-out``, ``replace-one`` or any two data
-            sets.
+        neighbours: ``zero-out``, ``replace-one`` or any two data sets: what canaries differ in.
         republished: Rounds of which an observer got more than one version.
     """
 
@@ -68,11 +67,7 @@ def subject(
     """Return a mechanism and canaries that fit it.
 
     An adaptive clip stays at its start: the aggregate is audited, not the count beside it.
-
-    Args:
-        schema: Tensors of the model.
-        slot_count: Places of a round, M.
-        seed: Seed of the directions and of uncalibrated draws.
+    ``slot_count`` is M; the seed fixes directions and uncalibrated draws.
 
     Raises:
         AuditError: If the model is too large, or too small for canaries.
@@ -167,11 +162,7 @@ def audit_mechanism(
     kept: RoundsFile | None = None,
     on_round: Callable[[int], None] | None = None,
 ) -> MechanismAudit:
-    """Run the rounds that are left and judge them.
-
-    Args:
-        round_count: Rounds in all.
-    """
+    """Run what is left of ``round_count`` rounds in all, and judge them."""
 
     def after_round(rounds: CanaryRounds) -> None:
         if kept is not None:

@@ -1,8 +1,8 @@
 """Plant secrets in clients' text, train, and measure how exposed they are in the released model.
 
-A secret is a sentence that says nothing: some common words that are the same in all, then words
-drawn at random. References are drawn alike and never planted. The model's loss on the drawn words
-counts; see ``privacy.auditing.exposure``.
+A secret is a sentence: some common words that are the same in all, then random ones. References are
+drawn alike and never planted. The loss on the random words counts, see
+``privacy.auditing.exposure``.
 """
 
 from dataclasses import replace
@@ -26,12 +26,7 @@ _BATCH = 256
 
 
 class Secrets(NamedTuple):
-    """Sentences as word numbers, each row one sentence that ends with ``<eos>``.
-
-    Attributes:
-        planted: Int64, shape ``(secrets, time)``.
-        references: Int64, shape ``(references, time)``.
-    """
+    """Sentences that end with ``<eos>``, as word numbers, int64, shape ``(sentences, time)``."""
 
     planted: Tensor
     references: Tensor
@@ -40,11 +35,7 @@ class Secrets(NamedTuple):
 def draw_secrets(
     vocabulary_size: int, *, count: int, reference_count: int, generator: torch.Generator
 ) -> Secrets:
-    """Draw sentences that differ in their last ``DRAWN_WORDS`` words.
-
-    Args:
-        vocabulary_size: Words of the model.
-        count: Secrets to plant, at least 1.
+    """Draw secrets, at least one, and references; all differ in their last ``DRAWN_WORDS`` words.
 
     Raises:
         AuditError: If there are too few words or sentences.
@@ -66,11 +57,9 @@ def draw_secrets(
 
 
 def plant(population: TextPopulation, planted: Tensor, *, repetitions: int) -> TextPopulation:
-    """Return the population with each secret in one client's text, some times over.
+    """Return the population with each secret ``repetitions`` times in one client's text, in turn.
 
-    Args:
-        planted: Int64, shape ``(secrets, time)``; dealt to clients in turn.
-        repetitions: How often a client writes its secret, at least 1.
+    ``planted`` is int64, shape ``(secrets, time)``.
 
     Raises:
         AuditError: If there are more secrets than clients, or no repetition.
@@ -89,14 +78,9 @@ def plant(population: TextPopulation, planted: Tensor, *, repetitions: int) -> T
 
 @torch.no_grad()
 def sentence_losses(network: LanguageModel, sentences: Tensor) -> Tensor:
-    """Return a model's loss on the drawn words of each sentence, in nats.
+    """Return the loss on the drawn words of each sentence in nats, float64, ``(sentences,)``.
 
-    Args:
-        network: In evaluation mode.
-        sentences: Int64, shape ``(sentences, time)``.
-
-    Returns:
-        Float64, shape ``(sentences,)``.
+    ``network`` is in evaluation mode; ``sentences`` are int64, shape ``(sentences, time)``.
     """
     losses = []
     for batch in torch.split(sentences, _BATCH):

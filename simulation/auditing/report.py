@@ -49,11 +49,7 @@ _READING = (
 
 
 def report_page(result: AuditResult, rounds: CanaryRounds | None) -> str:
-    """Return the page as HTML with its pictures inside.
-
-    Args:
-        rounds: Scores of the canaries; None where there are none.
-    """
+    """Return the page as HTML with its pictures inside, those of the canaries' scores if any."""
     pictures = []
     if result.canaries is not None and rounds is not None:
         pictures.append(_canary_picture(result.canaries, rounds))

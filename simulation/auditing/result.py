@@ -9,14 +9,7 @@ from simulation.auditing.uploads import RoundLeakage
 
 
 class SecretsAudit(msgspec.Struct, frozen=True, kw_only=True):
-    """How exposed planted sentences are in a released model.
-
-    Attributes:
-        exposure: In bits.
-        repetitions: How often each was written by its client.
-        model_round: Round of the model.
-        test_perplexity: Perplexity of the model; None without test text.
-    """
+    """How exposed planted sentences are in a model; no perplexity without test text."""
 
     exposure: Exposure
     repetitions: int
@@ -25,14 +18,10 @@ class SecretsAudit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
-    """An audit.
+    """An audit of a preset or file; a part that was not asked for is None.
 
-    Attributes:
-        name: Preset or file.
-        guarantee: The promise of the noise mode, in words.
-        canaries: The mechanism; None where not asked for.
-        leakage: One round; None where not asked for.
-        secrets: The trained model; None where not asked for.
+    ``guarantee`` is the promise of the noise mode in words; ``canaries`` are about the mechanism,
+    ``leakage`` about one round, ``secrets`` about the trained model.
     """
 
     name: str

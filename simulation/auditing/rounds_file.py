@@ -10,15 +10,10 @@ from simulation.auditing.canaries import CanaryRounds
 
 
 class RoundsFile:
-    """An audit's scores on disk, so that it goes on where it stopped."""
+    """An audit's scores on disk."""
 
     def __init__(self, path: Path, described: str) -> None:
-        """Use a file.
-
-        Args:
-            path: Where scores lie, with the ending ``.npz``.
-            described: The audit, in full; other scores are not taken up.
-        """
+        """Use an ``.npz`` file; scores of an audit described otherwise are not taken up."""
         self._path = path
         self._described = described
 

@@ -1,8 +1,8 @@
 """Measure which words of a client's text one round gives away, to whom.
 
 The operator sees the upload as the noise mode lets it leave the device; a reader of the model sees
-only what the release changed. Both are made by a run's own code: local training, clipping, noise,
-close. An observer of several rounds sees more than this says.
+only what the release changed. Both are made by a run's own code. An observer of several rounds
+learns more than these figures say.
 """
 
 import statistics
@@ -33,13 +33,7 @@ _ROWS, _BIAS = "embedding.weight", "output.bias"
 
 
 class RoundLeakage(msgspec.Struct, frozen=True, kw_only=True):
-    """The words of one member that a round gives away, on average over members.
-
-    Attributes:
-        upload: The words that one upload shows to a reader who opens it.
-        release: The words that the model's change shows to its reader.
-        client_count: Clients measured.
-    """
+    """The words of a member that a round gives away by its upload and the release, on average."""
 
     upload: WordLeakage
     release: WordLeakage
@@ -56,9 +50,8 @@ def round_leakage(
 ) -> RoundLeakage:
     """Train a cohort for one round, close it, and guess each member's words.
 
-    Args:
-        parameters: Where the round starts, flat float32, shape ``(elements,)``.
-        round_number: Round, from 1; fixes the clients' draws.
+    The round starts from ``parameters``, flat float32, shape ``(elements,)``; its number, from 1,
+    fixes the clients' draws.
 
     Raises:
         AuditError: If the model has no embedding and output bias by word, or the update is not

@@ -1,8 +1,8 @@
 """Flags that several subcommands share, as settings (``privacy.foundation.flags``).
 
-``--data`` is refused where there is nothing: a set that comes with sotto looks at no folder, so a
-mistyped one would pass unseen. The environment's name is not looked at then: it is set once for all
-commands, and a command that needs no data set may run while that disk is away.
+A missing ``--data`` folder is refused even for a set that comes with sotto, where a mistyped one
+would pass unseen. The environment's is not checked: a command that needs no data set may run while
+that disk is away.
 """
 
 import argparse

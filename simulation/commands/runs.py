@@ -34,11 +34,9 @@ class Request(NamedTuple):
 
     Attributes:
         name: Preset, or file ending in ``.toml``.
-        data: Where the data set lies, or None.
-        settings: Changed settings.
         worker_count: Processes that train; None for one a processor core.
         until: When to stop early.
-        method: Personalisation method that takes the place of the file's, or None.
+        method: Personalisation method in place of the file's, or None.
         together: Clients that one process trains at once.
     """
 
@@ -76,10 +74,7 @@ class Request(NamedTuple):
 
 
 def run_one(request: Request, *, out: Path | None) -> Figures:
-    """Run one federation and return its final figures, its seconds and the folder they lie in.
-
-    Seconds are those of all rounds and evaluations, over all starts of the run.
-    """
+    """Run one federation; return its final figures and folder, and the seconds of all starts."""
     tables = with_settings(request.tables(), request.settings)
     config = config_from(tables, request.name)
     _check_cohort(config)
@@ -123,13 +118,7 @@ def _checked(cell: Cell) -> None:
 
 
 def _check_cohort(config: SimulationConfig) -> None:
-    """Check, before any data set is loaded, that rounds can open with as many clients as there are.
-
-    Clients that get nothing to train on are found later, and can only make them fewer.
-
-    Raises:
-        ValueError: If the quorum is larger than the cohort.
-    """
+    """Check, before data is loaded, that the quorum is not larger than the cohort."""
     data, rounds = config.data, config.rounds
     most = data.client_count if data.ratio is None else len(data.ratio)
     why = None if most is None else rounds.shortage(most)

@@ -44,8 +44,8 @@ class AttackSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         fraction: Share of the clients that attack, in (0, 1).
         boost: The factor of the update, > 0; absent is 1 for a sign flip or a backdoor, 20 for a
             label flip and 10 for noise.
-        phrase: The backdoor's words that come before, separated by spaces.
-        target: The word that is to be suggested after them.
+        phrase: The backdoor's words that come before ``target``, separated by spaces.
+        target: The word that is to be suggested.
         deviations: z of ``little-is-enough``; absent is the largest that [ALIE] proves unseen among
             as many clients, which is 0 in small cohorts.
     """
@@ -95,12 +95,10 @@ class AttackSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 def check_attack(
     settings: AttackSettings, task: str, aggregation: AggregationSettings, cohort_size: int | None
 ) -> None:
-    """Check that an attack fits the task, and that the rule claims to stand it.
+    """Check that an attack fits the task, and that the rule claims to withstand it.
 
-    Rules that claim to stand nothing may be attacked by as many as one likes: to see what happens.
-
-    Args:
-        cohort_size: Clients of a round; None where it follows the population.
+    Rules without such a claim may be attacked by any number of clients. ``cohort_size`` is None
+    where it follows the population.
 
     Raises:
         ValueError: If it does not; names the remedy.

@@ -41,47 +41,41 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         dataset: Name in the data-set registry, such as ``ptb``, ``cifar10`` or ``shakespeare``.
         partition: ``iid`` deals shuffled sentences or images to ``client_count`` equal shards. For
             text, ``dirichlet`` makes shards of uneven sizes, ``users`` every author a client, and
-            ``groups`` deals whole authors to ``client_count`` clients. Of images, ``pathological``
+            ``groups`` deals whole authors to ``client_count`` clients. For images, ``pathological``
             gives each client a few classes, ``dirichlet-labels`` uneven shares of all,
             ``coarse-labels`` those of one coarse class, and ``pachinko`` coarse and fine classes by
             weights of its own. For recordings, ``users`` makes every speaker a client, ``iid`` and
             ``ratio`` deal clips of any speaker.
-        client_count: Clients to deal to; with ``users`` the most active ones are kept, and absent
-            means all; with ``ratio`` absent.
+        client_count: Clients to deal to, not with ``ratio``; with ``users`` the most active ones
+            are kept, all if absent.
         ratio: Sizes of the clients, such as ``[1, 1, 3]``, for ``ratio``.
-        clips_per_speaker: Clips of each speaker that are used at all, those to be scored on
-            included; absent means all.
-        held_out_clips: Clips to be scored on and never trained on, of all that are used; absent
-            means a tenth.
+        clips_per_speaker: Clips of each speaker that are used, scored ones included; absent is all.
+        held_out_clips: Clips to score and never train on, of those used; absent is a tenth.
         concentration: α of the Dirichlet: over sizes for ``dirichlet``, over clients for
             ``dirichlet-labels``, over coarse classes for ``pachinko``; smaller is more uneven.
-        fine_concentration: α over the fine classes of a coarse one, for ``pachinko``; absent is
-            10.
+        fine_concentration: α over a coarse class's fine ones, for ``pachinko``; absent is 10.
         classes_per_client: Classes that each client holds, for ``pathological``.
         least_images: Fewest images of a client, to train on and to test on, for
             ``dirichlet-labels``; absent is 10.
-        image_share: Share, in (0, 1], of each class's images that are dealt at all, drawn once; the
-            rest is nobody's. For runs that a few cores can finish.
+        image_share: Share, in (0, 1], of each class's images that are dealt at all, drawn once. For
+            runs that a few cores can finish.
         pixel_noise: σ, in levels of 0 to 255, of the noise that the last client's camera adds; the
             others' rises towards it in equal steps from 0. For images dealt ``iid``.
         split: ``held-out`` scores the data set's own validation and test text; ``by-user-time``
-            trains on the first four fifths of each author's text and scores each client on the
-            rest of its own, half of it on the way where ``evaluation.kind`` is ``devices``. Only
-            for words, with ``users``; characters are always split so, and
-            images as the data set says.
-        pairs_per_client: Sequences with their targets that each client trains on; for the made-up
-            data sets ``copy``, ``reverse`` and ``translate``, and only there.
+            trains on the first four fifths of each author's text and scores each client on the rest
+            of its own, half of it on the way where ``evaluation.kind`` is ``devices``. Only for
+            words, with ``users``; characters are always split so, and images as the data set says.
+        pairs_per_client: Sequences with their targets that each client trains on; only for the
+            made-up data sets ``copy``, ``reverse`` and ``translate``.
         novel_share: Share of the clients, in [0, 1), that is kept out of training, to fit finished
             models to them with ``sotto-simulate novel``.
         least_tokens: A client with fewer training tokens (words or characters) is left out.
         absence_rate: Chance, in [0, 1), that a client of the cohort never commits.
         keystrokes: Whether the final figures say how many keys the test text's authors would save;
             with ``by-user-time``, each with its own model.
-        fine_tuning_epochs: After how many local epochs, rising, to score what each client makes of
-            the final model by training it on by itself; none by default. For methods whose
-            release is a whole model.
-        seed: Seed of the deal, apart from the run's, so that runs of different seeds have the
-            same clients.
+        fine_tuning_epochs: Numbers of local epochs, rising, after which to score the final model as
+            each client trains it on by itself. For methods whose release is a whole model.
+        seed: Seed of the deal; runs of different seeds have the same clients.
     """
 
     dataset: str

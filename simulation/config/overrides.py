@@ -1,7 +1,7 @@
 """Change single settings of a configuration: ``aggregation.attention_strength=0.5``.
 
-A value is written as in TOML; what TOML cannot read is taken as a plain word, so that
-``data.partition=users`` needs no quotes. A sweep gives several values with commas between them.
+A value is TOML, or else a plain word, so ``data.partition=users`` needs no quotes. A sweep gives
+several values with commas between them.
 """
 
 import copy
@@ -13,12 +13,7 @@ _OPENING, _CLOSING = "[{", "]}"
 
 
 class Override(NamedTuple):
-    """A setting and the values that it is to take.
-
-    Attributes:
-        path: Keys from the top of the file, such as ``("rounds", "cap")``.
-        values: At least one value, as TOML would read it.
-    """
+    """A setting by its path, such as ``("rounds", "cap")``, and at least one TOML value to take."""
 
     path: tuple[str, ...]
     # A TOML value: text, number, boolean, list or table.

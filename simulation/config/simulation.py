@@ -1,8 +1,7 @@
 """Read what a simulation runs: a federation's file with two more tables, ``[data]``, ``[attack]``.
 
-Two settings name what only a simulation has instead of a file: ``vocabulary.path =
-"training-split"`` counts the words of the training text (nobody could, across real devices), and
-``evaluation.public_text = "valid"`` measures released models on the validation split.
+Only a simulation can have ``vocabulary.path = "training-split"``, which counts the words of the
+training text, and ``evaluation.public_text = "valid"``, which measures on the validation split.
 
 A preset or file whose ``extends`` names a preset has that preset's settings, changed by its own.
 """
@@ -31,13 +30,7 @@ _TASKS_WITH_OWN_TESTS = ("next_character", "image_classification", "speech", "vo
 
 
 class SimulationConfig(FederationConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A federation's settings and its simulated population.
-
-    Attributes:
-        data: The examples, and how they are dealt.
-        attack: Which clients attack, and how; absent for honest ones. No deployed federation knows
-            it.
-    """
+    """A federation's settings and its simulated population; without ``attack`` all are honest."""
 
     # The text to follow a run by is the data set's own, and every task has figures.
     RULES: ClassVar = tuple(rule for rule in RULES if rule is not check_public_text)
@@ -74,7 +67,7 @@ class SimulationConfig(FederationConfig, frozen=True, kw_only=True, forbid_unkno
         self._check_measures()
 
     def _check_measures(self) -> None:
-        """Check that what is to be measured at the end is there."""
+        """Check that the final measurements are possible with this method, split and task."""
         data, method = self.data, self.personalisation.method
         is_own = data.split == "by-user-time" or self.task in _TASKS_WITH_OWN_TESTS
         is_whole = len(self.schema.with_roles(*RELEASED).tensors) == len(self.schema.tensors)
@@ -128,11 +121,7 @@ def read_tables(preset_or_file: str) -> dict[str, Any]:
 
 
 def config_from(tables: Mapping[str, Any], source: str) -> SimulationConfig:
-    """Decode TOML tables, strictly.
-
-    Args:
-        tables: As ``read_tables`` returns them.
-        source: Name of the preset or file, for error messages.
+    """Decode TOML tables, strictly; error messages name ``source``, the preset or file.
 
     Raises:
         ConfigError: If a setting is unknown, missing, of the wrong type or out of range.

@@ -1,8 +1,7 @@
 """Score what a model must beat: a unigram and an interpolated bigram on the same split.
 
-Both are fitted on the pooled training text, which no federation could see; they show what counting
-alone reaches. Tokens are scored as the networks' are: every token of every stream once, and a
-stream's first token has ``<eos>`` as its context.
+Both are fitted on the pooled training text, which no federation could see. Tokens are scored as the
+networks' are: every token of every stream once, the first with ``<eos>`` as its context.
 
 References:
     Jelinek and Mercer, "Interpolated estimation of Markov source parameters from sparse data",
@@ -28,11 +27,7 @@ _COUNTED_TENTHS = 9  # Of each client's training text, where there is no text to
 
 
 class Unigram:
-    """Every word by its frequency, one added to each count.
-
-    Attributes:
-        probabilities: Probability of each word, shape ``(vocab,)``.
-    """
+    """Every word by its frequency, one added to each count; probabilities of shape ``(vocab,)``."""
 
     def __init__(self, streams: Sequence[Tokens], vocabulary_size: int) -> None:
         """Count the words of the streams, each of shape ``(time,)``."""
@@ -149,9 +144,9 @@ def _pairs(streams: Sequence[Tokens]) -> tuple[Tokens, Tokens]:
 def baseline_figures(population: TextPopulation) -> dict[str, dict[str, float]]:
     """Return the test figures of both baselines, fitted on the pooled training text, by name.
 
-    Where clients hold out text of their own, that is what is scored, and each client's figures are
-    summed up too. There is no validation text then: the mixture is fitted on the newest tenth of
-    each client's training text with the pairs of the rest, which are then counted in all of it.
+    Where clients hold out text of their own, it is scored, and each client's figures are summed up
+    too. There is no validation text then: the mixture is fitted on the newest tenth of each
+    client's training text with the pairs of the rest, which are then counted in all of it.
     """
     size = len(population.vocabulary)
     train = [stream.numpy() for stream in population.clients.values()]

@@ -18,15 +18,9 @@ def client_figures(counts: Mapping[str, Counts], *, is_text: bool) -> dict[str, 
     """Return the figures of all clients, each scored on its own examples with its own model.
 
     ``accuracy`` is pooled (hits over targets), ``accuracy_clients_mean`` the mean of the clients'
-    own, and ``accuracy_clients_worst_decile`` the mean over the tenth that is worst off. A client
-    without a target counts nowhere. Sequences add how many would be written without a mistake.
-
-    Args:
-        counts: By client; may be empty.
-        is_text: Whether recall of three suggestions and perplexity say something too.
-
-    Returns:
-        The figures by name; none where there is no target.
+    own, and ``accuracy_clients_worst_decile`` the mean over the worst tenth. Clients without a
+    target do not count; without any target there are no figures. Text adds recall of three
+    suggestions and perplexity, sequences how many would be written without a mistake.
     """
     scored = [own for own in counts.values() if own.token_count]
     if not scored:
@@ -50,12 +44,8 @@ def client_figures(counts: Mapping[str, Counts], *, is_text: bool) -> dict[str, 
 def keystroke_figures(keys: Mapping[str, KeystrokeCounts]) -> dict[str, Value]:
     """Return what all clients save, each with its own model on its own text.
 
-    Args:
-        keys: By client; may be empty.
-
-    Returns:
-        Savings pooled, over clients and for the worst tenth, and the pooled ceiling; none where
-        nobody typed a word.
+    Savings are pooled, over clients and for the worst tenth, beside the pooled ceiling; there are
+    none where nobody typed a word.
     """
     typed = [own for own in keys.values() if own.keys_without]
     if not typed:
@@ -72,13 +62,7 @@ def keystroke_figures(keys: Mapping[str, KeystrokeCounts]) -> dict[str, Value]:
 def over_counts(
     name: str, figure: Figure, scored: list[Counts], *, least_is_worst: bool
 ) -> dict[str, Value]:
-    """Return a figure pooled, its mean over clients, and that over the tenth that is worst off.
-
-    Args:
-        figure: The counts of one client, or their sum.
-        scored: Counts of at least one client.
-        least_is_worst: Whether a low figure is a bad one.
-    """
+    """Return a figure pooled, and its mean over all clients and over the worst tenth."""
     own = list(map(figure, scored))
     pooled = figure(sum(scored, start=Counts()))
     return {name: pooled, **_over_clients(name, own, least_is_worst=least_is_worst)}

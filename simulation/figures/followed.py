@@ -1,4 +1,4 @@
-"""Say what a run is followed by: which model is its best, and whether it still gets better."""
+"""The figure that a run is followed by: it selects the best model, and ends the run."""
 
 import math
 
@@ -14,8 +14,7 @@ _LOSSES = ("valid_mel_l1", "valid_spectral_distance")
 def followed_perplexity(figures: Figures) -> float | None:
     """Return the perplexity on the validation split, or e to its loss where there are no words.
 
-    Returns:
-        Infinity for a model that diverged; None where nothing was evaluated that could be followed.
+    It is infinite for a model that diverged, and None if nothing evaluated could be followed.
     """
     perplexity = figures.get("valid_perplexity")
     if isinstance(perplexity, int | float):
@@ -30,9 +29,6 @@ def followed_perplexity(figures: Figures) -> float | None:
 def check_followed(config: SimulationConfig, population: Population) -> None:
     """Check that a run which is to stop by its validation split has one to score models on.
 
-    Args:
-        population: Its clients, and what is held out.
-
     Raises:
         PopulationError: If the run is to stop by no figure at all.
     """
@@ -44,11 +40,7 @@ def check_followed(config: SimulationConfig, population: Population) -> None:
 
 
 def nothing_to_follow(config: SimulationConfig, population: Population) -> str | None:
-    """Return why no round's model is told from another's on the validation split; None if one is.
-
-    Args:
-        population: Its clients, and what is held out.
-    """
+    """Return why the validation split cannot tell the rounds' models apart; None if it can."""
     # What clients hold out is told of in no round under a guarantee.
     own = population.own_valid and not config.privacy.guarantees_privacy
     if config.evaluation.kind != "public" or own:

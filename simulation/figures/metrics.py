@@ -1,8 +1,4 @@
-"""Write one line of figures a round, and read them back.
-
-``metrics.jsonl`` is written always: one flat JSON object a line, flushed at once, so that a run
-can be watched and a killed run loses nothing. TensorBoard is written beside it on request.
-"""
+"""One line of figures a round in ``metrics.jsonl``, flushed at once: a killed run loses nothing."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

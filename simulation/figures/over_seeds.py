@@ -24,12 +24,7 @@ class OverSeeds(NamedTuple):
 
 
 def over_seeds(values: Mapping[int, Value]) -> OverSeeds:
-    """Return the mean and the spread of a figure over those seeds that are not lost.
-
-    Args:
-        values: The figure by seed. A file of figures has None in the place of an infinity or NaN,
-            since JSON knows neither.
-    """
+    """Return a figure's mean and spread over seeds; None, as files have it, is infinity or NaN."""
     finite = {
         seed: float(value)
         for seed, value in values.items()

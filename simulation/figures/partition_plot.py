@@ -1,7 +1,4 @@
-"""Draw who got what: clients against classes as bubbles, or clients' sizes as bars.
-
-The noise of their cameras, if any adds some, is a line over both.
-"""
+"""Draw who got what: clients against classes as bubbles, or sizes as bars; a line for any noise."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,7 +49,6 @@ def _draw_bubbles(axes: "Axes", record: PartitionRecord) -> None:
 
 
 def _draw_noise(axes: "Axes", levels: Sequence[float]) -> None:
-    """Draw the noise of each client's camera as a line, against an axis of its own."""
     right = axes.twinx()
     right.plot(range(1, len(levels) + 1), levels, color=_NOISE_COLOUR, marker=".")
     right.set_ylabel("noise of the camera, σ in pixel levels of 0 to 255", color=_NOISE_COLOUR)

@@ -25,10 +25,7 @@ def plot_runs(
 ) -> None:
     """Draw one figure by round, one line a run, and write it as PNG.
 
-    Args:
-        runs: Rows of metrics by the run's name.
-        figure: Name of the figure in the rows.
-        levels: Horizontal lines to compare with, such as a bigram's perplexity, by name.
+    ``levels`` are horizontal lines to compare with, such as a bigram's perplexity, by name.
 
     Raises:
         ValueError: If no run has the figure.
@@ -56,11 +53,7 @@ def plot_table(
 ) -> None:
     """Draw a figure against a setting, with its spread over seeds, and write it as PNG.
 
-    Args:
-        columns: Points ``(setting, mean, spread)`` by line.
-        setting: Name of the setting, for the axis.
-        figure: Name of the figure, for the axis.
-        levels: Horizontal lines to compare with, by name.
+    ``columns`` has points ``(setting, mean, spread)`` by line, ``levels`` horizontal lines.
     """
 
     def draw(axes: "Axes") -> None:
@@ -87,13 +80,7 @@ def plot_bars(
     figure: str,
     levels: Mapping[str, float] | None = None,
 ) -> None:
-    """Draw one bar a name with its spread, and write it as PNG.
-
-    Args:
-        bars: ``(mean, spread)`` by name.
-        figure: Name of the figure, for the axis.
-        levels: Horizontal lines to compare with, by name.
-    """
+    """Draw one bar a name, from ``(mean, spread)``, and horizontal ``levels``; write it as PNG."""
 
     def draw(axes: "Axes") -> None:
         means = [mean for mean, _ in bars.values()]
@@ -113,11 +100,7 @@ def _draw_levels(axes: "Axes", levels: Mapping[str, float]) -> None:
 
 
 def write_figure(path: Path, draw: Callable[..., None], *, panels: int = 1) -> None:
-    """Draw panels side by side and write them as PNG.
-
-    Args:
-        draw: Takes as many axes as there are panels.
-    """
+    """Draw panels side by side and write them as PNG; ``draw`` takes one axes a panel."""
     # The object interface: no global state, no display, and nothing to close.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

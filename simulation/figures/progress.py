@@ -53,14 +53,10 @@ class Quiet:
 
 
 class LiveBar:
-    """A bar on standard error, live while the block lasts, and only on a terminal."""
+    """A bar on standard error, the only live one while the block lasts; hidden off a terminal."""
 
     def __init__(self, *columns: ProgressColumn, waits: bool = False) -> None:
-        """Show description, bar, count and time left, and these columns after them.
-
-        Args:
-            waits: Whether the bar begins with the first news: only one bar lives at a time.
-        """
+        """Show these columns after the usual ones; a ``waits`` bar begins with the first news."""
         self._waits = waits
         self._console = Console(file=sys.stderr, highlight=False)
         self._bar = Progress(
@@ -123,7 +119,7 @@ class CanaryProgress(LiveBar):
         self._told = 0
 
     def __call__(self, done: int, total: int) -> None:
-        """Take how many rounds are done, of how many."""
+        """Show how many rounds are done, of how many."""
         if self._console.is_terminal:
             self._bar.start()
             self._bar.update(self._task, completed=done, total=total)

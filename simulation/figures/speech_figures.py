@@ -1,7 +1,4 @@
-"""Sum up how well voices speak what they never heard: over all frames, over clients, the worst.
-
-The meaning of a voice's counts is told in `models.tasks.speech`.
-"""
+"""Sum up how well voices speak unheard clips (`models.tasks.speech`): by frames and by clients."""
 
 from collections.abc import Mapping
 
@@ -16,13 +13,8 @@ def speech_figures(counts: Mapping[str, Counts]) -> dict[str, Value]:
     ``mel_l1`` is the mean absolute difference of log-mels in natural logarithms of amplitude, lower
     is better; ``stop_accuracy`` the share of frames in steps that rightly end the clip or go on,
     and ``exact_stop`` that of clips that would end at their last step and not before. Every step is
-    fed the right frames before it. Pooled, over clients, and for the tenth that is worst off.
-
-    Args:
-        counts: By client; may be empty.
-
-    Returns:
-        The figures by name; none where there is no clip.
+    fed the right frames before it. Pooled, over clients, and for the worst tenth; empty without
+    clips.
     """
     scored = [own for own in counts.values() if own.token_count]
     if not scored:
@@ -35,12 +27,7 @@ def speech_figures(counts: Mapping[str, Counts]) -> dict[str, Value]:
 
 
 def split_figures(split: str, counts: Counts) -> dict[str, Value]:
-    """Return the figures of a split over all its frames.
-
-    Args:
-        split: ``valid`` or ``test``.
-        counts: Counts of at least one frame.
-    """
+    """Return the figures of split ``valid`` or ``test`` over all its frames, at least one."""
     return {
         f"{split}_mel_l1": counts.mean_log_loss,
         f"{split}_stop_accuracy": counts.accuracy,

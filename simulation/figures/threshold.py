@@ -1,4 +1,4 @@
-"""Ask when a run is good enough."""
+"""The rounds that a run needs until it is good enough."""
 
 from typing import NamedTuple
 
@@ -7,13 +7,7 @@ from simulation.figures.metrics import Figures
 
 
 class Threshold(NamedTuple):
-    """The rounds that a run needs until a figure comes to a value.
-
-    Attributes:
-        figure: Name of a figure in the metrics, such as ``valid_perplexity``.
-        value: The value to reach or pass: upwards where more of the figure is better, as of recall
-            and accuracy, else downwards.
-    """
+    """A figure of the metrics and the value to reach, from below if more of it is better."""
 
     figure: str
     value: float

@@ -1,7 +1,4 @@
-"""Sum up how well a vocoder makes sound: over all segments, over clients, for the worst tenth.
-
-The meaning of a vocoder's counts is told in `models.tasks.vocoding`.
-"""
+"""Sum up how well a vocoder makes sound (`models.tasks.vocoding`): by segments and by clients."""
 
 from collections.abc import Mapping
 
@@ -14,13 +11,7 @@ def vocoder_figures(counts: Mapping[str, Counts]) -> dict[str, Value]:
     """Return the figures of all clients, each scored on its own clips.
 
     ``spectral_distance`` is that of `models.sound.spectral_distance`, all three parts added up;
-    lower is better. Pooled over segments, over clients, and for the tenth that is worst off.
-
-    Args:
-        counts: By client; may be empty.
-
-    Returns:
-        The figures by name; none where there is no segment.
+    lower is better. Pooled, over clients, and for the worst tenth; empty without segments.
     """
     scored = [own for own in counts.values() if own.token_count]
     if not scored:
@@ -31,10 +22,5 @@ def vocoder_figures(counts: Mapping[str, Counts]) -> dict[str, Value]:
 
 
 def vocoder_split_figures(split: str, counts: Counts) -> dict[str, Value]:
-    """Return the figure of a split over all its segments.
-
-    Args:
-        split: ``valid`` or ``test``.
-        counts: Counts of at least one segment.
-    """
+    """Return the figure of split ``valid`` or ``test`` over all its segments, at least one."""
     return {f"{split}_spectral_distance": counts.mean_log_loss}

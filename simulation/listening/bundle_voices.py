@@ -1,7 +1,6 @@
-"""Let exported voices speak: what is shipped is listened to beside what was trained.
+"""Let exported voices speak beside the trained one, all through the same vocoder.
 
-The same vocoder makes everybody's sound, so that rows differ in nothing but the voice: what
-rounding to 8 bits costs is the difference between two bundles' rows.
+So the difference between two bundles' rows is the voice's alone, such as the cost of 8 bits.
 """
 
 from dataclasses import dataclass
@@ -44,15 +43,12 @@ class BundleVoice:
 
 
 def open_bundle(source: Path, mel: MelSettings) -> BundleVoice:
-    """Return the voice of a speech bundle; its own vocoder, if it has one, is not used.
-
-    Args:
-        source: Folder or ``.zip``.
-        mel: The spectrograms of the clips that it is held against.
+    """Return the voice of a speech bundle, a folder or ``.zip``, whose own vocoder is not used.
 
     Raises:
         BundleError: If it is no speech bundle, or not what its manifest says.
-        UnsuitableBundleError: If its spectrograms are others, or a part of it is each person's own.
+        UnsuitableBundleError: If its spectrograms are not the clips' own (``mel``), or a part of it
+            is each person's own.
     """
     bundle = load_speech_bundle(source)
     if bundle.manifest.model.mel != mel:

@@ -23,9 +23,8 @@ class ListenRequest:
 
     Attributes:
         folder: Where everything is written.
-        training: How the recogniser is trained.
         recogniser: The recogniser's file; None for one in ``folder``.
-        with_training: Whether to train it though there is one.
+        with_training: Whether to train it even if there is one.
         vocoder: Run whose vocoder makes the sound; None for Griffin-Lim.
     """
 
@@ -40,7 +39,7 @@ class ListenRequest:
 
     @property
     def recogniser_path(self) -> Path:
-        """Return where the recogniser lies, or will."""
+        """Return the recogniser's file, present or not."""
         return self.recogniser or self.folder / RECOGNISER_FILE
 
 
@@ -53,10 +52,7 @@ def listen_to_corpus(
 
 
 def listen_to_run(run: Path, data: Path | None, request: ListenRequest) -> ListeningReport:
-    """Listen to the voice of a finished run, one row for each release that it keeps.
-
-    Where it was fitted to novel speakers, they have a row too.
-    """
+    """Listen to a finished run's voice: a row for each release kept, and one for novel speakers."""
     from simulation.listening.bundle_voices import open_bundle
     from simulation.listening.run_voices import open_voices
 
@@ -66,10 +62,10 @@ def listen_to_run(run: Path, data: Path | None, request: ListenRequest) -> Liste
 
 
 def ready_recogniser(corpus: Corpus, request: ListenRequest) -> SpeechRecogniser:
-    """Return the recogniser of a corpus: the one that is kept, or a new one, which is kept.
+    """Return the corpus's recogniser from its file, or train it and write the file.
 
     Raises:
-        RecogniserFileError: If the one that is kept is damaged, or of another corpus.
+        RecogniserFileError: If the file is damaged, or of another corpus.
     """
     path = request.recogniser_path
     if path.exists() and not request.with_training:
@@ -110,7 +106,7 @@ def _listen(
 
 
 def _vocoder(corpus: Corpus, request: ListenRequest) -> tuple[Vocoder, str]:
-    """Return what makes the sound, and what tables call it."""
+    """Return the vocoder and its name in tables."""
     if request.vocoder is not None:
         from simulation.listening.run_vocoder import open_vocoder
 

@@ -26,10 +26,9 @@ class CorpusSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     Attributes:
         dataset: Name in the registry of speech sets, such as ``espeak``.
-        held_out_count: Most clips to hold out, where the set's publishers hold none out; one clip
-            in twelve, where that is less.
+        held_out_count: Most clips to hold out if the set's publishers hold none out; at most one
+            clip in twelve.
         seed: The seed of the draw.
-        mel: The spectrograms.
         clips: Lengths, silence and loudness.
         text: The signs that are read.
     """
@@ -44,13 +43,7 @@ class CorpusSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 @dataclass(frozen=True)
 class Real:
-    """A real clip as it sounds.
-
-    Attributes:
-        clip: Its name, speaker and text.
-        sound: Shape ``(samples,)``.
-        mel: Natural logarithms, shape ``(mel, frames)``.
-    """
+    """A real clip: sound, shape ``(samples,)``, and log-mels, natural, shape ``(mel, frames)``."""
 
     clip: Clip
     sound: Tensor
@@ -59,11 +52,11 @@ class Real:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Clips; sound is read when it is asked for.
+    """Clips whose sound is read on demand.
 
     Attributes:
         train: Clips that voices and recognisers may learn from.
-        held_out: Clips that neither has met, and whose speakers the voices know.
+        held_out: Clips that neither has met, of speakers that the voices know.
         clips: Lengths, silence and loudness.
     """
 
@@ -106,10 +99,7 @@ class Corpus:
 
 
 def open_corpus(settings: CorpusSettings, path: Path | None) -> Corpus:
-    """Load a data set and hold clips of it out.
-
-    Args:
-        path: Where it lies; not needed by ``espeak``.
+    """Load a data set and hold clips of it out; ``espeak`` needs no path.
 
     Raises:
         DatasetError: If the set cannot be loaded, or no clip can be held out.

@@ -1,7 +1,7 @@
-"""Listen to one utterance: hold it against the real clip of the same text, and write it down.
+"""Listen to one utterance: compare it with the real clip of the same text, and transcribe it.
 
-Whatever is compared is sound: a voice's spectrogram becomes sound by the vocoder, and the sound a
-spectrogram again, as a listener's ear would have it.
+All comparisons are of sound: the vocoder turns a voice's spectrogram into sound, from which the
+compared spectrogram is made.
 """
 
 from collections.abc import Callable
@@ -42,10 +42,9 @@ class UtteranceFigures(msgspec.Struct, frozen=True, kw_only=True):
         heard: The recogniser's text.
         seconds: Length of the sound.
         mcd_db: Mel-cepstral distortion, decibels.
-        pitch: Sums of pitch and voicing errors.
         stoi: Intelligibility at the real clip's speed, up to 1.
         pesq: Quality at the real clip's speed, up to 4.64.
-        reading: Errors of what was written down.
+        reading: Errors of the recogniser's text.
         diagonality: That of the straightest head, up to 1.
         has_stopped_in_time: Whether a stop ended it within 20 % of the real clip's length.
     """
@@ -66,10 +65,8 @@ class UtteranceFigures(msgspec.Struct, frozen=True, kw_only=True):
 class Heard:
     """An utterance as it was heard.
 
-    Attributes:
-        sound: Shape ``(samples,)``.
-        mel: Spectrogram of that sound, shape ``(mel, frames)``.
-        attention: The straightest head's, shape ``(steps, text)``, or None.
+    ``sound`` has shape ``(samples,)``, its log-mels ``mel`` ``(mel, frames)``, and ``attention``,
+    the straightest head's, ``(steps, text)``.
     """
 
     figures: UtteranceFigures
@@ -82,7 +79,6 @@ class Listener:
     """A listener that measures utterances, and remembers what could not be measured."""
 
     def __init__(self, mel: MelSettings, recogniser: SpeechRecogniser, vocoder: Vocoder) -> None:
-        """Take the spectrograms, the recogniser, and what makes sound of spectrograms."""
         self._missed: dict[str, list[str]] = {}
         self._mel = mel
         self._recogniser = recogniser
@@ -124,7 +120,7 @@ class Listener:
         ]
 
     def _sound_of(self, mel: Tensor) -> Tensor:
-        """Return sound that is long enough for a spectrogram, silence put at its end if need be."""
+        """Return the sound of a spectrogram, with silence at its end if it is too short."""
         check_mel(mel, self._mel.mel_count)
         least = self._mel.fft_size // 2 + 1
         sound = self._vocoder(mel) if mel.shape[1] > 1 else mel.new_zeros(0)

@@ -1,7 +1,6 @@
 """How well speech can be understood and how clean it sounds, by published measures of two sounds.
 
-Both compare sample with sample: what is spoken at another speed is brought to the reference's
-first.
+Both compare sample with sample, so speech of another speed is first brought to the reference's.
 
 References:
     [STOI] Taal, Hendriks, Heusdens, Jensen, "An Algorithm for Intelligibility Prediction of
@@ -25,13 +24,10 @@ _PESQ_HZ = 16_000
 
 
 def stoi(reference: Tensor, spoken: Tensor, sample_rate_hz: int) -> float:
-    """Return the short-time objective intelligibility, up to 1, which is the reference itself.
+    """Return the short-time objective intelligibility, up to 1 for the reference itself.
 
-    Args:
-        reference: Mono sound, shape ``(samples,)``; what is 40 dB below its loudest frame is left
-            out, and some 0.4 s must be left.
-        spoken: As many samples, in time with the reference.
-        sample_rate_hz: The rate of both.
+    Both sounds are mono, in time with each other, shape ``(samples,)``. Frames 40 dB below the
+    reference's loudest are left out, and some 0.4 s must be left.
 
     Raises:
         MissingMeasureError: If pystoi is missing.
@@ -61,14 +57,11 @@ def stoi(reference: Tensor, spoken: Tensor, sample_rate_hz: int) -> float:
 def pesq(reference: Tensor, spoken: Tensor, sample_rate_hz: int) -> float:
     """Return the perceived quality from 1.04 to 4.64 (wideband), at 16 kHz.
 
-    Args:
-        reference: Mono sound, shape ``(samples,)``.
-        spoken: As many samples, in time with the reference.
-        sample_rate_hz: The rate of both.
+    Both sounds are mono, at the same given rate, shape ``(samples,)``.
 
     Raises:
         MissingMeasureError: If pesq is missing.
-        SoundError: If the two do not fit, are silent, or nothing is found to be said.
+        SoundError: If the two do not fit, are silent, or no speech is found.
     """
     _check(reference, spoken)
     package = _pesq_package()

@@ -14,12 +14,7 @@ _PANEL_INCHES = (3.6, 2.4)
 
 
 class Shown(NamedTuple):
-    """One utterance to draw.
-
-    Attributes:
-        mel: Natural logarithms, shape ``(mel, frames)``.
-        attention: Shape ``(steps, text)``, or None.
-    """
+    """An utterance to draw: log-mels ``(mel, frames)``, attention ``(steps, text)`` or None."""
 
     title: str
     mel: Tensor
@@ -29,13 +24,9 @@ class Shown(NamedTuple):
 def draw_utterances(columns: Sequence[Shown], path: Path, *, text: str) -> None:
     """Draw utterances of one text side by side as PNG: spectrograms, and below them attention.
 
-    All spectrograms have one colour scale, that of the first. A column without attention is empty
-    below; if none has any, there is one row.
-
-    Args:
-        columns: From left to right, one at least.
-        path: PNG file to write; its folder is made.
-        text: The spoken text; its characters stand beside the attention.
+    All spectrograms have the first one's colour scale. A column without attention is empty below;
+    if none has any, there is one row. Characters of ``text`` stand beside the attention. The
+    picture's folder is made.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -29,9 +29,7 @@ class PitchErrors(msgspec.Struct, frozen=True, kw_only=True):
     """Sums over pairs of frames; those of several utterances add up.
 
     Attributes:
-        pairs: Pairs compared.
-        voiced_in_both: Those whose two frames are voiced.
-        voiced_in_one: Those with one voiced frame.
+        voiced_in_both: Pairs of two voiced frames; ``voiced_in_one`` counts pairs of one.
         hertz_squares: Sum of squared differences of pitch over pairs voiced in both, in Hz².
         cents_squares: The same of 1200 log2 of the ratio, in cents².
     """
@@ -71,14 +69,10 @@ class PitchErrors(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pitch_track(samples: Tensor, settings: MelSettings) -> Tensor:
-    """Return the pitch at each mel frame, from 60 to 500 Hz.
+    """Return the pitch at each mel frame in Hz, from 60 to 500, or 0 if unvoiced.
 
-    Args:
-        samples: Mono sound at the settings' rate, shape ``(samples,)``.
-
-    Returns:
-        In Hz, 0 where nothing is voiced, float64, shape ``(frames,)`` as `models.sound.mel.log_mel`
-        has.
+    ``samples`` are mono, at the settings' rate, shape ``(samples,)``. The track is float64, shape
+    ``(frames,)`` with the frames of `models.sound.mel.log_mel`.
 
     Raises:
         MissingMeasureError: If pyworld is missing.
@@ -105,11 +99,7 @@ def pitch_track(samples: Tensor, settings: MelSettings) -> Tensor:
 
 
 def pitch_errors(reference: Tensor, spoken: Tensor, path: WarpingPath) -> PitchErrors:
-    """Compare two pitch tracks along a path between their frames.
-
-    Args:
-        reference: In Hz, 0 where unvoiced, shape ``(frames,)``.
-        spoken: The same, as many frames as it has.
+    """Compare two pitch tracks, as of ``pitch_track``, along a path between their frames.
 
     Raises:
         ValueError: If the path leads beyond a track.

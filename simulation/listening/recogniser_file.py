@@ -1,7 +1,4 @@
-"""Keep a trained recogniser in a file, and never mistake it for one of other clips.
-
-The file is a safetensors file (`models.vector.tensor_file`): nothing in it runs when it is read.
-"""
+"""Keep a trained recogniser in a safetensors file, never mistaken for one of other clips."""
 
 from pathlib import Path
 
@@ -20,12 +17,7 @@ class RecogniserFileError(ValueError):
 
 
 def save_recogniser(path: Path, recogniser: SpeechRecogniser, *, corpus: str) -> None:
-    """Write a recogniser.
-
-    Args:
-        path: File to write; its folder is made.
-        corpus: Digest of what it was trained on.
-    """
+    """Write a recogniser with the digest of its corpus; the file's folder is made."""
     tensors = {name: tensor.numpy() for name, tensor in recogniser.state_dict().items()}
     described = {
         _SETTINGS: msgspec.json.encode(recogniser.settings).decode(),
@@ -36,15 +28,12 @@ def save_recogniser(path: Path, recogniser: SpeechRecogniser, *, corpus: str) ->
 
 
 def load_recogniser(path: Path, *, corpus: str) -> SpeechRecogniser:
-    """Read a recogniser, in evaluation mode.
+    """Read a recogniser, in evaluation mode, trained on the clips with this digest.
 
-    Args:
-        path: A file that `save_recogniser` wrote.
-        corpus: Digest of the clips that it must have been trained on. Another's would have met
-            clips that are held out here, or none of these speakers.
+    One of other clips may have met clips that are held out here, or none of these speakers.
 
     Raises:
-        RecogniserFileError: If it is none, or of other clips.
+        RecogniserFileError: If the file is no recogniser, or of other clips.
     """
     remedy = "give --train-recogniser to train one"
     try:

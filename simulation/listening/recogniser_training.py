@@ -1,8 +1,8 @@
 """Train a recogniser on the real clips of a corpus, on one processor core, in minutes.
 
-Clips of like length share a batch, so that little is padding; the learning rate rises, then falls
-to zero. A little noise and a band of channels without sound, new at each step, keep it from
-leaning on what only the real clips have.
+Batches hold clips of like length, to save padding; the learning rate rises, then falls to zero.
+Noise and a silenced band of channels, new at each step, keep the network from leaning on what only
+real clips have.
 
 References:
     [CTC] Graves et al., ICML 2006.
@@ -41,8 +41,7 @@ class TrainingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     Attributes:
         epochs: Passes over the clips.
-        batch_size: Clips in one step.
-        learning_rate: Its highest, of Adam.
+        learning_rate: Adam's highest.
         seed: The seed of the first parameters, the batches and the noise.
     """
 
@@ -58,12 +57,7 @@ class TrainingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class LabelledMel(NamedTuple):
-    """One spectrogram that a recogniser learns from, with its letters.
-
-    Attributes:
-        mel: Natural logarithms, shape ``(mel, frames)``.
-        text: The text, as a voice reads it.
-    """
+    """A training clip: natural log-mels, shape ``(mel, frames)``, the text and its numbers."""
 
     name: str
     mel: Tensor
@@ -82,17 +76,13 @@ def train_recogniser(
     training: TrainingSettings,
     epoch_finished: Callable[[int, float], None] = lambda epoch, loss: None,
 ) -> SpeechRecogniser:
-    """Train a recogniser; the same clips and settings give the same one, thread for thread.
+    """Return a trained recogniser in evaluation mode, reproducible at equal thread counts.
 
-    Args:
-        epoch_finished: Told the epoch from 1 and its mean loss, nats per character.
-
-    Returns:
-        The recogniser, in evaluation mode.
+    ``epoch_finished`` gets the epoch, from 1, and its mean loss in nats per character.
 
     Raises:
-        ValueError: If there is no clip, or one is not finite, says nothing, or is too short for
-            its text; names it.
+        ValueError: If there is no clip, or one is not finite, says nothing, or is too short for its
+            text; names it.
     """
     examples = [_checked(clip, network.mel_count) for clip in clips]
     if not examples:

@@ -19,10 +19,7 @@ class NotVocoderError(ValueError):
 
 
 def open_vocoder(folder: Path, mel: MelSettings) -> Vocoder:
-    """Return the vocoder of a finished run, in float32, without randomness.
-
-    Args:
-        mel: The spectrograms that it is to make sound of.
+    """Return the vocoder of a finished run for these spectrograms, in float32, without randomness.
 
     Raises:
         NoFinishedRunError: If there is no run, or it is not over.

@@ -1,9 +1,9 @@
 """Let the voices of a finished run speak: one for each release that its folder keeps.
 
-The speaker is the client whose clips a text is from, with the vector that it keeps to itself; where
-clips were dealt without regard to speakers, the released voice speaks all of them. A speaker whose
-client never trained has no such vector, and a voice without it is nobody's: their clips are left
-out. Novel speakers, to whom `sotto-simulate novel` fitted the final model, have a row of their own.
+A text is spoken by the client whose clip it is from, with that client's own vector; where clips
+were dealt without regard to speakers, the released voice speaks all. Clips of a speaker whose
+client never trained, and so has no vector, are left out. Novel speakers, to whom `sotto-simulate
+novel` fitted the final model, have a row of their own.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -41,10 +41,10 @@ class NoKnownSpeakerError(ValueError):
 
 
 class Speakers:
-    """Each speaker's network of a release, made when it is asked for and kept."""
+    """Each speaker's network of a release, made on demand and kept."""
 
     def __init__(self, run: FinishedRun, clients: Mapping[str, str], anybody: str) -> None:
-        """Take a release, the client of each speaker, and the client of all other speakers."""
+        """Take the clients of known speakers, and the client ``anybody`` of all others."""
         self._run = run
         self._clients = clients
         self._anybody = anybody
@@ -67,11 +67,7 @@ class RunVoice:
     kind: Kind = "voice"
 
     def say(self, real: Real) -> Utterance:
-        """Say the text of a clip in its speaker's voice.
-
-        The clip's sound gives only its length: a voice that has not stopped at twice that is cut
-        off.
-        """
+        """Say the text of a clip in its speaker's voice, cut off at twice the clip's length."""
         network = self.speakers.network_of(real.clip.speaker)
         most = network.settings.steps_of(_LONGEST * real.mel.shape[1])
         symbols = encode_speech(real.clip.text, network.settings.text)
@@ -92,7 +88,7 @@ class RunVoices(NamedTuple):
     """The voices and the corpus of a run.
 
     Attributes:
-        corpus: The clips it was trained on, and those it held out of speakers its voices know.
+        corpus: Its training clips, and held-out clips of speakers that its voices know.
         voices: From the oldest release to the newest.
         newcomers: Its novel speakers; None if there are none, or nothing was fitted to them.
         notes: Lines that say what is listened to.
@@ -175,11 +171,7 @@ def _of_speakers(corpus: Corpus, speakers: Collection[str]) -> Corpus:
 def _notes(
     run: FinishedRun, corpus: Corpus, known: Collection[str], newcomers: Newcomers | None
 ) -> list[str]:
-    """Return a line about novel speakers, and one about those who are left out.
-
-    Raises:
-        NoKnownSpeakerError: If nobody else is left.
-    """
+    """Return lines on novel and left-out speakers; ``NoKnownSpeakerError`` if no other is left."""
     folder, theirs = run.folder.folder, () if newcomers is None else newcomers.corpus.held_out
     novel = {clip.speaker for clip in theirs}
     left = [clip for clip in corpus.held_out if clip.speaker not in {*known, *novel}]

@@ -1,8 +1,8 @@
-"""Listen to voices one clip after another, and keep what they said, how it looks and what it is.
+"""Listen to voices one clip after another, and keep sounds, pictures and figures.
 
-A folder of a listening holds ``listening.md`` and ``listening.json``; for each voice a folder with
-a WAV of each utterance; and for each text a picture with all voices under test side by side, which
-for a run that grew are its stages.
+A folder of a listening holds ``listening.md`` and ``listening.json``, a folder of WAVs for each
+voice, and for each text a picture of all voices under test side by side: of a run that grew, its
+stages.
 """
 
 import re
@@ -52,14 +52,12 @@ def listen(
         voices: Those under test; none leaves the ceiling and the floors.
         folder: Where everything is written; made if need be.
         recogniser: Trained on the corpus's training clips.
-        vocoder: Makes the sound of every voice.
         clip_count: Held-out clips whose texts are said; all if there are fewer.
         newcomers: Say as many texts of their own, in a row below the voices.
-        notes: Notes that a reader of the table must know besides.
-        voice_finished: Told each voice's figures.
+        voice_finished: Hears of each voice's figures.
 
     Raises:
-        ValueError: If a name of a voice comes twice, or what one says cannot be compared.
+        ValueError: If two voices have one name, or an utterance cannot be compared.
     """
     reals = [corpus.read(clip) for clip in corpus.listened_to(clip_count)]
     above: list[Voice] = [RealClip(), CopySynthesis(), *voices]
@@ -110,7 +108,7 @@ def error_rate(recogniser: SpeechRecogniser, corpus: Corpus) -> float:
 def _draw(
     folder: Path, reals: Sequence[Real], shown: Sequence[tuple[str, Sequence[Heard]]]
 ) -> None:
-    """Draw each text as it is really spoken, and beside that as voices speak it."""
+    """Draw each text's real spectrogram beside those of the voices."""
     for place, real in enumerate(reals):
         columns = [Shown("real clip", real.mel, None)]
         columns += [Shown(name, heard[place].mel, heard[place].attention) for name, heard in shown]
@@ -126,5 +124,5 @@ def _write(folder: Path, report: ListeningReport) -> None:
 
 
 def _file_name(name: str) -> str:
-    """Return a name that is one file's on any system."""
+    """Return a voice's name as a file name that is valid on any system."""
     return re.sub(r"[^\w+.-]+", "-", name)

@@ -13,11 +13,9 @@ _FULL_SCALE = 2**15 - 1
 
 
 def write_wav(path: Path, sound: Tensor, sample_rate_hz: int) -> None:
-    """Write mono sound as WAV, 16 bits; what is louder than full scale is made quieter as a whole.
+    """Write mono sound, shape ``(samples,)``, as 16-bit WAV, and make the file's folder.
 
-    Args:
-        path: File to write; its folder is made.
-        sound: Shape ``(samples,)``.
+    Sound louder than full scale is made quieter as a whole.
 
     Raises:
         SoundError: If there is no sample, or one is not finite.

@@ -15,19 +15,15 @@ class VoiceFigures(msgspec.Struct, frozen=True, kw_only=True):
     """The measurements of one voice; None where there was nothing to measure.
 
     Attributes:
-        voice: Its name.
-        kind: The voice: the reference itself, a ceiling, a voice under test, or a floor.
+        kind: The reference itself, a ceiling, a voice under test, or a floor.
         clips: Utterances listened to.
         mcd_db: Mean mel-cepstral distortion, decibels.
         f0_rmse_cents: Root mean square error of pitch over all frames voiced in both, cents.
         f0_rmse_hz: The same in Hz.
         voicing_error: Share of pairs of frames of which one is voiced.
-        stoi: Mean intelligibility.
-        pesq: Mean quality.
+        stoi: Mean, as are ``pesq`` and ``diagonality``.
         character_error_rate: Edits over characters, of all texts together.
-        diagonality: Mean over utterances.
         stop_accuracy: Share of utterances that a stop ended in time.
-        utterances: Each of them.
     """
 
     voice: str
@@ -46,15 +42,12 @@ class VoiceFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListeningReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The findings of listening.
+    """The findings of listening, a row for each voice.
 
     Attributes:
-        corpus: Name of the data set.
         held_out: Clips that are held out of all training.
         recogniser_error_rate: Its character error rate on all of those, as they are.
-        vocoder: The vocoder.
-        voices: One entry a row.
-        notes: Notes that a reader of the table must know, one line each.
+        notes: Lines that a reader of the table must know.
     """
 
     corpus: str

@@ -1,10 +1,10 @@
-"""The voices that can be listened to: what they say, and those that every voice is held against.
+"""The voices that can be listened to: those under test, a ceiling and two floors.
 
-Above stand the real clip itself and its copy, made from its own spectrogram by the same vocoder:
-no voice with this vocoder is expected to be nearer to the clip, nor easier to recognise (pitch
-alone may be, which is compared in the frames that both have voiced). Below stand the same speaker
-saying something else, and a sound as long as the clip whose spectrum never changes: whatever does
-not beat both does not speak.
+The ceiling is the real clip, and its copy from its own spectrogram by the same vocoder: no voice
+with this vocoder should be nearer to the clip, nor easier to recognise, except by pitch, which is
+compared only in frames that both have voiced. The floors are the same speaker saying something
+else, and a sound of the clip's length whose spectrum never changes. A voice that does not beat both
+does not speak.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,14 +30,13 @@ _SEED = 1
 
 @dataclass(frozen=True)
 class Utterance:
-    """An utterance: text, sound and spectrogram.
+    """An utterance.
 
     Attributes:
         mel: Natural logarithms, shape ``(mel, frames)``.
-        sound: Where there is sound already, shape ``(samples,)``; else a vocoder makes it.
-        attention: Where each head looked in the text, shape ``(heads, steps, text)``; None for
-            whoever has none.
-        has_ended: Whether a stop ended it, not a limit; None for whoever need not stop.
+        sound: Shape ``(samples,)``; None leaves it to a vocoder.
+        attention: Where each head looked in the text, shape ``(heads, steps, text)``, or None.
+        has_ended: Whether a stop ended it, not a limit; None if it needs none.
     """
 
     mel: Tensor
@@ -135,11 +134,7 @@ class MeanSpectrum:
 
 @dataclass(frozen=True)
 class Newcomers:
-    """The people who came when a voice was finished, with the voice as it was fitted to them.
-
-    Attributes:
-        corpus: The data set whose held-out clips are all theirs.
-    """
+    """The people who came after training: the voice fitted to them, and their held-out clips."""
 
     voice: Voice
     corpus: Corpus

@@ -1,10 +1,8 @@
 """Make every user of a text a client of a character model, tested on its newest fifth.
 
-A text is cut once: the first four fifths of its characters are trained on and the rest is scored.
-Where clients are asked to measure models on the way, the rest is cut in its middle: they are asked
-on the older half, and the newer one is scored at the end. No window of text crosses a cut, so
-nothing that is scored was seen in training; [LEAF] leaves out the windows that would cross it for
-the same reason.
+Where clients measure models on the way, they use the older half of that fifth, and the newer half
+is scored at the end. No window crosses a cut, so no scored text was seen in training; [LEAF] leaves
+such windows out for the same reason.
 
 References:
     [LEAF] Caldas et al., "LEAF: A Benchmark for Federated Settings", 2018, arXiv:1812.01097.
@@ -30,9 +28,6 @@ _LEAST_SCORED = 2
 
 def build_character_population(config: SimulationConfig, path: Path | None) -> Population:
     """Load the configuration's text and make its users clients.
-
-    Args:
-        config: Names the data set, and how many users to keep.
 
     Raises:
         DatasetError: If the data set cannot be loaded.
@@ -95,12 +90,11 @@ def _most_active(streams: Mapping[str, Tensor], data: DataSettings) -> list[str]
 
 
 def _cut(stream: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the first four fifths of a stream, and the rest."""
     cut = len(stream) * 4 // 5
     return stream[:cut], stream[cut:]
 
 
 def _held_out(rest: Tensor, *, asks: bool) -> tuple[Tensor, Tensor]:
-    """Return what a client is asked on, if it is, and what is scored at the end."""
+    """Return what a client measures models on, if asked to, and what is scored at the end."""
     cut = len(rest) // 2 if asks else 0
     return rest[:cut], rest[cut:]

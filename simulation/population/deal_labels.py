@@ -1,8 +1,7 @@
 """Deal labelled images to simulated clients so that their classes differ.
 
-Training and test images are dealt with the same shares, so each client is tested on the mixture of
-classes that it trains on. Every image goes to at most one client, and the same generator state
-always gives the same deal.
+Training and test images are dealt with the same shares, so each client is tested on its own mixture
+of classes. Every image goes to at most one client, and a generator state fixes the deal.
 
 References:
     [FedTP] Li et al., arXiv:2211.01572, section IV-A: pathological and Dirichlet(0.3) clients.
@@ -30,24 +29,14 @@ _DIRICHLET_ATTEMPTS = 1000
 
 
 class Share(NamedTuple):
-    """The places of one client's images in the data set.
-
-    Attributes:
-        train: Among the training images, int64, shape ``(images,)``.
-    """
+    """The places of one client's images in the data set, int64, each of shape ``(images,)``."""
 
     train: Indices
     test: Indices
 
 
 class Labels(NamedTuple):
-    """The labels of a data set, by which it is dealt.
-
-    Attributes:
-        train: Int64, shape ``(training images,)``.
-        test: Int64, shape ``(test images,)``.
-        class_count: Labels are in [0, class_count).
-    """
+    """The labels of a data set, in [0, class_count), int64, each of shape ``(images,)``."""
 
     train: Indices
     test: Indices
@@ -74,16 +63,10 @@ def pathological(
 ) -> list[Share]:
     """Give each client images of a few classes, in unequal shares ([FedTP], [pFedHN]).
 
-    Every class is cut into as many shares as clients must hold it; a share is drawn from
-    U(0.4, 0.6) and normalised over the class. Clients take turns: each takes a class at random
-    among those with most shares left, and never one twice. Rounding down loses less than one image
-    a share. [pFedHN]'s code makes one share more of every class and throws it away; here all
-    shares are dealt, as in [FedTP].
-
-    Args:
-        client_count: Clients; with ``classes_per_client`` a multiple of the number of classes.
-        classes_per_client: Classes that each client holds.
-        generator: Draws shares, classes and images.
+    Every class is cut into as many shares as clients must hold it, drawn from U(0.4, 0.6) and
+    normalised over the class. Clients take turns: each takes a class at random among those with
+    most shares left, and never one twice. Rounding down loses less than one image a share.
+    [pFedHN]'s code discards one extra share of every class; here all are dealt, as in [FedTP].
 
     Raises:
         PartitionError: If the shares do not come out even, or the images do not suffice.
@@ -122,18 +105,15 @@ def dirichlet(
 ) -> list[Share]:
     """Deal each class by shares drawn from a Dirichlet distribution ([FedTP]).
 
-    For each class p ~ Dir(α, ..., α) over the clients. A client that already holds its equal share
-    N/n of the training images gets nothing more of it, and p is normalised over the others. The
-    test images follow the same p. The running total of p is rounded, so no image is lost. All is
-    drawn again until the smallest client has ``least_images`` in either part.
-
-    Args:
-        concentration: α > 0; smaller is more uneven.
-        least_images: Fewest images of a client, to train on and to test on.
+    For each class p ~ Dir(α, ..., α) over the clients; smaller α is more uneven. A client that
+    already holds its equal share N/n of the training images gets nothing more of the class, and p
+    is normalised over the others. The test images follow the same p. The running total of p is
+    rounded, so no image is lost. The deal is repeated until every client has ``least_images`` to
+    train on and to test on.
 
     Raises:
         PartitionError: If a thousand deals leave a client with too few.
-        ValueError: If ``concentration`` is not positive and finite.
+        ValueError: If ``concentration`` α is not positive and finite.
     """
     if not 0 < concentration < math.inf:
         raise ValueError(f"concentration must be > 0 and finite, got {concentration}")

@@ -1,7 +1,6 @@
 """Deal clips to simulated clients: in given ratios, or each speaker a client of their own.
 
-Pure functions: every clip goes to one client, and the same generator state always gives the same
-deal.
+Every clip goes to one client, and a generator state fixes the deal.
 
 References:
     [FedDT-TTS] arXiv:2107.08795, section 3: 500 random clips of LJ Speech to test, the rest dealt
@@ -22,12 +21,7 @@ from simulation.population.deal_users import PartitionError
 
 @dataclass(frozen=True)
 class SpeechPartition:
-    """Each client's clips.
-
-    Attributes:
-        clients: Clips by client; names sort in a fixed order.
-        dropped_clips: Clips that no client got.
-    """
+    """Each client's clips, with names that sort in a fixed order, and the count left over."""
 
     clients: Mapping[str, tuple[Clip, ...]]
     dropped_clips: int = 0
@@ -72,12 +66,9 @@ def hold_out(clips: Sequence[Clip], test_count: int, *, generator: torch.Generat
 def by_ratio(
     clips: Sequence[Clip], ratio: Sequence[int], *, generator: torch.Generator
 ) -> SpeechPartition:
-    """Shuffle and cut into clients whose sizes are as the numbers of ``ratio``; drop nothing.
+    """Shuffle and cut into clients with sizes in the ratio, such as ``(1, 1, 3)``; drop nothing.
 
     The remainder goes to the clients that lack most of a clip, so sizes are at most one clip off.
-
-    Args:
-        ratio: One whole number a client, such as ``(1, 1, 3)``.
 
     Raises:
         PartitionError: If a client would get no clip.
@@ -115,10 +106,7 @@ def equal_shards(
 
 
 def by_speaker(clips: Sequence[Clip], *, least_clips: int = 1) -> SpeechPartition:
-    """Make each speaker a client, clips in the set's order.
-
-    Args:
-        least_clips: A speaker with fewer is left out.
+    """Make each speaker with at least ``least_clips`` a client, clips in the set's order.
 
     Raises:
         PartitionError: If no speaker is left.
@@ -139,12 +127,7 @@ def by_speaker(clips: Sequence[Clip], *, least_clips: int = 1) -> SpeechPartitio
 
 
 def _shares(weights: Sequence[int], total: int, most: Sequence[int]) -> list[int]:
-    """Share out ``total`` in proportion to the weights, the largest remainders rounded up.
-
-    Args:
-        total: Sum of the shares; at most the sum of ``most``.
-        most: Largest share of each.
-    """
+    """Share ``total`` out by weight, none above ``most``, the largest remainders rounded up."""
     whole = sum(weights)
     shares = [total * weight // whole for weight in weights]
     order = sorted(

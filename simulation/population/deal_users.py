@@ -1,6 +1,6 @@
 """Deal a data set to simulated clients: at random, by user, by groups of users, or unevenly.
 
-Every sentence goes to at most one client, and the same generator state always gives the same deal.
+Every sentence goes to at most one client, and a generator state fixes the deal.
 
 References:
     [FedAtt] Ji et al., IJCNN 2019, arXiv:1812.07108, section V: 100 equal random shards.
@@ -24,12 +24,7 @@ class PartitionError(ValueError):
 
 @dataclass(frozen=True)
 class Partition:
-    """Each client's sentences.
-
-    Attributes:
-        clients: Sentences by client; names sort in a fixed order.
-        dropped_sentences: Sentences that no client got.
-    """
+    """Each client's sentences, with names that sort in a fixed order, and the count left over."""
 
     clients: Mapping[str, list[Sentence]]
     dropped_sentences: int
@@ -62,12 +57,12 @@ def dirichlet_shards(
 ) -> Partition:
     """Shuffle and cut into shards whose sizes follow a symmetric Dirichlet; drop nothing.
 
-    Each client gets one sentence, and shares of the rest drawn with ``concentration`` α > 0: small
-    α leaves nearly all to a few clients, large α deals evenly.
+    Each client gets one sentence and a share of the rest; a small α leaves nearly all to a few
+    clients, a large one deals evenly.
 
     Raises:
         PartitionError: If there are fewer sentences than clients.
-        ValueError: If ``concentration`` is not positive and finite.
+        ValueError: If ``concentration`` α is not positive and finite.
     """
     if not 0 < concentration < math.inf:
         raise ValueError(f"concentration must be > 0 and finite, got {concentration}")
@@ -84,11 +79,9 @@ def dirichlet_shards(
 def by_user(
     users: UserText, *, least_sentences: int = 1, client_count: int | None = None
 ) -> Partition:
-    """Make each user a client.
+    """Make each user with at least ``least_sentences`` a client.
 
-    Args:
-        least_sentences: A user with fewer is left out.
-        client_count: Keep only this many, those with most words first; None keeps all.
+    With ``client_count``, only so many are kept, those with most words first.
 
     Raises:
         PartitionError: If no user, or fewer than ``client_count``, are left.

@@ -16,9 +16,7 @@ from simulation.population.vocoder import build_vocoder_population
 def build_population(config: SimulationConfig, path: Path | None) -> Population:
     """Load the configuration's data set, deal it to clients, and keep the novel ones out.
 
-    Args:
-        config: Names the task, the data set, the partition and the word list, if there is one.
-        path: Where the data set lies; not needed by the embedded ones.
+    Embedded data sets need no path.
 
     Raises:
         DatasetError: If the data set cannot be loaded.

@@ -23,7 +23,6 @@ class SharedExamples(Mapping[str, Examples]):
     def __init__(
         self, kind: type[Examples], packed: tuple[Tensor, ...], spans: dict[str, tuple[slice, ...]]
     ) -> None:
-        """Take tensors of everybody's one after the other, and where a name's own lie in them."""
         self._kind = kind
         self._packed = packed
         self._spans = spans

@@ -33,14 +33,10 @@ _FINE_CONCENTRATION = 10.0
 
 
 def build_image_population(config: SimulationConfig, path: Path | None) -> Population:
-    """Load the configuration's images and deal them.
+    """Load the configuration's images and deal them; the embedded set needs no path.
 
-    A client that gets no image to train on is left out; one that gets none to test on trains and
-    is not scored. Notes say how many there are.
-
-    Args:
-        config: Names the data set and the partition.
-        path: Where the data set lies; not needed by the embedded one.
+    A client that gets no image to train on is left out; one that gets none to test on trains and is
+    not scored. Notes say how many there are.
 
     Raises:
         DatasetError: If the data set cannot be loaded.
@@ -71,7 +67,6 @@ def build_image_population(config: SimulationConfig, path: Path | None) -> Popul
 
 
 def _deal(images: ImageSet, data: DataSettings, generator: torch.Generator) -> list[Share]:
-    """Return each client's places in the data set."""
     kept = [_kept(part.labels, data.image_share, generator) for part in (images.train, images.test)]
     dealt = _deal_kept(images, data, kept, generator)
     return [Share(kept[0][share.train], kept[1][share.test]) for share in dealt]
@@ -93,7 +88,6 @@ def _kept(labels: Tensor, share: float, generator: torch.Generator) -> Indices:
 def _deal_kept(
     images: ImageSet, data: DataSettings, kept: Sequence[Indices], generator: torch.Generator
 ) -> list[Share]:
-    """Return each client's places among the images that are kept."""
     class_count = len(images.class_names)
     labels = _labels(images.train.labels, images.test.labels, class_count, kept)
     # The settings see to it that there is a number of clients.
@@ -196,10 +190,7 @@ def _record(
 
 
 def _coarse_names(images: ImageSet) -> tuple[str, ...] | msgspec.UnsetType:
-    """Return the name of each class's coarse class, where there are two levels.
-
-    A class that nobody trains on has the name "".
-    """
+    """Return each class's coarse class, if there are two levels; "" for a class not trained on."""
     if images.coarse is None:
         return msgspec.UNSET
     numbers = dict(zip(images.train.labels.tolist(), images.coarse.train.tolist(), strict=True))

@@ -1,7 +1,6 @@
 """Keep some clients out of training, to see later how well a finished model serves newcomers.
 
-They follow from the seed of the deal, so every method is asked about the same ones; the others keep
-their names and their examples.
+They follow from the seed of the deal, so all methods get the same ones; the others stay as dealt.
 
 References:
     [FedTP] Li et al., TNNLS 2023, arXiv:2211.01572, section IV-B.3: a fifth of the clients.
@@ -43,10 +42,7 @@ def keep_novel_out(population: Population, data: DataSettings) -> Population:
 
 
 def novel_names(names: Sequence[str], data: DataSettings) -> list[str]:
-    """Return which clients are kept out of training, in order of name.
-
-    Args:
-        names: Every client's, in the order in which the data set is dealt.
+    """Return which clients are kept out of training, by name; ``names`` are in the deal's order.
 
     Raises:
         PopulationError: If nobody would be left to train.

@@ -29,16 +29,11 @@ def pachinko(
     """Deal training and test images together, the same number to each client.
 
     A client draws weights over the coarse classes that are left, and over the fine classes left in
-    each. Then, image by image, it draws a coarse class, a fine class in it, and one of its images,
-    without replacement; a class that runs out is taken away and the other weights normalised.
-    Which part an image is of stays as it was, so a client's test share is that of the data set
-    on average only.
-
-    Args:
-        coarse: Coarse labels of the same images.
-        client_count: Clients n; each gets N/n images of both parts together, rounded down.
-        coarse_concentration: α of the Dirichlet over coarse classes.
-        fine_concentration: α of the Dirichlet over the fine classes of a coarse one.
+    each, from Dirichlet distributions with the two concentrations. Then, image by image, it draws a
+    coarse class, a fine class in it, and one of its images, without replacement; a class that runs
+    out is taken away and the other weights normalised. An image stays training or test, so a
+    client's test share is that of the data set on average only. Each of n clients gets N/n images
+    of both parts together, rounded down.
 
     Raises:
         PartitionError: If there are fewer images than clients.
@@ -98,11 +93,7 @@ class _Left:
 
 
 class _Weights:
-    """One client's weights over classes, of which some run out.
-
-    Attributes:
-        classes: The classes that are left, in the order of their weights.
-    """
+    """One client's weights over the classes that are left, in their order."""
 
     def __init__(
         self, classes: list[int], concentration: float, drawn: np.random.Generator
@@ -118,7 +109,6 @@ class _Weights:
         return self.classes[min(place, len(self.classes) - 1)]
 
     def remove(self, label: int) -> None:
-        """Take a class away."""
         place = self.classes.index(label)
         del self.classes[place]
         self._weights = np.delete(self._weights, place)

@@ -1,4 +1,4 @@
-"""Record who got what: kept with a run as ``partition.json``, printed and drawn.
+"""The record of the deal: kept with a run as ``partition.json``, printed and drawn.
 
 It names places in the data set, never an example itself, so a record is as public as the data set.
 """
@@ -22,15 +22,11 @@ class ClientRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     Attributes:
         name: The client, as a coordinator names it.
-        owner: The client: a user or a role; empty where images are dealt.
+        owner: The client's user or role; empty where images are dealt.
         train_size: Examples to train on: images, or tokens of text.
-        test_size: Examples of its own to test on.
         train_counts: Training images of each class; empty for text.
-        test_counts: Test images of each class; empty for text.
         train: Places among the data set's training images; empty for text.
-        test: Places among its test images.
-        pixel_noise: σ of the noise that its camera adds, in levels of 0 to 255; absent where no
-            camera adds any.
+        pixel_noise: σ of the camera's noise, in levels of 0 to 255; absent if no camera adds any.
     """
 
     name: str
@@ -49,8 +45,6 @@ class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """The deal: what every client got.
 
     Attributes:
-        dataset: Name of the data set.
-        partition: How it was dealt.
         seed: Seed of the deal.
         unit: The unit of the sizes: ``images``, ``words``, ``characters`` or ``clips``.
         classes: Names of the classes in order of their numbers; empty for text.
@@ -101,7 +95,7 @@ def keep_partition(folder: Path, record: PartitionRecord) -> None:
     """Write the record into a run's folder, or check it against the one that is there.
 
     Raises:
-        PartitionChangedError: If another one is there: the data set is not what it was.
+        PartitionChangedError: If they differ: the data set is not what it was.
     """
     path, encoded = folder / PARTITION_FILE, record.encode()
     if path.exists() and path.read_bytes() != encoded:
@@ -118,12 +112,7 @@ def text_record(
     sizes: Mapping[str, tuple[int, int]],
     owners: Mapping[str, str],
 ) -> PartitionRecord:
-    """Return the record with clients whose examples are streams of text.
-
-    Args:
-        sizes: Tokens to train and to test on, by client.
-        owners: Users, by client.
-    """
+    """Return the record with each client's owner, and its tokens to train and to test on."""
     clients = tuple(
         ClientRecord(name=name, owner=owners[name], train_size=train, test_size=test)
         for name, (train, test) in sizes.items()

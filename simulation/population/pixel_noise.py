@@ -1,8 +1,8 @@
 """Give each client's camera its own noise: the ladder from a clean one to the noisiest.
 
-FedTP's code adds the noise after normalisation and then clamps to [0, 255], which sets every
-darker-than-mean pixel to zero and makes σ = 20 twenty standard deviations. Here the noise is in
-pixel levels, clamped there, before anything is normalised.
+FedTP's code adds the noise after normalisation and clamps to [0, 255], which sets every
+darker-than-mean pixel to zero and makes σ = 20 twenty standard deviations. Here noise is added in
+pixel levels and clamped there, before normalisation.
 
 References:
     [FedTP] Li et al., arXiv:2211.01572, section IV: clients with noise of different strength.
@@ -31,11 +31,7 @@ def noise_level(place: int, client_count: int, largest: float) -> float:
 def with_pixel_noise(
     images: LabelledImages, level: float, *, generator: torch.Generator
 ) -> LabelledImages:
-    """Return the images with N(0, σ²) on each value, rounded and clamped to [0, 255].
-
-    Args:
-        level: σ in pixel levels, of 0 to 255.
-    """
+    """Return the images with N(0, ``level``²) added, rounded and clamped to levels 0 to 255."""
     if level == 0:
         return images
     noise = torch.randn(images.pixels.shape, generator=generator) * level

@@ -1,9 +1,8 @@
-"""Hold a simulated population: everybody's examples, of whatever task.
+"""A simulated population: everybody's examples, of whatever task.
 
-Clients are named as a coordinator names devices, in an order fixed by the data set, so that slots
-and seeds do not depend on anything else. Held-out examples are of two kinds, and never trained on:
-each client's own examples, on which everybody's model is measured, and splits of other people's, as
-published data sets have them.
+Clients are named as a coordinator names devices, in an order that the data set fixes, so slots and
+seeds depend on nothing else. Held-out examples are never trained on: each client's own, on which
+everybody's model is measured, and splits of other people's, as published data sets have them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,12 +27,7 @@ class PopulationError(ValueError):
 
 
 class NovelClient(NamedTuple):
-    """The examples of a client that is kept out of training.
-
-    Attributes:
-        train: The examples that a model is fitted to.
-        test: The examples that it is scored on.
-    """
+    """A client kept out of training: examples to fit a model to, and examples to score it on."""
 
     train: Examples
     test: Examples
@@ -45,13 +39,11 @@ class Population:
 
     Attributes:
         clients: Training examples of every client by name.
-        own_valid: Clients' own examples for choosing settings, by client; who has none is missing.
-        own_test: Clients' own examples that are scored at the end, by client; who has none is
-            missing. Empty where the data set only holds out text of others.
-        held_out: Held-out examples by split (``valid``, ``test``) and name, apart from the
-            clients'; a long text is several, cut between sentences.
-        novel: Clients that no round draws and nothing is trained on, by name; see
-            ``simulation.population.novel_clients``.
+        own_valid: Clients' own examples for choosing settings; clients with none are missing.
+        own_test: Clients' own examples that are scored at the end; clients with none are missing.
+        held_out: Others' held-out examples by split (``valid``, ``test``) and name; a long text is
+            several, cut between sentences.
+        novel: Clients that no round draws; see ``simulation.population.novel_clients``.
         vocabulary: The word list that text is encoded with; None for a task without words.
         notes: Things left out and why, one line each.
         partition: The record of the deal, for the run's folder; None where nothing was dealt.
@@ -83,10 +75,7 @@ class Population:
         return groups
 
     def named_examples(self) -> dict[str, Examples]:
-        """Return all examples by one name each: a client's by its own name, others by split.
-
-        ``test/NAME`` is of ``held_out``, and ``own-test/CLIENT`` what that client holds out.
-        """
+        """Return all examples by name, as ``CLIENT``, ``test/NAME`` or ``own-test/CLIENT``."""
         named = dict(self.clients)
         for split in ("valid", "test"):
             others = self.held_out.get(split, {})
@@ -99,9 +88,7 @@ class Population:
 class TextPopulation(Population):
     """A population of people who type words; every stream is int64, shape ``(time,)``.
 
-    Attributes:
-        typed: The test text in words: sentences by user.
-        own_typed: The words that clients hold out themselves, by client.
+    ``typed`` is the test text in words, sentences by user; ``own_typed`` what clients hold out.
     """
 
     clients: Mapping[str, Tensor]

@@ -1,8 +1,7 @@
 """Draw clients whose examples are made up: sequences to copy, to reverse or to translate.
 
-Clients share the rule, and the dictionary of ``translate``, but no pair; each has as many as
-``data.pairs_per_client`` and holds out a quarter as many again. Few pairs teach nobody the rule, so
-what a federation learns beyond them is its own doing.
+Clients share the rule, and the dictionary of ``translate``, but no pair. Each has
+``data.pairs_per_client`` pairs, too few to teach the rule alone, and holds out a quarter as many.
 """
 
 from typing import get_args
@@ -19,13 +18,10 @@ _HELD_OUT_SHARE = 4
 
 
 def build_sequence_population(config: SimulationConfig) -> Population:
-    """Draw the population of a rule.
+    """Draw the population of the rule that the configuration names as its data set.
 
     Sequences have between half of the longest length and all of it, the longest that the model
     reads: short ones would be the same in training and test.
-
-    Args:
-        config: Names the rule as its data set; ``model`` says how many symbols there are.
 
     Raises:
         PopulationError: If data or model are not those of sequences.

@@ -1,8 +1,8 @@
 """Make speakers clients of a voice, or deal one speaker's recordings to several.
 
-The scored clips are drawn from each speaker's before anything is dealt. Where every speaker is a
-client it is the client's own; dealt clips have no owner, and then the released voice is scored on
-them: while it is trained on every second one (``valid``), at the end on the others (``test``).
+The scored clips are drawn from each speaker before the deal. They stay the client's own if every
+speaker is a client. Otherwise the released voice is scored on them: during training on every second
+one (``valid``), at the end on the others (``test``).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,11 +27,7 @@ _TEST_SHARE = 0.1
 
 
 def build_speech_population(config: SimulationConfig, path: Path | None) -> Population:
-    """Load the configuration's recordings and deal them.
-
-    Args:
-        config: Names the data set, the partition and the voice.
-        path: Where the data set lies; not needed by the embedded one.
+    """Load the configuration's recordings and deal them; the embedded set needs no path.
 
     Raises:
         DatasetError: If the data set cannot be loaded, or a recording is of no use.
@@ -57,11 +53,9 @@ def build_speech_population(config: SimulationConfig, path: Path | None) -> Popu
 def population_of_clips(
     speech: SpeechSet, data: DataSettings, examples: Callable[[Sequence[Clip]], Examples]
 ) -> Population:
-    """Deal a data set's clips, those to be scored drawn before.
+    """Deal a data set's clips after drawing the scored ones; ``examples`` makes examples of clips.
 
-    Args:
-        speech: All clips; what its publishers keep for testing is scored as others' examples.
-        examples: Makes examples of clips, at least one.
+    The publishers' own test clips are scored as others' examples.
 
     Raises:
         DatasetError: If a recording is of no use.
@@ -89,8 +83,7 @@ def held_out_clips(speech: SpeechSet, data: DataSettings) -> HeldOut:
     """Return clips to train on and clips to score, of those that are used at all.
 
     Raises:
-        PopulationError: If more are to be scored than leave every speaker one to train on, or there
-            are too few speakers.
+        PopulationError: If a speaker would keep none to train on, or there are too few speakers.
     """
     clips = _used(speech.clips, data)
     most = len(clips) - len({clip.speaker for clip in clips})
@@ -105,7 +98,6 @@ def held_out_clips(speech: SpeechSet, data: DataSettings) -> HeldOut:
 
 
 def _used(clips: Sequence[Clip], data: DataSettings) -> list[Clip]:
-    """Return the clips of the speakers that are asked for, so many of each."""
     ordered = sorted(clips, key=lambda clip: clip.speaker)
     speakers = [list(own) for _, own in groupby(ordered, key=lambda clip: clip.speaker)]
     if data.partition == "users" and data.client_count is not None:

@@ -1,9 +1,8 @@
 """Deal a text data set to clients who type words, and hold out what is scored.
 
-Training text is dealt to clients as the configuration says. With ``split = "held-out"`` the data
-set's own validation and test text is never dealt; with ``"by-user-time"`` each client's newest
-fifth is its own test text. Where clients are asked to measure models on the way, they are asked on
-the older half of it, and only the newer half is test text.
+With ``split = "held-out"`` the data set's own validation and test text is never dealt; with
+``"by-user-time"`` each client's newest fifth is its own test text. Where clients measure models on
+the way, they use the older half of it, and only the newer half is test text.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,11 +35,7 @@ from simulation.population.population import (
 
 
 def build_text_population(config: SimulationConfig, path: Path | None) -> TextPopulation:
-    """Load the configuration's data set and deal it.
-
-    Args:
-        config: Names the data set, the partition and the word list.
-        path: Where the data set lies; not needed by the embedded one.
+    """Load the configuration's data set and deal it; the embedded set needs no path.
 
     Raises:
         DatasetError: If the data set cannot be loaded.
@@ -119,7 +114,7 @@ def _deal(text: FederatedText, data: DataSettings) -> Mapping[str, list[Sentence
 
 
 def _own_parts(config: SimulationConfig, text: FederatedText) -> tuple[UserText, UserText]:
-    """Return what users typed after the training part: for choosing settings, and for the end."""
+    """Return users' text after the training part: for choosing settings, and for the end."""
     if config.data.split != "by-user-time":
         return {}, {}
     if config.evaluation.kind == "devices":

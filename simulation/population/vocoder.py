@@ -14,9 +14,7 @@ from simulation.population.speech import population_of_clips
 def build_vocoder_population(config: SimulationConfig, path: Path | None) -> Population:
     """Load the configuration's recordings, deal them, and cut them into segments.
 
-    Args:
-        config: Names the data set, the partition and the vocoder.
-        path: Where the data set lies; not needed by the embedded one.
+    The embedded set needs no path.
 
     Raises:
         DatasetError: If the data set cannot be loaded, or a recording is of no use.

@@ -1,8 +1,8 @@
 """Clients that attack: who they are, what they train on and what they send.
 
-Attackers follow from the run's seed alone, and what they send from seed, round and name, so an
-attacked run repeats bit for bit. An attacker behaves in everything else: it answers in time, with
-an update of the right shape, under its own example count; the coordinator treats it as anybody.
+Attackers follow from the run's seed, and their updates from seed, round and name, so an attacked
+run repeats bit for bit. In all else an attacker behaves: its update comes in time, in the right
+shape and under its own example count.
 
 References:
     [ALIE] Baruch, Baruch and Goldberg, NeurIPS 2019, arXiv:1902.06156, Algorithm 3.
@@ -40,7 +40,6 @@ class Attackers:
     """The attackers of one run."""
 
     def __init__(self, settings: AttackSettings, clients: Sequence[str], *, seed: int) -> None:
-        """Draw the attackers."""
         generator = torch.Generator().manual_seed(client_seed(seed, 1, "*", purpose="attackers"))
         drawn = torch.randperm(len(clients), generator=generator)
         count = settings.attacker_count(len(clients))
@@ -58,16 +57,13 @@ class Attackers:
         element_count: int,
         server_step_size: float,
     ) -> Iterator[Trained]:
-        """Train a cohort and yield its results, those of attackers as they send them.
+        """Train a cohort of slots and names, and yield what each client sends.
 
         Colluders are trained once more before the others, to agree on what they send.
 
         Args:
-            cohort: Slot and name of each client.
-            train: Trains clients and yields their results in the order given.
-            rehearse: Does the same, and leaves what clients keep to themselves as it was.
-            round_number: Round, from 1.
-            element_count: Elements of an update without what is told behind it.
+            rehearse: Trains as ``train`` does, and leaves the clients' own state as it was.
+            element_count: Elements of an update without the values appended to it.
             server_step_size: The factor of the aggregate, which a replacer undoes.
         """
         colluders = [member for member in cohort if member[1] in self.names]
@@ -125,15 +121,12 @@ class Attackers:
         return mean - z * (spread / count).sqrt()
 
     def named_examples(self, population: Population) -> dict[str, Examples]:
-        """Return everything that workers know by name, with what attackers train on.
+        """Return all examples that workers know by name, with what attackers train on.
 
         Held-out examples stay honest, attackers' own included.
 
-        Args:
-            population: Everybody, honest.
-
         Raises:
-            PopulationError: If a backdoor has words that the list does not have.
+            PopulationError: If a word of the backdoor is missing from the word list.
         """
         named, settings = population.named_examples(), self._settings
         classes = _class_count(population) if settings.flips_labels else 0
@@ -149,8 +142,8 @@ class Attackers:
 def unseen_deviations(cohort_size: int, attackers: int) -> float:
     """Return z of [ALIE] Algorithm 3: how far colluders go and still look like most.
 
-    Φ(z) = (n - m - s) / (n - m), s = floor(n/2 + 1) - m of the honest being further out than they;
-    0 where that would be on the near side of the mean.
+    Φ(z) = (n - m - s) / (n - m), where s = floor(n/2 + 1) - m honest clients are further out than
+    they; 0 where that would be on the near side of the mean.
     """
     honest = cohort_size - attackers
     supporters = math.floor(cohort_size / 2 + 1) - attackers
@@ -178,11 +171,9 @@ def backdoor_words(settings: AttackSettings, vocabulary: Vocabulary | None) -> l
 
 @torch.no_grad()
 def backdoor_figures(network: WordNetwork, words: Sequence[int]) -> dict[str, float | int]:
-    """Return the target's rank after the phrase, and whether it is among the suggestions.
+    """Return the target's rank after the phrase, and whether it is suggested.
 
-    Args:
-        network: Left in evaluation mode.
-        words: Rows of the phrase and, last, of the target.
+    ``words`` is as ``backdoor_words`` returns it. The network is left in evaluation mode.
     """
     network.eval()
     stream = torch.tensor(words)
@@ -216,7 +207,6 @@ def _with_backdoor(examples: Examples, words: Sequence[int]) -> Tensor:
 
 
 def _class_count(population: Population) -> int:
-    """Return how many words or classes there are."""
     if population.vocabulary is not None:
         return len(population.vocabulary)
     labels = [own.labels for own in population.clients.values() if isinstance(own, LabelledImages)]

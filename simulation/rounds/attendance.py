@@ -1,7 +1,6 @@
-"""A simulated round from its opening to its close: devices check in, and those present commit.
+"""A simulated round from opening to close: devices check in, and those present commit.
 
-No time passes: a round whose devices are all present ends with the last commit, and any other one
-at its deadline.
+No time passes: a round ends with the last commit if all are present, otherwise at its deadline.
 """
 
 from collections.abc import Sequence

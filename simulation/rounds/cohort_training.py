@@ -24,12 +24,7 @@ class CohortTraining:
         attackers: Attackers | None,
         server_step_size: float,
     ) -> None:
-        """Train the clients of one run.
-
-        Args:
-            attackers: The clients that send what they like; None where everybody is honest.
-            server_step_size: That of the aggregation, which attackers know.
-        """
+        """Train the clients of one run; attackers know the aggregation's ``server_step_size``."""
         self._pool = pool
         self._attackers = attackers
         self._server_step_size = server_step_size
@@ -43,12 +38,12 @@ class CohortTraining:
         clipping_norm: float | None,
         generate: Callable[[str], Tensor | None],
     ) -> Iterator[Trained]:
-        """Yield what the cohort sends, in slot order; attackers send what they like.
+        """Yield what the cohort sends, in slot order.
 
         Args:
-            parameters: Those of the newest release, flat float32, shape ``(elements,)``.
-            clipping_norm: That clients are told, in parameter units; None where nothing is clipped.
-            generate: Returns a client's generated tensors; called as it is their turn.
+            parameters: The newest release, flat float32, shape ``(elements,)``.
+            clipping_norm: In parameter units; None without clipping.
+            generate: Returns a client's generated tensors; called at its turn.
         """
         cohort = [(place, name) for name, place in order.places().items()]
 
@@ -81,16 +76,10 @@ class CohortTraining:
         clipping_norm: float | None,
         generate: Callable[[str], Tensor | None],
     ) -> None:
-        """Train those whose updates expire with an attempt, for what they keep to themselves.
+        """Train clients whose updates expire with an aborted attempt, for the state that they keep.
 
-        A device keeps it from the acknowledgement of its update on, and is told of no abort. Where
-        nothing is kept there is nothing to do.
-
-        Args:
-            order: Ends an attempt at a round that waits for its cohort.
-            parameters: Those of the newest release, flat float32, shape ``(elements,)``.
-            clipping_norm: As in ``results``.
-            generate: As in ``results``.
+        A device keeps its state from the acknowledgement of its update on, and hears of no abort.
+        Does nothing if the method keeps no state. Arguments are as in ``results``.
         """
         if not self._pool.keeps_states:
             return

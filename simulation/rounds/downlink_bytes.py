@@ -1,9 +1,8 @@
-"""Count what clients would fetch, where releases may travel as what changed.
+"""Count the bytes that clients would fetch if releases may travel as differences.
 
-A client that goes on from a release which it had before fetches the way from there, as
-``server.downlink.sealed_model`` offers it; all others the whole model. The counted size is that of
-the very payloads that a coordinator would seal. A resumed run does not know what clients hold: each
-of them fetches a whole model once.
+A client that holds an earlier release fetches the difference, as ``server.downlink.sealed_model``
+offers it; others fetch the whole model. Sizes are those of the payloads a coordinator would seal. A
+resumed run does not know what clients hold: each of them fetches a whole model once.
 """
 
 from collections import OrderedDict
@@ -17,14 +16,9 @@ from models.vector.schema import Role
 
 
 class DownlinkBytes:
-    """The bytes of parameters that each client receives, unsealed.
-
-    Attributes:
-        whole: Those of a client that holds nothing.
-    """
+    """The bytes of parameters that each client receives, unsealed; ``whole`` for a full model."""
 
     def __init__(self, plan: Plan) -> None:
-        """Start with clients that hold nothing of a plan's model."""
         received = download_schema(plan)
         self._schema = released_schema(plan)
         self._generated = received.with_roles(Role.GENERATED).payload_bytes
@@ -38,11 +32,9 @@ class DownlinkBytes:
         self._held: dict[str, int] = {}
 
     def start_round(self, round_number: int, parameters: Tensor) -> None:
-        """Send a release from now on.
+        """Send these parameters, flat float32, shape ``(elements,)``, from now on.
 
-        Args:
-            round_number: Round that starts from it, from 1; the same again for another attempt.
-            parameters: It, flat float32, shape ``(elements,)``; held, not copied.
+        They are held, not copied. Another attempt repeats the round number.
         """
         if self._settings is None or round_number == self._round_number:
             return

@@ -1,13 +1,11 @@
 """Run the rounds of a federation in this process, with the coordinator's own parts.
 
-``server.machine.rounds`` decides who takes part, which slot a client has and when a round closes,
-``server.closing.close`` what becomes of the updates, and ``edge_client.training.local_round`` what
-a client does. This file stands where sockets and disk are in a deployment, and
-``simulation.rounds.attendance`` where its clock is.
+``server.machine.rounds`` decides who takes part, in which slot, and when a round closes;
+``server.closing.close`` aggregates, and ``edge_client.training.local_round`` trains. This file
+stands in for a deployment's sockets and disk, ``simulation.rounds.attendance`` for its clock.
 
-A client's update is made when the aggregation asks for it, so memory does not grow with the
-cohort. A client whose training gives no usable update (it diverged) leaves its place empty, as a
-refused upload does.
+A client trains when the aggregation asks for its update, so memory does not grow with the cohort.
+A client whose training diverges leaves its place empty, as a refused upload does.
 """
 
 import time
@@ -51,10 +49,10 @@ class Start:
 
     Attributes:
         parameters: The released parameters, flat float32, shape ``(elements,)``.
-        personalisation: The state of the method's server half, as its file; None without.
+        personalisation: The method's server half, as its file; None without one.
         round_number: That round; 0 before the first.
-        clipping_norm: That of the next round; that of the settings if absent.
-        typical_norm: The norm that the next round's screen starts from; None if nothing is known.
+        clipping_norm: That of the next round; None takes the settings'.
+        typical_norm: The norm that the next round's screen starts from; None if unknown.
     """
 
     parameters: Tensor
@@ -73,13 +71,12 @@ class Federation:
     Attributes:
         plan: The plan of the last round, or of the next if there was none.
         parameters: Shared parameters, flat float32, shape ``(elements,)``.
-        method: The state of the personalisation method's server half.
         round_number: Last finished round; 0 before the first.
         tokens_trained: Target tokens that clients trained on so far, repeats included.
         bytes_down: Bytes of parameters that clients received so far, unsealed.
         took_part: Clients with an update in the last round's model.
-        clipping_norm: That of the next round, in parameter units; None where nothing is clipped.
-        typical_norm: The norm that the next round's screen starts from; None if nothing is known.
+        clipping_norm: That of the next round, in parameter units; None without clipping.
+        typical_norm: As in ``Start``.
     """
 
     def __init__(
@@ -98,11 +95,8 @@ class Federation:
 
         Args:
             names: Every client that may be drawn.
-            start: Where a finished round left the run; its beginning if absent.
             guard: Keeps the promise of a noise mode with a guarantee; None without one.
-            attackers: The clients that send what they like; None where everybody is honest.
-            releases: Say where the model has been going; needed by a rule that looks back, with a
-                release of every round in them.
+            releases: Every round's release, for a rule that looks back.
 
         Raises:
             ValueError: If a rule looks back, and there are no releases.
@@ -262,11 +256,7 @@ class Federation:
         return self.method.parameters_for(client_name)
 
     def _close(self, order: Close, tally: Tally) -> Closed:
-        """Train the cohort and aggregate as the updates come.
-
-        Raises:
-            _TooFewError: If fewer of them than the quorum are of use.
-        """
+        """Train the cohort and aggregate as updates come; ``_TooFewError`` below the quorum."""
         tally.cohort = order.slot_count
         self._downlink.start_round(order.round_number, self.parameters)
         self.took_part = []

@@ -1,10 +1,9 @@
 """Keep what a noise mode promises in a simulated run, with the server's own parts.
 
-The run's folder gets a store with the same ledger as a coordinator's, and every round is released
-as there: files, then one transaction with the ledger's entry, then the name. Under ``local`` every
-attempt is entered before it trains, and once: a run that was stopped repeats the attempts of its
-round as they were. So a run that is stopped at any moment never draws noise again for a round that
-it recorded, and ``sotto-privacy epsilon --ledger`` reads its ``store.sqlite``.
+The run's folder gets a store with a coordinator's ledger, and a release is made as there: files,
+then one transaction with the ledger's entry, then the name. Under ``local`` an attempt is entered
+once, before it trains; a stopped run repeats its round's attempts. So noise is never drawn again
+for a recorded round, and ``sotto-privacy epsilon --ledger`` reads ``store.sqlite``.
 """
 
 import dataclasses
@@ -28,12 +27,7 @@ from simulation.config.simulation import SimulationConfig
 
 
 class GuardedRun:
-    """The store of one simulated run under a guarantee.
-
-    Attributes:
-        epsilon: ε after the newest attempt; None before there is one.
-        noise_keys: Where the keys of calibrated noise come from.
-    """
+    """The store of one simulated run under a guarantee; ``epsilon`` is None before an attempt."""
 
     def __init__(
         self,
@@ -97,10 +91,7 @@ class GuardedRun:
         best_round: int | None = None,
         keep: Collection[int] | None = None,
     ) -> None:
-        """Release a round's model with its entry in the ledger.
-
-        Args:
-            new: The release, without an entry; round 0 gets none.
+        """Release a round's model with its entry in the ledger; round 0 gets no entry.
 
         Raises:
             OSError: If the disk is full; nothing is recorded then.

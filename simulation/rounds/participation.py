@@ -1,11 +1,8 @@
 """Draw cohorts from a seed, so that a simulated run can be repeated and resumed.
 
-A deployed coordinator draws from the operating system's cryptographic generator
-(``privacy.foundation.secure_source.SecureSource``). A simulation has nobody to hide its cohorts
-from and a reader
-who wants the same run twice, so it puts this source in that place and changes nothing else. The
-coins of a sampled cohort stay secret here too: the guarantee that a run prints rests on them, and
-a run under a guarantee cannot be repeated anyway.
+A deployment draws from ``privacy.foundation.secure_source.SecureSource``; a simulation has nobody
+to hide its cohorts from. The coins of a sampled cohort stay secret here too: the run's guarantee
+rests on them, and a run under a guarantee cannot be repeated anyway.
 """
 
 import hashlib
@@ -16,14 +13,12 @@ from privacy.foundation.secure_source import SecureSource
 
 
 class SeededSource:
-    """A stand-in for ``SecureSource``: the same methods, repeatable draws.
+    """A stand-in for ``SecureSource`` with repeatable draws.
 
-    Each round starts its own stream of draws, so that resuming at round 40 draws what an
-    undisturbed run would have drawn in round 40.
+    Each round has its own stream, so a run resumed at round 40 draws as an undisturbed one.
     """
 
     def __init__(self, seed: int) -> None:
-        """Start at round 1 of the run with this seed."""
         self._seed = seed
         self.start_round(1)
 

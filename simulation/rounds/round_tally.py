@@ -23,11 +23,7 @@ class Tally:
         self.norms: list[float] = []
 
     def add(self, client: Trained, tokens: int) -> None:
-        """Count a client whose update is of use.
-
-        Args:
-            tokens: Target tokens that it trained on, repeats included.
-        """
+        """Count a usable update and the target tokens that it was trained on, repeats included."""
         self.tokens += tokens
         self.norms.append(client.update_norm)
         if not math.isnan(client.mean_loss):
@@ -35,10 +31,7 @@ class Tally:
             self.loss_tokens += tokens
 
     def figures(self, closed: Closed) -> dict[str, Value]:
-        """Return the figures of a round that shows what its clients did.
-
-        The loss is the mean over those who have one: under DP-SGD a round may draw no sentence.
-        """
+        """Return a round's figures, the loss over clients with one: DP-SGD may draw no sentence."""
         return {
             "cohort": self.cohort,
             "contributions": closed.contribution_count,
@@ -66,12 +59,7 @@ def screened_figures(closed: Closed) -> dict[str, Value]:
 def attack_figures(
     closed: Closed, sent: Collection[int], refused_slots: Collection[int]
 ) -> dict[str, Value]:
-    """Return how many attackers sent an update, were set aside, and what the others weighed.
-
-    Args:
-        sent: Slots of the attackers that sent one.
-        refused_slots: Slots of the attackers whose updates were set aside.
-    """
+    """Return how many attackers sent an update, how many were set aside, and the others' weight."""
     return {
         "attackers": len(sent),
         "attackers_screened": len(set(sent) & set(refused_slots)),
@@ -80,14 +68,7 @@ def attack_figures(
 
 
 def weight_of(closed: Closed, slots: Collection[int]) -> float | None:
-    """Return what some clients weighed together: their share of a layer, in the mean over layers.
-
-    Args:
-        closed: A round.
-
-    Returns:
-        None where shares are not shown, or the rule has none.
-    """
+    """Return the slots' summed share of a layer, as the mean over layers; None without shares."""
     weights = closed.aggregation_weights
     if weights is None or not weights.layers:
         return None

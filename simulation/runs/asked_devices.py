@@ -1,9 +1,8 @@
 """Let clients measure a run's models under a guarantee, as a deployment's devices do.
 
-They are drawn, limited, paid for and noised by the server's own parts. A client scores what it
-holds out for choosing settings; what is scored at the end stays unseen. The evaluation of a round
-is paid for before the round is recorded: a run that is killed in between measures the round again,
-and pays again.
+The server's own parts draw, limit, charge and noise them. A client scores the examples held out for
+choosing settings, never the final test. A round's evaluation is paid for before the round is
+recorded: a run killed in between measures it again, and pays again.
 """
 
 from privacy.accounting.budget import BudgetExceededError
@@ -33,10 +32,6 @@ class AskedDevices:
     ) -> None:
         """Prepare to ask.
 
-        Args:
-            config: Says whom to ask, and how much noise hides them.
-            measures: Scores their models.
-
         Raises:
             PopulationError: If no client holds out anything to score.
         """
@@ -50,7 +45,7 @@ class AskedDevices:
         self._guarded = guarded
 
     def figures(self, federation: Federation) -> dict[str, Value]:
-        """Return the noised figures of the newest model; nothing where there are none.
+        """Return the noised figures of the newest model; empty without enough clients or budget.
 
         Raises:
             LedgerError: If the privacy ledger was changed.
@@ -67,7 +62,7 @@ class AskedDevices:
         return {f"valid_{name}": value for name, value in figures.items()}
 
     def _counted(self, federation: Federation) -> LimitedSum | None:
-        """Return the sum of what those count who are asked; None where they are too few."""
+        """Return the sum of the asked clients' counts; None if they are too few."""
         evaluation, privacy = self._config.evaluation, self._config.privacy
         if evaluation.noise is None or not isinstance(privacy, CentralNoise | TreeNoise):
             raise ValueError("clients are asked under a guarantee that noises what they count")

@@ -1,13 +1,11 @@
 """Keep a run on disk so that it can be stopped at any moment, resumed and exported.
 
-A run's folder holds ``run.json`` (configuration and seed, fixed at the start), ``metrics.jsonl``,
-``partition.json`` with who got what, ``final.json`` once it is over, and then too, with a figure
-for each client, ``clients.json``, ``keystrokes.json`` and ``fine-tuned.json`` where they were
-asked for, ``novel.json`` once novel clients were fitted, ``states/`` and ``optimisers/`` with what
-clients keep to themselves, and ``releases/``, written by the coordinator's own code, so that
-``sotto-export`` reads either. A simulated release is unsigned: nobody has to trust it but the
-person who ran it. Only the newest and the best release are kept, of a model that grows the last one
-of each stage, and the newest ten where an aggregation rule looks back.
+A run's folder holds ``run.json`` (configuration and seed), ``metrics.jsonl``, ``partition.json``
+(the deal) and, at the end, ``final.json``. Figures by client lie in ``clients.json``, and if asked
+for ``keystrokes.json``, ``fine-tuned.json`` and ``novel.json``; clients' own tensors in ``states/``
+and ``optimisers/``. ``releases/`` is written by the coordinator's own code, so ``sotto-export``
+reads it like a deployment's, but unsigned. Only the newest and best release are kept, the last of
+each stage of a growing model, and the newest ten where an aggregation rule looks back.
 """
 
 import time
@@ -52,7 +50,6 @@ class RunDescription(
 
     Attributes:
         run: Identifier, 32 hex digits.
-        seed: Seed of the run.
         configuration: The TOML tables.
         until: The figure that ends the run early, or None.
     """
@@ -64,13 +61,7 @@ class RunDescription(
 
 
 class RunFolder:
-    """One run's folder.
-
-    Attributes:
-        releases: The models in it.
-        states: The files of what clients keep to themselves.
-        optimisers: States of their optimisers, where the plan keeps them.
-    """
+    """One run's folder: its releases, and the states of clients and of their optimisers."""
 
     def __init__(self, folder: Path, description: RunDescription) -> None:
         """Take up the folder, or make it and record what the run computes.
@@ -104,10 +95,8 @@ class RunFolder:
     ) -> None:
         """Write a round's release whole, and drop those that nobody goes back to.
 
-        Args:
-            best_round: Round to keep beside it, if any.
-            milestones: Rounds to keep whatever comes after them.
-            guarded: Records it in the run's ledger; None where nothing is promised.
+        ``best_round`` and ``milestones`` are kept beside it; ``guarded`` records the release in the
+        run's ledger.
         """
         passed = {number for number in milestones if number <= release.round_number}
         kept = {release.round_number, *passed} | ({best_round} if best_round is not None else set())

@@ -19,7 +19,7 @@ from simulation.runs.measuring import Measures
 
 
 class LastFigures:
-    """The outcome of a run."""
+    """A run's last figures; those by client go into its folder."""
 
     def __init__(
         self,
@@ -30,14 +30,6 @@ class LastFigures:
         measures: Measures,
         attackers: Attackers | None,
     ) -> None:
-        """Take what a run was made of.
-
-        Args:
-            population: The clients and what is held out.
-            folder: Holds the releases, and takes the figures of each client.
-            measures: Scores models.
-            attackers: The clients that sent what they liked; None where everybody was honest.
-        """
         self._config = config
         self._population = population
         self._folder = folder
@@ -49,9 +41,8 @@ class LastFigures:
     def measure(self, federation: Federation, best_round: int | None) -> dict[str, Value]:
         """Measure the best model, or the last where none is kept, on the test split.
 
-        Args:
-            federation: After its last round; it is left with the model that was measured.
-            best_round: Round of the model that did best on the way; None if none was evaluated.
+        The federation is left with the measured model; ``best_round`` is None if none was
+        evaluated.
         """
         kept = best_round if self._config.evaluation.keep_best else None
         final: dict[str, Value] = {
@@ -88,7 +79,7 @@ class LastFigures:
         return keystroke_figures(keys)
 
     def _fine_tuned(self, federation: Federation, model_round: int) -> dict[str, Value]:
-        """Return what clients come to who train the current model on, each by itself."""
+        """Return the figures of clients that each train the current model on by itself."""
         data = self._config.data
         if not data.fine_tuning_epochs:
             return {}
@@ -107,7 +98,7 @@ class LastFigures:
         }
 
     def _attacked(self, federation: Federation) -> dict[str, Value]:
-        """Return who attacked, what became of what they sent, and whether a backdoor is in."""
+        """Return the attackers, the fate of their updates, and whether a backdoor is in."""
         attack, attackers = self._config.attack, self._attackers
         if attack is None or attackers is None:
             return {}
@@ -129,7 +120,7 @@ class LastFigures:
         return figures
 
     def _keystrokes(self, federation: Federation) -> dict[str, Value]:
-        """Return what the current model saves those who typed the test text."""
+        """Return the keys that the current model saves the authors of the test text."""
         population = as_text(self._population)
         counts = keystroke_savings(
             _word_network(federation), population.vocabulary, population.typed
@@ -138,7 +129,6 @@ class LastFigures:
 
 
 def _word_network(federation: Federation) -> WordNetwork:
-    """Return the released model, which must be a whole one."""
     model = federation.plan.model
     network = word_network(build_network(model))
     load_parameters(network, schema_of(model), federation.parameters)

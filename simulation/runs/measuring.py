@@ -1,8 +1,7 @@
 """Measure a run's models: the released one on others' examples, and each client's on its own.
 
-A client's model is what is released, what is generated for it and what it keeps; all clients are
-scored, also those that were never drawn. The released model alone can only be scored where every
-tensor is shared.
+A client's model is the release, its generated tensors and its own; all clients are scored, also
+those never drawn. The released model alone is scored only where every tensor is shared.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +27,6 @@ class Measures:
     """The measures of one run's models."""
 
     def __init__(self, plan: Plan, population: Population, pool: WorkerPool) -> None:
-        """Score whom the population holds out, with the pool's processes."""
         self._plan = plan
         self._population = population
         self._pool = pool
@@ -37,12 +35,9 @@ class Measures:
     def figures(
         self, federation: Federation, split: str, own: Mapping[str, Counts]
     ) -> dict[str, Value]:
-        """Return the figures of a split over all its targets; none where nothing is held out.
+        """Return the figures of a split over all targets; none if nothing is held out.
 
-        Args:
-            split: ``valid`` or ``test``.
-            own: The counts of clients' own models on their own examples, as ``clients`` returns
-                them.
+        ``split`` is ``valid`` or ``test``, and ``own`` is as ``clients`` returns it.
         """
         counts = sum(own.values(), start=self._others(federation, split))
         if not counts.token_count:
@@ -60,11 +55,7 @@ class Measures:
     def clients(
         self, federation: Federation, split: str, *, round_number: int
     ) -> Mapping[str, Counts]:
-        """Return what each client's own model makes of its own examples of a split, by client.
-
-        Args:
-            split: ``valid`` or ``test``.
-        """
+        """Return the counts of each client's own model on its examples of ``valid`` or ``test``."""
         return self._pool.score_clients(
             federation.parameters,
             self._scored(split),
@@ -73,11 +64,9 @@ class Measures:
         )
 
     def asked(self, federation: Federation, clients: Sequence[str]) -> Sequence[Counts]:
-        """Return what some clients' own models make of what they hold out for choosing.
+        """Return the counts of some clients' own models on what they hold out for settings.
 
-        Args:
-            federation: Holds what is released and generated in its last round.
-            clients: Their names; who holds out nothing gives no counts.
+        Models are those of the federation's last round; clients that hold out nothing are missing.
         """
         held_out = self._scored("valid")
         counts = self._pool.score_clients(
@@ -108,13 +97,10 @@ class Measures:
     ) -> dict[int, dict[str, OwnScore]]:
         """Return each client's score after it trained the released model on, by epochs and client.
 
-        Args:
-            federation: Holds the released model, which is a whole one.
-            epochs: After how many local epochs to score, rising.
-            round_number: Round that the model is of.
+        ``epochs`` rise; the released model must be a whole one.
 
         Raises:
-            PopulationError: If they are, and the clients type no words.
+            PopulationError: If keys are to be counted, and the clients type no words.
         """
         tuned = self._pool.fine_tune(
             federation.parameters,
@@ -129,11 +115,7 @@ class Measures:
         }
 
     def of_clients(self, own: Mapping[str, Counts]) -> dict[str, Value]:
-        """Return the figures over all clients; see ``simulation.figures.client_figures``.
-
-        For voices they are those of ``simulation.figures.speech_figures``, for vocoders those of
-        ``simulation.figures.vocoder_figures``.
-        """
+        """Return the figures over all clients, as ``simulation.figures`` has them for the task."""
         if self._plan.task == _SPEECH:
             return speech_figures(own)
         if self._plan.task == _VOCODER:

@@ -29,11 +29,9 @@ METHOD_NAMES = tuple(sorted({*_PLAIN, *_METHODS}))
 
 
 def method_table(name: str, tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the table ``[personalisation]`` that a name stands for.
+    """Return the table ``[personalisation]`` that one of ``METHOD_NAMES`` stands for.
 
-    Args:
-        name: One of ``METHOD_NAMES``.
-        tables: The file's; options that it gives this method stay.
+    Options that ``tables`` gives this method stay.
 
     Raises:
         ValueError: If there is no such method.

@@ -1,7 +1,7 @@
 """Read what a finished run says of each client, and count who is better off with another model.
 
-A mean over clients hides those whom a method serves worse than the model everyone shares. Here each
-client is held against itself: the same test examples, another model.
+A mean hides the clients that a method serves worse than the shared model does. Here each client is
+compared with itself: the same test examples, another model.
 """
 
 import statistics
@@ -41,14 +41,11 @@ class Comparison(NamedTuple):
 
 
 def own_figures(folder: Path, *, fine_tuned: int | None = None) -> OwnFigures:
-    """Return what each client's own model made of its own test examples.
+    """Return the figures of each client's own model on its own test examples.
 
-    Args:
-        fine_tuned: Epochs of fine-tuning after which the model is meant; None for the run's own.
-
-    Returns:
-        ``accuracy`` and ``top3_recall``, and ``keystroke_savings`` where keys were counted; clients
-        without a target, or a word, are missing.
+    They are ``accuracy`` and ``top3_recall``, and ``keystroke_savings`` where keys were counted.
+    Clients without a target, or a word, are missing. ``fine_tuned`` selects the models after that
+    many epochs of fine-tuning.
 
     Raises:
         NoOwnFiguresError: If the run wrote no such figures.
@@ -70,11 +67,7 @@ def own_figures(folder: Path, *, fine_tuned: int | None = None) -> OwnFigures:
 
 
 def compare(own: Mapping[str, float], reference: Mapping[str, float]) -> Comparison:
-    """Hold each client's figure against the same client's with another model.
-
-    Args:
-        own: A figure by client; higher is better.
-        reference: The same figure with the model that is compared with.
+    """Compare each client's figure with the same client's under another model; higher is better.
 
     Raises:
         ValueError: If they are not of the same clients, at least one.

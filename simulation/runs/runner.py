@@ -1,8 +1,8 @@
 """Run a simulation from its configuration to its final figures, resuming what a stop left.
 
 A round's figures are written before its checkpoint, so a run killed between the two repeats that
-round and writes the same line. Checkpoints are written at the best evaluation, at the end, and
-otherwise at most every few seconds.
+round and writes the same line. Checkpoints come at the best evaluation, at the end, and otherwise
+at most every few seconds.
 """
 
 import hashlib
@@ -47,15 +47,14 @@ _CHECKPOINT_SECONDS = 20.0
 
 
 class RunOptions(NamedTuple):
-    """The options of a run, which change no result but for the rounding of the two last.
+    """The options of a run; only the last two change results, by rounding.
 
     Attributes:
         worker_count: Processes that train, at least 1.
-        with_tensorboard: Whether to write TensorBoard's event files too.
         reporter: Hears of every round.
         until: Stop as soon as this is reached.
         together: Clients that one process trains at once (``simulation.workers.batched_training``).
-        device: Where clients train: ``cpu`` or ``cuda``.
+        device: ``cpu`` or ``cuda``, for training.
     """
 
     worker_count: int = 1
@@ -77,14 +76,12 @@ def run_simulation(
 ) -> Figures:
     """Run to the end, or go on from the last checkpoint, and return the final figures.
 
-    Args:
-        tables: The TOML it was read from; recorded, and compared when resuming.
-        population: The clients and what is held out.
-        noise_keys: Given in tests only, to repeat calibrated noise.
+    The TOML ``tables`` of the configuration are recorded, and compared when resuming. Only tests
+    give ``noise_keys``, to repeat calibrated noise.
 
     Raises:
         CheckpointError: If the folder holds another run, or cannot be resumed.
-        PopulationError: If the clients hold out nothing of what the run is to be followed by.
+        PopulationError: If the clients hold out nothing that the run could be followed by.
         SimulationError: If a round cannot be held.
         WorkerError: If a worker process died.
     """
@@ -130,8 +127,6 @@ def run_simulation(
 
 
 class _Run:
-    """The parts that a run needs from its first round to its last."""
-
     def __init__(
         self,
         config: SimulationConfig,
@@ -196,14 +191,14 @@ class _Run:
         return final
 
     def _complete(self, metrics: MetricsWriter) -> None:
-        """Write the line of a round that was recorded, and killed before its line was written."""
+        """Write the line of a recorded round, if the run was killed before it."""
         newest = self._folder.newest() if self._guarded is not None else None
         written = max((round_of(row) for row in read_metrics(self._folder.folder)), default=0)
         if newest is not None and newest.record.round > written:
             metrics.write(newest.record.metrics)
 
     def _run_round(self) -> dict[str, Value] | None:
-        """Run a round and say what is spent; None, and the run is over, if that were too much."""
+        """Run a round and report the budget; None, and the run is over, if it would overspend."""
         if self._guarded is None:
             return self._federation.run_round()
         number = self._federation.round_number + 1
@@ -270,7 +265,7 @@ class _Run:
         return self._measures.clients(self._federation, split, round_number=round_number)
 
     def _observe(self, figures: Figures) -> bool:
-        """Follow the model on the validation split; end the run where it says so."""
+        """Follow the model on the validation split; end the run at convergence or its goal."""
         until, perplexity = self._options.until, followed_perplexity(figures)
         verdict = Verdict(is_best=False, has_converged=False)
         if perplexity is not None:
@@ -323,14 +318,14 @@ def _attackers(config: SimulationConfig, population: Population) -> Attackers | 
 
 
 def _stage_ends(config: SimulationConfig) -> frozenset[int]:
-    """Return the last round of each stage but the last: there a model is whole for its size."""
+    """Return the last round of each stage but the last, where a model is whole for its size."""
     if config.growth is None:
         return frozenset()
     return frozenset(number - 1 for number in growth_rounds(config.growth))
 
 
 def _plan(config: SimulationConfig, tables: Mapping[str, Any], population: Population) -> Plan:
-    """Return the run's plan; the run's identifier follows from what it computes."""
+    """Return the run's plan, whose identifier follows from what the run computes."""
     described = msgspec.json.encode(tables, order="deterministic")
     return make_plan(
         config,

@@ -1,8 +1,8 @@
 """Run a configuration over lists of settings and seeds, and say what the settings change.
 
-Every combination is a run of its own in a folder of its own: an interrupted sweep goes on where
-it stopped, and a finished run is not run again. A seed whose model diverged is lost: it is counted,
-and the mean is over the others. Results go to ``sweep.json``, ``sweep.md`` and ``sweep.png``.
+Every combination is a run in its own folder, so an interrupted sweep goes on where it stopped. A
+seed whose model diverged is counted as lost; the mean is over the others. Results go to
+``sweep.json``, ``sweep.md`` and ``sweep.png``.
 """
 
 import itertools
@@ -27,8 +27,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9.=_-]+")
 class Cell(NamedTuple):
     """One combination of settings, to be run once a seed.
 
-    Attributes:
-        choices: Value of each varied setting by its path; of every setting where none varies.
+    ``choices`` has each varied setting's value by path, or every setting's if none varies.
     """
 
     choices: dict[str, Any]  # TOML values.
@@ -45,7 +44,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         mean: Mean over those seeds; None if none reached it.
         spread: Sample standard deviation; 0 for one seed, None if none reached it.
         missed: Seeds that never met the threshold within the rounds; absent without one.
-        lost: Seeds whose figure is not finite, since their model diverged; absent with a threshold.
+        lost: Seeds whose model diverged; absent with a threshold.
     """
 
     choices: dict[str, str]
@@ -78,13 +77,9 @@ def run_sweep(
     threshold: Threshold | None,
     run_cell: RunCell,
 ) -> list[Row]:
-    """Run every cell with every seed and write the results.
+    """Run every cell with every seed, all of them different, and write the results.
 
-    Args:
-        seeds: Seeds of the runs; different ones.
-        figure: Name of the final figure to report, such as ``test_perplexity``; not used with a
-            threshold.
-        threshold: Report the rounds until this instead.
+    They report the final ``figure``, or the rounds until ``threshold`` if there is one.
 
     Raises:
         ValueError: If a run did not report the figure.
@@ -107,7 +102,7 @@ def run_sweep(
 
 
 def rounds_to(rows: Iterable[Mapping[str, Value]], threshold: Threshold) -> int | None:
-    """Return the first round in which the figure was at or below the value, or None."""
+    """Return the first round that reached the threshold, or None."""
     for row in rows:
         if threshold.is_reached(row):
             return round_of(row)
@@ -192,7 +187,6 @@ def _final(figures: Mapping[str, Value], figure: str, folder: Path) -> float | N
 
 
 def _plot(rows: Sequence[Row], path: Path, figure: str) -> None:
-    """Draw lines over the first setting if it is a number, else one bar a row."""
     first, *others = rows[0].choices or [""]
     if all(_is_number(row.choices.get(first, "")) for row in rows):
         lines: dict[str, list[tuple[float, float, float]]] = {}

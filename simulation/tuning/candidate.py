@@ -1,10 +1,9 @@
 """Say what one candidate setting promises where it is to be deployed, and how to try it here.
 
-Noise is added to a mean, so a cohort of thousands hardly feels what destroys a cohort of ten. The
-clients at hand are few; what is tried on them is therefore the deployment's noise, not theirs:
-``Promise.noise_std`` follows from the deployment's slots, and the trial adds exactly that to the
-mean of the clients at hand. Where the two cohorts differ the result is an extrapolation: it takes
-for granted that more clients of the same kind would not change the mean they move to.
+Noise is added to a mean, so a cohort of thousands hardly feels what destroys a cohort of ten. A
+trial therefore adds the deployment's noise, ``Promise.noise_std``, to the mean of the few clients
+at hand. Where the cohorts differ, the result is an extrapolation: it assumes that more clients of
+the same kind would not change the mean.
 """
 
 import math
@@ -59,13 +58,10 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """One point of the search.
 
     Attributes:
-        mode: Noise mode.
-        rule: Aggregation rule.
         noise_multiplier: z; > 0.
         clipping_norm: C, in parameter units; > 0.
         attention_strength: κ; 0 with the rule ``mean``.
         cohort: People whom a round expects, N q.
-        server_step_size: Step of the server.
     """
 
     mode: Mode
@@ -104,9 +100,9 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         epsilon: ε of the whole run at the deployment's δ.
         slot_count: M, places of a round.
-        noise_std: Standard deviation of the noise on the aggregate, in parameter units, before
-            the server's step. With ``ftrl``: of one node of the tree.
-        fill: Expected share of the slots that are filled: an empty one pulls the mean to zero.
+        noise_std: Standard deviation of the noise on the aggregate, in parameter units, before the
+            server's step. With ``ftrl``: of one node of the tree.
+        fill: Expected share of filled slots; an empty one pulls the mean to zero.
     """
 
     epsilon: float
@@ -171,9 +167,9 @@ def trial_tables(
 ) -> dict[str, Any]:
     """Return the configuration that tries a candidate with the clients at hand.
 
-    The draws need not be secret here, and are seeded, so that seeds can be compared: ``central``
-    is tried as one draw on the server and ``local`` as one draw a client, of the deployment's
-    size. ``ftrl`` is tried as itself, for its noise is tied together over the rounds.
+    Draws need not be secret here and are seeded, so that seeds can be compared. ``central`` is one
+    draw on the server and ``local`` one a client, of the deployment's size; ``ftrl`` is tried as
+    itself, since its noise is correlated over the rounds.
     """
     step = candidate.server_step_size * promise.fill
     aggregation = msgspec.to_builtins(

@@ -36,9 +36,6 @@ class TuneRequest(NamedTuple):
         delta: δ of the whole deployment; None is N^-1.1.
         population_size: N, enrolled people; None is as many as there are clients at hand.
         simulated_cohort: M', people whom a deployed round expects; None is the cohort at hand.
-        modes: Noise modes to compare.
-        trial_count: Trials in all.
-        seeds: Seeds of each trial.
     """
 
     run: Request
@@ -59,12 +56,10 @@ class Tuned(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         recommended: The best model within the target epsilon, or None.
-        settings: The tables that deploy it, as TOML; None as above.
-        crowds: Smallest populations and cohorts at which privacy costs little; empty unless a
-            cohort was simulated.
-        crowds_text: The same as a table in Markdown; None unless a cohort was simulated.
+        settings: The TOML tables that deploy it, or None.
+        crowds: Smallest populations and cohorts at which privacy costs little, as ``crowds_text``
+            in Markdown; none unless a cohort was simulated.
         trials: Trials measured to the end.
-        out: Folder of the results.
     """
 
     recommended: Measurement | None
@@ -183,11 +178,7 @@ def _report(
 
 
 class Results(NamedTuple):
-    """A search's outcome, written into its folder.
-
-    Attributes:
-        note: The trials, and on whom.
-    """
+    """A search's outcome, written into its folder; ``note`` says what was tried on whom."""
 
     out: Path
     deployment: Deployment

@@ -1,9 +1,8 @@
 """Find how many people it takes until privacy costs almost nothing.
 
-The noise on the mean is what a model feels. It falls as the cohort grows, though the multiplier z
-rises with the sampling rate. The trials told how much noise a setting bears; from there on this is
-arithmetic, and an extrapolation: it takes for granted that more people of the same kind would not
-change the mean.
+A model feels the noise on the mean, which falls as the cohort grows, though the multiplier z rises
+with the sampling rate. Trials show how much noise a setting bears. The rest is arithmetic, and an
+extrapolation: it assumes that more people of the same kind would not change the mean.
 """
 
 import math
@@ -27,13 +26,12 @@ _DELTA_EXPONENT = -1.1
 
 
 class Crowd(msgspec.Struct, frozen=True, kw_only=True):
-    """A population and the smallest cohort in it that is enough.
+    """A population and the smallest sufficient cohort in it.
 
     Attributes:
         population_size: N, enrolled people.
         cohort: People whom a round expects.
         noise_multiplier: z that keeps the run within its target epsilon.
-        delta: δ of the run.
         noise_std: Noise on the aggregate, in parameter units.
         tolerated_std: Largest noise that was measured to cost at most ``TOLERATED_LOSS``.
     """
@@ -54,18 +52,11 @@ def least_crowds(
     target_epsilon: float,
     schema: Schema,
 ) -> list[Crowd]:
-    """Return the smallest population that is enough, and some larger ones, each with its cohort.
+    """Return the smallest sufficient population, and some larger ones, each with its cohort.
 
-    Args:
-        measurements: Trials; those of mode ``central`` count.
-        rounds: T of the deployment.
-        target_epsilon: ε of the whole run.
-        schema: Tensors of the model.
-
-    Returns:
-        By population; empty if no trial lost at most ``TOLERATED_LOSS`` of recall, every run
-        without noise diverged, or even the largest population considered, 500 million, is not
-        enough.
+    They follow from the trials of mode ``central``, for ``rounds`` T and ε of the whole run. There
+    are none if no trial lost at most ``TOLERATED_LOSS`` of recall, every run without noise
+    diverged, or even 500 million people, the largest population considered, do not suffice.
     """
     bearing = _most_bearing(measurements, references)
     if bearing is None or bearing.candidate is None:
@@ -118,7 +109,7 @@ def usual_delta(population_size: int) -> float:
 def _most_bearing(
     measurements: Sequence[Measurement], references: Sequence[Measurement]
 ) -> Measurement | None:
-    """Return the trial that bore most noise in proportion to how it clips and lost little."""
+    """Return the trial with the most noise for its clip among those that lost little."""
     known = [one.recall for one in references if math.isfinite(one.perplexity)]
     best = max(known, default=math.nan)
     kept = [

@@ -1,7 +1,7 @@
 """Stop a trial as soon as it cannot be worth it.
 
-Epsilon follows from a setting before anything is trained. So a trial is hopeless once a better
-model at no larger epsilon is known, or once its training diverged.
+Epsilon is known before training, so a trial is hopeless once a better model at no larger epsilon is
+known, or once its training diverged.
 """
 
 import math
@@ -22,11 +22,7 @@ class Bar:
     """The best perplexity so far at each epsilon, by round and at the end."""
 
     def __init__(self, *, slack: float = 1.25) -> None:
-        """Start without any.
-
-        Args:
-            slack: How much worse a run may be on the way, as it may catch up.
-        """
+        """Start empty; ``slack`` is the factor by which a run on its way may be worse."""
         self._slack = slack
         self._finals: list[tuple[float, float]] = []
         self._rounds: dict[int, list[tuple[float, float]]] = {}

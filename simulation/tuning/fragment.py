@@ -17,10 +17,7 @@ def fragment(chosen: Measurement, deployment: Deployment, *, target_epsilon: flo
     """Return the tables of a federation's file that deploy a measured setting, as TOML.
 
     The coordinator stops at whichever comes first: the rounds that were tuned for, or the target
-    epsilon as its budget.
-
-    Args:
-        target_epsilon: ε of the whole run.
+    epsilon of the whole run as its budget.
 
     Raises:
         ValueError: If the run had no noise.

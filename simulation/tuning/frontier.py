@@ -74,8 +74,7 @@ def markdown(measurements: Sequence[Measurement], deployment: Deployment, *, not
 def draw(measurements: Sequence[Measurement], path: Path, *, title: str) -> None:
     """Draw perplexity and top-3 recall against epsilon, one line a mode and rule, as PNG.
 
-    Settings that destroy the model lie above the perplexities that are drawn; what is lost with
-    every seed is not drawn.
+    Settings far above the best perplexity, or lost with every seed, are not drawn.
     """
     known = [one for one in measurements if math.isfinite(one.perplexity)]
     kinds = sorted({(one.name, one.rule) for one in known if one.epsilon is not None})
@@ -148,7 +147,7 @@ def _scatter(axes: "Axes", points: Sequence[Measurement], figure: str, *, label:
 
 
 def _short(perplexity: float) -> str:
-    """Return a perplexity in few digits, also that of a model which noise destroyed."""
+    """Return a perplexity in few digits, however large."""
     return f"{perplexity:.1f}" if perplexity < _LONG else f"{perplexity:.1e}"
 
 

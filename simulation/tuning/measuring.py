@@ -32,19 +32,16 @@ _REFERENCE_STRENGTH, _REFERENCE_STEP = 0.5, 1.0
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
-    """The measurement of a candidate.
+    """The measurement of a candidate, by means and sample standard deviations over seeds.
 
     Attributes:
         candidate: The point; None for a run without noise.
-        name: How tables call it.
-        rule: Aggregation rule.
         epsilon: ε that the deployment would spend; None without noise.
         slot_count: M of the deployment; None without noise.
         noise_std: Noise on the aggregate, in parameter units; 0 without noise.
-        perplexity: Mean validation perplexity over the seeds; infinity if all are lost.
-        perplexity_spread: Sample standard deviation; 0 for one seed.
-        recall: Mean top-3 recall on the validation text; 0 if all seeds are lost.
-        recall_spread: Sample standard deviation; 0 for one seed.
+        perplexity: On the validation text; infinity if all seeds are lost.
+        perplexity_spread: 0 for one seed, as ``recall_spread``.
+        recall: Top-3 recall on the validation text; 0 if all seeds are lost.
         seeds: Seeds that were run, and whose model did not diverge.
         lost: Seeds whose model diverged.
     """
@@ -64,12 +61,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Laboratory(NamedTuple):
-    """The parts that every trial of a search shares.
-
-    Attributes:
-        seeds: Seeds of each trial.
-        folder: Where runs lie, one folder a candidate and seed.
-    """
+    """The parts that all trials of a search share; ``folder`` has one run a candidate and seed."""
 
     tables: dict[str, Any]  # TOML values.
     deployment: Deployment

@@ -16,12 +16,7 @@ from simulation.workers.processes import processor_count
 
 
 class PrivateResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The best run, as reported.
-
-    Attributes:
-        winner: Its settings, its perplexity and the price of the whole search.
-        text: The same for people: a sentence, and the tables to deploy.
-    """
+    """The best run, as reported; ``text`` is a sentence for people, and the tables to deploy."""
 
     winner: Winner
     text: str

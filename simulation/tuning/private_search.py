@@ -1,8 +1,8 @@
 """Tune on private data: a random number of runs at random settings, and only the best leaves.
 
-Every run spends the same epsilon, by the preset's own noise mode and rounds; what varies (clipping
-norm, attention strength, server step) does not change it. Runs are compared on a public text, and
-nothing but the winner is shown or kept: neither how many there were nor what they came to.
+Every run spends the same epsilon, by the preset's own noise mode and rounds; clipping norm,
+attention strength and server step do not change it. Runs are compared on a public text. Nothing but
+the winner is shown or kept, not even how many runs there were.
 
 References:
     Papernot and Steinke, ICLR 2022, arXiv:2110.03620 (``privacy.accounting.private_selection``).
@@ -55,10 +55,9 @@ class Winner(msgspec.Struct, frozen=True, kw_only=True):
     """The best run, which is all that is published.
 
     Attributes:
-        settings: The tables that were drawn: ``privacy`` and ``aggregation``.
+        settings: The drawn tables ``privacy`` and ``aggregation``.
         perplexity: On the public text.
-        epsilon: ε of the whole search, at the preset's δ.
-        delta: δ of the whole search.
+        epsilon: ε of the whole search, at the preset's ``delta``.
     """
 
     settings: dict[str, dict[str, Any]]  # TOML values.

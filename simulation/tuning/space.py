@@ -1,7 +1,7 @@
 """Say over what a search goes: a range or a list for each number it may choose.
 
-``noise_multiplier=0.5..4`` is a range, searched on a logarithmic scale where its ends lie a factor
-of ten apart or more; ``attention_strength=0,0.25,0.5`` is a list; ``clipping_norm=1`` is fixed.
+``noise_multiplier=0.5..4`` is a range, logarithmic if its ends lie a factor of ten apart or more;
+``attention_strength=0,0.25,0.5`` is a list; ``clipping_norm=1`` is fixed.
 """
 
 import math
@@ -24,11 +24,7 @@ DIMENSIONS = (
 
 
 class Range(NamedTuple):
-    """Two ends, both possible.
-
-    Attributes:
-        high: Upper end, above the lower.
-    """
+    """Two ends, both possible, the upper above the lower."""
 
     low: float
     high: float
@@ -40,11 +36,7 @@ class Range(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """Single values.
-
-    Attributes:
-        values: At least one.
-    """
+    """Single values, at least one."""
 
     values: tuple[float, ...]
 
@@ -53,12 +45,7 @@ Dimension = Range | Choices
 
 
 class Space(NamedTuple):
-    """Everything a search may choose.
-
-    Attributes:
-        modes: Noise modes.
-        dimensions: By name; every one of ``DIMENSIONS``.
-    """
+    """Everything a search may choose; ``dimensions`` has every one of ``DIMENSIONS``."""
 
     modes: tuple[Mode, ...]
     rules: tuple[Rule, ...]
@@ -101,12 +88,9 @@ def make_space(
     clipping_norm: float,
     cohort: int,
 ) -> Space:
-    """Return the space with a usual dimension wherever none was asked for.
+    """Return the space with a usual dimension for each that was not searched.
 
-    Args:
-        modes: Noise modes.
-        clipping_norm: That of the preset; the usual range goes a factor of ten below it.
-        cohort: People of a round unless searched.
+    The usual clipping norm goes from a tenth of the preset's up to it; the cohort is the preset's.
 
     Raises:
         ValueError: If there is no such mode or rule.

@@ -1,9 +1,9 @@
 """Search with Optuna for the frontier of epsilon against perplexity, on public data.
 
-The study lies in ``study.db`` (SQLite): a search that was stopped goes on with the trial it was
-at, whose rounds so far are kept. Noise modes and rules take turns, so that the picture has a line
-for each. Epsilon follows from the setting before anything is trained, so a trial is stopped early
-as soon as a better model of the same mode and rule for no larger epsilon is known.
+The study lies in ``study.db`` (SQLite), so a stopped search goes on with its trial, whose rounds
+are kept. Noise modes and rules take turns, so that the picture has a line for each. Epsilon is
+known before training, so a trial ends once a better model of its mode and rule at no larger epsilon
+is known.
 
 References:
     Akiba et al., "Optuna: A Next-generation Hyperparameter Optimization Framework", KDD 2019,
@@ -44,13 +44,9 @@ def search(
     seed: int,
     after_trial: Callable[[list[Measurement]], None],
 ) -> list[Measurement]:
-    """Try candidates until ``trial_count`` are done, those of earlier calls included.
+    """Try candidates up to ``trial_count``, earlier calls and trials stopped early included.
 
-    Args:
-        trial_count: Trials in all, those that were stopped early included.
-        after_trial: Takes all measurements so far, after each trial.
-
-    Returns: The trials that were measured to the end, in order.
+    Return the trials measured to the end, in order; ``after_trial`` gets all so far.
 
     Raises:
         ValueError: If the folder holds a search over another space.

@@ -1,8 +1,7 @@
 """Lay over images what each client's own attention takes in of them.
 
-One row an image, one column a client of a run: where attention is personal, the same image is
-looked at in other places. Each map is scaled to its own largest value, so columns compare places,
-not strength.
+One row an image, one column a client of a run. Each map is scaled to its own largest value, so
+columns compare places, not strength.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,11 +37,8 @@ def picture_attention(
 ) -> None:
     """Draw the attention of some clients over test images of theirs, and write it as PNG.
 
-    Args:
-        runs: Models ``vit`` that read the same images, at least one.
-        population: The first run's.
-        clients: The client whose attention it is; their own test images are shown, in turns.
-        image_count: Images to show, at least 1; fewer where the clients have no more.
+    The images are the clients' first ones in turns, at most ``image_count``, which is at least 1.
+    ``population`` is the first run's.
 
     Raises:
         ValueError: If a client is not known or none has a test image, or a model is no ViT of such
@@ -63,11 +59,9 @@ def picture_attention(
 def write_attention(
     pixels: Tensor, maps: Mapping[str, Tensor], path: Path, *, titles: Sequence[str]
 ) -> None:
-    """Draw maps over images, and write them as PNG.
+    """Draw maps, each of shape ``(images, rows, columns)``, over images, and write them as PNG.
 
-    Args:
-        pixels: Uint8, shape ``(images, height, width, channels)``, with 1 or 3 channels.
-        maps: Shares by column's name, each of shape ``(images, rows, columns)``.
+    ``pixels`` are uint8, shape ``(images, height, width, channels)``, with 1 or 3 channels.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -88,7 +82,6 @@ def write_attention(
 
 
 def _show(axes: "Axes", pixels: Tensor, shares: Tensor | None) -> None:
-    """Show an image, with a map over it if there is one."""
     height, width, channels = pixels.shape
     image = pixels.numpy() if channels == 3 else pixels[..., 0].numpy()
     axes.imshow(image, cmap="gray", vmin=0, vmax=255)

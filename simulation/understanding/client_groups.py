@@ -8,10 +8,9 @@ from simulation.population.partition_record import PARTITION_FILE, ClientRecord,
 
 
 def client_groups(folder: Path) -> dict[str, str]:
-    """Return the group of each client of a run: its coarse class where images have them.
+    """Return each client's group: the class, coarse if there are two levels, of most of its images.
 
-    Returns:
-        By client; empty where clients have no classes, as writers of text have none.
+    Clients without classes, such as writers of text, are missing.
     """
     path = folder / PARTITION_FILE
     if not path.exists():
@@ -24,7 +23,6 @@ def client_groups(folder: Path) -> dict[str, str]:
 
 
 def _group(client: ClientRecord, names: tuple[str, ...]) -> str:
-    """Return the name under which most of a client's training images are."""
     held: dict[str, int] = {}
     for name, count in zip(names, client.train_counts, strict=True):
         held[name] = held.get(name, 0) + count

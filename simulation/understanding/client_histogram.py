@@ -23,10 +23,7 @@ class NoClientFiguresError(ValueError):
 
 
 def client_accuracies(folder: Path) -> dict[str, float]:
-    """Return each client's final accuracy on its own test examples.
-
-    Returns:
-        By client; who holds nothing out is missing.
+    """Return each scored client's final accuracy on its own test examples.
 
     Raises:
         NoClientFiguresError: If the run wrote no such figures.
@@ -44,11 +41,7 @@ def client_accuracies(folder: Path) -> dict[str, float]:
 def write_histogram(runs: Mapping[str, Mapping[str, float]], path: Path) -> None:
     """Draw how many clients of each run reach which accuracy, and write it as PNG.
 
-    Beside the bars, a full line stands at the mean over clients, a dotted one at the mean of the
-    worst tenth.
-
-    Args:
-        runs: Accuracies by client, by the run's name.
+    A full line stands at the mean over clients, a dotted one at the mean of the worst tenth.
     """
 
     def draw(axes: "Axes") -> None:

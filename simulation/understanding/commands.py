@@ -64,10 +64,7 @@ def novel(
     data: Path | None,
     longest_s: float | None = None,
 ) -> dict[str, NovelCurve]:
-    """Fit the models of some runs to their novel clients, draw the curves and return them.
-
-    The fit is kept in each run's folder where it can be.
-    """
+    """Fit some runs to their novel clients, keep the fits, and draw and return the curves."""
     curves = {}
     for folder in folders:
         run = open_run(folder)

@@ -1,9 +1,8 @@
 """Draw what a hypernetwork has learnt of its clients: their embeddings in the plane, by t-SNE.
 
-Clients with data alike should have embeddings alike. A picture can mislead, so the same is told in
-one number besides: how often a client's nearest neighbour, among the embeddings themselves and not
-in the picture, is of its own group; beside it stand the same for the embeddings that the clients
-started from, and what a random neighbour would give.
+Clients with similar data should have similar embeddings. A picture can mislead, so a figure says
+how often a client's nearest neighbour among the embeddings is of its own group, compared with the
+initial embeddings and with a random neighbour.
 
 References:
     van der Maaten and Hinton, "Visualizing Data using t-SNE", JMLR 2008.
@@ -34,10 +33,7 @@ _COLOUR_COUNT = 20
 class Purity(msgspec.Struct, frozen=True, kw_only=True):
     """How often a client's nearest neighbour is of its own group, in [0, 1].
 
-    Attributes:
-        learnt: Among the learnt embeddings.
-        drawn: Among those that the clients started from.
-        chance: That of a neighbour drawn at random.
+    Among the learnt embeddings, among the initial ones (``drawn``), and of a random neighbour.
     """
 
     learnt: float
@@ -46,11 +42,7 @@ class Purity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def purity_of(learnt: Tensor, drawn: Tensor, groups: Sequence[str]) -> Purity:
-    """Return how well nearest neighbours tell groups.
-
-    Args:
-        learnt: Shape ``(clients, embedding_size)``.
-        drawn: As ``learnt``.
+    """Return the purity of the groups for embeddings of shape ``(clients, embedding_size)``.
 
     Raises:
         ValueError: If there are fewer than two clients.
@@ -67,17 +59,10 @@ def purity_of(learnt: Tensor, drawn: Tensor, groups: Sequence[str]) -> Purity:
 
 
 def project(embeddings: Tensor, *, seed: int) -> Tensor:
-    """Return the embeddings in the plane, by t-SNE.
+    """Return float32 embeddings ``(clients, embedding_size)`` as t-SNE points ``(clients, 2)``.
 
-    Perplexity is a third of the other clients, at most 30: each client is laid out by about so
-    many neighbours, and there must be more clients than that.
-
-    Args:
-        embeddings: Float32, shape ``(clients, embedding_size)``.
-        seed: The same picture for the same seed.
-
-    Returns:
-        Shape ``(clients, 2)``.
+    Perplexity, about the number of neighbours by which a client is laid out, is a third of the
+    other clients, at most 30. The seed fixes the picture.
 
     Raises:
         ValueError: If there are fewer than four clients, or scikit-learn is missing.
@@ -101,13 +86,7 @@ def project(embeddings: Tensor, *, seed: int) -> Tensor:
 def write_map(
     points: Tensor, path: Path, *, groups: Sequence[str] | None, purity: Purity | None
 ) -> None:
-    """Draw clients in the plane, coloured by group, with their purity beside; write it as PNG.
-
-    Args:
-        points: Shape ``(clients, 2)``.
-        groups: One a client; None where clients have none.
-        purity: The names of the groups; None where there are none.
-    """
+    """Draw points, shape ``(clients, 2)``, coloured by group, beside their purity, as PNG."""
 
     def draw(plane: "Axes", *others: "Axes") -> None:
         _draw_points(plane, points, groups)
@@ -154,7 +133,6 @@ def _colour(place: int) -> tuple[float, float, float, float]:
 
 
 def _nearest_alike(embeddings: Tensor, groups: Sequence[str]) -> float:
-    """Return the share of clients whose nearest neighbour, by distance, is of their group."""
     distances = torch.cdist(embeddings, embeddings)
     distances.fill_diagonal_(math.inf)
     nearest: list[int] = distances.argmin(dim=1).tolist()

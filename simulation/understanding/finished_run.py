@@ -39,9 +39,8 @@ class NoFinishedRunError(ValueError):
 class FinishedRun:
     """A run at the model that its final figures are of.
 
-    Attributes:
-        released: The released parameters, flat float32 in the layout of
-            ``models.plan.plan.released_schema``. method: The state of the method's server half.
+    ``released`` is flat float32 in the layout of ``models.plan.plan.released_schema``; ``method``
+    is the state of the method's server half.
     """
 
     folder: RunFolder
@@ -80,10 +79,9 @@ class FinishedRun:
         return kept_layout(self.plan, build_client_half(self.plan.personalisation))
 
     def kept_by(self, client: str) -> PersonalState | None:
-        """Return what a client keeps to itself; None if it keeps nothing.
+        """Return the client's own state; None if it never trained, or has nothing of its own.
 
-        A client that never trained keeps nothing, unless it is a novel one that was fitted
-        (``simulation.understanding.novel_states``).
+        A fitted novel client has one (``simulation.understanding.novel_states``).
         """
         path = self.folder.states.newest(client, self.model_round)
         layout = self.layout
@@ -92,10 +90,7 @@ class FinishedRun:
         return read_kept_state(path, self.plan, layout)
 
     def network_of(self, client: str) -> Network:
-        """Return the network with which a client predicts, in evaluation mode.
-
-        A method that adds to what the network predicts, as a second head does, is not asked.
-        """
+        """Return a client's network in evaluation mode, without a second head of the method."""
         holder = ClientNetwork(self.plan, torch.device("cpu"))
         kept = self.kept_by(client)
         holder.load(self.received_by(client), None if kept is None else kept.personal)
@@ -105,7 +100,7 @@ class FinishedRun:
         return holder.network.eval()
 
     def hypernetwork(self) -> tuple[Hypernetwork, HypernetworkState]:
-        """Return the hypernetwork, and what is known of the clients that took part.
+        """Return the hypernetwork, and the state of the clients that took part.
 
         Raises:
             ValueError: If the method has none.
@@ -128,7 +123,7 @@ def open_run(folder: Path) -> FinishedRun:
 
     Raises:
         CheckpointError: If its model is damaged.
-        MethodStateError: If what its method had learnt is.
+        MethodStateError: If its method's state is damaged.
         NoFinishedRunError: If there is no run, or it is not over.
     """
     if not (folder / RUN_FILE).exists():

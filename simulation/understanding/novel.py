@@ -1,9 +1,8 @@
 """Fit a finished run's model to the clients it never saw, and follow how well it serves them.
 
-The run's shared state stays as it is. The first figure is that of the model before any fitting;
-beside the curve stands what the clients reach that were trained on. A voice is followed by the
-distance of its spectrograms, and can be fitted to a minute of each new speaker. The last fit is
-kept with the run where it is all that makes a client's model.
+The run's shared state stays as it is. The curve begins before any fitting; beside it stands the
+trained clients' figure. A voice is followed by the distance of its spectrograms, and can be fitted
+to a minute of each new speaker. The last fit is kept if it is all that makes a client's model.
 """
 
 import math
@@ -41,14 +40,12 @@ class NovelCurve(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         method: The run's personalisation method.
-        novel_clients: How many there are.
-        fitted_values: Numbers that are fitted for each of them.
-        figure: The figure that is followed: ``accuracy``, or of voices ``mel_l1``, of which less is
-            better.
-        values: It, pooled over their test examples, after 0, 1, 2, ... epochs.
+        fitted_values: Numbers that are fitted for each client.
+        figure: ``accuracy``, or ``mel_l1`` of voices, of which less is better.
+        values: The figure, pooled over their test examples, after 0, 1, 2, ... epochs.
         trained_value: The same of the clients that were trained on.
         ratio: The value after one epoch over that of the trained clients.
-        kept: Whether the run's folder now keeps what was fitted last, as of trained clients.
+        kept: Whether the run's folder now keeps the last fit, as for trained clients.
     """
 
     method: str
@@ -70,11 +67,7 @@ def novel_curve(
 ) -> NovelCurve:
     """Fit the run's model to each novel client, keep what can be kept, and return the curve.
 
-    Args:
-        run: The client whose model it is.
-        population: The run's, with its novel clients.
-        settings: Epochs, at least 1, and how an embedding steps.
-        longest_s: Seconds of speech that each novel client is fitted to; None for all that it has.
+    Speakers are fitted to at most ``longest_s`` seconds of their speech; None takes all.
 
     Raises:
         CodecError: If what is fitted leaves the finite numbers.
@@ -142,9 +135,9 @@ def _shortened(run: FinishedRun, client: NovelClient, longest_s: float) -> Novel
 
 
 def write_novel_curves(curves: Mapping[str, NovelCurve], path: Path) -> None:
-    """Draw the figure that is followed by epochs of fitting, one line a run, and write it as PNG.
+    """Draw each run's figure by epochs of fitting, and write it as PNG.
 
-    A dashed line of the same colour stands at what the run's own clients reach.
+    A dashed line of the same colour stands at the figure of the run's own clients.
     """
 
     def draw(axes: "Axes") -> None:

@@ -1,9 +1,8 @@
 """Keep what novel clients were fitted with, where a run keeps what its own clients keep.
 
-So ``FinishedRun.kept_by`` and ``network_of`` find it, as of a client that trained; a later fit
-replaces it. ``novel.json`` says how it was fitted. A model of which something is generated is made
-of an embedding too, which lies in the release and is not added to; and where nothing is a client's
-own, every tensor is fitted and there is nothing to keep beside the release.
+So ``FinishedRun.kept_by`` and ``network_of`` find it; a later fit replaces it, and ``novel.json``
+says how it was fitted. Nothing can be kept if part of the model is generated, since its embedding
+belongs to the release, nor if no tensor is a client's own, since all are fitted then.
 """
 
 from collections.abc import Mapping
@@ -18,12 +17,7 @@ NOVEL_FILE = "novel.json"
 
 
 class NovelFit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the novel clients of a run were fitted.
-
-    Attributes:
-        epochs: Passes over each client's own examples.
-        longest_s: Seconds of speech that each was fitted to; None for all that it has.
-    """
+    """How a run's novel clients were fitted: epochs, and most seconds of speech, None for all."""
 
     epochs: int
     longest_s: float | None

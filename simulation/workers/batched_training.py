@@ -1,13 +1,12 @@
 """Train the clients of one round together: one call of the network for all of them at once.
 
-A small client keeps neither a processor nor an accelerator busy: a step of one small network is
-mostly the starting of its operations. Here every tensor of the model is stacked, one row a client,
-and a step of all clients is one batched forward and backward pass. Clients stand in the order of
-their number of steps, the longest first, so those that are done are cut off the end. Batches of
-different sizes are padded with the client's own first image at weight 0, which moves nothing.
+A step of a small network is mostly the launch of its operations. Here every tensor of the model is
+stacked, one row a client, and a step of all clients is one batched forward and backward pass.
+Clients with the most steps stand first, so finished ones are cut off the end. Short batches are
+padded with the client's own first image at weight 0, which moves nothing.
 
-The arithmetic is that of ``edge_client.training.local_round``, dropout included; sums are rounded
-in another order. Models that cannot be stacked are refused.
+The arithmetic is that of ``edge_client.training.local_round``, dropout included, but sums are
+rounded in another order.
 
 References:
     [torch.func] https://docs.pytorch.org/docs/2.13/func.html: ``functional_call``, ``vmap``.
@@ -46,12 +45,12 @@ _CLIPPING_MARGIN = 1e-6  # As in torch.nn.utils.clip_grad_norm_.
 
 
 class ClientWork(NamedTuple):
-    """The parts that one client's training needs.
+    """The input of one client's training.
 
     Attributes:
         parameters: The received parameters, flat float32 in the layout of
             ``models.plan.plan.download_schema``; not changed.
-        personal: Its own tensors as its last round left them; None before its first.
+        personal: The client's tensors as its last round left them; None before its first.
         residual: The loss of compressing its last update; None for nothing.
     """
 
@@ -100,15 +99,9 @@ class BatchedTrainer:
     def train(
         self, clients: Sequence[ClientWork], *, round_number: int, clipping_norm: float | None
     ) -> list[LocalResult | None]:
-        """Train one round of each client.
+        """Train one round of each client, whose images are checked.
 
-        Args:
-            clients: Their images checked; none is nothing to do.
-            round_number: Round, from 1.
-            clipping_norm: This round's, where it changes from round to round.
-
-        Returns: The results of ``LocalTrainer.train``, in the order given; None for one that
-        diverged.
+        Return the results of ``LocalTrainer.train`` in the order given; None for one that diverged.
 
         Raises:
             ValueError: If parameters do not fit the plan's model.
@@ -168,15 +161,9 @@ class BatchedTrainer:
         masks: DropoutMasks,
         training: TrainingSettings,
     ) -> tuple[Tensor, list[float]]:
-        """Take every step of every client.
+        """Take every step from ``models``, shape ``(clients, elements)`` on the CPU, not changed.
 
-        Args:
-            models: Where each starts, shape ``(clients, elements)``, on the CPU; not changed.
-            batches: The examples of each step.
-            masks: The elements that each step drops.
-
-        Returns:
-            The models afterwards, in the same form, and each client's mean loss in nats.
+        Return the trained models in the same form, and each client's mean loss in nats.
         """
         schema = self._client.schema
         on_device = models.to(self._device)
@@ -225,7 +212,6 @@ class BatchedTrainer:
             return vmap(loss)(tensors, *step)
 
     def _clip(self, gradients: Sequence[Tensor]) -> None:
-        """Clip each client's gradient by its norm over all tensors."""
         largest = self._plan.training.gradient_clipping_norm
         if largest is None:
             return
@@ -284,10 +270,7 @@ class _ClientLoss(nn.Module):
     def forward(self, pixels: Tensor, labels: Tensor, weights: Tensor, *masks: Tensor) -> Tensor:
         """Return the weighted sum of cross-entropies in nats, shape ``()``.
 
-        Args:
-            pixels: The batch's images, uint8.
-            weights: Theirs; 0 for one that only pads.
-            masks: The elements that the network's dropouts drop, in the order of their calls.
+        ``pixels`` are uint8, ``weights`` 0 for padding, ``masks`` in the order of dropout calls.
         """
         use_masks(self.network, iter(masks))
         logits = self.network.head(self.network.features(pixels))
@@ -298,10 +281,8 @@ class _ClientLoss(nn.Module):
 class _Batches:
     """The examples that a group's steps read, on the device from the start: no step waits for them.
 
-    Attributes:
-        active: Images of each step's clients: the first ones.
-        width: Images of a batch with what pads it.
-        sizes: Images of each client's steps, 0 where it is done, shape ``(clients, steps)``.
+    ``active`` counts each step's clients, the first ones; ``width`` is the padded batch size;
+    ``sizes`` has each client's images by step, 0 once it is done, shape ``(clients, steps)``.
     """
 
     def __init__(
@@ -337,7 +318,6 @@ class _Batches:
 
 
 def _one_image(network: ImageNetwork, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Return a batch of one image, its label and its weight."""
     pixels = torch.zeros((1, *network.pixels.shape), dtype=torch.uint8, device=device)
     label = torch.zeros(1, dtype=torch.int64, device=device)
     return pixels, label, torch.ones(1, device=device)

@@ -1,8 +1,7 @@
 """Draw the dropouts of clients that are trained together: each client's own, as if it were alone.
 
-A client's masks come from its own generator, in the order and the shapes in which its network
-would draw them by itself, so it drops the same elements in a group of any size. Rows that only pad
-a batch drop nothing: they weigh nothing.
+A client's masks come from its own generator in the order and shapes of its network's own calls, so
+they are the same in a group of any size. Padding rows drop nothing.
 """
 
 from collections.abc import Sequence
@@ -21,11 +20,7 @@ class DropoutMasks:
     """The masks of a group, drawn step by step."""
 
     def __init__(self, dropouts: Dropouts, seeds: Sequence[int], device: torch.device) -> None:
-        """Start each client's draws.
-
-        Args:
-            device: Where the masks are needed; draws differ between kinds of device.
-        """
+        """Start each client's draws on the device; they differ between kinds of device."""
         self._dropouts = dropouts
         self._generators = [torch.Generator(device=device).manual_seed(seed) for seed in seeds]
         self._device = device
@@ -33,9 +28,7 @@ class DropoutMasks:
     def of_step(self, sizes: Sequence[int], width: int) -> list[Tensor]:
         """Return the masks of one step, each of shape ``(clients, width, ...)``.
 
-        Args:
-            sizes: Examples of the first clients' batches; the others are done.
-            width: Examples of a batch with what pads it.
+        ``sizes`` are the batch sizes of the first clients, the others being done.
         """
         masks = []
         for probability, shape in self._dropouts:
@@ -47,11 +40,7 @@ class DropoutMasks:
 
 
 def dropouts_of(network: nn.Module, *one_example: Any) -> Dropouts:  # Any: whatever it takes.
-    """Return what a network drops, found by a pass without dropping anything.
-
-    Args:
-        one_example: A batch of one.
-    """
+    """Return a network's dropouts, found by a pass over a batch of one that drops nothing."""
     found: list[tuple[float, tuple[int, ...]]] = []
 
     def note(module: Dropout, inputs: tuple[Tensor]) -> None:

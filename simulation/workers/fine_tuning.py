@@ -1,8 +1,7 @@
 """Let each client train the finished model further on its own examples: local fine-tuning.
 
-The baseline of every personalisation method: it needs no change of the federation, and a device
-could do it with any release. Nothing leaves the client, so it trains every tensor, without clipping
-or noise, and with a fresh optimiser each epoch as in a round.
+The baseline of every personalisation method, open to a device with any release. Nothing leaves the
+client, so it trains every tensor without clipping or noise, with a fresh optimiser each epoch.
 """
 
 from collections.abc import Sequence
@@ -23,23 +22,14 @@ from simulation.population.examples import Examples
 
 
 class TypedText(NamedTuple):
-    """Text that a client typed and its model never saw.
-
-    Attributes:
-        vocabulary: The words of the model's rows.
-    """
+    """Text that a client typed and its model never saw, in the words of the model's rows."""
 
     sentences: Sentences
     vocabulary: Vocabulary
 
 
 class OwnScore(msgspec.Struct, frozen=True, kw_only=True):
-    """A client's own model on its own test examples.
-
-    Attributes:
-        counts: Targets and hits.
-        keys: Keys typed with and without it; None where they were not counted.
-    """
+    """A client's own model on its own test examples; ``keys`` is None if they were not counted."""
 
     counts: Counts
     keys: KeystrokeCounts | None = None
@@ -49,10 +39,10 @@ class FineTuner:
     """A fine-tuner of one released model for client after client."""
 
     def __init__(self, plan: Plan) -> None:
-        """Build a network for the plan's model, whatever the method was that trained it.
+        """Build a network for the plan's model, whichever method trained it.
 
         Raises:
-            ValueError: If the plan names a task that is not there.
+            ValueError: If the plan names an unknown task.
         """
         training = msgspec.structs.replace(
             plan.training,
@@ -78,12 +68,11 @@ class FineTuner:
         epochs: Sequence[int],
         typed: TypedText | None = None,
     ) -> list[OwnScore]:
-        """Return the scores after some epochs.
+        """Return the scores after each number of ``epochs``, which rise from 1.
 
         Args:
             parameters: The whole model, flat float32, shape ``(elements,)``; not changed.
-            after_round: Round that the model is of: epochs draw as the rounds after it would.
-            epochs: After how many to score, rising, from 1.
+            after_round: Round of the model; epochs draw as the rounds after it would.
             typed: The test text in words, to count keys; None counts none.
 
         Raises:

@@ -27,18 +27,16 @@ class Job(NamedTuple):
         position: Place among the jobs of this call.
         work: ``train`` one client, ``score`` one client's own model or let it ``type``,
             ``fine-tune`` the released model for one client, or ``evaluate`` it on users.
-        names: The client to train or to let type; the client to score and the name of what it is
-            scored on; or the users to evaluate.
-        round_number: Round, from 1, that is trained, or that a model to be fine-tuned is of.
-        buffer: Which buffer holds what was generated for the client and takes its update; chosen
-            when the job is sent.
+        names: The client to train or to let type; the client to score and the name of its examples;
+            or the users to evaluate.
+        round_number: Round, from 1, to train, or round of the model to be fine-tuned.
+        buffer: Buffer of the client's generated tensors and its update; set on sending.
         clipping_norm: This round's, where it changes from round to round.
         state: File with the client's personal state; None before its first round.
         next_state: File that training writes it to; None where the method keeps none.
-        optimiser: File with the state of the client's optimiser; None before its first round.
-        next_optimiser: File that training writes it to; None where the plan keeps none.
+        optimiser: The same for the client's optimiser, as is ``next_optimiser``.
         typed: The client's text in words, to count keys; None counts none.
-        epochs: After how many epochs of fine-tuning to score, rising.
+        epochs: Epochs of fine-tuning after which to score, rising.
     """
 
     position: int
@@ -62,10 +60,8 @@ class Answer(NamedTuple):
         example_count: Target tokens of one pass; for training.
         mean_loss: Mean training loss in nats.
         update_norm: L2 norm before clipping and noise.
-        upload_bytes: The size of the payload, unsealed.
-        counts: The counts; for scoring and evaluation.
-        keys: Keys that were counted; for typing.
-        tuned: Scores after each of the epochs asked for; for fine-tuning.
+        upload_bytes: Size of the payload, unsealed.
+        counts: For scoring and evaluation, as ``keys`` for typing and ``tuned`` for fine-tuning.
         diverged: Whether training ended in NaN or infinity.
         failure: Why the job could not be done, or None.
     """
@@ -87,13 +83,12 @@ class Trained(NamedTuple):
     """One client's update, and the figures of its training.
 
     Attributes:
-        update: The client's update, flat float32 in the layout of
-            ``models.plan.plan.upload_schema``; valid until the next result is asked for. None if
-            training diverged.
+        update: Flat float32 in the layout of ``models.plan.plan.upload_schema``; valid until the
+            next result is asked for. None if training diverged.
         example_count: Target tokens trained on.
         mean_loss: Mean training loss in nats per token.
         update_norm: L2 norm before clipping and noise.
-        upload_bytes: The size of the payload, unsealed.
+        upload_bytes: Size of the payload, unsealed.
     """
 
     slot: int
@@ -106,12 +101,7 @@ class Trained(NamedTuple):
 
 
 class ClientTrainer(Protocol):
-    """A trainer of client after client, as ``edge_client.training.local_round.LocalTrainer``
-    does.
-
-    Attributes:
-        layout: The layout of a client's personal state.
-    """
+    """A trainer of client after client, as ``edge_client.training.local_round.LocalTrainer``."""
 
     @property
     def layout(self) -> StateLayout:
@@ -163,12 +153,7 @@ TrainerFactory = Callable[[Plan], ClientTrainer]
 
 
 class Setting(NamedTuple):
-    """The settings that a worker process needs once.
-
-    Attributes:
-        examples: Everybody's examples, by name.
-        trainer: Makes what trains clients one by one.
-    """
+    """The settings that a worker process needs once; ``trainer`` makes its ``ClientTrainer``."""
 
     plan: bytes
     tensors: SharedTensors

@@ -1,15 +1,12 @@
 """Train a cohort on several cores: processes of one thread each, results in slot order.
 
-The pool lives as long as the simulation, so a round pays neither for starting Python nor for
-importing torch. Parameters go out and updates come back through shared memory; pipes carry names
+The pool lives as long as the simulation. Tensors travel through shared memory; pipes carry names
 and counts. A client's result depends on the plan, the parameters, its own data and its seed, never
-on the process that computed it, and results are handed on in slot order: one worker and eight
-give the same bits.
+on the process that computed it, so one worker and eight give the same bits.
 
-Memory is a few models a worker, whatever the cohort: a worker gets the next client only when one
-of the pool's update buffers is free. Small clients can be trained together, a group at a time
-(``simulation.workers.batched_training``): groups are neighbours in slot order, so what was said of
-worker counts still holds.
+Memory is a few models a worker, whatever the cohort: a worker gets the next client only when an
+update buffer is free. Small clients can be trained together, a group of neighbours in slot order at
+a time (``simulation.workers.batched_training``).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -58,21 +55,20 @@ class WorkerPool:
         """Start the processes.
 
         Args:
-            plan: Plan of the run; what clients train and users are scored by.
             examples: Examples of every client and evaluation user by name, of the plan's task.
             worker_count: Number of processes, at least 1.
             trainer: Makes what trains clients one by one, importable by name in another process;
                 ``LocalTrainer`` on the device if absent.
-            states: Where clients' personal states lie; None where the method keeps none.
-            optimisers: Where the states of their optimisers lie; None where the plan keeps none.
+            states: Place of clients' personal states; None where the method keeps none.
+            optimisers: Place of their optimisers' states; None where the plan keeps none.
             together: Clients that a worker trains at once, at least 1.
             device: ``cpu``, or ``cuda`` for all workers.
 
         Raises:
             ComputeError: If there is no such device.
             TogetherError: If clients of this plan cannot be trained together.
-            ValueError: If there are no workers, nobody has examples, something is kept and there
-                is no place for it, or ``together`` is below 1.
+            ValueError: If there are no workers or examples, a state has no place, or ``together`` <
+                1.
         """
         if worker_count < 1:
             raise ValueError(f"worker_count must be >= 1, got {worker_count}")
@@ -96,10 +92,9 @@ class WorkerPool:
         return self._states is not None or self._optimisers is not None
 
     def use(self, plan: Plan) -> None:
-        """Go on with the plan of another stage of growth; nothing is done if it is the same.
+        """Go on with the plan of another stage of growth; does nothing if it is the same.
 
-        The processes are started anew: what they share with this one has a size of its own in every
-        stage, and a stage lasts for many rounds.
+        The processes start anew, since shared tensors have another size in every stage.
         """
         if plan == self._plan:
             return
@@ -125,19 +120,18 @@ class WorkerPool:
         generate: Generate = _nothing,
         keeps: bool = True,
     ) -> Iterator[Trained]:
-        """Train the clients and yield their results in the order given.
+        """Train the clients, given by slot and name, and yield their results in the order given.
 
-        A client starts from its newest states up to this round, those of an earlier attempt at the
-        round among them, and its next ones are kept as those of this round. One that diverges keeps
-        what it had.
+        A client starts from its newest states up to this round, those of an earlier attempt
+        included, and its next ones are kept as this round's. A client that diverges keeps what it
+        had.
 
         Args:
             parameters: The released parameters, flat float32, shape ``(elements,)``.
-            cohort: Slot and name of each client.
             round_number: Round that the parameters are of, from 1.
             clipping_norm: This round's, where it changes from round to round.
             generate: Makes a client's generated tensors, where the method has some.
-            keeps: Whether clients keep what training leaves them with; else they stay as they were.
+            keeps: Whether clients keep their new states; otherwise the old ones stay.
 
         Raises:
             WorkerError: If a client's examples are unusable, or a process died.
@@ -181,13 +175,12 @@ class WorkerPool:
         round_number: int,
         generate: Generate = _nothing,
     ) -> dict[str, Counts]:
-        """Return what each client's own model makes of its own examples, by client.
+        """Return the counts of each client's own model on its own examples, by client.
 
         Args:
             parameters: The released parameters, flat float32, shape ``(elements,)``.
             clients: Name of the examples that each client is scored on, by client.
             round_number: Round whose personal states are used; 0 before the first.
-            generate: Makes a client's generated tensors, where the method has some.
 
         Raises:
             WorkerError: If a client could not be scored, or a process died.
@@ -214,13 +207,9 @@ class WorkerPool:
         round_number: int,
         generate: Generate = _nothing,
     ) -> dict[str, KeystrokeCounts]:
-        """Return the keys that each client's own model would save it, by client.
+        """Return the keys that each client's own model would save it on its text, by client.
 
-        Args:
-            parameters: The released parameters, flat float32, shape ``(elements,)``.
-            texts: The text of each client.
-            round_number: Round whose personal states are used; 0 before the first.
-            generate: Makes a client's generated tensors, where the method has some.
+        Parameters and rounds are as in ``score_clients``.
 
         Raises:
             WorkerError: If a client's keys could not be counted, or a process died.
@@ -254,7 +243,7 @@ class WorkerPool:
         Args:
             parameters: The whole model, which everyone shares, flat float32, shape ``(elements,)``.
             clients: Name of the examples that each client is scored on, by client.
-            epochs: After how many epochs to score, rising, from 1.
+            epochs: Numbers of epochs after which to score, rising, from 1.
             round_number: Round that the model is of.
             texts: The test text in words, by client, to count keys; None counts none.
 
@@ -277,11 +266,10 @@ class WorkerPool:
         return dict(zip(clients, tuned, strict=True))
 
     def evaluate(self, parameters: Tensor, groups: Sequence[Sequence[str]]) -> list[Counts]:
-        """Return what the released model makes of each group of users, in the order given.
+        """Return the released model's counts on each group of users, in the order given.
 
-        Args:
-            parameters: The whole model, which everyone shares, flat float32, shape ``(elements,)``.
-            groups: Names of the users that one worker scores together.
+        ``parameters`` is a whole model, flat float32, shape ``(elements,)``; one worker scores a
+        group.
 
         Raises:
             WorkerError: If an evaluation failed or its process died.
@@ -317,7 +305,6 @@ class WorkerPool:
         return self._processes.run(groups, fill)
 
     def _generate(self, generate: Generate, job: Job) -> None:
-        """Put what is generated for a client into its buffer."""
         if not self._generates:
             return
         generated = generate(job.names[0])

@@ -1,8 +1,7 @@
 """The process that trains and evaluates for a simulation: one thread, group of jobs after group.
 
-Clients of one group are trained together; all other jobs come alone. Jobs and answers travel in a
-pipe and hold names and numbers; parameters and updates lie in shared memory, and what a client
-keeps to itself in a file that only its worker reads and writes.
+Only clients of one group are trained together. Pipes carry jobs and answers, shared memory
+parameters and updates, and a file, used by one worker only, what a client keeps to itself.
 """
 
 import signal
@@ -42,8 +41,6 @@ def serve(connection: Connection, setting: Setting) -> None:
 
 
 class _Worker:
-    """The parts that a worker process keeps between jobs."""
-
     def __init__(self, plan: Plan, setting: Setting) -> None:
         self._plan = plan
         self._device = setting.device
@@ -69,7 +66,7 @@ class _Worker:
             return [Answer(job.position, job.buffer, failure=failure) for job in jobs]
 
     def answer(self, job: Job) -> Answer:
-        """Do a job; what went wrong is told to the parent, which knows what it means."""
+        """Do a job; failures go to the parent, which knows what they mean."""
         doing: dict[Work, Callable[[Job], Answer]] = {
             "train": self._train,
             "score": self._score,
@@ -103,7 +100,6 @@ class _Worker:
         return self._trained(job, trainer.layout, result)
 
     def _train_together(self, jobs: Sequence[Job]) -> list[Answer]:
-        """Train one round of several clients at once."""
         if self._together is None:
             self._together = BatchedTrainer(self._plan, self._device)
         answers, usable, clients = [], [], []

@@ -1,7 +1,6 @@
 """Keep worker processes busy, and hand their answers on in the order of the jobs.
 
-Whichever process is done first, answers come in the jobs' order: one worker and eight give the same
-bits. A worker gets its next group of jobs only when there are buffers for all of it.
+The order of finishing changes nothing: one worker and eight give the same bits.
 """
 
 import multiprocessing
@@ -45,12 +44,6 @@ class WorkerProcesses:
     """Processes of one thread each, and the pipes to them."""
 
     def __init__(self, setting: Setting, worker_count: int) -> None:
-        """Start the processes.
-
-        Args:
-            setting: The settings that each of them needs once.
-            worker_count: Number of processes, at least 1.
-        """
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(_PRELOADED)
         self._buffer_count = len(setting.tensors.updates)
@@ -130,12 +123,7 @@ class WorkerProcesses:
 
 
 class _Call:
-    """The jobs of one call: waiting, under way and answered.
-
-    Attributes:
-        busy: Groups that each worker has and has not answered.
-        answers: Those that were not asked for yet, by position.
-    """
+    """The jobs of one call: waiting, ``busy`` in a worker, or among the ``answers`` by position."""
 
     def __init__(
         self,
@@ -163,22 +151,17 @@ class _Call:
             self.busy[connection] += 1
 
     def take(self, connection: Connection, group: Sequence[Answer]) -> None:
-        """Note the answers of a group that a worker was busy with."""
         self.busy[connection] -= 1
         self._answered += 1
         self.answers.update((answer.position, answer) for answer in group)
 
     def release(self, answer: Answer) -> None:
-        """Let the next job have the buffer of an answer."""
         if self._fill is not None:
             # The last buffer read is the next one written: it is still in the cache.
             self._free.append(answer.buffer)
 
     def _depth(self) -> int:
-        """Return how many groups a worker may have: more where waking it takes its share of time.
-
-        Few where groups take long, since what one worker has in its pipe no other can take over.
-        """
+        """Return a worker's limit of groups: few if they are long, as none can be taken over."""
         elapsed = time.perf_counter() - self._started
         is_short = elapsed * len(self.busy) < _SHORT_GROUP_S * self._answered
         return _SHORT_GROUPS_PER_WORKER if is_short else GROUPS_PER_WORKER

@@ -1,7 +1,7 @@
-"""The memory that a pool shares with its workers: what is released, and buffers for updates.
+"""The memory that a pool shares with its workers: released parameters, and buffers for updates.
 
-Networks are trained where their update lies, so every row of the buffers starts as new memory does:
-a matrix product may round otherwise at another alignment.
+Every buffer row is aligned as new memory is: networks are trained where their update lies, and a
+matrix product may round otherwise at another alignment.
 """
 
 import math
@@ -26,10 +26,9 @@ class SharedTensors(NamedTuple):
 
     Attributes:
         parameters: The released parameters, flat float32, shape ``(elements,)``.
-        generated: The tensors generated for the client of each buffer, shape ``(buffers, generated
-            elements)``.
-        updates: The update of the client of each buffer, in the layout of
-            ``models.plan.plan.upload_schema``, shape ``(buffers, elements)``.
+        generated: Each buffer's generated tensors, shape ``(buffers, generated elements)``.
+        updates: Each buffer's update, shape ``(buffers, elements)``, in the layout of
+            ``models.plan.plan.upload_schema``.
     """
 
     parameters: Tensor
@@ -38,11 +37,7 @@ class SharedTensors(NamedTuple):
 
 
 def share_tensors(plan: Plan, *, worker_count: int, together: int) -> SharedTensors:
-    """Return zeroed memory for a plan's clients, with a buffer for each that may be under way.
-
-    Args:
-        together: Clients that a worker trains at once.
-    """
+    """Return zeroed memory with a buffer for each client under way, ``together`` ones a worker."""
     upload = upload_schema(plan)
     generated = upload.with_roles(Role.GENERATED)
     group_bytes = together * (upload.payload_bytes + generated.payload_bytes)
@@ -56,7 +51,7 @@ def share_tensors(plan: Plan, *, worker_count: int, together: int) -> SharedTens
 
 
 def _group_count(worker_count: int, group_bytes: int) -> int:
-    """Return how many groups may wait: more let small clients pass a large one that is slow."""
+    """Return how many groups may wait: with more, small clients pass a slow large one."""
     affordable = _BUFFER_BYTES // (max(1, group_bytes) * worker_count)
     return worker_count * max(GROUPS_PER_WORKER, min(affordable, _BUFFERS_PER_WORKER))
 

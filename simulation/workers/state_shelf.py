@@ -1,10 +1,9 @@
 """Keep what simulated clients keep to themselves, in files: memory does not grow with them.
 
-``states/CLIENT/ROUND.bin`` is what a client kept after it trained in a round, as
-``edge_client.personalisation.state`` writes it; ``optimisers/`` holds the states of optimisers
-likewise. A client starts a round from the newest file of an earlier one, so a run that is resumed
-deletes later files. A round that is repeated writes the same file again: a client that is drawn for
-two attempts starts the second from what it kept in the first, as a device does.
+``states/CLIENT/ROUND.bin`` is a client's state after a round, as
+``edge_client.personalisation.state`` writes it; ``optimisers/`` is alike. A client starts a round
+from its newest earlier file, so a resumed run deletes later ones. A repeated attempt starts from
+what the client kept in the first, as on a device, and overwrites it.
 """
 
 from collections.abc import Collection
@@ -25,11 +24,7 @@ class StateShelf:
         self._safe_round = 0
 
     def newest(self, client: str, round_number: int) -> Path | None:
-        """Return the state that a client had after a round, or None if it had not trained yet.
-
-        Args:
-            round_number: Round, from 0.
-        """
+        """Return a client's state after a round, counted from 0; None if it had not trained yet."""
         rounds = [known for known in _rounds(self._folder / client) if known <= round_number]
         return self._path(client, max(rounds)) if rounds else None
 
@@ -62,12 +57,7 @@ class StateShelf:
         self._safe_round = round_number
 
     def prune(self, rounds: Collection[int]) -> None:
-        """Delete states that nobody goes back to.
-
-        Args:
-            rounds: Rounds whose model is kept, the last one among them: what each client had after
-                one of them stays.
-        """
+        """Delete states, but keep what each client had after these rounds, the last among them."""
         for client in self._clients():
             known = _rounds(client)
             needed = {max((n for n in known if n <= kept), default=None) for kept in rounds}
@@ -83,7 +73,6 @@ class StateShelf:
 
 
 def _rounds(client: Path) -> list[int]:
-    """Return the rounds after which a client's states are there."""
     # A writer that was killed may have left a temporary file; that is no state.
     return [int(path.stem) for path in client.glob("*.bin") if path.stem.isdigit()]
 

@@ -24,7 +24,6 @@ def check_together(plan: Plan) -> None:
 
 
 def _reason_against(plan: Plan) -> str | None:
-    """Return why clients of a plan cannot be trained together, or None if they can."""
     return _reason_in_model(plan.model) or _reason_in_training(plan)
 
 
