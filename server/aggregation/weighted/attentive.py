@@ -1,7 +1,7 @@
 """Weigh each layer by how far the client moved it, with a bound (FedAtt, clipped form).
 
 A layer's weight is e^{κ(s/C - 1)}: s is the L2 norm of the layer in the clipped update and C the
-clipping norm over all layers, or the layer's own. So no client counts more than e^|κ| times another.
+clipping norm over all layers, or the layer's own. No client counts more than e^|κ| times another.
 With κ = λC and clipping that never bites this is [FedAtt] Eq. 2 (Ji et al., IJCNN 2019,
 arXiv:1812.07108) at temperature λ. κ = 0 is the equal mean, bit for bit.
 
