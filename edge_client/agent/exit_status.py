@@ -1,7 +1,4 @@
-"""The exit status of ``sotto-client run --once``, and why a lease was not served.
-
-A device manager sees an exit status and one line; each status stands for one thing that it can do.
-"""
+"""The exit status of ``sotto-client run --once``: one for each thing a device manager can do."""
 
 from dataclasses import dataclass
 
@@ -37,11 +34,9 @@ _PLAN = frozenset(
 
 @dataclass(frozen=True)
 class NotServed:
-    """The reason why a device did not do what a lease asked for.
+    """The reason why a lease was not served: one line for the device's owner.
 
-    Attributes:
-        code: Stable snake_case code, which the coordinator was told.
-        reason: One line for the device's owner.
+    The coordinator received the stable snake_case ``code``.
     """
 
     code: str
